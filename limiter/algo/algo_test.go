@@ -1,0 +1,224 @@
+package algo_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// start is the start of a minute, and inside an hour and a day.
+var start = algo.InstantOf(time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC))
+
+func machine(tb testing.TB, r algo.Rate) algo.Machine {
+	tb.Helper()
+	m, err := algo.New(r)
+	if err != nil {
+		tb.Fatalf("%+v: %v", r, err)
+	}
+	return m
+}
+
+// step is a moment of a story: a request, and what is to be answered and left.
+type step struct {
+	at         time.Duration // after start
+	cost       int64
+	allowed    bool
+	remaining  int64
+	retryAfter time.Duration // of the refused request
+	resetAfter time.Duration
+}
+
+func runSteps(t *testing.T, m algo.Machine, s algo.State, steps []step) {
+	t.Helper()
+	for i, want := range steps {
+		now := start.Add(want.at)
+		retry := m.RetryAfter(s, now, want.cost)
+		next, allowed := m.Take(s, now, want.cost)
+		got := step{want.at, want.cost, allowed, m.Remaining(next, now), retry, m.ResetAfter(next, now)}
+		if got != want {
+			t.Fatalf("step %d:\n got %+v\nwant %+v", i, got, want)
+		}
+		if !allowed && next != s {
+			t.Fatalf("step %d: a refusal changed the state from %+v to %+v", i, s, next)
+		}
+		s = next
+	}
+}
+
+func TestBucket_Take(t *testing.T) {
+	const ms, s = time.Millisecond, time.Second
+	m := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
+	runSteps(t, m, algo.State{}, []step{
+		{0, 1, true, 19, 0, 600 * ms},
+		{0, 1, true, 18, 0, 1200 * ms},
+		{0, 1, true, 17, 0, 1800 * ms},
+		{0, 17, true, 0, 0, 12 * s},         // the burst is used up at one instant
+		{0, 1, false, 0, 600 * ms, 12 * s},  // and the 21st refused
+		{0, 3, false, 0, 1800 * ms, 12 * s}, // a dearer one waits longer
+		{600*ms - 1, 1, false, 0, 1, 11400*ms + 1},
+		{600 * ms, 1, true, 0, 0, 12 * s},              // exactly as patient as it was told
+		{600 * ms, 0, true, 0, 0, 12 * s},              // a look charges nothing
+		{-10 * s, 1, false, 0, 11200 * ms, 22600 * ms}, // a clock that went back finds no quota
+		{time.Hour, 20, true, 0, 0, 12 * s},            // an hour does not fill it beyond its burst
+		{time.Hour, 21, false, 0, algo.Never, 12 * s},
+	})
+}
+
+func TestWindow_Take(t *testing.T) {
+	const s = time.Second
+	t.Run("sliding", func(t *testing.T) {
+		m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
+		runSteps(t, m, algo.State{}, []step{
+			{0, 80, true, 20, 0, 120 * s},
+			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 are used
+			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53 of the previous 80 are too many by one
+			{80 * s, 16, true, 0, 0, 100 * s},
+			{100 * s, 1, true, 26, 0, 80 * s}, // 80/3 + 46 + 1
+			{200 * s, 1, true, 99, 0, 100 * s},
+			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap nothing weighs
+		})
+	})
+	t.Run("fixed", func(t *testing.T) {
+		m := machine(t, algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute})
+		runSteps(t, m, algo.State{}, []step{
+			{59 * s, 10, true, 0, 0, 1 * s},
+			{59 * s, 1, false, 0, 1 * s, 1 * s},
+			{60 * s, 10, true, 0, 0, 60 * s},      // twice the limit within a second
+			{57 * s, 1, false, 0, 63 * s, 63 * s}, // a slow clock is in the newest window
+			{60 * s, 11, false, 0, algo.Never, 60 * s},
+			{120*s - 1, 1, false, 0, 1, 1},
+			{120 * s, 1, true, 9, 0, 60 * s},
+		})
+	})
+}
+
+// The worked examples of the sliding window: how much of the limit is used.
+func TestWindow_examples(t *testing.T) {
+	for _, c := range []struct {
+		previous, current int64
+		elapsed           time.Duration
+		used              int64 // rounded up
+	}{
+		{80, 30, 20 * time.Second, 84}, // 83.3
+		{80, 30, 45 * time.Second, 50},
+		{80, 30, 24 * time.Second, 79}, // 78, and the weight 0.6 is rounded up
+		{80, 0, 15 * time.Second, 60},  // weight 0.75
+	} {
+		m := machine(t, algo.Rate{Requests: 1000, Window: time.Minute})
+		s, _ := m.Take(algo.State{}, start, c.previous)
+		now := start.Add(time.Minute + c.elapsed)
+		if c.current > 0 {
+			s, _ = m.Take(s, now, c.current)
+		}
+		if used := 1000 - m.Remaining(s, now); used != c.used {
+			t.Errorf("%d before, %d now, %s in: %d used, want %d", c.previous, c.current, c.elapsed, used, c.used)
+		}
+	}
+}
+
+// Bursts on both sides of a boundary: a fixed window lets both through, a sliding one
+// hardly more than one of them.
+func TestBoundary(t *testing.T) {
+	for _, c := range []struct {
+		algorithm   algo.Algorithm
+		most, least int
+	}{{algo.FixedWindow, 200, 200}, {algo.SlidingWindow, 102, 100}} {
+		m := machine(t, algo.Rate{Algorithm: c.algorithm, Requests: 100, Window: time.Minute})
+		var s algo.State
+		admitted := 0
+		for _, at := range []time.Duration{59 * time.Second, 60 * time.Second} {
+			for range 100 {
+				var ok bool
+				if s, ok = m.Take(s, start.Add(at), 1); ok {
+					admitted++
+				}
+			}
+		}
+		if admitted > c.most || admitted < c.least {
+			t.Errorf("%s: %d admitted within a second of a limit of 100, want %d to %d", c.algorithm, admitted, c.least, c.most)
+		}
+	}
+}
+
+// A caller who takes all that it can get, as soon as it can: what is admitted in the
+// worst second, six seconds and minute of a sliding window of 100 a minute.
+func TestWindow_greedy(t *testing.T) {
+	m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
+	var s algo.State
+	var admitted []algo.Instant
+	now := start.Add(time.Minute - 1)
+	for now < start.Add(3*time.Minute) {
+		if wait := m.RetryAfter(s, now, 1); wait > 0 {
+			now = now.Add(wait)
+		}
+		s, _ = m.Take(s, now, 1)
+		admitted = append(admitted, now)
+	}
+	for _, c := range []struct {
+		in   time.Duration
+		want int
+	}{{time.Second, 101}, {6 * time.Second, 109}, {time.Minute, 199}} {
+		worst, from := 0, 0
+		for to := range admitted {
+			for admitted[to]-admitted[from] >= algo.Instant(c.in) {
+				from++
+			}
+			worst = max(worst, to-from+1)
+		}
+		if worst != c.want {
+			t.Errorf("worst %s admits %d, want %d", c.in, worst, c.want)
+		}
+	}
+}
+
+func TestNew(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rate algo.Rate
+		want string // fingerprint or error
+	}{
+		{"defaults", algo.Rate{Requests: 10, Window: time.Minute}, "sliding/1m0s/10"},
+		{"burst defaults to requests", algo.Rate{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute}, "bucket/8.571428572s/7"},
+		{"fixed", algo.Rate{Algorithm: algo.FixedWindow, Requests: 1, Window: 24 * time.Hour}, "fixed/24h0m0s/1"},
+		{"most", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second, Burst: 1e9}, "bucket/1ns/1000000000"},
+		{"no requests", algo.Rate{Window: time.Minute}, "requests: got 0, want 1 to 1000000000"},
+		{"too many requests", algo.Rate{Requests: 1e9 + 1, Window: time.Hour}, "requests: got 1000000001, want 1 to 1000000000"},
+		{"too fast", algo.Rate{Requests: 1000, Window: 999}, "requests: got 1000, want at most 1000000000 a second"},
+		{"no window", algo.Rate{Requests: 1}, "window: got 0s, want more than 0, at most 100 days"},
+		{"long window", algo.Rate{Requests: 1, Window: algo.MaxWindow + 1}, "window: got 2400h0m0.000000001s, want more than 0, at most 100 days"},
+		{"negative burst", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 1, Burst: -1}, "burst: got -1, want 1 to 1000000000"},
+		{"slow bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 24 * time.Hour, Burst: 101}, "burst: got 101, want at most 100: a bucket must fill within 100 days"},
+		{"burst of a window", algo.Rate{Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_window has no burst"},
+		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want token_bucket, sliding_window or fixed_window"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			m, err := algo.New(c.rate)
+			got := fmt.Sprint(err)
+			if err == nil {
+				got = m.Fingerprint()
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000"} {
+		m, err := algo.Parse(s)
+		if err != nil {
+			t.Errorf("%s: %v", s, err)
+		} else if m.Fingerprint() != s {
+			t.Errorf("%s: parsed as %s", s, m.Fingerprint())
+		}
+	}
+	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "log/1s/20",
+		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
+		if m, err := algo.Parse(s); err == nil {
+			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package algo
+
+import (
+	"fmt"
+	"time"
+)
+
+// Bucket is a token bucket that holds Burst requests and regains one each
+// Interval.
+//
+// It is GCRA: instead of tokens it keeps one instant, TAT, at which it will be
+// full again; TAT-now is the debt. A request of cost n at now is allowed if
+//
+//	max(TAT, now) - now + n*Interval <= Depth
+//
+// and then sets TAT to max(TAT, now) + n*Interval. With 100 requests a minute
+// and a burst of 20, Interval is 600 ms and Depth 12 s: the 20th request at one
+// instant t leaves TAT = t+12s, the 21st is refused and is told to come back
+// after 600 ms, when TAT-now has fallen to 11.4 s.
+type Bucket struct {
+	Interval time.Duration // emission interval: ceil(Window/Requests)
+	Depth    time.Duration // Burst*Interval: the time from empty to full
+	Burst    int64
+}
+
+var _ Machine = (*Bucket)(nil)
+
+func newBucket(r Rate) (*Bucket, error) {
+	interval := mulDivCeil(int64(r.Window), 1, r.Requests)
+	if r.Burst > int64(MaxWindow)/interval {
+		return nil, &FieldError{"burst", r.Burst,
+			fmt.Sprintf("at most %d: a bucket must fill within 100 days", int64(MaxWindow)/interval)}
+	}
+	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst}, nil
+}
+
+// Increment returns what cost adds to TAT. cost MUST be at most Burst.
+func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
+
+// Latest returns the newest TAT at which cost is allowed at now. cost MUST be at
+// most Burst. It is the condition under which a store may add Increment.
+func (b *Bucket) Latest(now Instant, cost int64) Instant {
+	return now.Add(b.Depth - b.Increment(cost))
+}
+
+// Take implements Machine.
+func (b *Bucket) Take(s State, now Instant, cost int64) (State, bool) {
+	if cost > b.Burst || s.TAT > b.Latest(now, cost) {
+		return s, false
+	}
+	if cost > 0 {
+		s.TAT = max(s.TAT, now).Add(b.Increment(cost))
+	}
+	return s, true
+}
+
+// RetryAfter implements Machine.
+func (b *Bucket) RetryAfter(s State, now Instant, cost int64) time.Duration {
+	if cost > b.Burst {
+		return Never
+	}
+	return max(0, s.TAT.Sub(b.Latest(now, cost)))
+}
+
+// Remaining implements Machine.
+func (b *Bucket) Remaining(s State, now Instant) int64 {
+	return int64(max(0, b.Depth-b.ResetAfter(s, now)) / b.Interval)
+}
+
+// ResetAfter implements Machine.
+func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
+	return max(0, s.TAT.Sub(now))
+}
+
+// Refund implements Machine. If nothing else has touched the bucket since the
+// charge, all of it is given back: the state is then as if it had never been.
+// Otherwise time has passed that the bucket would have spent full, or that
+// another refund has already returned, so what has leaked since is withheld.
+// Refunds are counted, for without the count a TAT that returns to its old value
+// by other refunds looks untouched and quota is created.
+func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
+	back := b.Withheld(cost, late)
+	if b.Untouched(s, charged) {
+		back = b.Increment(cost)
+	}
+	if back > 0 {
+		s.TAT = s.TAT.Add(-back)
+		s.Refunds++
+	}
+	return s
+}
+
+// Untouched reports whether s is still the state that the charge left.
+func (b *Bucket) Untouched(s, charged State) bool {
+	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
+}
+
+// Withheld returns what of cost may be given back to a bucket that others have
+// used since: Increment less late, 0 at the least.
+func (b *Bucket) Withheld(cost int64, late time.Duration) time.Duration {
+	return max(0, b.Increment(min(cost, b.Burst))-late)
+}
+
+// Mend implements Machine. A debt is at most twice Depth.
+func (b *Bucket) Mend(s State, now Instant) (State, bool) {
+	if s.TAT <= b.Spoiled(now) {
+		return s, false
+	}
+	s.TAT = now.Add(b.Depth)
+	return s, true
+}
+
+// Spoiled returns the newest TAT that Mend leaves alone.
+func (b *Bucket) Spoiled(now Instant) Instant { return now.Add(2*b.Depth + maxSkew) }
+
+// Capacity implements Machine.
+func (b *Bucket) Capacity() int64 { return b.Burst }
+
+// Horizon implements Machine: the largest debt.
+func (b *Bucket) Horizon() time.Duration { return 2 * b.Depth }
+
+// Idle implements Machine.
+func (b *Bucket) Idle(s State) Instant { return s.TAT }
+
+// Fingerprint implements Machine.
+func (b *Bucket) Fingerprint() string {
+	return fmt.Sprintf("%s/%s/%d", kindBucket, b.Interval, b.Burst)
+}
+
+func (b *Bucket) owed(s State, now Instant) int64 {
+	return mulDivCeil(int64(b.ResetAfter(s, now)), 1, int64(b.Interval))
+}
+
+func (b *Bucket) owing(n int64, now Instant) State {
+	if n == 0 {
+		return State{}
+	}
+	return State{TAT: now.Add(b.Increment(min(n, b.Burst)))}
+}

@@ -1,0 +1,58 @@
+package algo
+
+import "time"
+
+// Convert returns the state under machine to of what s counts at now under
+// machine from. What has been used stays used: a changed limit hands out no
+// fresh quota.
+//
+//   - Bucket to bucket keeps the debt in requests, up to the new depth.
+//   - Window to window of the same length keeps the counts. Otherwise every old
+//     window that overlaps a new one counts in it whole.
+//   - Between the two, the requests still owed at now are charged at now.
+//
+// Converting twice loses precision, always toward fewer admissions, so a store
+// converts once and remembers which version of the rules did it.
+func Convert(from, to Machine, s State, now Instant) State {
+	switch old := from.(type) {
+	case *Bucket:
+		if b, ok := to.(*Bucket); ok {
+			return b.convert(old, s, now)
+		}
+	case *Window:
+		if w, ok := to.(*Window); ok {
+			return w.convert(old, s, now)
+		}
+	}
+	return to.owing(from.owed(s, now), now)
+}
+
+func (b *Bucket) convert(old *Bucket, s State, now Instant) State {
+	if s.TAT <= now {
+		return s
+	}
+	debt := mulDivCeil(int64(s.TAT.Sub(now)), int64(b.Interval), int64(old.Interval))
+	s.TAT = now.Add(min(time.Duration(debt), b.Depth))
+	return s
+}
+
+func (w *Window) convert(old *Window, s State, now Instant) State {
+	if w.Length == old.Length || s == (State{}) {
+		return s
+	}
+	// A clock behind the state converts as of the start of the newest old window,
+	// or the counts of that window would fall out of the new one.
+	next := State{Window: w.Index(max(now, old.Start(s.Window)))}
+	add := func(oldIndex, count int64) {
+		from, to := old.Start(oldIndex), old.Start(oldIndex+1)
+		if from < w.Start(next.Window+1) && to > w.Start(next.Window) {
+			next.Count = min(next.Count+count, MaxCount)
+		}
+		if from < w.Start(next.Window) && to > w.Start(next.Window-1) {
+			next.Previous = min(next.Previous+count, MaxCount)
+		}
+	}
+	add(s.Window, s.Count)
+	add(s.Window-1, s.Previous)
+	return next
+}

@@ -1,0 +1,25 @@
+// Package algo holds the rate limiting algorithms as pure state machines.
+//
+// A machine maps (state, instant, cost) to (next state, allowed). It reads no
+// clock, does no I/O and keeps nothing: the same inputs give the same outputs,
+// bit for bit, which is what lets a memory store, a DynamoDB condition and a Lua
+// script be held to one specification. Time is in integer nanoseconds, products
+// are taken in 128 bits, and every rounding errs toward fewer admissions.
+//
+// Guarantees, for instants that are exact (a difference between clocks, and the
+// age of an instant when it is applied, add to L):
+//
+//   - token bucket: at most Burst + L/T requests in any interval of length L,
+//     T = ceil(Window/Requests);
+//   - sliding window: at most Requests*(1 + L/Window) in any interval of length
+//     L, so up to twice Requests in the worst Window, like a bucket that starts
+//     full;
+//   - fixed window: at most Requests in each window aligned to UTC, hence twice
+//     that across a boundary.
+//
+// RetryAfter is exact: the same request passes at now+RetryAfter and not one
+// nanosecond before, if nothing else is charged meanwhile. An instant older than
+// the state never adds quota.
+//
+// The package does not know subjects, stores or rules; package limiter does.
+package algo

@@ -1,0 +1,48 @@
+package algo
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Parse returns the machine whose Fingerprint is s. A store uses it to decide by
+// the parameters that it finds beside a state.
+func Parse(s string) (Machine, error) {
+	kind, rest, _ := strings.Cut(s, "/")
+	length, capacity, _ := strings.Cut(rest, "/")
+	d, err := time.ParseDuration(length)
+	if err != nil {
+		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
+	}
+	n, err := strconv.ParseInt(capacity, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("fingerprint %q: %w", s, err)
+	}
+	return build(kind, d, n)
+}
+
+// build returns the machine of stored parameters, which it does not trust.
+func build(kind string, length time.Duration, capacity int64) (Machine, error) {
+	if length <= 0 || length > MaxWindow || capacity < 1 || capacity > MaxRequests {
+		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds", kind, length, capacity)
+	}
+	switch kind {
+	case kindBucket:
+		if capacity > int64(MaxWindow/length) {
+			return nil, fmt.Errorf("fingerprint %s/%s/%d: fills in more than 100 days", kind, length, capacity)
+		}
+		return &Bucket{length, length * time.Duration(capacity), capacity}, nil
+	case kindSliding, kindFixed:
+		return &Window{length, capacity, kind == kindSliding}, nil
+	}
+	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind", kind, length, capacity)
+}
+
+// The first part of a fingerprint.
+const (
+	kindBucket  = "bucket"
+	kindSliding = "sliding"
+	kindFixed   = "fixed"
+)

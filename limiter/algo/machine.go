@@ -1,0 +1,97 @@
+package algo
+
+import (
+	"math"
+	"time"
+)
+
+// Instant is a point in time in nanoseconds since the Unix epoch, from 1970 to
+// 2262. The zero value is the epoch and stands for "never" in a State.
+type Instant int64
+
+// InstantOf returns t without its monotonic reading and its location.
+func InstantOf(t time.Time) Instant { return Instant(t.UnixNano()) }
+
+// Time returns i in UTC.
+func (i Instant) Time() time.Time { return time.Unix(0, int64(i)).UTC() }
+
+// Add returns i+d.
+func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
+
+// Sub returns i-j.
+func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
+
+// State is what one limit remembers of one subject. A bucket uses TAT and
+// Refunds, a window the others. The zero value is a subject never charged: full
+// quota. Only the machine that made a State, or Convert, may read it.
+type State struct {
+	TAT     Instant // theoretical arrival time: when the bucket will be full again
+	Refunds int64   // how often something was given back to the bucket
+
+	Window   int64 // newest window charged: instant div window length
+	Count    int64 // charged in Window
+	Previous int64 // charged in Window-1
+}
+
+// Never is the RetryAfter of a cost that no state of the limit can hold.
+const Never = time.Duration(math.MaxInt64)
+
+// maxSkew is how far ahead of an instant honest state may be, besides its own
+// debt. Beyond it a clock was wrong, and the state is mended.
+const maxSkew = 5 * time.Second
+
+// Machine is a Rate, compiled: a *Bucket or a *Window. Machines are immutable
+// and safe for concurrent use; their methods are pure and do not allocate
+// (String and Fingerprint excepted).
+type Machine interface {
+	// Take charges cost at now. It returns the next state and true, or s and
+	// false. A cost of 0 charges nothing and asks whether the limit is overdrawn.
+	// The caller MUST NOT pass a negative cost.
+	Take(s State, now Instant, cost int64) (State, bool)
+
+	// RetryAfter returns how long after now cost would first be allowed: 0 if it
+	// is now, Never if it never is.
+	RetryAfter(s State, now Instant, cost int64) time.Duration
+
+	// Remaining returns how many requests of cost 1 are still possible at now, 0
+	// to Capacity.
+	Remaining(s State, now Instant) int64
+
+	// ResetAfter returns the time from now to full quota if nothing more is
+	// charged.
+	ResetAfter(s State, now Instant) time.Duration
+
+	// Refund gives back cost to s, where charged is the state that Take returned
+	// for it and late is at least the time since that Take by any clock, plus the
+	// time that the refund may still be under way. It never returns a state that
+	// allows more than if the charge had not been; where it cannot know, it gives
+	// back less or nothing.
+	Refund(s, charged State, cost int64, late time.Duration) State
+
+	// Mend returns s, or where s is further ahead of now than honest clocks and
+	// debts could have put it, the state that a full charge at now leaves, and
+	// true.
+	Mend(s State, now Instant) (State, bool)
+
+	// Capacity returns the largest cost that a full quota holds: the burst of a
+	// bucket, the requests of a window.
+	Capacity() int64
+
+	// Horizon returns how long after its newest instant a state can still refuse.
+	// A store keeps it at least that long.
+	Horizon() time.Duration
+
+	// Idle returns the instant from which s counts nothing, for any clock that has
+	// reached it, if nothing more is charged.
+	Idle(s State) Instant
+
+	// Fingerprint returns the parameters in a readable form, such as
+	// "bucket/600ms/20", which Parse reads back: equal strings, equal machines.
+	Fingerprint() string
+
+	// owed returns what s still counts at now in requests, rounded up, and owing
+	// the state that counts n requests at now. Convert goes through them where the
+	// two machines have no state in common.
+	owed(s State, now Instant) int64
+	owing(n int64, now Instant) State
+}

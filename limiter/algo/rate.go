@@ -1,0 +1,94 @@
+package algo
+
+import (
+	"fmt"
+	"time"
+)
+
+// Algorithm names a way of counting, as rules documents spell it.
+type Algorithm string
+
+// The algorithms.
+const (
+	// SlidingWindow weighs the previous window by how much of it still overlaps
+	// the last Window of time. It is the default: constant memory, one write.
+	SlidingWindow Algorithm = "sliding_window"
+	// FixedWindow counts in windows aligned to UTC. Across a boundary it lets
+	// twice the limit through; use it where "per calendar day" is what is meant.
+	FixedWindow Algorithm = "fixed_window"
+	// TokenBucket admits a burst at once and then a steady rate. It is GCRA (ITU-T
+	// I.371, the virtual scheduling form), which keeps one instant instead of a
+	// token count.
+	TokenBucket Algorithm = "token_bucket"
+)
+
+// Bounds of a Rate. They keep every sum of instants within 64 bits.
+const (
+	MaxRequests = 1_000_000_000        // Requests, Burst; also the most a second
+	MaxWindow   = 100 * 24 * time.Hour // Window, and the time a bucket takes to fill
+)
+
+// Rate is at most Requests per Window, counted by Algorithm. The zero value is
+// invalid.
+type Rate struct {
+	Algorithm Algorithm
+	Requests  int64
+	Window    time.Duration
+	Burst     int64 // bucket capacity; 0 means Requests; windows have none
+}
+
+// WithDefaults returns r with an empty Algorithm and a zero Burst filled in.
+func (r Rate) WithDefaults() Rate {
+	if r.Algorithm == "" {
+		r.Algorithm = SlidingWindow
+	}
+	if r.Burst == 0 && r.Algorithm == TokenBucket {
+		r.Burst = r.Requests
+	}
+	return r
+}
+
+// New returns the machine of r. The error names the field that is out of bounds
+// and what is allowed.
+func New(r Rate) (Machine, error) {
+	r = r.WithDefaults()
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	switch r.Algorithm {
+	case TokenBucket:
+		return newBucket(r)
+	case SlidingWindow, FixedWindow:
+		if r.Burst != 0 {
+			return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
+		}
+		return &Window{r.Window, r.Requests, r.Algorithm == SlidingWindow}, nil
+	}
+	return nil, &FieldError{"algorithm", r.Algorithm, "token_bucket, sliding_window or fixed_window"}
+}
+
+func (r Rate) validate() error {
+	switch {
+	case r.Requests < 1 || r.Requests > MaxRequests:
+		return &FieldError{"requests", r.Requests, "1 to 1000000000"}
+	case r.Window <= 0 || r.Window > MaxWindow:
+		return &FieldError{"window", r.Window, "more than 0, at most 100 days"}
+	case r.Requests > int64(r.Window):
+		return &FieldError{"requests", r.Requests, "at most 1000000000 a second"}
+	case r.Burst < 0 || r.Burst > MaxRequests:
+		return &FieldError{"burst", r.Burst, "1 to 1000000000"}
+	}
+	return nil
+}
+
+// FieldError says which field of a Rate is wrong, what it was and what is
+// allowed.
+type FieldError struct {
+	Field string // as a rules document spells it
+	Got   any
+	Want  string
+}
+
+func (e *FieldError) Error() string {
+	return fmt.Sprintf("%s: got %v, want %s", e.Field, e.Got, e.Want)
+}

@@ -1,0 +1,150 @@
+package algo_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Refunds against a model that never saw the charges that are given back: with
+// clocks apart by up to spread and refunds late by up to late, a margin of their sum
+// never leaves the bucket with more quota than the model's.
+func TestBucket_Refund(t *testing.T) {
+	const spread, late = time.Second, 500 * time.Millisecond
+	for _, rate := range []algo.Rate{
+		{Requests: 8, Window: 8 * time.Second},
+		{Requests: 4, Window: 12 * time.Second},
+		{Requests: 20, Window: 2 * time.Second},
+	} {
+		rate.Algorithm = algo.TokenBucket
+		b := machine(t, rate).(*algo.Bucket)
+		given := 0
+		for seed := range uint64(20_000) {
+			g := newRefundGame(b, seed, spread, late)
+			given += g.run(t)
+		}
+		if given == 0 {
+			t.Errorf("%s: nothing was ever given back", b.Fingerprint())
+		}
+	}
+}
+
+// refundGame is one random history.
+type refundGame struct {
+	*rand.Rand
+	b            *algo.Bucket
+	seed         uint64
+	spread, late time.Duration
+	now          algo.Instant
+	real, model  algo.State
+	charged      []charge // may be refunded
+	sent         []charge // refunds under way
+}
+
+type charge struct {
+	at      algo.Instant // by the charger's clock
+	left    algo.State
+	cost    int64
+	elapsed time.Duration
+	due     algo.Instant
+}
+
+func newRefundGame(b *algo.Bucket, seed uint64, spread, late time.Duration) *refundGame {
+	return &refundGame{Rand: rand.New(rand.NewPCG(seed, 1)), b: b, seed: seed, spread: spread, late: late, now: start}
+}
+
+func (g *refundGame) run(t *testing.T) (given int) {
+	t.Helper()
+	for range 3 + g.IntN(40) {
+		steps := []time.Duration{1, g.b.Interval / 4, g.b.Interval, 3 * g.b.Interval, g.b.Depth}
+		g.now = g.now.Add(time.Duration(g.Int64N(int64(steps[g.IntN(len(steps))]) + 1)))
+		kept := g.sent[:0]
+		for _, c := range g.sent {
+			if c.due > g.now {
+				kept = append(kept, c)
+			} else if g.apply(c) {
+				given++
+			}
+		}
+		g.sent = kept
+		g.event()
+		if g.real.TAT < g.model.TAT && g.real.TAT > 0 {
+			t.Fatalf("%s, seed %d: refunds left TAT %s before that of a bucket never charged for them", g.b.Fingerprint(), g.seed, g.model.TAT.Sub(g.real.TAT))
+		}
+	}
+	return given
+}
+
+// event is a request, a charge that will be refunded, or the sending of its refund.
+func (g *refundGame) event() {
+	clock := g.now.Add(time.Duration(g.Int64N(int64(g.spread)+1)) - g.spread/2)
+	cost := 1 + g.Int64N(g.b.Burst)
+	switch g.IntN(3) {
+	case 0:
+		if next, ok := g.b.Take(g.real, clock, cost); ok {
+			g.real = next
+			g.model.TAT = max(g.model.TAT, clock).Add(g.b.Increment(cost))
+		}
+	case 1:
+		if next, ok := g.b.Take(g.real, clock, cost); ok {
+			g.real = next
+			g.charged = append(g.charged, charge{at: g.now, left: next, cost: cost})
+		}
+	case 2:
+		if len(g.charged) > 0 {
+			i := g.IntN(len(g.charged))
+			c := g.charged[i]
+			g.charged = append(g.charged[:i], g.charged[i+1:]...)
+			c.elapsed, c.due = g.now.Sub(c.at), g.now.Add(time.Duration(g.Int64N(int64(g.late)+1)))
+			g.sent = append(g.sent, c)
+		}
+	}
+}
+
+func (g *refundGame) apply(c charge) bool {
+	before := g.real
+	g.real = g.b.Refund(g.real, c.left, c.cost, c.elapsed+g.spread+g.late)
+	return g.real != before
+}
+
+// An untouched bucket gets everything back at once, however fast it is; one that
+// others used since gets what cannot have leaked.
+func TestBucket_Refund_amount(t *testing.T) {
+	fast := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second})
+	s, _ := fast.Take(algo.State{}, start, 7)
+	if s = fast.Refund(s, s, 7, time.Minute); s.TAT != start {
+		t.Errorf("untouched: TAT is %s after the instant of the charge", s.TAT.Sub(start))
+	}
+	slow := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 5, Window: time.Hour})
+	first, _ := slow.Take(algo.State{}, start, 1)
+	second, _ := slow.Take(first, start, 1)
+	after := slow.Refund(second, first, 1, 2*time.Second)
+	if back := second.TAT.Sub(after.TAT); back != 12*time.Minute-2*time.Second {
+		t.Errorf("used since: %s given back, want 12m less 2s", back)
+	}
+	// Another refund took the bucket to where the first charge had left it: that is not
+	// untouched.
+	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
+		t.Errorf("a second refund of what had leaked gave back %s", first.TAT.Sub(again.TAT))
+	}
+}
+
+// A window's refund is exact in the window that was charged, and nothing elsewhere.
+func TestWindow_Refund(t *testing.T) {
+	w := machine(t, algo.Rate{Requests: 10, Window: time.Minute}).(*algo.Window)
+	charged := algo.State{Window: 7, Count: 5}
+	for _, c := range []struct{ s, want algo.State }{
+		{algo.State{Window: 7, Count: 6, Previous: 3}, algo.State{Window: 7, Count: 2, Previous: 3}},
+		{algo.State{Window: 8, Count: 6, Previous: 5}, algo.State{Window: 8, Count: 6, Previous: 1}},
+		{algo.State{Window: 9, Count: 6, Previous: 5}, algo.State{Window: 9, Count: 6, Previous: 5}},
+		{algo.State{Window: 6, Count: 6, Previous: 5}, algo.State{Window: 6, Count: 6, Previous: 5}},
+		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // less than it gave
+		{algo.State{}, algo.State{}},
+	} {
+		if got := w.Refund(c.s, charged, 4, time.Hour); got != c.want {
+			t.Errorf("%+v: refunded to %+v, want %+v", c.s, got, c.want)
+		}
+	}
+}

@@ -1,0 +1,188 @@
+package algo
+
+import (
+	"fmt"
+	"time"
+)
+
+// MaxCount is the largest count that a conversion may leave. It fits 32 bits, and
+// times a weight the 53 bits of a double.
+const MaxCount = 4 * MaxRequests
+
+// one is the weight 1 of the previous window, in units of 2^-20.
+const one = 1 << 20
+
+// Window counts requests in windows aligned to UTC: window w covers
+// [w*Length, (w+1)*Length).
+//
+// A fixed window allows a request of cost n if Count + n <= Requests. A sliding
+// window adds the previous window, weighed by how much of it the last Length of
+// time still covers:
+//
+//	Count + ceil(Previous*weight) + n <= Requests, weight = (Length-elapsed)/Length
+//
+// With 100 a minute, 80 in the previous minute and 30 in this one, 20 seconds in,
+// the weight is 2/3 and 84 of the 100 are used. The weight is a multiple of
+// 2^-20 rounded up, so that the arithmetic is exact in a script's doubles too.
+//
+// A caller whose clock is behind the newest window charged is counted in that
+// window, as if at its start: a slow clock never adds quota.
+type Window struct {
+	Length   time.Duration
+	Requests int64
+	Sliding  bool
+}
+
+var _ Machine = (*Window)(nil)
+
+// Index returns the window that now falls into.
+func (w *Window) Index(now Instant) int64 { return divFloor(int64(now), int64(w.Length)) }
+
+// Start returns the first instant of window index.
+func (w *Window) Start(index int64) Instant { return Instant(index * int64(w.Length)) }
+
+// Weight returns the weight of the window before index at now, in units of
+// 2^-20: 2^20 at the start of index or before it, 0 for a fixed window.
+func (w *Window) Weight(index int64, now Instant) int64 {
+	if !w.Sliding {
+		return 0
+	}
+	elapsed := max(0, now.Sub(w.Start(index)))
+	return mulDivCeil(int64(w.Length-elapsed), one, int64(w.Length))
+}
+
+// Room returns the largest Count of window index with which cost is allowed at
+// now if the window before counts previous; negative if there is none.
+func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
+	return w.Requests - cost - mulDivCeil(previous, w.Weight(index, now), one)
+}
+
+// PreviousRoom returns the largest previous count with which cost is allowed at
+// now in a window index that counts nothing yet; negative if there is none. A
+// fixed window, which does not ask, gets MaxCount.
+func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
+	if cost > w.Requests {
+		return -1
+	}
+	weight := w.Weight(index, now)
+	if weight == 0 {
+		return MaxCount
+	}
+	return mulDivFloor(w.Requests-cost, one, weight)
+}
+
+// At returns s as seen at now: moved on to the window of now, unless s is ahead.
+func (w *Window) At(s State, now Instant) State {
+	index := w.Index(now)
+	switch {
+	case s.Window >= index:
+		return s
+	case s.Window == index-1:
+		return State{Window: index, Previous: s.Count}
+	}
+	return State{Window: index}
+}
+
+// Take implements Machine.
+func (w *Window) Take(s State, now Instant, cost int64) (State, bool) {
+	at := w.At(s, now)
+	if at.Count > w.Room(at.Window, now, at.Previous, cost) {
+		return s, false
+	}
+	if cost == 0 {
+		return s, true
+	}
+	at.Count += cost
+	return at, true
+}
+
+// RetryAfter implements Machine.
+func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
+	if cost > w.Requests {
+		return Never
+	}
+	at := w.At(s, now)
+	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
+		return 0
+	}
+	if at.Count+cost > w.Requests { // only the next window can help
+		at = State{Window: at.Window + 1, Previous: at.Count}
+	}
+	elapsed := time.Duration(0)
+	if w.Sliding {
+		weight := int64(one) // the heaviest that leaves room
+		if at.Previous > 0 {
+			weight = min(one, mulDivFloor(w.Requests-cost-at.Count, one, at.Previous))
+		}
+		elapsed = w.Length - time.Duration(mulDivFloor(weight, int64(w.Length), one))
+	}
+	return w.Start(at.Window).Add(elapsed).Sub(now)
+}
+
+// Remaining implements Machine.
+func (w *Window) Remaining(s State, now Instant) int64 {
+	at := w.At(s, now)
+	return max(0, w.Room(at.Window, now, at.Previous, 0)-at.Count)
+}
+
+// ResetAfter implements Machine.
+func (w *Window) ResetAfter(s State, now Instant) time.Duration {
+	at := w.At(s, now)
+	switch {
+	case at.Count > 0 && w.Sliding:
+		return w.Start(at.Window + 2).Sub(now)
+	case at.Count > 0, at.Previous > 0 && w.Sliding:
+		return w.Start(at.Window + 1).Sub(now)
+	}
+	return 0
+}
+
+// Refund implements Machine. It is exact: it names the window that was charged,
+// which is the stored one and not the clock's.
+func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
+	switch {
+	case s.Window == charged.Window && s.Count >= cost:
+		s.Count -= cost
+	case s.Window == charged.Window+1 && s.Previous >= cost:
+		s.Previous -= cost
+	}
+	return s
+}
+
+// Mend implements Machine.
+func (w *Window) Mend(s State, now Instant) (State, bool) {
+	if s.Window <= w.Spoiled(now) {
+		return s, false
+	}
+	return State{Window: w.Index(now), Count: w.Requests}, true
+}
+
+// Spoiled returns the newest window that Mend leaves alone.
+func (w *Window) Spoiled(now Instant) int64 { return w.Index(now.Add(maxSkew)) }
+
+// Capacity implements Machine.
+func (w *Window) Capacity() int64 { return w.Requests }
+
+// Horizon implements Machine: a count weighs until the end of the next window.
+func (w *Window) Horizon() time.Duration { return 2 * w.Length }
+
+// Idle implements Machine.
+func (w *Window) Idle(s State) Instant { return w.Start(s.Window + 2) }
+
+// Fingerprint implements Machine.
+func (w *Window) Fingerprint() string {
+	kind := kindFixed
+	if w.Sliding {
+		kind = kindSliding
+	}
+	return fmt.Sprintf("%s/%s/%d", kind, w.Length, w.Requests)
+}
+
+func (w *Window) owed(s State, now Instant) int64 {
+	at := w.At(s, now)
+	return w.Requests - w.Room(at.Window, now, at.Previous, 0) + at.Count
+}
+
+func (w *Window) owing(n int64, now Instant) State {
+	return State{Window: w.Index(now), Count: n}
+}
