@@ -1,0 +1,26 @@
+// Package limiter decides whether a request is within its limits.
+//
+// A [Limit] is at most so many requests per window. A [Charge] puts a cost on one
+// limit of one [Subject] (a user, an API key, an address, everybody). A [Limiter]
+// takes all charges of a request and returns one [Decision]; a [Store] keeps the
+// counts. Packages memstore, dynamostore and redisstore are stores, package rules
+// makes charges from a document, and package httplimit answers HTTP with the
+// decision.
+//
+// # Guarantees
+//
+// An admitted request has been charged on every limit. A request that is refused
+// by one limit of a subject has charged no other limit of that subject, and what
+// other subjects were charged is given back as far as that is safe: a refund never
+// lets anyone through who should not pass. The instant is an argument: whoever
+// answers the request reads the clock, once. State is taken and written in one atomic step of the store, so no concurrency
+// admits one request too many.
+//
+// Denial is a Decision and not an error. When the store fails, a Limiter admits
+// and says so in [Decision.Reason].
+//
+// # What it does not do
+//
+// It knows nothing of HTTP, AWS or Redis, and it does not wait: RetryAfter says
+// when to come back.
+package limiter

@@ -1,0 +1,30 @@
+package limiter
+
+import "errors"
+
+// What a Store, a Limiter or the identification of a caller may fail with; compare
+// with errors.Is.
+var (
+	// ErrInvalidCharge is a charge that no state could decide: a negative cost, a
+	// Limit that NewLimit did not make, one limit of a subject charged twice, or
+	// more than MaxCharges on one subject. It is the caller's mistake.
+	ErrInvalidCharge = errors.New("invalid charge")
+	// ErrUnavailable is a store that did not answer, or answered with an error of
+	// its own. The charges may or may not have been made; they are not made twice.
+	ErrUnavailable = errors.New("store unavailable")
+	// ErrContended is a decision that others overtook at every attempt.
+	ErrContended = errors.New("store contended")
+	// ErrFull is a store with no room for one more subject.
+	ErrFull = errors.New("store full")
+	// ErrFormat is stored state that this version of the code cannot read.
+	ErrFormat = errors.New("unreadable state")
+
+	// ErrInvalidCredential is a credential that is malformed, unknown, expired or
+	// forged.
+	ErrInvalidCredential = errors.New("invalid credential")
+	// ErrMissingCredential is a request without a credential where one is required.
+	ErrMissingCredential = errors.New("no credential")
+	// ErrUnverified is a credential that could not be checked, because the signing
+	// keys or the API key records could not be read. It is not the caller's fault.
+	ErrUnverified = errors.New("credential cannot be checked")
+)

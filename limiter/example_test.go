@@ -1,0 +1,43 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// A caller's own limit and one for everybody, charged together.
+func ExampleLimiter_Take() {
+	mine, err := limiter.NewLimit(limiter.Limit{Name: "mine", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 2}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	all, err := limiter.NewLimit(limiter.Limit{Name: "all", Global: true, Rate: algo.Rate{Requests: 1000, Window: time.Second}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	charges := []limiter.Charge{
+		{Subject: limiter.User("alice"), Limit: mine, Cost: 1},
+		{Subject: limiter.Global(), Limit: all, Cost: 1},
+	}
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC) // time.Now(), read once for each request
+	for range 3 {
+		d, err := l.Take(context.Background(), now, charges)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(d.Allowed, d.Limit.Name, d.Remaining, d.RetryAfter)
+	}
+	// Output:
+	// true mine 1 0s
+	// true mine 0 0s
+	// false mine 0 1s
+}

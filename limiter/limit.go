@@ -1,0 +1,103 @@
+package limiter
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"fmt"
+	"regexp"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// MinWindow is the shortest window of a limit. A decision's deadline stays below
+// it: a caller whose clock is behind could otherwise be overtaken by a new window
+// at every attempt.
+const MinWindow = time.Second
+
+// MaxCharges is how many limits one request may charge on one subject: what the
+// condition of one DynamoDB write has room for.
+const MaxCharges = 10
+
+// ID identifies a limit inside its subject. It is a hash of what the limit is, and
+// not its position, so that the order of a document means nothing. It has 40 bits;
+// whoever makes limits for one subject checks that theirs differ.
+type ID uint64
+
+// NewID returns the hash of parts. No two lists of parts have the same encoding.
+func NewID(parts ...string) ID {
+	h := sha256.New()
+	for _, p := range parts {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
+		h.Write(n[:])
+		h.Write([]byte(p))
+	}
+	return ID(binary.BigEndian.Uint64(h.Sum(nil)) >> 24)
+}
+
+var idText = base32.HexEncoding.WithPadding(base32.NoPadding)
+
+// String returns the id in 8 letters and digits.
+func (id ID) String() string {
+	var b [8]byte
+	binary.BigEndian.PutUint64(b[:], uint64(id))
+	return idText.EncodeToString(b[3:])
+}
+
+// Limit is at most Rate.Requests per Rate.Window. Make one with NewLimit and share
+// the pointer: it is immutable from then on and safe for concurrent use, and what
+// an environment remembers of a caller is bound to it.
+type Limit struct {
+	// Name is what answers and metrics call it: [a-z0-9_-]{1,32}.
+	Name string
+	Rate algo.Rate
+	// ID is its identity inside its subject; 0 means NewID(Name).
+	ID ID
+	// Global says that it counts all callers together. It then speaks in an answer
+	// only when it refuses.
+	Global bool
+	// Version is that of the rules that set the Rate. It only grows: where a store
+	// finds state of a higher one, the state's own parameters decide.
+	Version int64
+	// Horizon is how long a store keeps a subject that is charged on this limit. 0
+	// means as long as this limit needs. Give all limits of a subject the longest of
+	// them where a request may charge some and not others, or the write of a short
+	// one lets the count of a long one expire.
+	Horizon time.Duration
+
+	machine     algo.Machine
+	fingerprint string
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+// NewLimit returns l, checked and with its defaults filled in. The error is a
+// *algo.FieldError: it names the field and says what is allowed.
+func NewLimit(l Limit) (*Limit, error) {
+	if !validName.MatchString(l.Name) {
+		return nil, &algo.FieldError{Field: "name", Got: fmt.Sprintf("%q", l.Name), Want: "1 to 32 of a-z, 0-9, _ and -"}
+	}
+	if l.Rate.Window < MinWindow {
+		return nil, &algo.FieldError{Field: "window", Got: l.Rate.Window, Want: "1 second to 100 days"}
+	}
+	l.Rate = l.Rate.WithDefaults()
+	machine, err := algo.New(l.Rate)
+	if err != nil {
+		return nil, err
+	}
+	l.machine, l.fingerprint = machine, machine.Fingerprint()
+	if l.ID == 0 {
+		l.ID = NewID(l.Name)
+	}
+	l.Horizon = max(l.Horizon, machine.Horizon())
+	return &l, nil
+}
+
+// Machine returns the algorithm that decides the limit.
+func (l *Limit) Machine() algo.Machine { return l.machine }
+
+// Fingerprint returns the fingerprint of Machine, which a store keeps beside the
+// state.
+func (l *Limit) Fingerprint() string { return l.fingerprint }

@@ -1,0 +1,392 @@
+package limiter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+var (
+	ctx   = context.Background()
+	noon  = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	user  = limiter.User("42")
+	other = limiter.User("43")
+)
+
+// key is of a context.
+type key struct{}
+
+// remote is a store that is not in this process, as far as the Limiter can see. It
+// counts its calls, and fails subjects on demand.
+type remote struct {
+	limiter.Store
+	takes, refunds atomic.Int64
+	fail           map[limiter.Subject]error
+	hints          []limiter.Result // of the last Take
+	ctx            context.Context
+}
+
+func newRemote() *remote { return &remote{Store: memstore.New(memstore.Options{})} }
+
+func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	r.takes.Add(1)
+	if err := r.fail[s]; err != nil {
+		return false, err
+	}
+	if len(r.fail) == 0 && s == user {
+		r.hints, r.ctx = append([]limiter.Result(nil), results...), ctx
+	}
+	return r.Store.Take(ctx, now, s, charges, results)
+}
+
+func (r *remote) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+	r.refunds.Add(1)
+	return r.Store.Refund(ctx, s, charges, results, elapsed)
+}
+
+func limit(tb testing.TB, l limiter.Limit) *limiter.Limit {
+	tb.Helper()
+	made, err := limiter.NewLimit(l)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return made
+}
+
+func perMinute(tb testing.TB, name string, n int64) *limiter.Limit {
+	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}})
+}
+
+func take(t *testing.T, l *limiter.Limiter, charges ...limiter.Charge) limiter.Decision {
+	t.Helper()
+	return takeAt(t, l, noon, charges...)
+}
+
+func takeAt(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.Charge) limiter.Decision {
+	t.Helper()
+	d, err := l.Take(ctx, now, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func TestLimiter_Take(t *testing.T) {
+	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	search := limit(t, limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}})
+	var d limiter.Decision
+	for range 3 {
+		d = take(t, l, limiter.Charge{Subject: user, Limit: search, Cost: 1})
+	}
+	want := limiter.Decision{Allowed: true, At: noon, Limit: search, Capacity: 20, Remaining: 17, ResetAfter: 1800 * time.Millisecond}
+	if d != want {
+		t.Errorf("third request:\n got %+v\nwant %+v", d, want)
+	}
+	take(t, l, limiter.Charge{Subject: user, Limit: search, Cost: 17})
+	d = take(t, l, limiter.Charge{Subject: user, Limit: search, Cost: 1})
+	want = limiter.Decision{At: noon, Limit: search, Capacity: 20, RetryAfter: 600 * time.Millisecond, ResetAfter: 12 * time.Second}
+	if d != want {
+		t.Errorf("refused:\n got %+v\nwant %+v", d, want)
+	}
+}
+
+// Of several limits the strictest speaks: refused, the longest wait; allowed, the
+// least remaining, global ones left out.
+func TestLimiter_Take_speaks(t *testing.T) {
+	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	wide, narrow := perMinute(t, "wide", 10), perMinute(t, "narrow", 5)
+	slow := limit(t, limiter.Limit{Name: "slow", Rate: algo.Rate{Requests: 5, Window: time.Hour}})
+	global := limit(t, limiter.Limit{Name: "global", Global: true, Rate: algo.Rate{Requests: 4, Window: time.Minute}})
+	charges := func(cost int64) []limiter.Charge {
+		return []limiter.Charge{
+			{Subject: user, Limit: wide, Cost: cost},
+			{Subject: limiter.Global(), Limit: global, Cost: cost},
+			{Subject: user, Limit: narrow, Cost: cost},
+			{Subject: other, Limit: slow, Cost: cost},
+		}
+	}
+	d := take(t, l, charges(4)...)
+	if !d.Allowed || d.Limit != narrow || d.Remaining != 1 {
+		t.Errorf("allowed: %q speaks with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
+	}
+	// narrow, slow and global refuse the next; narrow comes first, but only within one
+	// subject is all asked: user's limits refuse before other's are reached.
+	d = take(t, l, charges(2)...)
+	if d.Allowed || d.Limit != narrow {
+		t.Errorf("refused: %q speaks, want narrow", d.Limit.Name)
+	}
+	d = take(t, l, limiter.Charge{Subject: user, Limit: wide, Cost: 7}, limiter.Charge{Subject: user, Limit: narrow, Cost: 11})
+	if d.Allowed || d.Limit != narrow || d.RetryAfter != 0 {
+		t.Errorf("a cost above the capacity: %q speaks, retry after %s, want narrow and no time", d.Limit.Name, d.RetryAfter)
+	}
+	d = take(t, l, limiter.Charge{Subject: limiter.Global(), Limit: global, Cost: 0})
+	if !d.Allowed || d.Limit != nil {
+		t.Errorf("only a global limit, allowed: %+v, want nobody to speak", d)
+	}
+	d = take(t, l, limiter.Charge{Subject: limiter.Global(), Limit: global, Cost: 1})
+	if d.Allowed || d.Limit != global {
+		t.Errorf("a global limit refuses: %+v, want it to speak", d)
+	}
+	if d := take(t, l); !d.Allowed || d.Limit != nil || d.Reason != limiter.ReasonNone {
+		t.Errorf("no charges: %+v", d)
+	}
+}
+
+// What one subject was charged is given back when another refuses, on a store in this
+// process and on one that takes all subjects at once.
+func TestLimiter_Take_refund(t *testing.T) {
+	for _, name := range []string{"local", "remote"} {
+		t.Run(name, func(t *testing.T) {
+			r := newRemote()
+			var store limiter.Store = r
+			if name == "local" {
+				store = r.Store
+			}
+			l := limiter.New(store, limiter.Options{Trust: -1})
+			bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})
+			mine, global := perMinute(t, "mine", 10), perMinute(t, "global", 3)
+			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
+			for i := range 6 {
+				if d := take(t, l, charges...); d.Allowed != (i < 3) {
+					t.Fatalf("request %d: allowed %t", i+1, d.Allowed)
+				}
+			}
+			if d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 0}); d.Remaining != 7 {
+				t.Errorf("%d of 10 remain after 3 admitted and 3 refused by another subject, want 7", d.Remaining)
+			}
+			if d := take(t, l, limiter.Charge{Subject: user, Limit: bucket, Cost: 0}); d.Remaining != 997 {
+				t.Errorf("%d of 1000 remain in the bucket, want 997", d.Remaining)
+			}
+			if refunds := r.refunds.Load(); name == "remote" && refunds != 3 {
+				t.Errorf("%d refunds, want 3", refunds)
+			}
+		})
+	}
+}
+
+// A flood that is refused costs one store call a second, whatever the algorithm, and
+// memory never admits.
+func TestLimiter_Take_flood(t *testing.T) {
+	for _, rate := range []algo.Rate{
+		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute},
+		{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
+	} {
+		t.Run(string(rate.Algorithm), func(t *testing.T) {
+			now, r := noon, newRemote()
+			l := limiter.New(r, limiter.Options{})
+			flooded := limit(t, limiter.Limit{Name: "flooded", Rate: rate})
+			charge := limiter.Charge{Subject: user, Limit: flooded, Cost: 1}
+			for range 10 {
+				takeAt(t, l, now, charge)
+			}
+			r.takes.Store(0)
+			for i := range 4000 { // 4 seconds
+				d := takeAt(t, l, now, charge)
+				if d.Allowed {
+					t.Fatalf("admitted from memory after %d ms", i)
+				}
+				if d.Limit != flooded || d.RetryAfter <= 0 || !d.Remembered && i%1001 != 0 {
+					t.Fatalf("refused after %d ms: %+v", i, d)
+				}
+				now = now.Add(time.Millisecond)
+			}
+			if calls := r.takes.Load(); calls != 3 { // the last admission is trusted for the first second
+				t.Errorf("%d store calls for a flood of 4 s, want 3", calls)
+			}
+			now = noon.Add(10 * time.Minute)
+			if d := takeAt(t, l, now, charge); !d.Allowed {
+				t.Error("refused from memory when the quota was back")
+			}
+		})
+	}
+}
+
+// Every decision tells the store what was seen last, and new rules are not judged by
+// what old ones left in memory.
+func TestLimiter_Take_remembers(t *testing.T) {
+	now, r := noon, newRemote()
+	l := limiter.New(r, limiter.Options{Remember: 4})
+	a, b := perMinute(t, "a", 1), perMinute(t, "b", 10)
+	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 3})
+	if r.hints[0].Machine != nil {
+		t.Errorf("a caller never seen comes with the hint %+v", r.hints[0])
+	}
+	now = now.Add(time.Hour)
+	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}, limiter.Charge{Subject: user, Limit: b, Cost: 1})
+	if r.hints[0].Machine != nil || r.hints[1].State.Count != 3 {
+		t.Errorf("hints %+v, want none for a and a count of 3 for b", r.hints)
+	}
+	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed || !d.Remembered {
+		t.Errorf("a is used up: %+v", d)
+	}
+	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1}); !d.Allowed {
+		t.Errorf("b is not: %+v", d)
+	}
+	raised := perMinute(t, "a", 2)
+	calls := r.takes.Load()
+	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: raised, Cost: 1})
+	if r.takes.Load() == calls {
+		t.Error("a changed limit was judged by what was remembered of the old one")
+	}
+	// A decision from memory leaves out what is too old to be trusted.
+	old := limiter.Charge{Subject: other, Limit: a, Cost: 1}
+	takeAt(t, l, now, old)
+	now = now.Add(2 * time.Second)
+	tight := perMinute(t, "tight", 1)
+	takeAt(t, l, now, limiter.Charge{Subject: other, Limit: tight, Cost: 1})
+	if d := takeAt(t, l, now, old, limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.Remembered || d.Limit != tight {
+		t.Errorf("%+v, want a refusal by tight from memory", d)
+	}
+	// It is bounded.
+	for i := range 8 {
+		takeAt(t, l, now, limiter.Charge{Subject: limiter.User(fmt.Sprint("crowd", i)), Limit: b, Cost: 1})
+	}
+	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1})
+	if r.hints[0].Machine != nil {
+		t.Error("with room for 4 subjects, the ninth last is still remembered")
+	}
+}
+
+func TestLimiter_Take_trust(t *testing.T) {
+	r := newRemote()
+	l := limiter.New(r, limiter.Options{Trust: -1})
+	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
+	for range 3 {
+		take(t, l, charge)
+	}
+	if calls := r.takes.Load(); calls != 3 {
+		t.Errorf("%d calls of 3 with memory not trusted", calls)
+	}
+}
+
+// A store that fails admits, says why and is logged once; a refusal that is known
+// wins all the same.
+func TestLimiter_Take_failure(t *testing.T) {
+	for _, c := range []struct {
+		err  error
+		want limiter.Reason
+	}{
+		{fmt.Errorf("%w: connection refused", limiter.ErrUnavailable), limiter.ReasonUnavailable},
+		{fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded), limiter.ReasonTimeout},
+		{limiter.ErrContended, limiter.ReasonContended},
+		{limiter.ErrFull, limiter.ReasonFull},
+		{errors.New("other"), limiter.ReasonUnavailable},
+	} {
+		t.Run(string(c.want), func(t *testing.T) {
+			var log bytes.Buffer
+			r := newRemote()
+			r.fail = map[limiter.Subject]error{user: c.err}
+			l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			mine, theirs := perMinute(t, "mine", 10), perMinute(t, "theirs", 1)
+			d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 1})
+			if !d.Allowed || d.Reason != c.want || d.Limit != nil {
+				t.Errorf("got %+v, want it allowed for %s", d, c.want)
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), string(c.want)) || strings.Contains(log.String(), "42") {
+				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())
+			}
+			both := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
+			if d := take(t, l, both...); !d.Allowed || d.Reason != c.want || d.Limit != theirs {
+				t.Errorf("one of two failed: %+v", d)
+			}
+			r.fail[other] = nil
+			if d := take(t, l, both...); d.Allowed || d.Limit != theirs {
+				t.Errorf("one failed and one refused: %+v, want it refused", d)
+			}
+		})
+	}
+}
+
+// A caller who hangs up has still asked: its charge is made, under the Limiter's own
+// deadline.
+func TestLimiter_Take_cancelled(t *testing.T) {
+	r := newRemote()
+	l := limiter.New(r, limiter.Options{Timeout: 100 * time.Millisecond})
+	gone, cancel := context.WithCancel(context.WithValue(ctx, key{}, "kept"))
+	cancel()
+	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
+	d, err := l.Take(gone, noon, []limiter.Charge{charge})
+	if err != nil || d.Remaining != 9 || d.Reason != limiter.ReasonNone {
+		t.Errorf("cancelled: %+v, %v", d, err)
+	}
+	if r.ctx.Value(key{}) != "kept" {
+		t.Error("the values of the context are lost")
+	}
+	if _, ok := r.ctx.Deadline(); !ok {
+		t.Error("the store has no deadline")
+	}
+}
+
+func TestLimiter_Take_invalid(t *testing.T) {
+	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	a := perMinute(t, "a", 10)
+	var many []limiter.Charge
+	for i := range limiter.MaxCharges + 1 {
+		many = append(many, limiter.Charge{Subject: user, Limit: perMinute(t, fmt.Sprint("l", i), 1), Cost: 1})
+	}
+	for _, c := range []struct {
+		charges []limiter.Charge
+		want    string
+	}{
+		{[]limiter.Charge{{Subject: user, Limit: a, Cost: -1}}, `invalid charge: cost -1 on limit "a", must not be negative`},
+		{[]limiter.Charge{{Subject: user, Cost: 1}}, "invalid charge: a limit that NewLimit did not make"},
+		{[]limiter.Charge{{Subject: user, Limit: &limiter.Limit{Name: "b"}, Cost: 1}}, "invalid charge: a limit that NewLimit did not make"},
+		{[]limiter.Charge{{Limit: a, Cost: 1}}, `invalid charge: limit "a" without a subject`},
+		{[]limiter.Charge{{Subject: user, Limit: a, Cost: 1}, {Subject: other, Limit: a, Cost: 1}, {Subject: user, Limit: perMinute(t, "a", 3), Cost: 1}}, `invalid charge: limit "a" charged twice`},
+		{many, "invalid charge: 11 limits on one subject, at most 10"},
+	} {
+		_, err := l.Take(ctx, noon, c.charges)
+		if !errors.Is(err, limiter.ErrInvalidCharge) || err.Error() != c.want {
+			t.Errorf("got error %v, want %s", err, c.want)
+		}
+	}
+	if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 0}); d.Remaining != 10 {
+		t.Errorf("an invalid request was charged: %d remain of 10", d.Remaining)
+	}
+}
+
+// Concurrent requests on a caller's limit and a global one: exactly as many are
+// admitted as the global limit has, and no caller is left charged for more.
+func TestLimiter_Take_concurrent(t *testing.T) {
+	r := newRemote()
+	l := limiter.New(r, limiter.Options{Trust: -1})
+	mine, global := perMinute(t, "mine", 100), perMinute(t, "global", 20)
+	var admitted [8]atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			who := i % len(admitted)
+			d, err := l.Take(ctx, noon, []limiter.Charge{{Subject: limiter.User(fmt.Sprint(who)), Limit: mine, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}})
+			if err != nil {
+				t.Error(err)
+			}
+			if d.Allowed {
+				admitted[who].Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	total := int64(0)
+	for who := range admitted {
+		n := admitted[who].Load()
+		total += n
+		if d := take(t, l, limiter.Charge{Subject: limiter.User(fmt.Sprint(who)), Limit: mine, Cost: 0}); d.Remaining != 100-n {
+			t.Errorf("caller %d: %d admitted, %d of 100 remain", who, n, d.Remaining)
+		}
+	}
+	if total != 20 {
+		t.Errorf("%d admitted by a global limit of 20", total)
+	}
+}

@@ -1,0 +1,83 @@
+package limiter
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Store keeps what subjects have been charged. Package storetest is its definition
+// as tests. Implementations MUST be safe for concurrent use and MUST NOT read a
+// clock: the instant is an argument, and expiry only frees space.
+type Store interface {
+	// Take charges every charge to subject, or none, in one atomic step, and reports
+	// which. The Limiter has checked the charges: they are all of this subject, at
+	// most MaxCharges, each of another limit.
+	//
+	// results has one element per charge. On entry it holds what the caller last saw
+	// of that limit (the zero value if nothing): a hint that may be stale and that
+	// MUST NOT change the answer. On return without error it holds the states after
+	// the charge or, refused, the states that refused.
+	//
+	// A charge of cost 0 MUST write nothing: it looks.
+	//
+	// A store decides by the charge's own limit, unless the state it holds was
+	// written under a higher rules version; see [Held.Settle].
+	//
+	// An error means that no decision was reached. It wraps ErrUnavailable,
+	// ErrContended, ErrFull or ErrFormat. If ctx ends, the charges have been made at
+	// most once.
+	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error)
+
+	// Refund gives back charges that Take made, where results are those that it
+	// returned and elapsed is the time since then on the monotonic clock. It follows
+	// algo.Machine.Refund and adds to elapsed what the store's clocks and messages
+	// need. What cannot be given back safely is not, without an error.
+	Refund(ctx context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) error
+}
+
+// Local is implemented by stores whose state is in this process. To remember it a
+// second time would cost memory and time and save nothing.
+type Local interface{ Local() }
+
+// Result is the state of one limit of a subject and the machine that reads it. The
+// zero value is nothing seen.
+type Result struct {
+	Machine algo.Machine
+	State   algo.State
+}
+
+// Held is one limit of a subject as a store holds it. The zero value is a limit
+// never charged.
+type Held struct {
+	Result
+	Version int64 // of the rules whose parameters Machine has
+}
+
+// Settle returns how h counts for limit at now, and whether that differs from h in
+// a way that the store MUST write down even if the request is refused (but not for a
+// charge that only looks). All stores go through it, so that they agree on what a changed limit and a wrong clock mean:
+//
+//   - never charged: limit's own machine, full quota;
+//   - the same parameters: as held;
+//   - other parameters of a lower version: converted, once;
+//   - other parameters of the same or a higher version: the held parameters decide,
+//     for two versions that convert back and forth create quota;
+//   - further ahead of now than honest clocks get: mended.
+func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
+	own := limit.machine
+	if h.Machine == nil {
+		return Held{Result{own, algo.State{}}, limit.Version}, false
+	}
+	var mended bool
+	h.State, mended = h.Machine.Mend(h.State, now)
+	if h.Machine == own || h.Machine.Fingerprint() == limit.fingerprint {
+		h.Machine = own
+		return h, mended
+	}
+	if h.Version >= limit.Version {
+		return h, mended
+	}
+	return Held{Result{own, algo.Convert(h.Machine, own, h.State, now)}, limit.Version}, true
+}

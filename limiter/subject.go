@@ -1,0 +1,104 @@
+package limiter
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/netip"
+	"strings"
+)
+
+// Subject is who or what is counted: "user:42", "ip:2001:db8:1::/64", "global".
+// It is the atomic unit of a store: one DynamoDB item, one Redis key. The zero
+// value is no subject and is refused by a Limiter. Subjects are comparable; equal
+// subjects share their counts.
+//
+// Every part is escaped, so that no two callers share a subject and no caller can
+// spell another's, and a part longer than 128 bytes is replaced by its SHA-256, so
+// that a key stays short whatever a token holds.
+type Subject struct{ name string }
+
+// String returns the subject as it stands in a store's keys.
+func (s Subject) String() string { return s.name }
+
+// Key returns the key of s in a store: the namespace that separates deployments,
+// the version of the store's state format, and the subject.
+func (s Subject) Key(namespace string, format byte) string {
+	return namespace + "/" + string('0'+format) + "/" + s.name
+}
+
+// User is the verified user id of a token.
+func User(id string) Subject { return Subject{"user:" + escape(id)} }
+
+// APIKey is the id of an API key's record, never the key.
+func APIKey(id string) Subject { return Subject{"apikey:" + escape(id)} }
+
+// IP is a client's address prefix: a single IPv4 address or an IPv6 network. The
+// zero prefix, an address that the host could not tell, is one subject of its own.
+func IP(prefix netip.Prefix) Subject {
+	switch {
+	case !prefix.IsValid():
+		return Subject{"ip:unknown"}
+	case prefix.IsSingleIP():
+		return Subject{"ip:" + prefix.Addr().String()}
+	}
+	return Subject{"ip:" + prefix.String()}
+}
+
+// Claim is the value of a verified token's claim, an organisation say.
+func Claim(name, value string) Subject {
+	return Subject{"claim:" + escape(name) + "=" + escape(value)}
+}
+
+// Endpoint is all callers of a rule's endpoint together. An empty method is any.
+func Endpoint(method, pattern string) Subject {
+	return Subject{"endpoint:" + escape(method) + ":" + escape(pattern)}
+}
+
+// Global is all requests together.
+func Global() Subject { return Subject{"global"} }
+
+// And is the combination of both: each pair of them is counted apart.
+func (s Subject) And(t Subject) Subject { return Subject{s.name + "|" + t.name} }
+
+const (
+	plain   = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+,/:"
+	maxPart = 128
+)
+
+var isPlain = func() (set [256]bool) {
+	for _, c := range []byte(plain) {
+		set[c] = true
+	}
+	return set
+}()
+
+// escape writes every byte outside plain as %XX. The separators of a subject are
+// outside it, and so are the braces of a Redis hash tag.
+func escape(part string) string {
+	extra := 0
+	for i := range len(part) {
+		if !isPlain[part[i]] {
+			extra += 2
+		}
+	}
+	if len(part)+extra > maxPart {
+		sum := sha256.Sum256([]byte(part))
+		return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
+	}
+	if extra == 0 {
+		return part
+	}
+	const hex = "0123456789ABCDEF"
+	var b strings.Builder
+	b.Grow(len(part) + extra)
+	for i := range len(part) {
+		if c := part[i]; isPlain[c] {
+			b.WriteByte(c)
+		} else {
+			b.WriteByte('%')
+			b.WriteByte(hex[c>>4])
+			b.WriteByte(hex[c&15])
+		}
+	}
+	return b.String()
+}

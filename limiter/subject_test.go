@@ -1,0 +1,71 @@
+package limiter_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+func TestSubject(t *testing.T) {
+	for _, c := range []struct {
+		subject limiter.Subject
+		want    string
+	}{
+		{limiter.User("42"), "user:42"},
+		{limiter.User("auth0|Jörg {1}"), "user:auth0%7CJ%C3%B6rg%20%7B1%7D"},
+		{limiter.User("~x"), "user:%7Ex"},
+		{limiter.User(strings.Repeat("a", 128)), "user:" + strings.Repeat("a", 128)},
+		{limiter.User(strings.Repeat("a", 129)), "user:~wSywJKLlVRzKDgj86PHF4xRVXMP-9jKe6ZSj23UhZq4"},
+		{limiter.APIKey("k1"), "apikey:k1"},
+		{limiter.IP(netip.MustParsePrefix("203.0.113.7/32")), "ip:203.0.113.7"},
+		{limiter.IP(netip.MustParsePrefix("2001:db8:1::/64")), "ip:2001:db8:1::/64"},
+		{limiter.IP(netip.Prefix{}), "ip:unknown"},
+		{limiter.Claim("org", "acme=1"), "claim:org=acme%3D1"},
+		{limiter.Claim("org=acme", "1"), "claim:org%3Dacme=1"},
+		{limiter.Endpoint("POST", "/api/v1/data"), "endpoint:POST:/api/v1/data"},
+		{limiter.Endpoint("", "/a/{id}/*"), "endpoint::/a/%7Bid%7D/%2A"},
+		{limiter.Global(), "global"},
+		{limiter.User("1").And(limiter.Claim("org", "a|b")), "user:1|claim:org=a%7Cb"},
+	} {
+		if got := c.subject.String(); got != c.want {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+	if got, want := limiter.User("42").Key("weir-dev", 1), "weir-dev/1/user:42"; got != want {
+		t.Errorf("key %q, want %q", got, want)
+	}
+}
+
+// No two identities share a subject, whatever they are called.
+func FuzzSubject(f *testing.F) {
+	f.Add("a", "b", "c", "d")
+	f.Add("a|user:b", "", "a", "user:b")
+	f.Add("a=b", "c", "a", "b=c")
+	f.Add("%41", "", "A", "")
+	f.Fuzz(func(t *testing.T, a, b, c, d string) {
+		same := a == c && b == d
+		for _, pair := range [][2]limiter.Subject{
+			{limiter.User(a).And(limiter.User(b)), limiter.User(c).And(limiter.User(d))},
+			{limiter.Claim(a, b), limiter.Claim(c, d)},
+			{limiter.Endpoint(a, b), limiter.Endpoint(c, d)},
+		} {
+			if (pair[0] == pair[1]) != same {
+				t.Errorf("(%q, %q) and (%q, %q) are %s and %s", a, b, c, d, pair[0], pair[1])
+			}
+			if key := pair[0].Key("n", 1); len(key) > 600 || strings.ContainsAny(key, "{} \x00\n") {
+				t.Errorf("key %q", key)
+			}
+		}
+	})
+}
+
+func TestID(t *testing.T) {
+	if limiter.NewID("ab", "c") == limiter.NewID("a", "bc") || limiter.NewID("a") == limiter.NewID("a", "") {
+		t.Error("different parts have one id")
+	}
+	if got := limiter.NewID("search").String(); len(got) != 8 || got != limiter.NewID("search").String() {
+		t.Errorf("id %q", got)
+	}
+}
