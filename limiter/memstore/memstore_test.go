@@ -1,0 +1,94 @@
+package memstore_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, storetest.Suite{
+		Open:   func(*testing.T) limiter.Store { return memstore.New(memstore.Options{}) },
+		Margin: 50 * time.Millisecond,
+	})
+}
+
+var (
+	ctx  = context.Background()
+	noon = algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+)
+
+func take(t *testing.T, s *memstore.Store, now algo.Instant, who string, l *limiter.Limit, cost int64) error {
+	t.Helper()
+	charges := []limiter.Charge{{Subject: limiter.User(who), Limit: l, Cost: cost}}
+	_, err := s.Take(ctx, now, charges[0].Subject, charges, make([]limiter.Result, 1))
+	return err
+}
+
+// A full store forgets only subjects at full quota, and otherwise refuses new ones
+// with an error of its own; those that it knows go on.
+func TestStore_full(t *testing.T) {
+	const subjects = 6400
+	s := memstore.New(memstore.Options{Subjects: subjects})
+	slow := storetest.Limit(t, "slow", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour})
+	known, refused := 0, 0
+	for i := range 4 * subjects {
+		switch err := take(t, s, noon, strconv.Itoa(i), slow, 1); {
+		case err == nil:
+			known++
+		case errors.Is(err, limiter.ErrFull):
+			refused++
+		default:
+			t.Fatal(err)
+		}
+	}
+	if known > subjects || known < subjects*9/10 {
+		t.Errorf("%d subjects known of at most %d", known, subjects)
+	}
+	if err := take(t, s, noon, "0", slow, 1); err != nil {
+		t.Errorf("a known subject in a full store: %v", err)
+	}
+	if err := take(t, s, noon, "looks", slow, 0); err != nil {
+		t.Errorf("a look at an unknown subject in a full store: %v", err)
+	}
+	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
+		t.Errorf("before any is at full quota: got error %v", err)
+	}
+	// A minute later all but one are, and make room.
+	for i := range subjects / 2 {
+		if err := take(t, s, noon.Add(time.Minute), "new"+strconv.Itoa(i), slow, 1); err != nil {
+			t.Fatalf("new subject %d: %v", i, err)
+		}
+	}
+	results := make([]limiter.Result, 1)
+	charges := []limiter.Charge{{Subject: limiter.User("0"), Limit: slow, Cost: 0}}
+	if _, err := s.Take(ctx, noon.Add(time.Minute), charges[0].Subject, charges, results); err != nil {
+		t.Fatal(err)
+	}
+	if left := results[0].Machine.Remaining(results[0].State, noon.Add(time.Minute)); left != 59 {
+		t.Errorf("the subject that was not at full quota has %d of 60 remaining: it was forgotten", left)
+	}
+}
+
+func BenchmarkTake(b *testing.B) {
+	l := storetest.Limit(b, "a", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second})
+	s := memstore.New(memstore.Options{})
+	who := limiter.User("42")
+	charges := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}
+	results := make([]limiter.Result, 1)
+	now := noon
+	b.ReportAllocs()
+	for b.Loop() {
+		now++
+		if _, err := s.Take(ctx, now, who, charges, results); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,83 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// testDifferential runs random scripts against the store and the model: costs,
+// instants that jump both ways, limits that change, refunds late and early, and
+// hints that are missing, right or stale. Every state must be the same, bit for bit.
+func testDifferential(t *testing.T, s Suite) {
+	store := s.Open(t)
+	limits := make([][]*limiter.Limit, 4)
+	for i := range limits {
+		first := Limit(t, string('a'+rune(i)), rates[i%len(rates)])
+		limits[i] = append(limits[i], first,
+			changed(t, first, 2, algo.Rate{Algorithm: rates[(i+1)%len(rates)].Algorithm, Requests: 5, Window: 10 * time.Second}),
+			changed(t, first, 3, algo.Rate{Algorithm: first.Rate.Algorithm, Requests: 23, Window: 13 * time.Second}))
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		p := &pair{store, &Model{Margin: s.Margin}, subject()}
+		now, version := start, 0
+		type taken struct {
+			charges []limiter.Charge
+			results []limiter.Result
+		}
+		var past []taken
+		for range rapid.IntRange(1, 40).Draw(t, "steps") {
+			now = now.Add(step(t))
+			if rapid.IntRange(0, 9).Draw(t, "change") == 0 {
+				version = rapid.IntRange(0, 2).Draw(t, "version")
+			}
+			if len(past) > 0 && rapid.IntRange(0, 4).Draw(t, "refund") == 0 {
+				i := rapid.IntRange(0, len(past)-1).Draw(t, "which")
+				late := time.Duration(rapid.Int64Range(0, int64(20*time.Second)).Draw(t, "elapsed"))
+				p.refund(t, past[i].charges, past[i].results, late)
+				past = append(past[:i], past[i+1:]...)
+				continue
+			}
+			var charges []limiter.Charge
+			var hint []limiter.Result
+			for i := range limits {
+				if rapid.Bool().Draw(t, "charged") {
+					charges = append(charges, limiter.Charge{Limit: limits[i][version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")})
+					hint = append(hint, hintOf(t, limits[i][version], past, func(k taken) ([]limiter.Charge, []limiter.Result) { return k.charges, k.results }))
+				}
+			}
+			if len(charges) == 0 {
+				continue
+			}
+			if allowed, results := p.take(t, now, charges, hint); allowed {
+				past = append(past, taken{charges, results})
+			}
+		}
+	})
+}
+
+// step draws how far the next instant is from the last. A script stays within an hour:
+// a store may forget a limit that was idle for longer.
+func step(t *rapid.T) time.Duration {
+	longest := rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Second, 20 * time.Second, 80 * time.Second}).Draw(t, "longest")
+	return time.Duration(rapid.Int64Range(-int64(longest)/3, int64(longest)).Draw(t, "step"))
+}
+
+// hintOf draws what an environment might remember of limit: nothing, or any state
+// that it has seen.
+func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []limiter.Result)) limiter.Result {
+	if len(past) == 0 || rapid.Bool().Draw(t, "cold") {
+		return limiter.Result{}
+	}
+	charges, results := of(past[rapid.IntRange(0, len(past)-1).Draw(t, "remembered")])
+	for i, c := range charges {
+		if c.Limit == limit {
+			return results[i]
+		}
+	}
+	return limiter.Result{}
+}

@@ -1,0 +1,101 @@
+package storetest
+
+import (
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// start is the instant that tests count from: far enough in the future that no
+// server's own clock finds the state expired, and inside a window of any length.
+var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
+
+// Limit makes a limit for a test, whose identity is its name.
+func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
+	tb.Helper()
+	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate, Version: 1})
+	if err != nil {
+		tb.Fatalf("limit %s: %v", name, err)
+	}
+	return l
+}
+
+// changed is l with another rate, as a later version of the rules would have it.
+func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
+	tb.Helper()
+	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Version: version})
+	if err != nil {
+		tb.Fatalf("limit %s: %v", l.Name, err)
+	}
+	return next
+}
+
+// subject returns a subject that no other test has.
+func subject() limiter.Subject { return limiter.User("storetest-" + rand.Text()) }
+
+// pair is a store beside its model, and a subject of its own.
+type pair struct {
+	store   limiter.Store
+	model   *Model
+	subject limiter.Subject
+}
+
+func newPair(t *testing.T, s Suite) *pair {
+	t.Helper()
+	return &pair{s.Open(t), &Model{Margin: s.Margin}, subject()}
+}
+
+// failer is the part of testing.TB that rapid's T has too.
+type failer interface {
+	Helper()
+	Fatalf(format string, args ...any)
+}
+
+// take asks the store and the model, and fails the test where they differ.
+func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint []limiter.Result) (bool, []limiter.Result) {
+	t.Helper()
+	for i := range charges {
+		charges[i].Subject = p.subject
+	}
+	results := make([]limiter.Result, len(charges))
+	copy(results, hint)
+	allowed, err := p.store.Take(ctx, now, p.subject, charges, results)
+	if err != nil {
+		t.Fatalf("take at %s: %v", now.Time(), err)
+	}
+	wantAllowed, want := p.model.Take(now, p.subject, charges)
+	if allowed != wantAllowed {
+		t.Fatalf("take of %v at start%+v: allowed %t, want %t; state %+v, want %+v", costs(charges), now.Sub(start), allowed, wantAllowed, results, want)
+	}
+	for i := range want {
+		if results[i].State != want[i].State || results[i].Machine.Fingerprint() != want[i].Machine.Fingerprint() {
+			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v, want %s %+v", charges[i].Limit.Name, costs(charges), now.Sub(start),
+				allowed, results[i].Machine.Fingerprint(), results[i].State, want[i].Machine.Fingerprint(), want[i].State)
+		}
+	}
+	return allowed, results
+}
+
+// refund gives back charges in the store and in the model.
+func (p *pair) refund(t failer, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) {
+	t.Helper()
+	if err := p.store.Refund(ctx, p.subject, charges, results, elapsed); err != nil {
+		t.Fatalf("refund: %v", err)
+	}
+	p.model.Refund(p.subject, charges, results, elapsed)
+}
+
+func costs(charges []limiter.Charge) (list []int64) {
+	for _, c := range charges {
+		list = append(list, c.Cost)
+	}
+	return list
+}
+
+// one is a single charge.
+func one(l *limiter.Limit, cost int64) []limiter.Charge {
+	return []limiter.Charge{{Limit: l, Cost: cost}}
+}

@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Model is the sequential specification of a Store: what one caller after another
+// gets. It is not safe for concurrent use.
+type Model struct {
+	// Margin is what the store adds to the elapsed time of a refund.
+	Margin time.Duration
+
+	held map[limiter.Subject]map[limiter.ID]limiter.Held
+}
+
+// Take answers like a Store.
+func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limiter.Charge) (bool, []limiter.Result) {
+	limits := m.limits(subject)
+	results := make([]limiter.Result, len(charges))
+	next := make([]limiter.Held, len(charges))
+	allowed := true
+	for i, c := range charges {
+		_, known := limits[c.Limit.ID]
+		held, _ := limits[c.Limit.ID].Settle(c.Limit, now)
+		if known && c.Cost > 0 {
+			limits[c.Limit.ID] = held
+		}
+		state, ok := held.Machine.Take(held.State, now, c.Cost)
+		results[i], next[i] = held.Result, held
+		next[i].State = state
+		allowed = allowed && ok
+	}
+	if !allowed {
+		return false, results
+	}
+	for i, c := range charges {
+		results[i] = next[i].Result
+		if c.Cost > 0 {
+			limits[c.Limit.ID] = next[i]
+		}
+	}
+	return true, results
+}
+
+// Refund gives back like a Store.
+func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) {
+	limits := m.limits(subject)
+	for i, c := range charges {
+		held, ok := limits[c.Limit.ID]
+		if ok && held.Machine.Fingerprint() == results[i].Machine.Fingerprint() {
+			held.State = held.Machine.Refund(held.State, results[i].State, c.Cost, elapsed+m.Margin)
+			limits[c.Limit.ID] = held
+		}
+	}
+}
+
+func (m *Model) limits(subject limiter.Subject) map[limiter.ID]limiter.Held {
+	if m.held == nil {
+		m.held = map[limiter.Subject]map[limiter.ID]limiter.Held{}
+	}
+	if m.held[subject] == nil {
+		m.held[subject] = map[limiter.ID]limiter.Held{}
+	}
+	return m.held[subject]
+}

@@ -1,0 +1,420 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Suite is a store under test.
+type Suite struct {
+	// Open returns a store. It may be called more than once; stores that share a
+	// server share its state.
+	Open func(t *testing.T) limiter.Store
+	// Margin is what the store adds to the elapsed time of a refund.
+	Margin time.Duration
+}
+
+var ctx = context.Background()
+
+// rates are the algorithms, each with a capacity of 10.
+var rates = []algo.Rate{
+	{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute, Burst: 10},
+	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
+	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
+}
+
+// Run runs the suite.
+func Run(t *testing.T, s Suite) {
+	for _, c := range []struct {
+		name string
+		test func(*testing.T, Suite, algo.Rate)
+	}{
+		{"Exhaustion", testExhaustion},
+		{"Patience", testPatience},
+		{"CostOverCapacity", testCostOverCapacity},
+		{"CostZero", testCostZero},
+		{"ClockBack", testClockBack},
+		{"Stale", testStale},
+		{"FarAhead", testFarAhead},
+		{"Changed", testChanged},
+		{"Refund", testRefund},
+		{"Concurrent", testConcurrent},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, rate := range rates {
+				t.Run(string(rate.Algorithm), func(t *testing.T) { c.test(t, s, rate) })
+			}
+		})
+	}
+	t.Run("SeveralLimits", func(t *testing.T) { testSeveralLimits(t, s) })
+	t.Run("MostLimits", func(t *testing.T) { testMostLimits(t, s) })
+	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
+	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
+	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
+	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
+}
+
+// A fresh subject has the whole capacity at one instant, and not one more.
+func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	for i := range 12 {
+		if allowed, _ := p.take(t, start, one(l, 1), nil); allowed != (i < 10) {
+			t.Fatalf("request %d at one instant: allowed %t", i+1, allowed)
+		}
+	}
+}
+
+// As patient as it was told, a caller passes; a nanosecond less patient it does not.
+func testPatience(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	now := start
+	for i, cost := range []int64{10, 3, 1, 7, 10, 2, 2} {
+		allowed, results := p.take(t, now, one(l, cost), nil)
+		if allowed {
+			continue
+		}
+		wait := results[0].Machine.RetryAfter(results[0].State, now, cost)
+		if wait <= 0 {
+			t.Fatalf("take %d refused, but told to wait %s", i, wait)
+		}
+		if early, _ := p.take(t, now.Add(wait-1), one(l, cost), nil); early {
+			t.Fatalf("take %d passed 1 ns before the %s it was told to wait", i, wait)
+		}
+		now = now.Add(wait)
+		if passed, _ := p.take(t, now, one(l, cost), nil); !passed {
+			t.Fatalf("take %d refused after the %s it was told to wait", i, wait)
+		}
+	}
+}
+
+// A cost above the capacity is refused for good, and harms nobody.
+func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	for _, cost := range []int64{11, algo.MaxRequests, 1 << 62} {
+		allowed, results := p.take(t, start, one(l, cost), nil)
+		if wait := results[0].Machine.RetryAfter(results[0].State, start, cost); allowed || wait != algo.Never {
+			t.Fatalf("cost %d of capacity 10: allowed %t, retry after %s", cost, allowed, wait)
+		}
+	}
+	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
+		t.Fatal("the whole capacity was refused")
+	}
+	p.take(t, start, one(l, 11), nil)
+}
+
+// A cost of 0 looks and charges nothing.
+func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	p.take(t, start, one(l, 0), nil)
+	p.take(t, start, one(l, 10), nil)
+	if allowed, results := p.take(t, start, one(l, 0), nil); !allowed || results[0].Machine.Remaining(results[0].State, start) != 0 {
+		t.Fatalf("look at an exhausted limit: allowed %t, %+v", allowed, results)
+	}
+	p.take(t, start.Add(-time.Hour), one(l, 0), nil)
+	p.take(t, start.Add(time.Hour), one(l, 0), nil)
+	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
+		t.Fatal("a look gave quota back")
+	}
+}
+
+// An instant that is older, by less than a clock may be wrong, never adds quota.
+func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	admitted := 0
+	for i := range 40 {
+		now := start.Add(-time.Duration(i*i%37) * 130 * time.Millisecond)
+		if allowed, _ := p.take(t, now, one(l, 1), nil); allowed {
+			admitted++
+		}
+	}
+	if admitted > 10 {
+		t.Fatalf("%d of 10 admitted at instants that go back", admitted)
+	}
+}
+
+// State older than its horizon decides as if it had expired.
+func testStale(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	now := start
+	for range 3 {
+		if allowed, _ := p.take(t, now, one(l, 10), nil); !allowed {
+			t.Fatal("full quota refused")
+		}
+		now = now.Add(l.Horizon + time.Minute)
+	}
+}
+
+// State that only a wrong clock can have written is mended to a full charge, not
+// suffered until that clock's time has come.
+func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	p.take(t, start.Add(time.Hour), one(l, 10), nil)
+	_, results := p.take(t, start, one(l, 1), nil)
+	wait := results[0].Machine.RetryAfter(results[0].State, start, 1)
+	if wait > 2*time.Minute {
+		t.Fatalf("an hour ahead: told to wait %s", wait)
+	}
+	if allowed, _ := p.take(t, start.Add(wait), one(l, 1), nil); !allowed {
+		t.Fatal("refused after the wait")
+	}
+	// As far ahead as a clock may be, it counts.
+	p = newPair(t, s)
+	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
+	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
+		t.Fatal("5 s ahead: the charge was forgotten")
+	}
+}
+
+// A changed limit acts at once and hands out nothing that was used.
+func testChanged(t *testing.T, s Suite, rate algo.Rate) {
+	for _, change := range []struct {
+		name string
+		to   algo.Rate
+	}{
+		{"raised", algo.Rate{Algorithm: rate.Algorithm, Requests: 30, Window: time.Minute}},
+		{"lowered", algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute}},
+		{"shorter", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: 7 * time.Second}},
+		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour}},
+		{"bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}},
+		{"window", algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute}},
+	} {
+		t.Run(change.name, func(t *testing.T) {
+			p, old := newPair(t, s), Limit(t, "a", rate)
+			next := changed(t, old, 2, change.to)
+			p.take(t, start, one(old, 10), nil)
+			now := start.Add(time.Second)
+			p.take(t, now, one(next, 1), nil)
+			// The environment that still has the old rules decides by the new ones.
+			_, results := p.take(t, now, one(old, 1), nil)
+			if got, want := results[0].Machine.Fingerprint(), next.Machine().Fingerprint(); got != want {
+				t.Fatalf("the older rules decided by %s, want %s", got, want)
+			}
+			for range 30 {
+				now = now.Add(time.Second)
+				p.take(t, now, one(next, 1), results)
+				_, results = p.take(t, now, one(old, 1), results)
+			}
+		})
+	}
+	t.Run("unversioned", func(t *testing.T) {
+		p, old := newPair(t, s), Limit(t, "a", rate)
+		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 1000, Window: time.Minute})
+		p.take(t, start, one(old, 10), nil)
+		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
+			t.Fatal("other parameters of the same version decided")
+		}
+	})
+}
+
+// A refund gives back what is safe, in the window that was charged.
+func testRefund(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	charges := one(l, 4)
+	_, first := p.take(t, start, charges, nil)
+	p.refund(t, charges, first, time.Millisecond)
+	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
+		t.Fatal("an immediate refund did not give back all")
+	}
+	for _, apart := range []time.Duration{0, time.Second, time.Minute, 2 * time.Minute, time.Hour} {
+		p := newPair(t, s)
+		_, first := p.take(t, start, charges, nil)
+		_, second := p.take(t, start.Add(apart), charges, nil)
+		p.refund(t, charges, first, apart)
+		p.take(t, start.Add(apart), one(l, 0), nil)
+		p.refund(t, charges, second, 0)
+		p.take(t, start.Add(apart), one(l, 0), nil)
+		p.refund(t, charges, second, 0)
+		p.take(t, start.Add(apart), one(l, 3), nil)
+	}
+	// Nothing to give back: no item, and other parameters.
+	p = newPair(t, s)
+	p.refund(t, charges, first, 0)
+	p.take(t, start, charges, nil)
+	next := changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 40, Window: time.Minute})
+	_, second := p.take(t, start, one(next, 1), nil)
+	p.refund(t, charges, first, 0)
+	p.take(t, start, one(next, 1), second)
+}
+
+// Many callers at one instant are admitted exactly the capacity.
+func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
+	stores := []limiter.Store{s.Open(t), s.Open(t)}
+	if _, ok := stores[0].(limiter.Local); ok {
+		stores[1] = stores[0]
+	}
+	l, who := Limit(t, "a", rate), subject()
+	var admitted atomic.Int64
+	together(t, 40, func(i int) {
+		charges := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}
+		if takeSoon(t, stores[i%2], start, charges) {
+			admitted.Add(1)
+		}
+	})
+	if n := admitted.Load(); n != 10 {
+		t.Fatalf("%d of 40 admitted at one instant, want 10", n)
+	}
+}
+
+// Several limits of one subject are charged together, and a refusal by one charges
+// none of the others.
+func testSeveralLimits(t *testing.T, s Suite) {
+	p := newPair(t, s)
+	var charges []limiter.Charge
+	for i, rate := range rates {
+		charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 1})
+	}
+	tight := Limit(t, "tight", algo.Rate{Requests: 3, Window: time.Minute})
+	charges = append(charges, limiter.Charge{Limit: tight, Cost: 1})
+	for i := range 5 {
+		allowed, results := p.take(t, start, charges, nil)
+		if allowed != (i < 3) {
+			t.Fatalf("request %d: allowed %t with a limit of 3 among others", i+1, allowed)
+		}
+		for j, r := range results[:3] {
+			if left := r.Machine.Remaining(r.State, start); left != int64(10-min(i+1, 3)) {
+				t.Fatalf("request %d: limit %d has %d remaining", i+1, j, left)
+			}
+		}
+	}
+	// A limit that was not charged yet joins those that were.
+	late := Limit(t, "late", rates[0])
+	for i := range 3 {
+		p.take(t, start.Add(time.Duration(i)*90*time.Second), []limiter.Charge{{Limit: late, Cost: 2}, charges[1], charges[3]}, nil)
+		p.take(t, start.Add(time.Duration(i)*90*time.Second), charges[:2], nil)
+	}
+}
+
+// As many limits as one request may charge on a subject fit one step.
+func testMostLimits(t *testing.T, s Suite) {
+	for _, name := range []string{"mixed", "sliding"} {
+		t.Run(name, func(t *testing.T) {
+			p := newPair(t, s)
+			var charges []limiter.Charge
+			for i := range limiter.MaxCharges {
+				rate := rates[1]
+				if name == "mixed" {
+					rate = rates[i%len(rates)]
+				}
+				rate.Requests = 1_000_000
+				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 999})
+			}
+			now := start
+			var results []limiter.Result
+			for i := range 6 {
+				p.take(t, now, charges, nil)
+				_, results = p.take(t, now, charges, results)
+				now = now.Add(time.Duration(i) * 25 * time.Second)
+			}
+		})
+	}
+}
+
+// Subjects count apart.
+func testSubjects(t *testing.T, s Suite) {
+	p, l := newPair(t, s), Limit(t, "a", rates[1])
+	p.take(t, start, one(l, 10), nil)
+	p.subject = p.subject.And(limiter.Global())
+	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
+		t.Fatal("another subject's charge was counted")
+	}
+}
+
+// Concurrent requests over several limits admit exactly the tightest, and leave the
+// others charged for just those that were admitted.
+func testConcurrentSeveral(t *testing.T, s Suite) {
+	store, who := s.Open(t), subject()
+	limits := []*limiter.Limit{Limit(t, "a", rates[0]), Limit(t, "b", rates[1]), Limit(t, "c", algo.Rate{Requests: 6, Window: time.Hour, Algorithm: algo.FixedWindow})}
+	charges := func(cost int64) (list []limiter.Charge) {
+		for _, l := range limits {
+			list = append(list, limiter.Charge{Subject: who, Limit: l, Cost: cost})
+		}
+		return list
+	}
+	var admitted atomic.Int64
+	together(t, 30, func(int) {
+		if takeSoon(t, store, start, charges(1)) {
+			admitted.Add(1)
+		}
+	})
+	if n := admitted.Load(); n != 6 {
+		t.Fatalf("%d admitted, want 6", n)
+	}
+	results := make([]limiter.Result, 3)
+	if _, err := store.Take(ctx, start, who, charges(0), results); err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []int64{4, 4, 0} {
+		if got := results[i].Machine.Remaining(results[i].State, start); got != want {
+			t.Errorf("limit %s has %d remaining, want %d", limits[i].Name, got, want)
+		}
+	}
+}
+
+// A context that ends leaves at most one charge behind, and an error or an answer.
+func testCancelled(t *testing.T, s Suite) {
+	p, l := newPair(t, s), Limit(t, "a", rates[2])
+	p.take(t, start, one(l, 1), nil)
+	charges := []limiter.Charge{{Subject: p.subject, Limit: l, Cost: 1}}
+	answered := int64(1)
+	tried := int64(1)
+	for i := range 5 {
+		ended, cancel := context.WithCancel(ctx)
+		if i%2 == 0 {
+			cancel()
+		}
+		ok, err := p.store.Take(ended, start, p.subject, charges, make([]limiter.Result, 1))
+		cancel()
+		tried++
+		if err != nil && !errors.Is(err, limiter.ErrUnavailable) {
+			t.Fatalf("cancelled: got error %v, want ErrUnavailable", err)
+		}
+		if ok {
+			answered++
+		}
+	}
+	results := make([]limiter.Result, 1)
+	charges[0].Cost = 0
+	if _, err := p.store.Take(ctx, start, p.subject, charges, results); err != nil {
+		t.Fatal(err)
+	}
+	if n := results[0].State.Count; n < answered || n > tried {
+		t.Fatalf("%d charged by %d takes of which %d were answered", n, tried, answered)
+	}
+}
+
+// takeSoon takes until the store reaches a decision: a store that is contended
+// beyond its attempts says so, and nothing is charged then.
+func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []limiter.Charge) bool {
+	for {
+		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+		if errors.Is(err, limiter.ErrContended) {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+		}
+		return allowed
+	}
+}
+
+// together runs n functions that start at the same time.
+func together(t *testing.T, n int, f func(i int)) {
+	t.Helper()
+	var wg sync.WaitGroup
+	gate := make(chan struct{})
+	for i := range n {
+		wg.Go(func() {
+			<-gate
+			f(i)
+		})
+	}
+	close(gate)
+	wg.Wait()
+}
