@@ -1,0 +1,229 @@
+package dynamostore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+var noon = time.Date(2100, 3, 4, 12, 0, 20, 0, time.UTC)
+
+// meter counts the calls to DynamoDB, below everything that could hide one.
+type meter struct {
+	calls     atomic.Int64
+	mu        sync.Mutex
+	operators int // most in one condition
+	bytes     int // most in one expression
+}
+
+// callsKey is of a context that counts the calls of one decision.
+type callsKey struct{}
+
+func (m *meter) install(o *dynamodb.Options) {
+	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("meter", m.initialize), middleware.Before)
+	}, func(s *middleware.Stack) error {
+		return s.Finalize.Add(middleware.FinalizeMiddlewareFunc("meter calls", func(ctx context.Context, in middleware.FinalizeInput, next middleware.FinalizeHandler) (middleware.FinalizeOutput, middleware.Metadata, error) {
+			m.calls.Add(1)
+			if n, ok := ctx.Value(callsKey{}).(*atomic.Int64); ok {
+				n.Add(1)
+			}
+			return next.HandleFinalize(ctx, in)
+		}), middleware.After)
+	})
+}
+
+func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+	if input, ok := in.Parameters.(*dynamodb.UpdateItemInput); ok {
+		for _, expression := range []string{*input.ConditionExpression, *input.UpdateExpression} {
+			operators := 0
+			for _, word := range []string{" AND ", " OR ", " = ", " <= ", " >= ", " < ", " > ", " + ", " - ", "_exists"} {
+				operators += strings.Count(expression, word)
+			}
+			m.mu.Lock()
+			m.operators, m.bytes = max(m.operators, operators), max(m.bytes, len(expression))
+			m.mu.Unlock()
+		}
+	}
+	return next.HandleInitialize(ctx, in)
+}
+
+// metered returns a store whose calls are counted.
+func metered(t *testing.T) (*dynamostore.Store, *meter) {
+	m := &meter{}
+	client, table := local(t, m.install)
+	return dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "calls"}), m
+}
+
+func caller() limiter.Subject { return limiter.User("calls-" + rand.Text()) }
+
+func decide(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.Charge) limiter.Decision {
+	t.Helper()
+	d, err := l.Take(context.Background(), now, charges)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Reason != limiter.ReasonNone {
+		t.Errorf("not decided: %s", d.Reason)
+	}
+	return d
+}
+
+var (
+	sliding = algo.Rate{Requests: 1000, Window: time.Minute}
+	fixed   = algo.Rate{Algorithm: algo.FixedWindow, Requests: 1000, Window: time.Minute}
+	bucket  = algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}
+)
+
+// report prints calls per decision, and fails the test above most.
+func report(t *testing.T, what string, calls int64, decisions int, most float64) {
+	t.Helper()
+	per := float64(calls) / float64(decisions)
+	t.Logf("%-52s %.3f calls a decision (at most %.1f)", what, per, most)
+	if per > most {
+		t.Errorf("%s: %.3f calls a decision, at most %.1f", what, per, most)
+	}
+}
+
+// What a decision costs, in calls to DynamoDB.
+func TestStore_calls(t *testing.T) {
+	store, m := metered(t)
+	measure := func(f func()) int64 {
+		before := m.calls.Load()
+		f()
+		return m.calls.Load() - before
+	}
+	for name, rates := range map[string][]algo.Rate{
+		"sliding window": {sliding}, "fixed window": {fixed}, "token bucket": {bucket}, "one of each": {sliding, fixed, bucket}, "ten": {sliding, fixed, bucket, sliding, fixed, bucket, sliding, fixed, bucket, sliding},
+	} {
+		who := caller()
+		var charges []limiter.Charge
+		for i, rate := range rates {
+			charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, fmt.Sprint("l", i), rate), Cost: 1})
+		}
+		l := limiter.New(store, limiter.Options{})
+		decide(t, l, noon, charges...)
+		calls := measure(func() {
+			for i := range 200 { // 100 s, over a boundary of every window
+				decide(t, l, noon.Add(time.Duration(i)*500*time.Millisecond), charges...)
+			}
+		})
+		report(t, "remembered, "+name, calls, 200, 1)
+	}
+
+	who, limit := caller(), storetest.Limit(t, "cold", sliding)
+	charge := limiter.Charge{Subject: who, Limit: limit, Cost: 7}
+	calls := measure(func() {
+		for i := range 200 { // each in an environment that has never seen the caller
+			decide(t, limiter.New(store, limiter.Options{}), noon.Add(time.Duration(i)*time.Second), charge)
+		}
+	})
+	report(t, "never seen, sliding window at half its limit", calls, 200, 1.2)
+
+	for _, remembered := range []bool{true, false} {
+		who = caller()
+		charge = limiter.Charge{Subject: who, Limit: limit, Cost: 1}
+		shared := limiter.New(store, limiter.Options{})
+		calls = measure(func() {
+			for round := range 8 {
+				var wg sync.WaitGroup
+				for range 64 {
+					wg.Go(func() {
+						l := shared
+						if !remembered {
+							l = limiter.New(store, limiter.Options{})
+						}
+						decide(t, l, noon.Add(time.Duration(round)*7*time.Second), charge)
+					})
+				}
+				wg.Wait()
+			}
+		})
+		report(t, fmt.Sprintf("64 at once on one sliding window, remembered %t", remembered), calls, 512, 1.3)
+	}
+
+	who = caller()
+	charge = limiter.Charge{Subject: who, Limit: storetest.Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}
+	l := limiter.New(store, limiter.Options{})
+	decide(t, l, noon, charge)
+	calls = measure(func() {
+		for range 500 {
+			if d := decide(t, l, noon, charge); d.Allowed {
+				t.Fatal("admitted above the limit")
+			}
+		}
+	})
+	report(t, "a repeated refusal", calls, 500, 0)
+	for _, n := range []int{5, limiter.MaxCharges} { // the longest ladders, and the most of them
+		var charges []limiter.Charge
+		for i := range n {
+			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
+			charges[i].Subject = charges[0].Subject
+		}
+		decide(t, limiter.New(store, limiter.Options{}), noon, charges...)
+	}
+	t.Logf("largest expression: %d bytes, %d operators (DynamoDB allows 4096 and 300)", m.bytes, m.operators)
+	if m.bytes > 4096 || m.operators > 300 {
+		t.Error("an expression is larger than DynamoDB allows")
+	}
+}
+
+// Attempts are bounded while the instant is fixed and no window moves on: k+1 with k
+// limits that the environment remembers, k+2 if it does not.
+func TestStore_attempts(t *testing.T) {
+	store, _ := metered(t)
+	for _, rates := range [][]algo.Rate{{bucket}, {sliding}, {bucket, bucket}, {bucket, sliding, fixed}, {bucket, bucket, bucket}} {
+		worst := [2]int64{}
+		for round := range 6 {
+			who := caller()
+			var charges []limiter.Charge
+			for i, rate := range rates {
+				rate.Requests = 40
+				charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, fmt.Sprint("l", i), rate), Cost: 1})
+			}
+			seen := make([]limiter.Result, len(charges))
+			now := algo.InstantOf(noon)
+			if round%2 == 0 {
+				if _, err := store.Take(context.Background(), now, who, charges, seen); err != nil {
+					t.Fatal(err)
+				}
+			} else {
+				clear(seen)
+			}
+			var most atomic.Int64
+			var wg sync.WaitGroup
+			for i := range 48 {
+				wg.Go(func() {
+					var n atomic.Int64
+					mine := append([]limiter.Result(nil), seen...)
+					at := now.Add(time.Duration(i%5) * 100 * time.Millisecond)
+					if _, err := store.Take(context.WithValue(context.Background(), callsKey{}, &n), at, who, charges, mine); err != nil {
+						t.Error(err)
+					}
+					for old := most.Load(); n.Load() > old && !most.CompareAndSwap(old, n.Load()); old = most.Load() {
+					}
+				})
+			}
+			wg.Wait()
+			worst[round%2] = max(worst[round%2], most.Load())
+		}
+		k := int64(len(rates))
+		t.Logf("%d limits: at most %d attempts from memory, %d without", k, worst[0], worst[1])
+		if worst[0] > k+1 || worst[1] > k+2 {
+			t.Errorf("%d limits: %d attempts from memory and %d without, at most %d and %d", k, worst[0], worst[1], k+1, k+2)
+		}
+	}
+}

@@ -1,0 +1,40 @@
+// Package dynamostore keeps limits in a DynamoDB table.
+//
+// A decision is one conditional UpdateItem, whatever the number of limits on the
+// subject: one round trip, one write unit, no read. The item holds, for each limit,
+// its state, the parameters that the state was written under (a readable
+// fingerprint) and the version of the rules that set them:
+//
+//	pk             S  namespace/format/subject
+//	ttl            N  seconds; set by every write, only frees space
+//	f<id> v<id>    S N  fingerprint, rules version; written at the first write or a conversion
+//	t<id> g<id>    N N  bucket: TAT in ns; number of refunds
+//	x<id>          N    window: newest index charged
+//	c<id>_<index>  N    window: count of one index
+//
+// # How one write can be exact
+//
+// A bucket that is busy (TAT ahead of now) takes "add the increment, if TAT is not
+// past the latest that allows it": additions commute, so concurrent callers do not
+// collide. An idle one takes "set TAT to now plus the increment, if it is not ahead
+// of now". Which of the two holds is guessed from what the environment saw last.
+//
+// A window keeps one count per index, so that nothing rolls over. With the previous
+// count known, the condition is "count <= room". An environment that never saw the
+// caller does not know it, and sends a ladder instead: (previous <= N/8 and count <=
+// m1) or (previous <= 2N/8 and count <= m2) and so on, each rung rounded toward
+// refusing, beside the exact test for an index that counts nothing yet. So it too
+// needs one call, unless the caller is near its limit.
+//
+// When the condition fails, DynamoDB returns the item. If the item refuses, that is
+// the answer, with the exact wait. If not, the guess was wrong, and the next attempt
+// is built from the item. With k limits on the subject at most k+1 attempts are made
+// from memory and k+2 without, plus one for each time that a window moved on, a
+// refund landed or a limit was converted in between. The instant stays the same.
+//
+// # What it needs
+//
+// The actions UpdateItem and GetItem on the table, whose key is [KeyAttribute] and
+// whose TTL attribute is [TTLAttribute]. A failed condition costs a write unit; see
+// limiter.Options.Trust for why a refused flood does not.
+package dynamostore

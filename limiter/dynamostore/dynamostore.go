@@ -1,0 +1,155 @@
+package dynamostore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// API is what a Store needs of DynamoDB. A *dynamodb.Client implements it. Turn the
+// client's retries off: the Store makes the attempts that the protocol allows, and a
+// limiter that waits out a back-off is worse than one that fails.
+type API interface {
+	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+}
+
+// Options of a Store.
+type Options struct {
+	// Table is the name of the table. Required.
+	Table string
+	// Namespace separates deployments that share a table. Required.
+	Namespace string
+	// Margin is what a refund adds to the elapsed time: at least the greatest
+	// difference between two callers' clocks plus the longest that a refund may be
+	// under way. 0 means DefaultMargin.
+	Margin time.Duration
+}
+
+// DefaultMargin covers clocks 1 s apart and messages 1 s late.
+const DefaultMargin = 2 * time.Second
+
+// overtaken is how many attempts a decision has beyond those that wrong guesses
+// explain: for windows that moved on, refunds and conversions that landed meanwhile.
+const overtaken = 8
+
+// refundAttempts bounds a refund that others overtake.
+const refundAttempts = 4
+
+// Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
+type Store struct {
+	api API
+	o   Options
+}
+
+var _ limiter.Store = (*Store)(nil)
+
+// New returns a Store over api.
+func New(api API, o Options) *Store {
+	if o.Margin <= 0 {
+		o.Margin = DefaultMargin
+	}
+	return &Store{api, o}
+}
+
+// Take implements limiter.Store.
+func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	t := newTake(now, charges, results)
+	if t.hopeless() {
+		it, err := s.get(ctx, subject)
+		if err != nil {
+			return false, err
+		}
+		if err := t.learn(it); err != nil {
+			return false, err
+		}
+	}
+	for range len(charges) + 2 + overtaken {
+		if t.decided() {
+			t.report()
+			return t.passes, nil
+		}
+		it, applied, err := s.update(ctx, subject, t.attempt())
+		if err != nil {
+			return false, err
+		}
+		refused := t.exact && !t.passes // and that a limit was converted or mended is now written down
+		if err := t.learn(it); err != nil {
+			return false, err
+		}
+		if applied {
+			t.report()
+			if !refused {
+				s.tidy(ctx, now, subject, it)
+			}
+			return !refused, nil
+		}
+	}
+	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, len(charges)+2+overtaken)
+}
+
+// Refund implements limiter.Store.
+func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+	r := &refund{charges: charges, results: results, late: elapsed + s.o.Margin}
+	for range refundAttempts {
+		e := r.attempt()
+		if e.update() == nil {
+			return nil
+		}
+		it, applied, err := s.update(ctx, subject, e)
+		if err != nil || applied {
+			return err
+		}
+		if err := r.learn(it); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%w: refund, %d attempts", limiter.ErrContended, refundAttempts)
+}
+
+// update makes one attempt. It returns the item after it, or the item that failed
+// its condition.
+func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
+	out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName:                           aws.String(s.o.Table),
+		Key:                                 s.key(subject),
+		UpdateExpression:                    e.update(),
+		ConditionExpression:                 e.condition(),
+		ExpressionAttributeNames:            e.names,
+		ExpressionAttributeValues:           e.values,
+		ReturnValues:                        types.ReturnValueAllNew,
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return failed.Item, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return out.Attributes, true, nil
+}
+
+// get reads the item.
+func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) {
+	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
+		TableName:      aws.String(s.o.Table),
+		Key:            s.key(subject),
+		ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return out.Item, nil
+}
+
+func (s *Store) key(subject limiter.Subject) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{KeyAttribute: &types.AttributeValueMemberS{Value: subject.Key(s.o.Namespace, format)}}
+}

@@ -1,0 +1,49 @@
+package dynamostore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// local returns a client of DynamoDB Local and a table of the test's own.
+func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.Client, table string) {
+	t.Helper()
+	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+	client = dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(endpoint),
+		Region:       "us-east-1",
+		Credentials:  credentials.NewStaticCredentialsProvider("local", "local", ""),
+		Retryer:      aws.NopRetryer{},
+	}, options...)
+	table = "weir-test-" + rand.Text()
+	ctx := context.Background()
+	if _, err := client.CreateTable(ctx, dynamostore.TableInput(table)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := client.DeleteTable(ctx, &dynamodb.DeleteTableInput{TableName: aws.String(table)}); err != nil {
+			t.Error(err)
+		}
+	})
+	return client, table
+}
+
+func TestStore(t *testing.T) {
+	client, table := local(t)
+	storetest.Run(t, storetest.Suite{
+		Open: func(*testing.T) limiter.Store {
+			return dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond})
+		},
+		Margin: 50 * time.Millisecond,
+	})
+}

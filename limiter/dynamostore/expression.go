@@ -1,0 +1,103 @@
+package dynamostore
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// expression is an update and its condition under construction. Attribute names and
+// values stand in it as placeholders: that keeps it short (DynamoDB allows 4 KB) and
+// clear of reserved words.
+type expression struct {
+	names  map[string]string // placeholder -> attribute
+	values map[string]types.AttributeValue
+	known  map[string]string // attribute or number -> placeholder
+	set    []string
+	remove []string
+	when   []string
+}
+
+func newExpression() *expression {
+	return &expression{names: map[string]string{}, values: map[string]types.AttributeValue{}, known: map[string]string{}}
+}
+
+// name returns the placeholder of an attribute.
+func (e *expression) name(attribute string) string {
+	if p, ok := e.known[attribute]; ok {
+		return p
+	}
+	p := "#" + strconv.FormatInt(int64(len(e.names)), 36)
+	e.names[p], e.known[attribute] = attribute, p
+	return p
+}
+
+// number returns the placeholder of a number, the same one for the same number.
+func (e *expression) number(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	if p, ok := e.known[text]; ok {
+		return p
+	}
+	p := e.value(&types.AttributeValueMemberN{Value: text})
+	e.known[text] = p
+	return p
+}
+
+func (e *expression) text(s string) string {
+	return e.value(&types.AttributeValueMemberS{Value: s})
+}
+
+func (e *expression) value(v types.AttributeValue) string {
+	p := ":" + strconv.FormatInt(int64(len(e.values)), 36)
+	e.values[p] = v
+	return p
+}
+
+// setTo adds the clause attribute = value.
+func (e *expression) setTo(attribute, value string) {
+	e.set = append(e.set, e.name(attribute)+" = "+value)
+}
+
+// setAtFirst adds the clause that gives attribute a value only if it has none.
+func (e *expression) setAtFirst(attribute, value string) {
+	e.setTo(attribute, "if_not_exists("+e.name(attribute)+", "+value+")")
+}
+
+func (e *expression) require(condition string) { e.when = append(e.when, condition) }
+
+func (e *expression) absent(attribute string) string {
+	return "attribute_not_exists(" + e.name(attribute) + ")"
+}
+
+// compare returns the condition "attribute op value", false where it is absent.
+func (e *expression) compare(attribute, op, value string) string {
+	return e.name(attribute) + " " + op + " " + value
+}
+
+// absentOr returns the condition that attribute is absent or compares.
+func (e *expression) absentOr(attribute, op, value string) string {
+	return "(" + e.absent(attribute) + " OR " + e.compare(attribute, op, value) + ")"
+}
+
+// update returns the update expression; nil if there is nothing to write.
+func (e *expression) update() *string {
+	var parts []string
+	if len(e.set) > 0 {
+		parts = append(parts, "SET "+strings.Join(e.set, ", "))
+	}
+	if len(e.remove) > 0 {
+		parts = append(parts, "REMOVE "+strings.Join(e.remove, ", "))
+	}
+	if len(parts) == 0 {
+		return nil
+	}
+	s := strings.Join(parts, " ")
+	return &s
+}
+
+// condition returns the condition expression.
+func (e *expression) condition() *string {
+	s := strings.Join(e.when, " AND ")
+	return &s
+}

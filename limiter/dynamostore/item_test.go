@@ -1,0 +1,175 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// table is a store with a view of its items.
+type table struct {
+	*dynamostore.Store
+	client *dynamodb.Client
+	name   string
+}
+
+func newTable(t *testing.T) table {
+	client, name := local(t)
+	return table{dynamostore.New(client, dynamostore.Options{Table: name, Namespace: "items"}), client, name}
+}
+
+func (b table) key(s limiter.Subject) map[string]types.AttributeValue {
+	return map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key("items", 1)}}
+}
+
+func (b table) item(t *testing.T, s limiter.Subject) map[string]types.AttributeValue {
+	t.Helper()
+	out, err := b.client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(b.name), Key: b.key(s), ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Item
+}
+
+func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool {
+	t.Helper()
+	ok, err := b.Take(context.Background(), algo.InstantOf(now), charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok
+}
+
+// size is what DynamoDB counts of an item: names, text, and half a byte a digit.
+func size(item map[string]types.AttributeValue) (n int) {
+	for name, value := range item {
+		n += len(name)
+		switch v := value.(type) {
+		case *types.AttributeValueMemberS:
+			n += len(v.Value)
+		case *types.AttributeValueMemberN:
+			n += (len(v.Value)+1)/2 + 1
+		}
+	}
+	return n
+}
+
+// A caller visited a thousand times, at long and short intervals, by environments that
+// never saw it, keeps a small item.
+func TestStore_itemSize(t *testing.T) {
+	b, who := newTable(t), caller()
+	hour := storetest.Limit(t, "hour", algo.Rate{Requests: 1000, Window: time.Hour})
+	charges := []limiter.Charge{
+		{Subject: who, Limit: storetest.Limit(t, "second", algo.Rate{Requests: 1000, Window: time.Second}), Cost: 1},
+		{Subject: who, Limit: storetest.Limit(t, "minute", algo.Rate{Requests: 1000, Window: time.Minute, Algorithm: algo.FixedWindow}), Cost: 1},
+		{Subject: who, Limit: storetest.Limit(t, "bucket", bucket), Cost: 1},
+		{Subject: who, Limit: hour, Cost: 1},
+	}
+	now, largest := noon, 0
+	for i := range 1000 {
+		now = now.Add(time.Duration(i%9) * 700 * time.Millisecond)
+		if i%10 == 0 {
+			now = now.Add(7 * time.Minute)
+		}
+		if i%3 == 0 {
+			b.take(t, now, charges[i%2:3]...)
+		} else {
+			b.take(t, now, charges...)
+		}
+		if i%50 == 49 {
+			largest = max(largest, size(b.item(t, who)))
+		}
+	}
+	t.Logf("largest item: %d bytes", largest)
+	if largest > 1024 {
+		t.Errorf("the item of a caller visited a thousand times has %d bytes", largest)
+	}
+}
+
+// Limits of rules that are gone are removed once they have been idle for an hour, and
+// not before.
+func TestStore_itemIdle(t *testing.T) {
+	b, who := newTable(t), caller()
+	for i := range 6 {
+		b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), []algo.Rate{sliding, bucket, fixed}[i%3]), Cost: 1})
+	}
+	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
+	b.take(t, noon.Add(59*time.Minute), stays)
+	if n := len(b.item(t, who)); n < 6*4 {
+		t.Errorf("%d attributes after 59 minutes: a limit is gone that has been idle for less than an hour", n)
+	}
+	b.take(t, noon.Add(63*time.Minute), stays)
+	if n := len(b.item(t, who)); n > 8 {
+		t.Errorf("%d attributes after 63 minutes: %v", n, b.item(t, who))
+	}
+}
+
+// The write of a short limit does not shorten the life of a long one's count.
+func TestStore_itemTTL(t *testing.T) {
+	b, who := newTable(t), caller()
+	day, err := limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := limiter.NewLimit(limiter.Limit{Name: "second", Rate: algo.Rate{Requests: 10, Window: time.Second}, Horizon: day.Horizon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	expiry := func() int64 {
+		n, err := strconv.ParseInt(b.item(t, who)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n - noon.Unix()
+	}
+	b.take(t, noon, limiter.Charge{Subject: who, Limit: day, Cost: 1})
+	if got, want := expiry(), int64(49*3600); got != want {
+		t.Errorf("expires after %d s, want %d: two days and an hour", got, want)
+	}
+	b.take(t, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: second, Cost: 1})
+	if got, want := expiry(), int64(49*3600+60); got != want {
+		t.Errorf("after a short limit's write it expires after %d s, want %d", got, want)
+	}
+}
+
+// What cannot be read is an error with a name, and no decision.
+func TestStore_unreadable(t *testing.T) {
+	b := newTable(t)
+	limit := storetest.Limit(t, "a", sliding)
+	id := limit.ID.String()
+	for name, item := range map[string]map[string]types.AttributeValue{
+		"fingerprint": {"f" + id: &types.AttributeValueMemberS{Value: "spiral/1m/3"}},
+		"number":      {"f" + id: &types.AttributeValueMemberS{Value: limit.Fingerprint()}, "x" + id: &types.AttributeValueMemberS{Value: "7"}},
+	} {
+		who := caller()
+		maps.Copy(item, b.key(who))
+		if _, err := b.client.PutItem(context.Background(), &dynamodb.PutItemInput{TableName: aws.String(b.name), Item: item}); err != nil {
+			t.Fatal(err)
+		}
+		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1000}}
+		for range 2 {
+			_, err := b.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]limiter.Result, 1))
+			if !errors.Is(err, limiter.ErrFormat) && !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("%s: got error %v, want ErrFormat", name, err)
+			}
+		}
+	}
+	missing := dynamostore.New(b.client, dynamostore.Options{Table: "no-such-table", Namespace: "items"})
+	who := caller()
+	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]limiter.Result, 1))
+	if _, notFound := errors.AsType[*types.ResourceNotFoundException](err); !errors.Is(err, limiter.ErrUnavailable) || !notFound {
+		t.Errorf("no table: got error %v", err)
+	}
+}

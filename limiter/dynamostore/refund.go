@@ -1,0 +1,98 @@
+package dynamostore
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// refund gives back the charges of one subject in one update. The first attempt
+// assumes that nobody came in between; later ones know the item.
+type refund struct {
+	charges []limiter.Charge
+	results []limiter.Result
+	late    time.Duration
+	seen    []limiter.Held // what the failed attempt found; nil before it
+}
+
+func (r *refund) learn(it item) error {
+	r.seen = make([]limiter.Held, len(r.charges))
+	for i, c := range r.charges {
+		held, err := it.held(c.Limit.ID.String(), c.Limit)
+		if err != nil {
+			return err
+		}
+		r.seen[i] = held
+	}
+	return nil
+}
+
+// attempt returns the update that gives back what can be; an empty one if nothing
+// can.
+func (r *refund) attempt() *expression {
+	e := newExpression()
+	for i, c := range r.charges {
+		charged := r.results[i]
+		if c.Cost == 0 || r.seen != nil && !sameMachine(r.seen[i].Machine, charged.Machine) {
+			continue
+		}
+		switch m := charged.Machine.(type) {
+		case *algo.Bucket:
+			r.giveBackBucket(e, m, i)
+		case *algo.Window:
+			r.giveBackWindow(e, i)
+		}
+	}
+	return e
+}
+
+func sameMachine(a, b algo.Machine) bool {
+	return a == b || a != nil && b != nil && a.Fingerprint() == b.Fingerprint()
+}
+
+// giveBackBucket adds a bucket's refund: all of it while the bucket is untouched,
+// else what may be given back to any bucket.
+func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
+	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
+	tat, refunds := attribute(tatAttribute, id), attribute(refundsAttribute, id)
+	if r.seen == nil || b.Untouched(r.seen[i].State, charged) {
+		e.requireMachine(id, b)
+		e.require(e.compare(tat, "=", e.number(int64(charged.TAT))))
+		if charged.Refunds == 0 {
+			e.require(e.absentOr(refunds, "=", e.number(0)))
+		} else {
+			e.require(e.compare(refunds, "=", e.number(charged.Refunds)))
+		}
+		e.setTo(tat, e.number(int64(charged.TAT.Add(-b.Increment(cost)))))
+		e.setTo(refunds, e.number(charged.Refunds+1))
+		return
+	}
+	if back := b.Withheld(cost, r.late); back > 0 {
+		e.requireMachine(id, b)
+		e.setTo(tat, e.name(tat)+" - "+e.number(int64(back)))
+		e.setTo(refunds, "if_not_exists("+e.name(refunds)+", "+e.number(0)+") + "+e.number(1))
+	}
+}
+
+// giveBackWindow adds a window's refund, in the window that was charged.
+func (r *refund) giveBackWindow(e *expression, i int) {
+	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
+	if r.seen != nil {
+		if s := r.seen[i].State; s.Window == charged.Window && s.Count < cost ||
+			s.Window == charged.Window+1 && s.Previous < cost ||
+			s.Window < charged.Window || s.Window > charged.Window+1 {
+			return
+		}
+	}
+	newest, counted := attribute(newestAttribute, id), count(id, charged.Window)
+	e.requireMachine(id, r.results[i].Machine)
+	e.require("(" + e.compare(newest, "=", e.number(charged.Window)) + " OR " + e.compare(newest, "=", e.number(charged.Window+1)) + ")")
+	e.require(e.compare(counted, ">=", e.number(cost)))
+	e.setTo(counted, e.name(counted)+" - "+e.number(cost))
+}
+
+// requireMachine adds the condition that the limit id still has the parameters of m.
+func (e *expression) requireMachine(id string, m algo.Machine) {
+	e.require(e.compare(attribute(fingerprintAttribute, id), "=", e.text(m.Fingerprint())))
+}

@@ -1,0 +1,24 @@
+package dynamostore
+
+import (
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// The attributes that a table's definition names.
+const (
+	KeyAttribute = "pk"  // partition key, a string
+	TTLAttribute = "ttl" // time to live, seconds since the Unix epoch
+)
+
+// TableInput returns the definition of a table for a Store: on demand, with a
+// string key. Time to live is enabled apart, on TTLAttribute.
+func TableInput(name string) *dynamodb.CreateTableInput {
+	return &dynamodb.CreateTableInput{
+		TableName:            aws.String(name),
+		BillingMode:          types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(KeyAttribute), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(KeyAttribute), KeyType: types.KeyTypeHash}},
+	}
+}

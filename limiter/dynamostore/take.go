@@ -1,0 +1,290 @@
+package dynamostore
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// take is one decision: what is known of the item, and the next attempt from it.
+type take struct {
+	now     algo.Instant
+	charges []limiter.Charge
+	results []limiter.Result
+
+	// exact says that views are of the item as an attempt of this very decision found
+	// it. Until then they are what the environment remembers, or nothing.
+	exact   bool
+	item    item
+	views   []view
+	passes  bool // exact: every charge is allowed
+	changed bool // exact: a limit must be converted or mended
+}
+
+// view is one charged limit, as known.
+type view struct {
+	id      string
+	held    limiter.Held // as the item has it
+	settled limiter.Held // as it counts for the charge
+	changed bool         // the two differ, and the charge writes
+	next    algo.State   // after the charge
+}
+
+func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Result) *take {
+	t := &take{now: now, charges: charges, results: results, views: make([]view, len(charges))}
+	for i, c := range charges {
+		v := &t.views[i]
+		v.id = c.Limit.ID.String()
+		v.settled.Machine = c.Limit.Machine()
+		if hint := results[i]; hint.Machine != nil {
+			if _, spoiled := hint.Machine.Mend(hint.State, now); !spoiled {
+				v.settled.Result = hint
+			}
+		}
+	}
+	return t
+}
+
+// hopeless reports that the answer needs no write: every charge only looks, or one
+// costs more than its limit ever allows. The item is then read, which is cheaper
+// than a condition that fails.
+func (t *take) hopeless() bool {
+	looks := true
+	for i, c := range t.charges {
+		if c.Cost > t.views[i].settled.Machine.Capacity() {
+			return true
+		}
+		looks = looks && c.Cost == 0
+	}
+	return looks
+}
+
+// learn takes in the item as it is now.
+func (t *take) learn(it item) error {
+	t.exact, t.item, t.passes, t.changed = true, it, true, false
+	for i, c := range t.charges {
+		v := &t.views[i]
+		var err error
+		if v.held, err = it.held(v.id, c.Limit); err != nil {
+			return err
+		}
+		v.settled, v.changed = v.held.Settle(c.Limit, t.now)
+		v.changed = v.changed && c.Cost > 0
+		t.changed = t.changed || v.changed
+		var ok bool
+		v.next, ok = v.settled.Machine.Take(v.settled.State, t.now, c.Cost)
+		t.passes = t.passes && ok
+	}
+	return nil
+}
+
+// decided reports whether the item alone is the answer: it refuses, or there is
+// nothing to charge.
+func (t *take) decided() bool {
+	if !t.exact || t.changed {
+		return false
+	}
+	for _, c := range t.charges {
+		if t.passes && c.Cost > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// report writes the states of the item to results.
+func (t *take) report() {
+	for i := range t.views {
+		t.results[i] = t.views[i].settled.Result
+	}
+}
+
+// attempt returns the update that charges everything, or where the item refuses, the
+// one that writes down what had to change for that answer.
+func (t *take) attempt() *expression {
+	e := newExpression()
+	horizon := time.Duration(0)
+	for i, c := range t.charges {
+		v := &t.views[i]
+		horizon = max(horizon, c.Limit.Horizon)
+		switch {
+		case v.changed:
+			t.rewrite(e, v)
+		case t.exact && !t.passes: // unchanged, and not charged
+		case t.exact && v.settled != v.held && v.held.Machine != nil: // a look that settles otherwise
+			e.requireHeld(t.item, v)
+		default:
+			t.charge(e, v, c)
+		}
+	}
+	e.setTo(TTLAttribute, e.number(expiry(t.now, horizon)))
+	return e
+}
+
+// expiryMargin is how long an item outlives the state in it, so that no clock and no
+// delay finds it gone too early.
+const expiryMargin = time.Hour
+
+// expiry returns the value of TTLAttribute, in seconds.
+func expiry(now algo.Instant, horizon time.Duration) int64 {
+	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
+}
+
+// charge adds the charge of a limit whose parameters in the item are, or are thought
+// to be, those of v.settled.
+func (t *take) charge(e *expression, v *view, c limiter.Charge) {
+	fingerprint, same := c.Limit.Fingerprint(), v.settled.Machine == c.Limit.Machine()
+	if !same {
+		fingerprint = v.settled.Machine.Fingerprint()
+	}
+	f, version := attribute(fingerprintAttribute, v.id), attribute(versionAttribute, v.id)
+	value := e.text(fingerprint)
+	if same {
+		e.require(e.absentOr(f, "=", value))
+	} else {
+		e.require(e.compare(f, "=", value))
+	}
+	switch m := v.settled.Machine.(type) {
+	case *algo.Bucket:
+		t.chargeBucket(e, m, v, c.Cost)
+	case *algo.Window:
+		t.chargeWindow(e, m, v, c.Cost)
+	}
+	if c.Cost > 0 && same {
+		e.setTo(f, value)
+		e.setAtFirst(version, e.number(c.Limit.Version))
+	}
+}
+
+// chargeBucket adds the branch that is known or guessed to hold: a bucket that is
+// busy at now grows, an idle one starts at now.
+func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, cost int64) {
+	tat := attribute(tatAttribute, v.id)
+	switch {
+	case cost == 0:
+		e.require(e.absentOr(tat, "<=", e.number(int64(b.Latest(t.now, 0)))))
+	case v.settled.State.TAT > t.now:
+		e.require(e.compare(tat, ">", e.number(int64(t.now))))
+		e.require(e.compare(tat, "<=", e.number(int64(b.Latest(t.now, cost)))))
+		e.setTo(tat, e.name(tat)+" + "+e.number(int64(b.Increment(cost))))
+	default:
+		e.require(e.absentOr(tat, "<=", e.number(int64(t.now))))
+		e.setTo(tat, e.number(int64(t.now.Add(b.Increment(cost)))))
+	}
+}
+
+// chargeWindow adds the charge of the newest window known, or of the one that now
+// falls into.
+func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, cost int64) {
+	s := v.settled.State
+	index := max(w.Index(t.now), s.Window)
+	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
+	e.require(e.absentOr(newest, "<=", e.number(index)))
+	if w.Sliding {
+		e.require(t.slidingRoom(e, w, v, index, cost))
+	} else {
+		e.require(e.absentOr(current, "<=", e.number(w.Requests-cost)))
+	}
+	if cost == 0 {
+		return
+	}
+	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(cost))
+	e.setTo(newest, e.number(index))
+	for dead := index - 3; dead < index-1; dead++ {
+		e.remove = append(e.remove, e.name(count(v.id, dead)))
+	}
+}
+
+// slidingRoom returns the condition that a sliding window has room for cost.
+func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost int64) string {
+	s := v.settled.State
+	current, previous := count(v.id, index), count(v.id, index-1)
+	// Once a window counts something, the one before it no longer grows.
+	if room := w.Room(index, t.now, s.Previous, cost); s.Window == index && room >= 0 {
+		return e.absentOr(previous, "<=", e.number(s.Previous)) + " AND " + e.absentOr(current, "<=", e.number(room))
+	}
+	// Until then the previous count may still grow, but its room is known.
+	ways := []string{e.absent(current) + " AND " + e.absentOr(previous, "<=", e.number(w.PreviousRoom(index, t.now, cost)))}
+	if t.exact {
+		before := w.At(s, t.now).Previous
+		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=", e.number(w.Room(index, t.now, before, cost))))
+		return "(" + strings.Join(ways, " OR ") + ")"
+	}
+	// With neither count known, each rung assumes the largest previous count that it
+	// accepts.
+	rungs := rungs(len(t.charges))
+	for rung := range rungs + 1 {
+		most := w.Requests * rung / rungs
+		room := w.Room(index, t.now, most, cost)
+		if room < 0 {
+			break
+		}
+		test := e.absent(previous)
+		if rung > 0 {
+			test = e.compare(previous, "<=", e.number(most))
+		}
+		ways = append(ways, test+" AND "+e.compare(current, "<=", e.number(room)))
+	}
+	return "(" + strings.Join(ways, " OR ") + ")"
+}
+
+// rungs returns into how many steps a ladder divides the previous count: eight, or as
+// many as fit. DynamoDB allows 300 operators in a condition; a window takes 18 and
+// four for each step.
+func rungs(limits int) int64 {
+	const operators = 280
+	return int64(min(8, (operators/limits-18)/4))
+}
+
+// rewrite replaces everything that the item holds of a limit, if it is still as it
+// was read.
+func (t *take) rewrite(e *expression, v *view) {
+	state := v.settled.State
+	if t.passes {
+		state = v.next
+	}
+	e.requireHeld(t.item, v)
+	keep := map[string]int64{}
+	switch v.settled.Machine.(type) {
+	case *algo.Bucket:
+		keep[attribute(tatAttribute, v.id)] = int64(state.TAT)
+		keep[attribute(refundsAttribute, v.id)] = state.Refunds
+	case *algo.Window:
+		keep[attribute(newestAttribute, v.id)] = state.Window
+		keep[count(v.id, state.Window)] = state.Count
+		keep[count(v.id, state.Window-1)] = state.Previous
+	}
+	for _, name := range t.item.stateOf(v.id) {
+		if _, ok := keep[name]; !ok {
+			e.remove = append(e.remove, e.name(name))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(keep)) {
+		e.setTo(name, e.number(keep[name]))
+	}
+	e.setTo(attribute(fingerprintAttribute, v.id), e.text(v.settled.Machine.Fingerprint()))
+	e.setTo(attribute(versionAttribute, v.id), e.number(v.settled.Version))
+}
+
+// requireHeld adds the condition that the item still holds v as it was read.
+func (e *expression) requireHeld(it item, v *view) {
+	names := []string{attribute(fingerprintAttribute, v.id)}
+	switch v.held.Machine.(type) {
+	case *algo.Bucket:
+		names = append(names, attribute(tatAttribute, v.id))
+	case *algo.Window:
+		w := v.held.State.Window
+		names = append(names, attribute(newestAttribute, v.id), count(v.id, w), count(v.id, w-1))
+	}
+	for _, name := range names {
+		if value, ok := it[name]; ok {
+			e.require(e.compare(name, "=", e.value(value)))
+		} else {
+			e.require(e.absent(name))
+		}
+	}
+}
