@@ -1,0 +1,19 @@
+// Package redisstore keeps limits in Redis, Valkey or ElastiCache.
+//
+// A decision is one script call, whatever the number of limits on the subject: one
+// round trip, one key, decided and written in one atomic step. The script takes the
+// instant as an argument and touches only its declared key, as ElastiCache Serverless
+// demands; instants are compared in seconds and nanoseconds apart, because the
+// numbers of a script hold 53 bits.
+//
+// A subject's value is a byte of format and 36 bytes a limit: its identity, its
+// parameters, the version of the rules that set them, and its state. Where the
+// parameters differ from the caller's, the script leaves the value alone; the store
+// computes what becomes of it and replaces it if it is still the same.
+//
+// # What it needs
+//
+// Set maxmemory-policy to noeviction: a server that evicts drops live counts when a
+// flood of identities fills it. Keys expire by themselves once their state is of no
+// more use. Turn the client's retries off: a retried script may charge twice.
+package redisstore

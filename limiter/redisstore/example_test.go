@@ -1,0 +1,15 @@
+package redisstore_test
+
+import (
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/redisstore"
+)
+
+// A Limiter over Redis: the client is built once, and does not retry.
+func ExampleNew() {
+	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true})
+	store := redisstore.New(client, redisstore.Options{Namespace: "prod"})
+	_ = limiter.New(store, limiter.Options{})
+}

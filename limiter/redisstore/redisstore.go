@@ -1,0 +1,184 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+//go:embed take.lua
+var takeSource string
+
+//go:embed replace.lua
+var replaceSource string
+
+//go:embed refund.lua
+var refundSource string
+
+var (
+	takeScript    = redis.NewScript(takeSource)
+	replaceScript = redis.NewScript(replaceSource)
+	refundScript  = redis.NewScript(refundSource)
+)
+
+// Options of a Store.
+type Options struct {
+	// Namespace separates deployments that share a server. Required.
+	Namespace string
+	// Margin is what a refund adds to the elapsed time: at least the greatest
+	// difference between two callers' clocks plus the longest that a refund may be
+	// under way. 0 means DefaultMargin.
+	Margin time.Duration
+}
+
+// DefaultMargin covers clocks 1 s apart and messages 1 s late.
+const DefaultMargin = 2 * time.Second
+
+// expiryMargin is how long a key outlives the state in it, so that no clock and no
+// delay finds it gone too early.
+const expiryMargin = time.Minute
+
+// replaceAttempts bounds the rare decisions that are made outside the script.
+const replaceAttempts = 10
+
+// Client is what a Store needs of Redis: a *redis.Client, or any UniversalClient.
+// Turn its retries off (MaxRetries: -1): a retried script may charge twice.
+type Client interface {
+	redis.Scripter
+	Get(ctx context.Context, key string) *redis.StringCmd
+}
+
+// Store is a limiter.Store in Redis. It is safe for concurrent use.
+type Store struct {
+	client Client
+	o      Options
+}
+
+var _ limiter.Store = (*Store)(nil)
+
+// New returns a Store over client.
+func New(client Client, o Options) *Store {
+	if o.Margin <= 0 {
+		o.Margin = DefaultMargin
+	}
+	return &Store{client, o}
+}
+
+// key returns the key of subject. The braces make all of it a cluster's hash tag.
+func (s *Store) key(subject limiter.Subject) string {
+	return "{" + subject.Key(s.o.Namespace, format) + "}"
+}
+
+// Take implements limiter.Store.
+func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	key := s.key(subject)
+	if hopeless(charges) {
+		v, err := s.get(ctx, key)
+		if err != nil {
+			return false, err
+		}
+		return s.settle(ctx, now, key, v, charges, results)
+	}
+	v, charged, err := run(ctx, s.client, takeScript, key, encodeTake(now, charges), ttl(charges))
+	if err != nil {
+		return false, err
+	}
+	if !charged {
+		return s.settle(ctx, now, key, v, charges, results)
+	}
+	if err := v.report(charges, results); err != nil {
+		return false, err
+	}
+	if tidied := v.tidied(now); tidied != nil {
+		_, _, _ = run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), ttl(charges)) // else a later decision does it
+	}
+	return true, nil
+}
+
+// hopeless reports that no script need be tried: every charge only looks, or one
+// costs more than its limit ever allows.
+func hopeless(charges []limiter.Charge) bool {
+	looks := true
+	for _, c := range charges {
+		if c.Cost > c.Limit.Machine().Capacity() {
+			return true
+		}
+		looks = looks && c.Cost == 0
+	}
+	return looks
+}
+
+// settle decides from a value that the script did not charge. Most often the value
+// refuses, and that is the answer. Where a limit has other parameters or its state is
+// spoiled, what becomes of it is computed here, and replaces the value if it is still
+// as it was read.
+func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	for range replaceAttempts {
+		next, allowed, err := v.charge(now, charges, results)
+		if err != nil || next == nil {
+			return allowed, err
+		}
+		present, replaced, err := run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), ttl(charges))
+		if err != nil || replaced {
+			return allowed, err
+		}
+		v = present
+	}
+	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, replaceAttempts)
+}
+
+// Refund implements limiter.Store.
+func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+	_, _, err := run(ctx, s.client, refundScript, s.key(subject), encodeRefund(charges, results, elapsed+s.o.Margin))
+	return err
+}
+
+func (s *Store) get(ctx context.Context, key string) (value, error) {
+	b, err := s.client.Get(ctx, key).Bytes()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return b, value(b).check()
+}
+
+// run runs a script. It returns the value in the reply, and whether the script did
+// what it was asked to.
+func run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool, err error) {
+	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
+	if err != nil {
+		return nil, false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	switch reply := reply.(type) {
+	case string:
+		v, done = value(reply), true
+	case int64:
+		return nil, reply == 1, nil
+	case []any:
+		if len(reply) > 0 && reply[0] != nil {
+			text, ok := reply[0].(string)
+			if !ok {
+				return nil, false, fmt.Errorf("%w: reply holds a %T", limiter.ErrFormat, reply[0])
+			}
+			v = value(text)
+		}
+	default:
+		return nil, false, fmt.Errorf("%w: reply is a %T", limiter.ErrFormat, reply)
+	}
+	return v, done, v.check()
+}
+
+// ttl returns the time to live of a subject's key in ms.
+func ttl(charges []limiter.Charge) int64 {
+	horizon := time.Duration(0)
+	for _, c := range charges {
+		horizon = max(horizon, c.Limit.Horizon)
+	}
+	return (horizon + expiryMargin).Milliseconds()
+}

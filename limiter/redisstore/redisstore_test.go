@@ -1,0 +1,215 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// local returns a client of a Redis server.
+func local(t testing.TB) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxRetries = -1
+	client := redis.NewClient(o)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+func TestStore(t *testing.T) {
+	client, namespace := local(t), "test-"+rand.Text()
+	storetest.Run(t, storetest.Suite{
+		Open: func(*testing.T) limiter.Store {
+			return redisstore.New(client, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
+		},
+		Margin: 50 * time.Millisecond,
+	})
+}
+
+var (
+	ctx  = context.Background()
+	noon = algo.InstantOf(time.Date(2100, 3, 4, 12, 0, 0, 0, time.UTC))
+)
+
+func caller() limiter.Subject { return limiter.User("redis-" + rand.Text()) }
+
+func take(t *testing.T, s *redisstore.Store, now algo.Instant, charges ...limiter.Charge) (bool, []limiter.Result) {
+	t.Helper()
+	results := make([]limiter.Result, len(charges))
+	ok, err := s.Take(ctx, now, charges[0].Subject, charges, results)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ok, results
+}
+
+// A decision is one command, however many limits it has, and none when the script is
+// new to the server costs more than a second one.
+func TestStore_calls(t *testing.T) {
+	client := local(t)
+	var calls atomic.Int64
+	client.AddHook(counter{&calls})
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "calls"}), caller()
+	var charges []limiter.Charge
+	for i, rate := range []algo.Rate{{Requests: 10, Window: time.Minute}, {Requests: 10, Window: time.Minute, Algorithm: algo.FixedWindow}, {Requests: 10, Window: time.Minute, Algorithm: algo.TokenBucket}} {
+		charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
+	}
+	take(t, s, noon, charges...)
+	calls.Store(0)
+	for range 20 { // ten are admitted
+		take(t, s, noon, charges...)
+	}
+	if n := calls.Load(); n != 20 {
+		t.Errorf("%d commands for 20 decisions over 3 limits", n)
+	}
+	if err := client.ScriptFlush(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	calls.Store(0)
+	if ok, _ := take(t, s, noon.Add(time.Hour), charges...); !ok || calls.Load() != 2 {
+		t.Errorf("after SCRIPT FLUSH: allowed %t with %d commands, want true with 2", ok, calls.Load())
+	}
+}
+
+// counter counts commands.
+type counter struct{ n *atomic.Int64 }
+
+func (counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, cmd)
+	}
+}
+
+func (counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// The key is one hash tag, the value one byte and 36 a limit, and both expire when
+// they are of no more use.
+func TestStore_value(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "value"}), caller()
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
+	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Horizon: day.Horizon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := "{value/1/" + who.String() + "}"
+	for i, l := range []*limiter.Limit{day, minute} {
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
+		if n := client.StrLen(ctx, key).Val(); n != int64(1+36*(i+1)) {
+			t.Errorf("%d bytes with %d limits", n, i+1)
+		}
+		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 48*time.Hour+time.Minute {
+			t.Errorf("expires after %s, want two days and a minute", ttl)
+		}
+	}
+	charges := []limiter.Charge{{Subject: who, Limit: day, Cost: 1}}
+	_, results := take(t, s, noon, charges...)
+	if err := s.Refund(ctx, who, charges, results, 0); err != nil {
+		t.Fatal(err)
+	}
+	if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
+		t.Errorf("after a refund it expires after %s", ttl)
+	}
+}
+
+// Records of limits that rules no longer have go once there are many and they have
+// been idle for an hour.
+func TestStore_tidy(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "tidy"}), caller()
+	for i := range 25 {
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+	}
+	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
+	length := func() int64 { return client.StrLen(ctx, "{tidy/1/"+who.String()+"}").Val() }
+	if take(t, s, noon.Add(time.Hour), stays); length() != 1+26*36 {
+		t.Errorf("%d bytes: a record is gone that has been idle for less than an hour", length())
+	}
+	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 1+36 {
+		t.Errorf("%d bytes, want one record", length())
+	}
+	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
+		t.Errorf("the limit that stays was not kept: %+v", results)
+	}
+}
+
+// A value that cannot be read is an error with a name, and is left alone.
+func TestStore_unreadable(t *testing.T) {
+	client := local(t)
+	s := redisstore.New(client, redisstore.Options{Namespace: "bad"})
+	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	for _, value := range []string{"\x02" + strings.Repeat("x", 36), "\x01x", "\x01" + strings.Repeat("x", 35), "text"} {
+		who := caller()
+		key := "{bad/1/" + who.String() + "}"
+		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		_, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 11}}, make([]limiter.Result, 1))
+		if !errors.Is(err, limiter.ErrFormat) {
+			t.Errorf("%q: got error %v, want ErrFormat", value, err)
+		}
+		_, err = s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1))
+		if err == nil {
+			t.Errorf("%q: charged", value)
+		}
+		if now := client.Get(ctx, key).Val(); now != value {
+			t.Errorf("%q became %q", value, now)
+		}
+	}
+	if err := client.LPush(ctx, "{bad/1/user:list}", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	who := limiter.User("list")
+	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("a key of another type: got error %v", err)
+	}
+	client.Del(ctx, "{bad/1/user:list}")
+}
+
+// Scripts keep to what ElastiCache Serverless allows: no key but those declared, and
+// no clock.
+func TestScripts(t *testing.T) {
+	files, err := filepath.Glob("*.lua")
+	if err != nil || len(files) != 3 {
+		t.Fatalf("%v, %v", files, err)
+	}
+	call := regexp.MustCompile(`redis\.p?call\(([^)]*)\)`)
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, match := range call.FindAllStringSubmatch(string(source), -1) {
+			if args := strings.Split(match[1], ", "); len(args) < 2 || args[0] != "'GET'" && args[0] != "'SET'" || args[1] != "KEYS[1]" {
+				t.Errorf("%s: %s", file, match[0])
+			}
+		}
+	}
+}

@@ -1,0 +1,12 @@
+-- Replaces a value that is still as it was read.
+--
+-- KEYS[1]  the subject
+-- ARGV[1]  the value read, empty if there was none
+-- ARGV[2]  the new value
+-- ARGV[3]  time to live in ms
+--
+-- Returns 1, or the present value in an array.
+local value = redis.call('GET', KEYS[1])
+if (value or '') ~= ARGV[1] then return {value} end
+redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
+return 1
