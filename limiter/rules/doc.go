@@ -1,0 +1,15 @@
+// Package rules reads the document that says which limits apply to which requests,
+// and makes charges from it.
+//
+// A document is strict JSON. Unknown fields, duplicates, trailing data and impossible
+// values are errors, and all errors are reported together, each with its path. What
+// has been read is immutable and safe for concurrent use.
+//
+// Every rule whose endpoint and method match a request applies, in file order. Of a
+// rule's limits those under the caller's tier apply, or those under "*" if the rule
+// does not name the tier, and those under "global". Matching and the API's router use
+// one normal form of a path, NormalizePath: an endpoint spelled another way is the
+// same endpoint.
+//
+// [Schema] is the JSON Schema of a document, for editors.
+package rules

@@ -1,0 +1,200 @@
+package rules
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Bounds of what a document holds.
+const (
+	maxRules   = 1000
+	maxVersion = 1<<47 - 1 // what a store has room for
+)
+
+// Options of Parse.
+type Options struct {
+	// Version is that of a document which does not say its own.
+	Version int64
+}
+
+// Parse reads a document. The error is of type Problems: all mistakes at once.
+func Parse(document []byte, o Options) (*Rules, error) {
+	p := &parser{rules: &Rules{tiers: map[string]bool{}, version: o.Version}, known: map[limiter.ID]identified{}}
+	root, err := tree(document, &p.problems)
+	if err != nil {
+		return nil, Problems{{Message: err.Error()}}
+	}
+	p.document(root)
+	if len(p.problems) == 0 {
+		p.crowded()
+	}
+	if len(p.problems) > 0 {
+		return nil, p.problems
+	}
+	return p.rules, nil
+}
+
+// parser builds Rules from nodes.
+type parser struct {
+	rules    *Rules
+	problems Problems
+	known    map[limiter.ID]identified
+}
+
+// identified is a limit that was made, and what its ID is the hash of.
+type identified struct {
+	identity string
+	made     limit
+}
+
+func (p *parser) document(root *node) {
+	o := root.object(&p.problems)
+	if n := o.member("$schema"); n != nil {
+		o.text(n)
+	}
+	list := o.required("rules")
+	tier := o.member("default_tier")
+	o.choice("mode", []string{"enforce"}, "shadow")
+	if version, ok := o.whole(o.member("version"), maxVersion); ok {
+		p.rules.version = version
+	}
+	o.unsupported("overrides")
+	o.done()
+	if list != nil && list.kind != isList {
+		p.problems.add(list.path, "got %s, want a list", list)
+	} else if list != nil {
+		p.list(list.items)
+	}
+	p.defaultTier(o, tier)
+}
+
+func (p *parser) list(items []*node) {
+	if len(items) > maxRules {
+		p.problems.add("rules", "has %d rules, at most %d are allowed", len(items), maxRules)
+		items = nil
+	}
+	var specs []spec
+	for _, item := range items {
+		specs = append(specs, p.rule(item)...)
+	}
+	horizons := p.horizons(specs)
+	for _, s := range specs {
+		longest := time.Duration(0)
+		for _, family := range p.rules.classes[s.class].families() {
+			longest = max(longest, horizons[family])
+		}
+		p.make(s, longest)
+	}
+}
+
+// defaultTier reads the tier of callers that have none.
+func (p *parser) defaultTier(o *object, n *node) {
+	p.rules.defaultTier = "free"
+	name, ok := o.text(n)
+	if !ok {
+		return
+	}
+	p.rules.defaultTier = name
+	if !p.rules.tiers[name] {
+		known := "the document has no tiers"
+		if tiers := p.rules.Tiers(); len(tiers) > 0 {
+			known = "want " + anyOf(tiers)
+		}
+		p.problems.add(n.path, "got %s, which no rule names: %s", n, known)
+	}
+}
+
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+// rule reads a rule, and returns what is to become its limits.
+func (p *parser) rule(n *node) []spec {
+	o := n.object(&p.problems)
+	r := rule{path: n.path, cost: 1, limits: map[string][]limit{}}
+	if endpoint := o.required("endpoint"); endpoint != nil {
+		if text, ok := o.text(endpoint); ok {
+			r.pattern = p.endpoint(endpoint.path, text)
+		}
+	}
+	if method := o.member("method"); method != nil {
+		r.method = p.method(o, method)
+	}
+	limits := o.required("limits")
+	cost := o.member("cost")
+	if i, ok := o.whole(cost, algo.MaxRequests); ok {
+		r.cost = i
+	}
+	o.choice("mode", []string{"enforce"}, "shadow")
+	o.choice("on_error", []string{"allow"}, "deny", "local")
+	o.done()
+	p.rules.rules = append(p.rules.rules, r)
+	p.rules.index.add(r.pattern, len(p.rules.rules)-1)
+	if limits == nil {
+		return nil
+	}
+	return p.limits(limits, len(p.rules.rules)-1, cost)
+}
+
+func (p *parser) endpoint(path, text string) pattern {
+	if text != "*" && !strings.HasPrefix(text, "/") {
+		p.problems.add(path, `got %q, want "*" or a path that begins with /`, shorten(text))
+		return pattern{}
+	}
+	pattern, problem := parsePattern(text)
+	if problem != "" {
+		p.problems.add(path, "got %q: %s", shorten(text), problem)
+	}
+	return pattern
+}
+
+func (p *parser) method(o *object, n *node) string {
+	method, ok := o.text(n)
+	switch {
+	case !ok || slices.Contains(methods, method):
+	case method == http.MethodOptions:
+		p.problems.add(n.path, "OPTIONS is never limited: leave the method out for all others")
+	case method == http.MethodHead:
+		p.problems.add(n.path, "HEAD counts as GET: write GET")
+	default:
+		p.problems.add(n.path, "got %s, want %s, or no method for all of them", n, anyOf(methods))
+	}
+	return method
+}
+
+var validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// limits reads the limits of a rule by tier.
+func (p *parser) limits(n *node, rule int, cost *node) (specs []spec) {
+	n.object(&p.problems)
+	if n.kind == isObject && len(n.members) == 0 {
+		p.problems.add(n.path, `is empty, want a tier, "*" or "global"`)
+	}
+	for _, m := range n.members {
+		switch {
+		case m.key == otherTiers || m.key == globalKey:
+		case validTier.MatchString(m.key):
+			p.rules.tiers[m.key] = true
+		default:
+			p.problems.add(m.node.path, `is no tier: want letters, digits, "_", "." and "-", or "*" or "global"`)
+		}
+		nodes := []*node{m.node}
+		if m.node.kind == isList {
+			nodes = m.node.items
+			if len(nodes) == 0 {
+				p.problems.add(m.node.path, "is empty: leave the tier out, or give it a limit")
+			}
+		}
+		for _, one := range nodes {
+			if s, ok := p.limit(one, rule, m.key, m.node.kind == isList); ok {
+				s.cost = cost
+				specs = append(specs, s)
+			}
+		}
+	}
+	return specs
+}

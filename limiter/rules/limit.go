@@ -1,0 +1,236 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// spec is a limit before it is made.
+type spec struct {
+	path  string
+	rule  int
+	tier  string // the key it stands under
+	name  string
+	rate  algo.Rate
+	per   []string
+	class int
+	cost  *node // of the rule, nil if it has none
+}
+
+// limit reads one limit. ok is false if it has mistakes.
+func (p *parser) limit(n *node, rule int, tier string, inList bool) (s spec, ok bool) {
+	before := len(p.problems)
+	o := n.object(&p.problems)
+	r := &p.rules.rules[rule]
+	s = spec{path: n.path, rule: rule, tier: tier}
+	s.rate.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
+	s.rate.Window = p.window(o)
+	s.rate.Algorithm = algo.Algorithm(o.choice("algorithm",
+		[]string{string(algo.SlidingWindow), string(algo.FixedWindow), string(algo.TokenBucket)}, "leaky_bucket", "sliding_log"))
+	s.rate.Burst, _ = o.whole(o.member("burst"), algo.MaxRequests)
+	s.per = p.per(o, tier)
+	s.name = p.name(o, r.pattern, inList, s.per == nil || slices.Contains(s.per, perEndpoint))
+	if note := o.member("note"); note != nil {
+		o.text(note)
+	}
+	o.unsupported("lease", "shards", "sync_ms", "cells")
+	o.done()
+	if len(p.problems) > before {
+		return s, false
+	}
+	s.class = p.class(newClass(s.per, r.method, r.pattern))
+	return s, true
+}
+
+// window reads window_seconds or window.
+func (p *parser) window(o *object) time.Duration {
+	const most = int64(algo.MaxWindow / time.Second)
+	seconds, text := o.member("window_seconds"), o.member("window")
+	switch {
+	case seconds != nil && text != nil:
+		p.problems.add(text.path, "stands beside window_seconds: write one of them")
+	case seconds != nil:
+		i, _ := o.whole(seconds, most)
+		return time.Duration(i) * time.Second
+	case text == nil:
+		if o.node.kind == isObject {
+			p.problems.add(join(o.node.path, "window_seconds"), `is missing; "window": "1m" says the same`)
+		}
+	default:
+		if s, ok := o.text(text); ok {
+			d, err := duration(s)
+			if err != nil || d < limiter.MinWindow || d > algo.MaxWindow || d%time.Second != 0 {
+				p.problems.add(text.path, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`, text)
+			}
+			return d
+		}
+	}
+	return 0
+}
+
+// duration is time.ParseDuration with days.
+func duration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 7)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	return time.ParseDuration(s)
+}
+
+// name reads a limit's name, or finds one.
+func (p *parser) name(o *object, pattern pattern, inList, endpoint bool) string {
+	n := o.member("name")
+	if name, ok := o.text(n); ok {
+		if !validName.MatchString(name) {
+			p.problems.add(n.path, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
+		}
+		return name
+	}
+	switch {
+	case n != nil || o.node.kind != isObject:
+	case inList:
+		p.problems.add(join(o.node.path, "name"), "is missing: limits in a list need one each")
+	case !endpoint:
+		p.problems.add(join(o.node.path, "name"), "is missing: a limit that does not count by endpoint is one count for all rules that use its name")
+	}
+	if name := strings.Trim(unnamed.ReplaceAllString(strings.ToLower(pattern.lastLiteral()), "-"), "-"); name != "" {
+		return name[:min(32, len(name))]
+	}
+	return "all"
+}
+
+var (
+	validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+	unnamed   = regexp.MustCompile(`[^a-z0-9_-]+`)
+)
+
+// per reads what a limit counts by, sorted; nil if it has mistakes.
+func (p *parser) per(o *object, tier string) []string {
+	n := o.member("per")
+	switch {
+	case n == nil && tier == globalKey:
+		return []string{perEndpoint, perGlobal}
+	case n == nil:
+		return []string{perClient, perEndpoint}
+	case n.kind != isList:
+		p.problems.add(n.path, "got %s, want a list of client, user, apikey, ip, claim:<name>, endpoint, global", n)
+		return nil
+	case len(n.items) == 0:
+		p.problems.add(n.path, "is empty: leave it out for client and endpoint")
+		return nil
+	}
+	before := len(p.problems)
+	var per []string
+	for _, item := range n.items {
+		word, ok := o.text(item)
+		switch {
+		case !ok:
+		case slices.Contains(per, word):
+			p.problems.add(item.path, "stands twice in one list")
+		case !slices.Contains([]string{perClient, perUser, perAPIKey, perIP, perEndpoint, perGlobal}, word) && !validClaim.MatchString(word):
+			p.problems.add(item.path, "got %s, want client, user, apikey, ip, claim:<name>, endpoint or global", item)
+		default:
+			per = append(per, word)
+		}
+	}
+	slices.Sort(per)
+	p.combination(n.path, per)
+	if len(p.problems) > before {
+		return nil
+	}
+	return per
+}
+
+var validClaim = regexp.MustCompile(`^claim:[^\s]{1,64}$`)
+
+// combination notes what cannot be counted by at once.
+func (p *parser) combination(path string, per []string) {
+	for _, word := range per {
+		switch {
+		case slices.Contains(per, perGlobal) && word != perGlobal && word != perEndpoint:
+			p.problems.add(path, "global counts all callers together, so %s cannot stand beside it", word)
+			return
+		case slices.Contains(per, perClient) && (word == perUser || word == perAPIKey || word == perIP):
+			p.problems.add(path, "client is the strongest of user, apikey and ip, so %s cannot stand beside it", word)
+			return
+		}
+	}
+}
+
+// horizons returns the longest time that any limit of a subject must be kept, by what
+// the subject is. The subjects of single identities are taken together: those of a
+// client are any of them.
+func (p *parser) horizons(specs []spec) map[string]time.Duration {
+	longest := map[string]time.Duration{}
+	for _, s := range specs {
+		if machine, err := algo.New(s.rate); err == nil {
+			for _, family := range p.rules.classes[s.class].families() {
+				longest[family] = max(longest[family], machine.Horizon())
+			}
+		}
+	}
+	return longest
+}
+
+// class returns the index of c, which it adds if it is new.
+func (p *parser) class(c class) int {
+	i := slices.IndexFunc(p.rules.classes, func(k class) bool { return k.key == c.key })
+	if i < 0 {
+		p.rules.classes = append(p.rules.classes, c)
+		i = len(p.rules.classes) - 1
+	}
+	return i
+}
+
+// make makes a limit and gives it to its rule.
+func (p *parser) make(s spec, horizon time.Duration) {
+	r := &p.rules.rules[s.rule]
+	c := p.rules.classes[s.class]
+	parts := []string{s.tier, s.name, strings.Join(s.per, " ")}
+	byEndpoint := slices.Contains(s.per, perEndpoint)
+	if byEndpoint {
+		parts = append(parts, r.pattern.text, r.method)
+	}
+	l, err := limiter.NewLimit(limiter.Limit{
+		Name: s.name, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
+	})
+	if err != nil {
+		if field, ok := errors.AsType[*algo.FieldError](err); ok {
+			p.problems.add(join(s.path, field.Field), "got %v, want %s", field.Got, field.Want)
+		} else {
+			p.problems.add(s.path, "%v", err)
+		}
+		return
+	}
+	if s.cost != nil && r.cost > l.Machine().Capacity() {
+		p.problems.add(s.cost.path, "got %d, more than %s ever allows at once (%d)", r.cost, s.path, l.Machine().Capacity())
+		return
+	}
+	made := limit{l, s.class, s.path}
+	identity := fmt.Sprintf("%q", parts)
+	if known, ok := p.known[l.ID]; ok {
+		switch {
+		case known.identity != identity:
+			p.problems.add(join(s.path, "name"), "has by chance the same hash as that of %s: choose another", known.made.path)
+			return
+		case byEndpoint:
+			p.problems.add(s.path, "is the same limit as %s: give one of them another name", known.made.path)
+			return
+		case known.made.Rate != l.Rate:
+			p.problems.add(s.path, "shares the count of %s, so it must have the same numbers", known.made.path)
+			return
+		}
+		made.Limit = known.made.Limit
+	} else {
+		p.known[l.ID] = identified{identity, made}
+	}
+	r.limits[s.tier] = append(r.limits[s.tier], made)
+}

@@ -1,0 +1,177 @@
+package rules_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// One defect a file, named for the defect, and what is said of it.
+var defects = map[string]string{
+	"not_json":                      `line 1: the document ends too early`,
+	"trailing_data":                 `line 2: data after the end of the document`,
+	"syntax":                        `line 1: invalid character`,
+	"not_an_object":                 `got a list, want an object`,
+	"deep":                          `line 1: nested more than 12 deep`,
+	"no_rules":                      `rules: is missing`,
+	"rules_no_list":                 `rules: got an object, want a list`,
+	"duplicate_key":                 `rules: stands twice in one object`,
+	"unknown_field":                 `rulez: unknown field; known here: $schema, rules, default_tier, mode, version, overrides`,
+	"unknown_default_tier":          `default_tier: got "gold", which no rule names: want free`,
+	"version_zero":                  `version: got 0, want a whole number from 1 to 140737488355327`,
+	"version_text":                  `version: got "1", want a whole number from 1 to 140737488355327`,
+	"no_endpoint":                   `rules[0].endpoint: is missing`,
+	"endpoint_relative":             `rules[0].endpoint: got "api", want "*" or a path that begins with /`,
+	"endpoint_not_normal":           `rules[0].endpoint: got "/api//v1/": write /api/v1`,
+	"endpoint_star_inside":          `rules[0].endpoint: got "/api/*/x": a segment is literal or one {parameter}, and * stands alone at the end`,
+	"endpoint_half_parameter":       `rules[0].endpoint: got "/api/x{id}": a segment is literal or one {parameter}, and * stands alone at the end`,
+	"endpoint_root_below":           `rules[0].endpoint: got "/*": write "*" for every path`,
+	"method_options":                `rules[0].method: OPTIONS is never limited: leave the method out for all others`,
+	"method_head":                   `rules[0].method: HEAD counts as GET: write GET`,
+	"method_lower_case":             `rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them`,
+	"no_limits":                     `rules[0].limits: is missing`,
+	"empty_limits":                  `rules[0].limits: is empty, want a tier, "*" or "global"`,
+	"tier_name":                     `rules[0].limits["gold members"]: is no tier: want letters, digits, "_", "." and "-", or "*" or "global"`,
+	"empty_list":                    `rules[0].limits.free: is empty: leave the tier out, or give it a limit`,
+	"list_without_names":            `rules[0].limits.free[0].name: is missing: limits in a list need one each`,
+	"limit_no_object":               `rules[0].limits.free: got 10, want an object`,
+	"no_requests":                   `rules[0].limits.free.requests: is missing`,
+	"requests_zero":                 `rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000`,
+	"requests_fraction":             `rules[0].limits.free.requests: got 1.5, want a whole number from 1 to 1000000000`,
+	"requests_huge":                 `rules[0].limits.free.requests: got 1e400, want a whole number from 1 to 1000000000`,
+	"per_client_and_user":           `rules[0].limits.free.per: client is the strongest of user, apikey and ip, so user cannot stand beside it`,
+	"no_window":                     `rules[0].limits.free.window_seconds: is missing; "window": "1m" says the same`,
+	"two_windows":                   `rules[0].limits.free.window: stands beside window_seconds: write one of them`,
+	"window_short":                  `rules[0].limits.free.window: got "500ms", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`,
+	"window_long":                   `rules[0].limits.free.window_seconds: got 8640001, want a whole number from 1 to 8640000`,
+	"window_text":                   `rules[0].limits.free.window: got "minute", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`,
+	"algorithm":                     `rules[0].limits.free.algorithm: got "gcra", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log`,
+	"burst_of_a_window":             `rules[0].limits.free.burst: got 5, want none: sliding_window has no burst`,
+	"bucket_too_slow":               `rules[0].limits.free.burst: got 200, want at most 100: a bucket must fill within 100 days`,
+	"name":                          `rules[0].limits.free.name: got "Search!", want 1 to 32 of a-z, 0-9, _ and -`,
+	"name_missing_without_endpoint": `rules[0].limits.free.name: is missing: a limit that does not count by endpoint is one count for all rules that use its name`,
+	"note":                          `rules[0].limits.free.note: got 7, want a string`,
+	"per_empty":                     `rules[0].limits.free.per: is empty: leave it out for client and endpoint`,
+	"per_unknown":                   `rules[0].limits.free.per[0]: got "tenant", want client, user, apikey, ip, claim:<name>, endpoint or global`,
+	"per_twice":                     `rules[0].limits.free.per[1]: stands twice in one list`,
+	"per_global_and_user":           `rules[0].limits.free.per: global counts all callers together, so user cannot stand beside it`,
+	"cost_too_high":                 `rules[0].cost: got 11, more than rules[0].limits.paid ever allows at once (10)`,
+	"same_limit_twice":              `rules[1].limits.free: is the same limit as rules[0].limits.free: give one of them another name`,
+	"shared_with_other_numbers":     `rules[1].limits.free: shares the count of rules[0].limits.free, so it must have the same numbers`,
+	"mode":                          `mode: got "off", want enforce or shadow`,
+	"shadow":                        `mode: "shadow" is not supported yet, want enforce`,
+	"rule_shadow":                   `rules[0].mode: "shadow" is not supported yet, want enforce`,
+	"on_error_deny":                 `rules[0].on_error: "deny" is not supported yet, want allow`,
+	"overrides":                     `overrides: not supported yet`,
+	"leaky_bucket":                  `rules[0].limits.free.algorithm: "leaky_bucket" is not supported yet, want sliding_window, fixed_window or token_bucket`,
+	"lease":                         `rules[0].limits.free.lease: not supported yet`,
+	"shards":                        `rules[0].limits.free.shards: not supported yet`,
+	"sync_ms":                       `rules[0].limits.free.sync_ms: not supported yet`,
+	"cells":                         `rules[0].limits.free.cells: not supported yet`,
+	"five": `rules[0].endpoint: got "/a/": write /a
+rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them
+rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
+rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
+rules[0].limits.free.burts: unknown field; known here: requests, window_seconds, window, algorithm, burst, per, name, note, lease, shards, sync_ms, cells`,
+}
+
+func TestParse_bad(t *testing.T) {
+	files, err := filepath.Glob("testdata/bad/*.json")
+	if err != nil || len(files) != len(defects) {
+		t.Fatalf("%d files in testdata/bad for %d defects (%v)", len(files), len(defects), err)
+	}
+	for _, file := range files {
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		t.Run(name, func(t *testing.T) {
+			document, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = rules.Parse(document, rules.Options{})
+			if _, ok := errors.AsType[rules.Problems](err); !ok {
+				t.Fatalf("got error %v, want Problems", err)
+			}
+			if got, want := err.Error(), defects[name]; !strings.HasPrefix(got, want) || want == "" || strings.Count(got, "\n") != strings.Count(want, "\n") {
+				t.Errorf("\n got %s\nwant %s", got, want)
+			}
+		})
+	}
+}
+
+// The JSON Schema accepts what Parse accepts, and finds what can be found without
+// arithmetic.
+func TestSchema(t *testing.T) {
+	const id = "schema.json"
+	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(rules.Schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource(id, parsed); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	beyond := map[string]bool{ // what a schema cannot say
+		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
+		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "same_limit_twice": true, "shared_with_other_numbers": true,
+	}
+	files, _ := filepath.Glob("testdata/*/*.json")
+	for _, file := range files {
+		document, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		instance, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
+		if err != nil {
+			continue // not JSON
+		}
+		err = schema.Validate(instance)
+		good := filepath.Base(filepath.Dir(file)) == "good" || beyond[strings.TrimSuffix(filepath.Base(file), ".json")]
+		if (err == nil) != good {
+			t.Errorf("%s: the schema says %v", file, err)
+		}
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	files, _ := filepath.Glob("testdata/*/*.json")
+	for _, file := range files {
+		document, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(document)
+	}
+	f.Fuzz(func(t *testing.T, document []byte) {
+		r, err := rules.Parse(document, rules.Options{Version: 1})
+		if err != nil {
+			return
+		}
+		if !json.Valid(document) {
+			t.Fatal("accepted what is not JSON")
+		}
+		for _, tier := range append(r.Tiers(), "") {
+			alice := alice
+			alice.Tier = tier
+			seen := map[string]bool{}
+			for _, c := range r.Charges(nil, "GET", "/a/b", alice) {
+				key := c.Subject.String() + " " + c.Limit.ID.String()
+				if seen[key] || c.Cost > c.Limit.Machine().Capacity() {
+					t.Fatalf("charge %s of %d, capacity %d", key, c.Cost, c.Limit.Machine().Capacity())
+				}
+				seen[key] = true
+			}
+		}
+	})
+}

@@ -1,0 +1,131 @@
+package rules
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Rules are a document that has been read. They are immutable and safe for concurrent
+// use. Make them with Parse.
+type Rules struct {
+	version     int64
+	defaultTier string
+	tiers       map[string]bool
+	rules       []rule
+	index       trie
+	classes     []class // what limits count by
+}
+
+// rule is which limits apply to the requests of an endpoint.
+type rule struct {
+	path    string // in the document
+	pattern pattern
+	method  string // "" for any
+	cost    int64
+	limits  map[string][]limit // by tier key
+}
+
+// limit is one limit of a rule.
+type limit struct {
+	*limiter.Limit
+	class int // index in Rules.classes
+	path  string
+}
+
+// The keys of a rule's limits that are no tiers.
+const (
+	otherTiers = "*"
+	globalKey  = "global"
+)
+
+// Version returns the version of the rules, as the document or Options gave it.
+func (r *Rules) Version() int64 { return r.version }
+
+// Len returns the number of rules.
+func (r *Rules) Len() int { return len(r.rules) }
+
+// Tiers returns the tiers that the document knows, sorted.
+func (r *Rules) Tiers() []string {
+	tiers := make([]string, 0, len(r.tiers))
+	for tier := range r.tiers {
+		tiers = append(tiers, tier)
+	}
+	slices.Sort(tiers)
+	return tiers
+}
+
+// Charges appends to dst what a request is to be charged, in file order. path is as
+// the client spelled it, without stage or base path. An OPTIONS request is charged
+// nothing; HEAD counts as GET. A limit that counts by an identity which the caller
+// does not have is skipped, and a caller whose credential was rejected is charged
+// only on limits that count by address.
+func (r *Rules) Charges(dst []limiter.Charge, method, path string, caller limiter.Caller) []limiter.Charge {
+	switch method {
+	case http.MethodOptions:
+		return dst
+	case http.MethodHead:
+		method = http.MethodGet
+	}
+	if !r.tiers[caller.Tier] {
+		caller.Tier = r.defaultTier
+	}
+	var matched [16]int
+	c := charger{rules: r, caller: &caller, charges: dst, from: len(dst)}
+	for _, i := range r.index.match(matched[:0], NormalizePath(path)) {
+		rule := &r.rules[i]
+		if rule.method != "" && rule.method != method {
+			continue
+		}
+		if limits, ok := rule.limits[caller.Tier]; ok {
+			c.add(rule, limits)
+		} else {
+			c.add(rule, rule.limits[otherTiers])
+		}
+		c.add(rule, rule.limits[globalKey])
+	}
+	return c.charges
+}
+
+// charger collects the charges of one request.
+type charger struct {
+	rules    *Rules
+	caller   *limiter.Caller
+	charges  []limiter.Charge
+	from     int
+	subjects [8]limiter.Subject // by class, once made
+}
+
+func (c *charger) add(r *rule, limits []limit) {
+	for _, l := range limits {
+		class := &c.rules.classes[l.class]
+		if c.caller.Rejected && !class.byIP {
+			continue
+		}
+		subject := c.subject(l.class)
+		if subject == (limiter.Subject{}) {
+			continue
+		}
+		// A limit that several rules share counts a request once, at the highest cost.
+		same := func(made limiter.Charge) bool { return made.Limit == l.Limit && made.Subject == subject }
+		if i := slices.IndexFunc(c.charges[c.from:], same); i >= 0 {
+			made := &c.charges[c.from+i]
+			made.Cost = max(made.Cost, r.cost)
+			continue
+		}
+		c.charges = append(c.charges, limiter.Charge{Subject: subject, Limit: l.Limit, Cost: r.cost})
+	}
+}
+
+// subject returns the subject of a class for the caller, the zero one if the caller
+// has none.
+func (c *charger) subject(class int) limiter.Subject {
+	if class >= len(c.subjects) {
+		return c.rules.classes[class].subject(c.caller)
+	}
+	if c.subjects[class] == (limiter.Subject{}) {
+		c.subjects[class] = c.rules.classes[class].subject(c.caller)
+	}
+	return c.subjects[class]
+}
