@@ -1,0 +1,13 @@
+// Package identity finds out who sent a request: the user of a verified token, the
+// record of an API key, the address.
+//
+// Nothing is believed that was not verified. A token's algorithm is pinned and its
+// signature, issuer, audience and times are checked; an API key counts only if there
+// is a record of it. One bad credential of two spoils both: the caller is then known
+// by address alone, so a forged token costs its claimed user nothing. Neither a token
+// nor an API key is kept, logged or made part of an error.
+//
+// The address must come from whoever terminates the connection: the context of API
+// Gateway, the peer of a connection, the last hop that a load balancer has added. A
+// header that a client can send is not an address.
+package identity

@@ -1,0 +1,82 @@
+package identity
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Credentials are what a request says of its sender.
+type Credentials struct {
+	Authorization string     // the header
+	APIKey        string     // the x-api-key header
+	Address       netip.Addr // of the client; the zero Addr if the host cannot tell
+}
+
+// Options of an Identifier. Without Tokens or APIKeys those credentials mean nothing
+// and are ignored: they may be meant for the API behind.
+type Options struct {
+	Tokens  *Verifier
+	APIKeys *APIKeys
+	// RequireCredential turns anonymous callers away.
+	RequireCredential bool
+	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
+	IPv6Bits int
+}
+
+// Identifier identifies callers. It is safe for concurrent use.
+type Identifier struct{ o Options }
+
+// New returns an Identifier.
+func New(o Options) *Identifier {
+	if o.IPv6Bits <= 0 || o.IPv6Bits > 128 {
+		o.IPv6Bits = 64
+	}
+	return &Identifier{o}
+}
+
+// Caller returns who sent a request at now. With both a token and an API key both
+// identities hold, and the token's tier goes before the key's.
+//
+// An error wraps limiter.ErrInvalidCredential,
+// limiter.ErrMissingCredential or limiter.ErrUnverified. The Caller returned with
+// it has an address only and is marked Rejected: charge it, then answer 401.
+func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (limiter.Caller, error) {
+	rejected := limiter.Caller{IP: Prefix(c.Address, i.o.IPv6Bits), Rejected: true}
+	caller := limiter.Caller{IP: rejected.IP}
+	known := false
+	if i.o.APIKeys != nil && c.APIKey != "" {
+		record, err := i.o.APIKeys.Lookup(c.APIKey)
+		if err != nil {
+			return rejected, err
+		}
+		caller.APIKey, caller.Tier, known = record.ID, record.Tier, true
+	}
+	if token, ok := bearer(c.Authorization); ok && i.o.Tokens != nil {
+		claims, err := i.o.Tokens.Verify(ctx, now, token)
+		if err != nil {
+			return rejected, err
+		}
+		caller.User, caller.Claims, known = claims.User, claims.Text, true
+		if claims.Tier != "" {
+			caller.Tier = claims.Tier
+		}
+	}
+	if !known && i.o.RequireCredential {
+		return rejected, limiter.ErrMissingCredential
+	}
+	return caller, nil
+}
+
+// bearer returns the token of an Authorization header (RFC 6750). Other schemes are
+// none of our business.
+func bearer(authorization string) (token string, ok bool) {
+	scheme, token, ok := strings.Cut(authorization, " ")
+	if !ok || !strings.EqualFold(scheme, "bearer") {
+		return "", strings.EqualFold(authorization, "bearer")
+	}
+	return strings.TrimSpace(token), true
+}
