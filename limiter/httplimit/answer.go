@@ -1,0 +1,146 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// The header fields of an answer. Names have no case in HTTP; net/http writes them in
+// a canonical one, hosts that keep the spelling can use this.
+const (
+	RetryAfterField = "Retry-After"
+	LimitField      = "X-RateLimit-Limit"
+	RemainingField  = "X-RateLimit-Remaining"
+	ResetField      = "X-RateLimit-Reset"
+	PolicyField     = "RateLimit-Policy"
+	RateLimitField  = "RateLimit"
+	DegradedField   = "Weir-Degraded"
+)
+
+// Answer is a decision as HTTP tells it: the values of header fields, empty where
+// there is none, and the problem of a refusal. Make it with NewAnswer.
+type Answer struct {
+	RetryAfter string // whole seconds
+	Limit      string // capacity in requests
+	Remaining  string
+	Reset      string // when there is full quota, in Unix seconds
+	Policy     string
+	RateLimit  string
+	Degraded   string // why the limit was not asked: a limiter.Reason
+
+	Problem *Problem // nil if the request was allowed
+}
+
+// Problem is the body of a refusal (RFC 9457).
+type Problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Error    string   `json:"error"`
+	Message  string   `json:"message"`
+	Limit    int64    `json:"limit,omitempty"`
+	Window   string   `json:"window,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+// jitterFrom is from which wait on the callers that wait are spread.
+const jitterFrom = 10 * time.Second
+
+// NewAnswer returns the answer to d. Waits of more than ten seconds are drawn out by
+// up to 3 %, so that callers who were refused together do not come back together.
+func NewAnswer(d limiter.Decision) Answer {
+	a := Answer{Degraded: string(d.Reason)}
+	if d.Limit == nil {
+		return a
+	}
+	wait := int64(-1)
+	switch {
+	case d.Allowed:
+		wait = seconds(d.ResetAfter)
+	case d.RetryAfter > 0:
+		wait = max(1, seconds(jitter(d.RetryAfter)))
+		a.RetryAfter = strconv.FormatInt(wait, 10)
+	}
+	a.Limit = strconv.FormatInt(d.Capacity, 10)
+	a.Remaining = strconv.FormatInt(d.Remaining, 10)
+	a.Reset = strconv.FormatInt(unixUp(d.At.Add(d.ResetAfter)), 10)
+	a.Policy = policyField(d.Limit.Name, d.Limit.Rate.Requests, d.Limit.Rate.Window)
+	a.RateLimit = rateLimitField(d.Limit.Name, d.Remaining, wait)
+	if !d.Allowed {
+		a.Problem = &Problem{
+			Type:     "https://iana.org/assignments/http-problem-types#quota-exceeded",
+			Title:    http.StatusText(http.StatusTooManyRequests),
+			Status:   http.StatusTooManyRequests,
+			Error:    "rate_limit_exceeded",
+			Message:  message(wait),
+			Limit:    d.Limit.Rate.Requests,
+			Window:   strconv.FormatInt(seconds(d.Limit.Rate.Window), 10) + "s",
+			Violated: []string{d.Limit.Name},
+		}
+	}
+	return a
+}
+
+func jitter(wait time.Duration) time.Duration {
+	if wait <= jitterFrom {
+		return wait
+	}
+	return wait + rand.N(wait*3/100)
+}
+
+// unixUp returns t in Unix seconds, rounded up.
+func unixUp(t time.Time) int64 {
+	return t.Add(time.Second - 1).Unix()
+}
+
+func message(wait int64) string {
+	switch {
+	case wait < 0:
+		return "Too many requests. This one costs more than the limit ever allows."
+	case wait == 1:
+		return "Too many requests. Retry after 1 second."
+	}
+	return "Too many requests. Retry after " + strconv.FormatInt(wait, 10) + " seconds."
+}
+
+// Fields returns the fields that have a value: name and value of each.
+func (a Answer) Fields() [][2]string {
+	all := [][2]string{
+		{RetryAfterField, a.RetryAfter}, {LimitField, a.Limit}, {RemainingField, a.Remaining}, {ResetField, a.Reset},
+		{PolicyField, a.Policy}, {RateLimitField, a.RateLimit}, {DegradedField, a.Degraded},
+	}
+	set := all[:0]
+	for _, f := range all {
+		if f[1] != "" {
+			set = append(set, f)
+		}
+	}
+	return set
+}
+
+// SetHeader sets the fields of the answer.
+func (a Answer) SetHeader(h http.Header) {
+	for _, f := range a.Fields() {
+		h.Set(f[0], f[1])
+	}
+}
+
+// Refuse writes the answer to a refused request: status 429.
+func (a Answer) Refuse(w http.ResponseWriter) {
+	a.SetHeader(w.Header())
+	a.Problem.write(w)
+}
+
+// write writes a problem document that nothing may cache (RFC 6585, 4).
+func (p *Problem) write(w http.ResponseWriter) {
+	body, _ := json.Marshal(p) // strings and numbers always marshal
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may be gone
+}

@@ -1,0 +1,286 @@
+package httplimit_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 500_000_000, time.UTC)
+
+func limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
+	tb.Helper()
+	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return l
+}
+
+func search(tb testing.TB) *limiter.Limit {
+	return limit(tb, "search", algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
+}
+
+// fields writes an answer's fields, one a line.
+func fields(a httplimit.Answer) string {
+	var b strings.Builder
+	for _, f := range a.Fields() {
+		fmt.Fprintf(&b, "%s: %s\n", f[0], f[1])
+	}
+	return b.String()
+}
+
+func TestNewAnswer(t *testing.T) {
+	l := search(t)
+	for _, c := range []struct {
+		name     string
+		decision limiter.Decision
+		want     string
+	}{
+		{"allowed", limiter.Decision{Allowed: true, At: noon, Limit: l, Capacity: 20, Remaining: 17, ResetAfter: 1800 * time.Millisecond}, `X-RateLimit-Limit: 20
+X-RateLimit-Remaining: 17
+X-RateLimit-Reset: 1772625603
+RateLimit-Policy: "search";q=100;w=60
+RateLimit: "search";r=17;t=2
+`},
+		{"refused", limiter.Decision{At: noon, Limit: l, Capacity: 20, RetryAfter: 600 * time.Millisecond, ResetAfter: 12 * time.Second}, `Retry-After: 1
+X-RateLimit-Limit: 20
+X-RateLimit-Remaining: 0
+X-RateLimit-Reset: 1772625613
+RateLimit-Policy: "search";q=100;w=60
+RateLimit: "search";r=0;t=1
+`},
+		{"ten seconds, without jitter", limiter.Decision{At: noon.Truncate(time.Second), Limit: l, Capacity: 20, RetryAfter: 10 * time.Second, ResetAfter: 12 * time.Second}, `Retry-After: 10
+X-RateLimit-Limit: 20
+X-RateLimit-Remaining: 0
+X-RateLimit-Reset: 1772625612
+RateLimit-Policy: "search";q=100;w=60
+RateLimit: "search";r=0;t=10
+`},
+		{"refused for good", limiter.Decision{At: noon, Limit: l, Capacity: 20, Remaining: 20}, `X-RateLimit-Limit: 20
+X-RateLimit-Remaining: 20
+X-RateLimit-Reset: 1772625601
+RateLimit-Policy: "search";q=100;w=60
+RateLimit: "search";r=20
+`},
+		{"no limit speaks", limiter.Decision{Allowed: true, At: noon}, ""},
+		{"store failed", limiter.Decision{Allowed: true, At: noon, Reason: limiter.ReasonTimeout}, "Weir-Degraded: store_timeout\n"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := fields(httplimit.NewAnswer(c.decision)); got != c.want {
+				t.Errorf("\n got %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// A long wait is drawn out, never shortened, and by no more than 3 %.
+func TestNewAnswer_jitter(t *testing.T) {
+	l := limit(t, "slow", algo.Rate{Requests: 1, Window: time.Hour})
+	seen := map[string]bool{}
+	for range 500 {
+		a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, Capacity: 1, RetryAfter: 1000 * time.Second})
+		seen[a.RetryAfter] = true
+		if n, err := strconv.Atoi(a.RetryAfter); err != nil || n < 1000 || n > 1030 {
+			t.Fatalf("Retry-After: %s for a wait of 1000 s", a.RetryAfter)
+		}
+		if want := `"slow";r=0;t=` + a.RetryAfter; a.RateLimit != want {
+			t.Fatalf("RateLimit: %s, want %s", a.RateLimit, want)
+		}
+	}
+	if len(seen) < 10 {
+		t.Errorf("500 waits have only %d values", len(seen))
+	}
+}
+
+// server is a middleware over one limit, with a caller that each test sets.
+type server struct {
+	http.Handler
+	caller limiter.Caller
+	err    error
+	now    time.Time
+	store  limiter.Store
+	served int
+}
+
+func newServer(t *testing.T) *server {
+	l, byIP := search(t), limit(t, "address", algo.Rate{Requests: 2, Window: time.Minute})
+	s := &server{caller: limiter.Caller{User: "alice"}, now: noon, store: memstore.New(memstore.Options{})}
+	m := &httplimit.Middleware{
+		Limiter: limiter.New(failing{s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+		Charges: func(dst []limiter.Charge, method, path string, caller limiter.Caller) []limiter.Charge {
+			if caller.Rejected {
+				return append(dst, limiter.Charge{Subject: limiter.IP(caller.IP), Limit: byIP, Cost: 1})
+			}
+			if method == http.MethodDelete {
+				return append(dst, limiter.Charge{Subject: limiter.Global(), Cost: 1})
+			}
+			return append(dst, limiter.Charge{Subject: caller.Subject(), Limit: l, Cost: int64(len(path) - 1)})
+		},
+		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return s.caller, s.err },
+		Clock:    func() time.Time { return s.now },
+		Logger:   slog.New(slog.DiscardHandler),
+	}
+	s.Handler = m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		s.served++
+		_, _ = io.WriteString(w, "served")
+	}))
+	return s
+}
+
+// failing is the server's store, or an error where it has none.
+type failing struct{ *server }
+
+func (f failing) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	if f.store == nil {
+		return false, limiter.ErrUnavailable
+	}
+	return f.store.Take(ctx, now, s, charges, results)
+}
+
+func (f failing) Refund(context.Context, limiter.Subject, []limiter.Charge, []limiter.Result, time.Duration) error {
+	return nil
+}
+
+func (s *server) get(t *testing.T, method, path string) *http.Response {
+	t.Helper()
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), method, path, http.NoBody))
+	return w.Result()
+}
+
+func body(t *testing.T, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+func TestMiddleware(t *testing.T) {
+	s := newServer(t)
+	for i := range 20 {
+		r := s.get(t, http.MethodGet, "/a")
+		if r.StatusCode != http.StatusOK || body(t, r) != "served" || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(19-i) {
+			t.Fatalf("request %d: %s, %v", i+1, r.Status, r.Header)
+		}
+	}
+	r := s.get(t, http.MethodGet, "/a")
+	if r.StatusCode != http.StatusTooManyRequests || s.served != 20 {
+		t.Fatalf("request 21: %s, %d served", r.Status, s.served)
+	}
+	for name, want := range map[string]string{"Retry-After": "1", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0"} {
+		if got := r.Header.Get(name); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+		`"message":"Too many requests. Retry after 1 second.","limit":100,"window":"60s","violated-policies":["search"]}`
+	if got := body(t, r); got != want {
+		t.Errorf("body\n got %s\nwant %s", got, want)
+	}
+	wait, err := strconv.Atoi(r.Header.Get("Retry-After"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.now = s.now.Add(time.Duration(wait) * time.Second)
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
+		t.Errorf("having waited as told: %s", r.Status)
+	}
+	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
+		!strings.Contains(body(t, r), "costs more than the limit ever allows") {
+		t.Errorf("a cost above the capacity: %s, %v", r.Status, r.Header)
+	}
+}
+
+func TestMiddleware_credentials(t *testing.T) {
+	s := newServer(t)
+	s.caller, s.err = limiter.Caller{Rejected: true}, fmt.Errorf("%w: forged", limiter.ErrInvalidCredential)
+	for range 2 {
+		r := s.get(t, http.MethodGet, "/a")
+		if got := body(t, r); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" ||
+			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed or expired."}` {
+			t.Fatalf("%s %v %s", r.Status, r.Header, got)
+		}
+		if r.Header.Get("X-RateLimit-Limit") != "" {
+			t.Error("a 401 tells of limits")
+		}
+	}
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusTooManyRequests {
+		t.Errorf("the third bad credential from an address of two: %s", r.Status)
+	}
+	s.caller.IP, s.err = limiter.Caller{}.IP, fmt.Errorf("%w: issuer down", limiter.ErrUnverified)
+	s.now = s.now.Add(time.Hour)
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
+		t.Errorf("cannot be verified: %s %v", r.Status, r.Header)
+	}
+	s.caller, s.err = limiter.Caller{User: "alice"}, nil
+	if r := s.get(t, http.MethodGet, "/a"); r.Header.Get("X-RateLimit-Remaining") != "19" {
+		t.Errorf("bad credentials cost the claimed user: %v", r.Header)
+	}
+}
+
+// A store that fails lets the request through, with a header that says so; rules that
+// cannot be applied do not.
+func TestMiddleware_failure(t *testing.T) {
+	s := newServer(t)
+	s.store = nil
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" || r.Header.Get("X-RateLimit-Limit") != "" {
+		t.Errorf("%s %v", r.Status, r.Header)
+	}
+	if r := s.get(t, http.MethodDelete, "/a"); r.StatusCode != http.StatusInternalServerError || s.served != 1 {
+		t.Errorf("an invalid charge: %s", r.Status)
+	}
+}
+
+// What is written as JSON reads back as it was.
+func TestProblem(t *testing.T) {
+	s := newServer(t)
+	for range 20 {
+		s.get(t, http.MethodGet, "/a")
+	}
+	var p httplimit.Problem
+	if err := json.Unmarshal([]byte(body(t, s.get(t, http.MethodGet, "/a"))), &p); err != nil || p.Status != 429 || p.Violated[0] != "search" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}
+
+func ExampleMiddleware() {
+	limit, err := limiter.NewLimit(limiter.Limit{Name: "hello", Rate: algo.Rate{Requests: 2, Window: time.Minute}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	m := &httplimit.Middleware{
+		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+		Charges: func(dst []limiter.Charge, _, _ string, caller limiter.Caller) []limiter.Charge {
+			return append(dst, limiter.Charge{Subject: caller.Subject(), Limit: limit, Cost: 1})
+		},
+		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return limiter.Caller{User: "alice"}, nil },
+		Clock:    func() time.Time { return noon },
+	}
+	handler := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
+	for range 3 {
+		w := httptest.NewRecorder()
+		handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody))
+		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 1
+	// 200 0
+	// 429 0
+}

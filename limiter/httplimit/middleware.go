@@ -1,0 +1,73 @@
+package httplimit
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Middleware limits the requests to an http.Handler. It is for hosts without an
+// authorizer that can answer 429: an HTTP API, a function URL, a load balancer, a
+// server of your own. Set the required fields and do not change them afterwards; it
+// is then safe for concurrent use.
+type Middleware struct {
+	// Limiter decides. Required.
+	Limiter *limiter.Limiter
+	// Charges appends what a request is to be charged; Rules.Charges of package rules
+	// fits. Required.
+	Charges func(dst []limiter.Charge, method, path string, caller limiter.Caller) []limiter.Charge
+	// Identify returns who sent the request at now. With an error the Caller is still
+	// charged, and then answered 401, or 503 if the error wraps limiter.ErrUnverified.
+	// Required.
+	Identify func(r *http.Request, now time.Time) (limiter.Caller, error)
+	// Clock is read once per request; nil means time.Now.
+	Clock func() time.Time
+	// Logger gets what goes wrong besides the store; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Wrap returns next behind the limits.
+func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	clock, logger := m.Clock, m.Logger
+	if clock == nil {
+		clock = time.Now
+	}
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := clock()
+		caller, failed := m.Identify(r, now)
+		charges := m.Charges(nil, r.Method, r.URL.EscapedPath(), caller)
+		decision, err := m.Limiter.Take(r.Context(), now, charges)
+		if err != nil {
+			logger.LogAttrs(r.Context(), slog.LevelError, "rules cannot be applied", slog.Any("err", err))
+			write(w, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")
+			return
+		}
+		answer := NewAnswer(decision)
+		switch {
+		case !decision.Allowed:
+			answer.Refuse(w)
+		case errors.Is(failed, limiter.ErrUnverified):
+			logger.LogAttrs(r.Context(), slog.LevelError, "caller not verified", slog.Any("err", failed))
+			w.Header().Set(RetryAfterField, "1")
+			write(w, http.StatusServiceUnavailable, "authorizer_failed", "The request could not be authorized. Try again.")
+		case failed != nil:
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			write(w, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed or expired.")
+		default:
+			answer.SetHeader(w.Header())
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+// write writes a problem that is no refusal.
+func write(w http.ResponseWriter, status int, code, message string) {
+	p := Problem{Type: "about:blank", Title: http.StatusText(status), Status: status, Error: code, Message: message}
+	p.write(w)
+}
