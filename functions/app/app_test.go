@@ -1,0 +1,495 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+
+	samples "github.com/weir-limits/weir/events"
+)
+
+var (
+	ctx  = context.Background()
+	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+)
+
+const secret = "0123456789abcdef"
+
+// document has small limits, so that a few requests reach them.
+const document = `{"rules":[
+	{"endpoint":"/api/v1/search","method":"GET","limits":{
+		"free":{"requests":60,"window":"1m","algorithm":"token_bucket","burst":2},
+		"paid":{"requests":60,"window":"1m","algorithm":"token_bucket","burst":3},
+		"enterprise":{"requests":4,"window":"1m"}}},
+	{"endpoint":"/api/v1/data","method":"POST","limits":{"*":{"requests":2,"window":"1m"}}},
+	{"endpoint":"/api/v1/items/{id}","limits":{"*":{"requests":1,"window":"1m"}}},
+	{"endpoint":"*","limits":{"global":{"name":"address","requests":8,"window":"1m","per":["ip"]}}}]}`
+
+func sample(t testing.TB, name string) []byte {
+	t.Helper()
+	b, err := samples.Files.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// changed returns an event with one string replaced.
+func changed(t testing.TB, event []byte, old, replacement string) []byte {
+	t.Helper()
+	if !strings.Contains(string(event), old) {
+		t.Fatalf("the event has no %q", old)
+	}
+	return []byte(strings.ReplaceAll(string(event), old, replacement))
+}
+
+func environment(t testing.TB, store limiter.Store) *app.Environment {
+	t.Helper()
+	r, err := rules.Parse([]byte(document), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := identity.ParseKeySet(sample(t, "jwks.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := `[{"id":"sample-enterprise","tier":"enterprise","hash":"` + identity.HashAPIKey([]byte(secret), samples.APIKey) + `"}]`
+	keys, err := identity.ParseAPIKeys([]byte(list), []byte(secret))
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	return &app.Environment{
+		Limiter: limiter.New(store, limiter.Options{Logger: logger}), Rules: r, Logger: logger,
+		Identifier: identity.New(identity.Options{Tokens: tokens, APIKeys: keys}),
+		Clock:      func() time.Time { return noon },
+	}
+}
+
+func memory(t testing.TB) *app.Environment { return environment(t, memstore.New(memstore.Options{})) }
+
+func authorize(t *testing.T, e *app.Environment, event []byte) (events.APIGatewayCustomAuthorizerResponse, error) {
+	t.Helper()
+	var policy events.APIGatewayCustomAuthorizerResponse
+	answer, err := app.NewAuthorizer(e).Invoke(ctx, event)
+	if err == nil {
+		if err := json.Unmarshal(answer, &policy); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return policy, err
+}
+
+func effect(p events.APIGatewayCustomAuthorizerResponse) string {
+	return p.PolicyDocument.Statement[0].Effect
+}
+
+func TestAuthorizer(t *testing.T) {
+	for _, c := range []struct {
+		file, principal string
+		capacity        int
+	}{
+		{"rest-authorizer-user.json", "user:alice", 3},
+		{"rest-authorizer-apikey.json", "apikey:sample-enterprise", 4},
+		{"rest-authorizer-anonymous.json", "ip:203.0.113.7", 2},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			e := memory(t)
+			for i := range c.capacity {
+				p, err := authorize(t, e, sample(t, c.file))
+				if err != nil || effect(p) != "Allow" || p.PrincipalID != c.principal {
+					t.Fatalf("request %d: %+v, %v", i+1, p, err)
+				}
+				if got, want := p.PolicyDocument.Statement[0].Resource[0], "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/*"; got != want {
+					t.Fatalf("resource %s, want %s", got, want)
+				}
+				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["decision"] != "allowed" || p.Context["subject"] != c.principal {
+					t.Fatalf("request %d: context %v", i+1, p.Context)
+				}
+			}
+			p, err := authorize(t, e, sample(t, c.file))
+			if err != nil || effect(p) != "Deny" {
+				t.Fatalf("over the limit: %+v, %v", p, err)
+			}
+			for key, want := range map[string]any{"decision": "refused", "policy": "search", "window": "60s", "rateLimitRemaining": "0"} {
+				if p.Context[key] != want {
+					t.Errorf("%s: %v, want %v", key, p.Context[key], want)
+				}
+			}
+			if message, wait := p.Context["message"].(string), p.Context["retryAfter"].(string); !strings.Contains(message, "Retry after "+wait+" second") {
+				t.Errorf("message %q with retryAfter %s", message, wait)
+			}
+			for key, value := range p.Context { // API Gateway refuses lists and objects
+				switch value.(type) {
+				case string, float64, bool:
+				default:
+					t.Errorf("context %s is a %T", key, value)
+				}
+			}
+		})
+	}
+}
+
+// A bad credential is "Unauthorized", costs the claimed user nothing, and is charged
+// to the address, which in the end is refused.
+func TestAuthorizer_credentials(t *testing.T) {
+	e := memory(t)
+	event := sample(t, "rest-authorizer-user.json")
+	forged := changed(t, event, "Bearer ", "Bearer x")
+	doubled := []byte(strings.Replace(string(event), `"Authorization": [`, `"Authorization": ["Bearer other",`, 1))
+	for i := range 8 {
+		bad := forged
+		if i%2 == 0 {
+			bad = doubled
+		}
+		if _, err := authorize(t, e, bad); err == nil || err.Error() != "Unauthorized" {
+			t.Fatalf("bad credential %d: %v", i+1, err)
+		}
+	}
+	if p, err := authorize(t, e, forged); err != nil || effect(p) != "Deny" || p.Context["policy"] != "address" {
+		t.Errorf("the ninth bad credential: %+v, %v", p, err)
+	}
+	elsewhere := changed(t, event, `"sourceIp": "203.0.113.7"`, `"sourceIp": "203.0.113.8"`)
+	if p, err := authorize(t, e, elsewhere); err != nil || p.Context["rateLimitRemaining"] != "2" {
+		t.Errorf("the user was charged for forged tokens: %+v, %v", p, err)
+	}
+}
+
+// However a path is spelled, it is the same endpoint; a long one makes no invalid
+// policy.
+func TestAuthorizer_path(t *testing.T) {
+	e := memory(t)
+	e.BasePath = "/v1"
+	event := sample(t, "rest-authorizer-user.json")
+	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
+		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
+		if err != nil || p.Context["rateLimitRemaining"] != string(rune('2'-i)) {
+			t.Errorf("%s: %+v, %v", path, p.Context, err)
+		}
+	}
+	for _, path := range []string{"/v10/api/v1/search", "/api/v1/%2573earch", "/api/v1/search/x"} {
+		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
+		if err != nil || effect(p) != "Allow" || p.Context["rateLimitLimit"] != "8" {
+			t.Errorf("%s is taken for the search: %+v, %v", path, p.Context, err)
+		}
+	}
+	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
+	if p, err := authorize(t, e, long); err != nil || len(p.PolicyDocument.Statement[0].Resource[0]) > 512 {
+		t.Errorf("a long path: %v", err)
+	}
+}
+
+func TestAuthorizer_errors(t *testing.T) {
+	e := memory(t)
+	event := sample(t, "rest-authorizer-user.json")
+	for want, payload := range map[string][]byte{
+		"authorizer event: unexpected end":                 nil,
+		`authorizer event: got type "TOKEN", want REQUEST`: changed(t, event, `"REQUEST"`, `"TOKEN"`),
+	} {
+		if _, err := authorize(t, e, payload); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+	down, err := identity.NewRemoteKeys("http://127.0.0.1:1/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Identifier = identity.New(identity.Options{Tokens: tokens})
+	if _, err := authorize(t, e, event); err == nil || err.Error() == "Unauthorized" {
+		t.Errorf("keys cannot be fetched: got error %v, want a failure of the authorizer", err)
+	}
+}
+
+// answer is what a handler returned, of any payload format.
+type answer struct {
+	StatusCode        int                 `json:"statusCode"`
+	StatusDescription string              `json:"statusDescription"`
+	Headers           map[string]string   `json:"headers"`
+	MultiValueHeaders map[string][]string `json:"multiValueHeaders"`
+	Cookies           []string            `json:"cookies"`
+	Body              string              `json:"body"`
+	IsBase64Encoded   bool                `json:"isBase64Encoded"`
+}
+
+func (a answer) header(name string) string {
+	if values := a.MultiValueHeaders[name]; len(values) > 0 {
+		return values[0]
+	}
+	return a.Headers[name]
+}
+
+func handle(t *testing.T, e *app.Environment, api http.Handler, event []byte) answer {
+	t.Helper()
+	b, err := app.NewHandler(e, api).Invoke(ctx, event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a answer
+	if err := json.Unmarshal(b, &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// Behind the authorizer the handler copies its decision, and counts nothing.
+func TestHandler_behindAuthorizer(t *testing.T) {
+	for _, file := range []string{"rest-proxy-user.json", "rest-proxy-apikey.json", "rest-proxy-anonymous.json"} {
+		e := memory(t)
+		for range 10 {
+			a := handle(t, e, app.NewAPI(), sample(t, file))
+			if a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"query":"weir","results":[]}` {
+				t.Fatalf("%s: %+v", file, a)
+			}
+			for name, want := range map[string]string{
+				"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99", "X-RateLimit-Reset": "1772625601",
+				"RateLimit-Policy": `"search";q=1000;w=60`, "RateLimit": `"search";r=99;t=1`, "Retry-After": "",
+			} {
+				if got := a.header(name); got != want {
+					t.Fatalf("%s: %s: %s, want %s", file, name, got, want)
+				}
+			}
+		}
+	}
+	// A REST API whose authorizer is not Weir's has no decision to copy.
+	e := memory(t)
+	other := changed(t, sample(t, "rest-proxy-anonymous.json"), `"decision": "allowed"`, `"org": "acme"`)
+	for i, want := range []int{200, 200, 429} {
+		if a := handle(t, e, app.NewAPI(), other); a.StatusCode != want {
+			t.Errorf("request %d behind another authorizer: %d, want %d", i+1, a.StatusCode, want)
+		}
+	}
+}
+
+// Without an authorizer the handler enforces, whatever the host.
+func TestHandler_enforces(t *testing.T) {
+	for _, c := range []struct {
+		file     string
+		capacity int
+		status   int
+	}{
+		{"http-api-user.json", 2, http.StatusCreated},
+		{"http-api-apikey.json", 2, http.StatusCreated},
+		{"http-api-anonymous.json", 2, http.StatusCreated},
+		{"function-url-anonymous.json", 1, http.StatusOK},
+		{"alb-anonymous.json", 2, http.StatusOK},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			e := memory(t)
+			for i := range c.capacity {
+				if a := handle(t, e, app.NewAPI(), sample(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
+					t.Fatalf("request %d: %+v", i+1, a)
+				}
+			}
+			a := handle(t, e, app.NewAPI(), sample(t, c.file))
+			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
+				t.Errorf("over the limit: %+v", a)
+			}
+		})
+	}
+}
+
+// What the API sees is the request that was sent, on every host.
+func TestHandler_request(t *testing.T) {
+	var seen *http.Request
+	var body string
+	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen = r
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		body = string(b)
+		w.Header().Add("Set-Cookie", "a=1")
+		w.Header().Add("Set-Cookie", "b=2")
+		w.Header().Set("Vary", "Accept")
+		w.WriteHeader(http.StatusAccepted)
+		w.Header().Set("Vary", "too late")
+		_, _ = w.Write([]byte{0xff, 0xfe})
+	})
+	for _, c := range []struct {
+		file, method, target, remote, body, cookie string
+	}{
+		{"rest-proxy-user.json", "GET", "/api/v1/search?q=weir", "203.0.113.7:0", "", ""},
+		{"http-api-user.json", "POST", "/api/v1/data?dry=1&dry=2", "203.0.113.7:0", `{"hello":"weir"}`, "a=1; b=2"},
+		{"function-url-anonymous.json", "GET", "/api/v1/items/5", "[2001:db8:1:2:3::4]:0", "", ""},
+		{"alb-anonymous.json", "GET", "/api/v1/search?q=two%20words", "203.0.113.7:0", "", ""},
+	} {
+		t.Run(c.file, func(t *testing.T) {
+			a := handle(t, memory(t), api, sample(t, c.file))
+			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body || seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
+				t.Errorf("the API saw %s %s of %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
+			}
+			cookies := a.Cookies
+			if c.file == "rest-proxy-user.json" {
+				cookies = a.MultiValueHeaders["Set-Cookie"]
+			}
+			if c.file == "alb-anonymous.json" {
+				cookies = strings.Split(a.Headers["Set-Cookie"], ", ")
+			}
+			if a.StatusCode != http.StatusAccepted || !a.IsBase64Encoded || a.Body != "//4=" || a.header("Vary") != "Accept" || len(cookies) != 2 {
+				t.Errorf("answer %+v", a)
+			}
+		})
+	}
+	multi := changed(t, sample(t, "alb-anonymous.json"), `"headers": {`, `"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
+	if a := handle(t, memory(t), api, multi); len(a.MultiValueHeaders["Set-Cookie"]) != 2 || a.StatusDescription != "202 Accepted" || seen.RemoteAddr != "203.0.113.9:0" {
+		t.Errorf("a target group with several values a name: %+v", a)
+	}
+	custom := changed(t, sample(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
+	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
+		t.Errorf("a custom domain has no stage in its paths: %s", seen.URL.Path)
+	}
+}
+
+// Router and rules agree on a path: no spelling reaches the API past its limit.
+func TestHandler_path(t *testing.T) {
+	for _, path := range []string{"/api/v1/items/5", "/api/v1//items/5/", "/api/v1/%69tems/5", "/api/v1/x/../items/5", "/./api/v1/items/%35"} {
+		e := memory(t)
+		event := changed(t, sample(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
+		if a := handle(t, e, app.NewAPI(), event); a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"id":"5"}` {
+			t.Errorf("%s: %+v", path, a)
+		}
+		if a := handle(t, e, app.NewAPI(), sample(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
+			t.Errorf("%s is counted apart", path)
+		}
+	}
+	for _, path := range []string{"/api/v1/items/a%2Fb", "/api/v1/%2569tems/5"} {
+		event := changed(t, sample(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
+		if a := handle(t, memory(t), app.NewAPI(), event); a.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %+v", path, a)
+		}
+	}
+}
+
+func TestHandler_errors(t *testing.T) {
+	e := memory(t)
+	h := app.NewHandler(e, app.NewAPI())
+	for want, payload := range map[string]string{
+		"event: unexpected end":                      "",
+		"no event of API Gateway or a load balancer": `{"Records":[]}`,
+		"body of the event: illegal base64":          `{"version":"2.0","rawPath":"/","requestContext":{"http":{"method":"GET"}},"body":"%","isBase64Encoded":true}`,
+	} {
+		if _, err := h.Invoke(ctx, []byte(payload)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+}
+
+// unreachable is a store that is down.
+type unreachable struct{}
+
+func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []limiter.Result) (bool, error) {
+	return false, limiter.ErrUnavailable
+}
+
+func (unreachable) Refund(context.Context, limiter.Subject, []limiter.Charge, []limiter.Result, time.Duration) error {
+	return limiter.ErrUnavailable
+}
+
+// A store that is down admits, and says so on both ways.
+func TestDegraded(t *testing.T) {
+	e := environment(t, unreachable{})
+	p, err := authorize(t, e, sample(t, "rest-authorizer-user.json"))
+	if err != nil || effect(p) != "Allow" || p.Context["degraded"] != "store_unavailable" {
+		t.Fatalf("authorizer: %+v, %v", p, err)
+	}
+	behind := changed(t, sample(t, "rest-proxy-user.json"), `"decision": "allowed"`, `"decision": "allowed", "degraded": "store_unavailable"`)
+	for _, event := range [][]byte{behind, sample(t, "http-api-user.json")} {
+		if a := handle(t, e, app.NewAPI(), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
+			t.Errorf("handler: %+v", a)
+		}
+	}
+}
+
+// The same http.Handler runs as a plain server, with the peer's address.
+func TestServe(t *testing.T) {
+	e := memory(t)
+	server := httptest.NewServer(e.Serve(app.NewAPI()))
+	defer server.Close()
+	for i, want := range []int{200, 200, 429} {
+		if got := send(t, http.MethodGet, server.URL+"/api/v1/search/", ""); got != want {
+			t.Errorf("request %d: %d, want %d", i+1, got, want)
+		}
+	}
+	if got := send(t, http.MethodPost, server.URL+"/api/v1/data", strings.Repeat("x", 1<<20+1)); got != http.StatusRequestEntityTooLarge {
+		t.Errorf("a body of more than 1 MiB: %d", got)
+	}
+}
+
+// send returns the status of the answer to a request.
+func send(t *testing.T, method, url, body string) int {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return r.StatusCode
+}
+
+// Every event is used by a test somewhere in this repository.
+func TestEvents_used(t *testing.T) {
+	test, err := os.ReadFile("app_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := samples.Files.ReadDir(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !strings.Contains(string(test), `"`+f.Name()+`"`) {
+			t.Errorf("events/%s is named by no test", f.Name())
+		}
+	}
+}
+
+func FuzzHandler(f *testing.F) {
+	files, err := samples.Files.ReadDir(".")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		f.Add(sample(f, file.Name()))
+	}
+	h, a := app.NewHandler(memory(f), app.NewAPI()), app.NewAuthorizer(memory(f))
+	f.Fuzz(func(t *testing.T, event []byte) {
+		for _, function := range []interface {
+			Invoke(context.Context, []byte) ([]byte, error)
+		}{h, a} {
+			if answer, err := function.Invoke(ctx, event); err == nil && !json.Valid(answer) {
+				t.Errorf("answer %q", answer)
+			}
+		}
+	})
+}

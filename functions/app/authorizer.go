@@ -1,0 +1,126 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/identity"
+)
+
+// errUnauthorized is the very text by which an authorizer asks API Gateway for a 401; any
+// other error is a failure of the authorizer.
+var errUnauthorized = errors.New("Unauthorized")
+
+// NewAuthorizer returns the authorizer function. Its answer to an event is a policy
+// that allows or, over the limit, denies; the error "Unauthorized" for a bad
+// credential; or another error if there could be no answer.
+func NewAuthorizer(e *Environment) lambda.Handler { return authorizer{e} }
+
+type authorizer struct{ *Environment }
+
+// Invoke implements lambda.Handler.
+func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	var event authorizerEvent
+	if err := json.Unmarshal(payload, &event); err != nil {
+		return nil, fmt.Errorf("authorizer event: %w", err)
+	}
+	if event.Type != "REQUEST" {
+		return nil, fmt.Errorf("authorizer event: got type %q, want REQUEST: a TOKEN authorizer does not see the request", event.Type)
+	}
+	policy, err := a.decide(ctx, &event)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(policy)
+}
+
+// authorizerEvent is what is read of a REQUEST event.
+type authorizerEvent struct {
+	Type           string              `json:"type"`
+	MethodARN      string              `json:"methodArn"`
+	HTTPMethod     string              `json:"httpMethod"`
+	Path           string              `json:"path"`
+	Headers        map[string]string   `json:"headers"`
+	MultiHeaders   map[string][]string `json:"multiValueHeaders"`
+	RequestContext struct {
+		Identity struct {
+			SourceIP string `json:"sourceIp"`
+		} `json:"identity"`
+	} `json:"requestContext"`
+}
+
+func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
+	now := a.Clock()
+	header := headerOf(event.Headers, event.MultiHeaders)
+	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
+	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
+	path := url.URL{Path: a.path(event.Path)}
+	charges := a.Rules.Charges(nil, event.HTTPMethod, path.EscapedPath(), caller)
+	decision, err := a.Limiter.Take(ctx, now, charges)
+	if err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	switch {
+	case !decision.Allowed:
+		return a.policy(event, "Deny", decision, caller), nil
+	case errors.Is(failed, limiter.ErrUnverified):
+		a.Logger.LogAttrs(ctx, slog.LevelError, "caller not verified", slog.Any("err", failed))
+		return nil, failed
+	case failed != nil:
+		a.Logger.LogAttrs(ctx, slog.LevelInfo, "credential refused", slog.Any("err", failed))
+		return nil, errUnauthorized
+	}
+	return a.policy(event, "Allow", decision, caller), nil
+}
+
+// policy returns the policy for the whole stage: API Gateway asks for this request
+// only (the result is not cached), and a policy that named a long path would be
+// invalid.
+func (a authorizer) policy(event *authorizerEvent, effect string, d limiter.Decision, caller limiter.Caller) *events.APIGatewayCustomAuthorizerResponse {
+	return &events.APIGatewayCustomAuthorizerResponse{
+		PrincipalID: caller.Subject().String(),
+		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
+			Version: "2012-10-17",
+			Statement: []events.IAMPolicyStatement{{
+				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
+			}},
+		},
+		Context: decisionContext(httplimit.NewAnswer(d), caller),
+	}
+}
+
+// stageARN returns <api>/<stage>/* for the ARN of a method, <api>/<stage>/GET/path.
+func stageARN(method string) string {
+	parts := strings.SplitN(method, "/", 3)
+	if len(parts) < 2 {
+		return method
+	}
+	return parts[0] + "/" + parts[1] + "/*"
+}
+
+// headerOf returns the header of an event, which comes with one value a name, or all.
+func headerOf(single map[string]string, multi map[string][]string) http.Header {
+	h := make(http.Header, max(len(single), len(multi)))
+	for name, values := range multi {
+		name = http.CanonicalHeaderKey(name)
+		h[name] = append(h[name], values...)
+	}
+	if len(multi) > 0 {
+		return h
+	}
+	for name, value := range single {
+		h.Add(name, value)
+	}
+	return h
+}

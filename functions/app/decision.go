@@ -1,0 +1,64 @@
+package app
+
+import (
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+// A REST API's authorizer hands its decision on in the context of its policy: strings
+// by key. Gateway responses map the keys to the headers of a 429 (as
+// context.authorizer.<key>), and the handler maps them to those of its own answer.
+// Values with quotes go to headers only: a body template escapes nothing.
+const (
+	keyDecision = "decision" // "allowed" or "refused"; tells that Weir has decided
+	keyMessage  = "message"
+	keyLimit    = "limit"
+	keyWindow   = "window"
+	keyPolicy   = "policy"
+	keySubject  = "subject"
+	keyTier     = "tier"
+)
+
+// fieldKeys are the keys of header fields.
+var fieldKeys = map[string]string{
+	httplimit.RetryAfterField: "retryAfter",
+	httplimit.LimitField:      "rateLimitLimit",
+	httplimit.RemainingField:  "rateLimitRemaining",
+	httplimit.ResetField:      "rateLimitReset",
+	httplimit.PolicyField:     "rateLimitPolicy",
+	httplimit.RateLimitField:  "rateLimit",
+	httplimit.DegradedField:   "degraded",
+}
+
+// decisionContext returns the context of a policy.
+func decisionContext(a httplimit.Answer, caller limiter.Caller) map[string]any {
+	context := map[string]any{keyDecision: "allowed", keySubject: caller.Subject().String()}
+	if caller.Tier != "" {
+		context[keyTier] = caller.Tier
+	}
+	for _, f := range a.Fields() {
+		context[fieldKeys[f[0]]] = f[1]
+	}
+	if p := a.Problem; p != nil {
+		context[keyDecision] = "refused"
+		context[keyMessage] = p.Message
+		context[keyLimit] = p.Limit
+		context[keyWindow] = p.Window
+		context[keyPolicy] = p.Violated[0]
+	}
+	return context
+}
+
+// decisionFields returns the header fields in a context, nil if it is not Weir's.
+func decisionFields(context map[string]any) map[string]string {
+	if _, ours := context[keyDecision]; !ours {
+		return nil
+	}
+	fields := map[string]string{}
+	for name, key := range fieldKeys {
+		if value, ok := context[key].(string); ok {
+			fields[name] = value
+		}
+	}
+	return fields
+}

@@ -1,0 +1,107 @@
+package app
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Environment is what a function has built once and uses for every request. Its
+// fields are set before the first request and not changed; it is then safe for
+// concurrent use.
+type Environment struct {
+	Limiter    *limiter.Limiter
+	Rules      *rules.Rules
+	Identifier *identity.Identifier
+	// Clock is read once per request.
+	Clock  func() time.Time
+	Logger *slog.Logger
+	// BasePath is what a custom domain puts before every path, such as "/v1"; rules do
+	// not see it. Empty if there is none.
+	BasePath string
+}
+
+// Serve returns api as every host runs it: behind the limits, unless an authorizer
+// has been asked already, and with the path in the normal form that the rules match.
+func (e *Environment) Serve(api http.Handler) http.Handler {
+	m := &httplimit.Middleware{
+		Limiter:  e.Limiter,
+		Charges:  e.Rules.Charges,
+		Identify: e.identify,
+		Clock:    e.Clock,
+		Logger:   e.Logger,
+	}
+	limited := m.Wrap(api)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath()), ""
+		from := originOf(r.Context())
+		if len(from.decision) == 0 {
+			limited.ServeHTTP(w, r)
+			return
+		}
+		for name, value := range from.decision {
+			w.Header().Set(name, value)
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// path returns the path that rules and router see of the one that the client sent.
+func (e *Environment) path(sent string) string {
+	normal := rules.NormalizePath(sent)
+	rest, ok := strings.CutPrefix(normal, e.BasePath)
+	switch {
+	case !ok || e.BasePath == "":
+		return normal
+	case rest == "":
+		return "/"
+	case rest[0] != '/': // /v10 is not below /v1
+		return normal
+	}
+	return rest
+}
+
+// origin is what a host says of a request, beside the request itself.
+type origin struct {
+	address  netip.Addr        // of the client; zero if the request came by net/http
+	decision map[string]string // header fields that the authorizer has decided on
+}
+
+type originKey struct{}
+
+func withOrigin(ctx context.Context, o origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+func originOf(ctx context.Context) origin {
+	o, _ := ctx.Value(originKey{}).(origin)
+	return o
+}
+
+// identify returns the caller of a request that no authorizer has seen. The address
+// is the host's word, or without a host in between the peer's.
+func (e *Environment) identify(r *http.Request, now time.Time) (limiter.Caller, error) {
+	address := originOf(r.Context()).address
+	if !address.IsValid() {
+		address = identity.ParseAddress(r.RemoteAddr)
+	}
+	return e.Identifier.Caller(r.Context(), now, credentials(r.Header, address))
+}
+
+// credentials returns those of a request. A header that comes twice is joined, which
+// makes it invalid: whoever reads the other one must not be told another caller.
+func credentials(h http.Header, address netip.Addr) identity.Credentials {
+	return identity.Credentials{
+		Authorization: strings.Join(h["Authorization"], ", "),
+		APIKey:        strings.Join(h["X-Api-Key"], ", "),
+		Address:       address,
+	}
+}

@@ -1,0 +1,9 @@
+// Command authorizer is the REQUEST authorizer of a REST API.
+package main
+
+import (
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+)
+
+func main() { boot.Start(app.NewAuthorizer) }

@@ -1,0 +1,183 @@
+package boot_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// lookup reads variables from a list of NAME=value.
+func lookup(variables ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, v := range variables {
+			if key, value, _ := strings.Cut(v, "="); key == name {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+func TestLoad(t *testing.T) {
+	c, err := boot.Load(lookup("NAMESPACE=dev", "TABLE=weir", "DYNAMODB_ENDPOINT="))
+	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
+		t.Errorf("defaults: %+v, %v", c, err)
+	}
+	for _, bad := range []struct {
+		variables []string
+		want      string
+	}{
+		{nil, "environment: Namespace: missing required value: NAMESPACE"},
+		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
+		{[]string{"NAMESPACE=a", "STORE=disk"}, `STORE: got "disk", want dynamodb, redis or memory`},
+		{[]string{"NAMESPACE=a"}, "TABLE: is missing: the DynamoDB table of the limits"},
+		{[]string{"NAMESPACE=a", "STORE=redis"}, "REDIS_URL: is missing: such as rediss://host:6379"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, `BASE_PATH: got "v1/", want a path such as /v1`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: is missing: without it any issuer that shares a key is believed"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, `JWKS: got the file "keys.json", want a URL: key files are for local use, with WEIR_LOCAL=true`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"}, `API_KEYS_FILE: got "k", want none: key files are for local use, with WEIR_LOCAL=true`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "WEIR_LOCAL=true"}, "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none"},
+		{[]string{"NAMESPACE=", "STORE=disk", "IPV6_BITS=129"}, "environment: Namespace: missing required value: NAMESPACE"},
+		{[]string{"NAMESPACE=/", "STORE=disk", "IPV6_BITS=129"}, "NAMESPACE: got \"/\", want 1 to 64 letters, digits, _, . and -\nSTORE: got \"disk\", want dynamodb, redis or memory\nIPV6_BITS: got 129, want 1 to 128"},
+	} {
+		if _, err := boot.Load(lookup(bad.variables...)); err == nil || err.Error() != bad.want {
+			t.Errorf("%v:\n got %v\nwant %s", bad.variables, err, bad.want)
+		}
+	}
+}
+
+func load(t *testing.T, variables ...string) boot.Config {
+	t.Helper()
+	c, err := boot.Load(lookup(append(variables, "NAMESPACE=test")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var store = memstore.New(memstore.Options{})
+
+func TestConfig_Environment(t *testing.T) {
+	logger := slog.New(slog.DiscardHandler)
+	e, err := load(t, "STORE=memory").Environment(store, logger)
+	if err != nil || e.Rules.Len() == 0 || e.Rules.Version() < 1 {
+		t.Fatalf("the rules that are built in: %v", err)
+	}
+	rules := write(t, "rules.json", `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
+	changed := time.Unix(1_700_000_000, 0)
+	if err := os.Chtimes(rules, changed, changed); err != nil {
+		t.Fatal(err)
+	}
+	if e, err = load(t, "STORE=memory", "RULES_FILE="+rules).Environment(store, logger); err != nil || e.Rules.Version() != 1_700_000_000 {
+		t.Errorf("rules of a file have version %d, want the file's time: %v", e.Rules.Version(), err)
+	}
+
+	keys, err := events.Files.ReadFile("jwks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	jwks, secret := write(t, "jwks.json", string(keys)), write(t, "secret", "0123456789abcdef")
+	records := write(t, "apikeys.json", `[{"id":"k1","tier":"paid","hash":"`+identity.HashAPIKey([]byte("0123456789abcdef"), "the-key")+`"}]`)
+	local := []string{"STORE=memory", "WEIR_LOCAL=true", "RULES_FILE=" + rules, "JWKS=" + jwks, "JWT_ISSUER=" + events.Issuer, "JWT_AUDIENCE=" + events.Audience, "JWT_ALGORITHMS=ES256,EdDSA",
+		"API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=" + secret, "REQUIRE_CREDENTIAL=true", "BASE_PATH=/v1"}
+	e, err = load(t, local...).Environment(store, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if caller, err := e.Identifier.Caller(t.Context(), time.Now(), identity.Credentials{APIKey: "the-key"}); err != nil || caller.APIKey != "k1" {
+		t.Errorf("API key: %+v, %v", caller, err)
+	}
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), identity.Credentials{Authorization: "Bearer x"}); !errors.Is(err, limiter.ErrInvalidCredential) {
+		t.Errorf("bad token: %v", err)
+	}
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), identity.Credentials{}); !errors.Is(err, limiter.ErrMissingCredential) || e.BasePath != "/v1" {
+		t.Errorf("no credential: %v", err)
+	}
+	for want, variables := range map[string][]string{
+		"rules: stat nowhere": {"STORE=memory", "RULES_FILE=nowhere"},
+		"rules:\nline 1: ":    {"STORE=memory", "RULES_FILE=" + secret},
+		"JWKS: open nowhere":  {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"key set: ":           {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"key set: got \"ftp://i/k\", want an https":  {"STORE=memory", "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"environment: token algorithm: got \"none\"": {"STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_ALGORITHMS=none"},
+		"API_KEYS_FILE: open nowhere":                {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=nowhere", "API_KEY_SECRET_FILE=" + secret},
+		"API_KEY_SECRET_FILE: open nowhere":          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=nowhere"},
+		"API key records: ":                          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + rules, "API_KEY_SECRET_FILE=" + secret},
+	} {
+		if _, err := load(t, variables...).Environment(store, logger); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v:\n got %v\nwant %s", variables, err, want)
+		}
+	}
+}
+
+func TestConfig_OpenStore(t *testing.T) {
+	for want, variables := range map[string][]string{
+		"REDIS_URL: redis: invalid URL scheme":     {"STORE=redis", "REDIS_URL=http://x"},
+		`DYNAMODB_ENDPOINT: got "localhost:8000",`: {"TABLE=t", "DYNAMODB_ENDPOINT=localhost:8000"},
+	} {
+		if _, _, err := load(t, variables...).OpenStore(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: got %v, want %s", variables, err, want)
+		}
+	}
+	for _, variables := range [][]string{{"STORE=memory"}, {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"}, {"TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true"}} {
+		c := load(t, variables...)
+		s, closeStore, err := c.OpenStore(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = c.Probe(t.Context(), s)
+		if ok := c.Store == "memory"; (err == nil) != ok || err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not answer")) {
+			t.Errorf("%v: %v", variables, err)
+		}
+		if err := closeStore(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What an operator reads when the store does not answer.
+func TestConfig_Explain(t *testing.T) {
+	refused := fmt.Errorf("%w: %w", limiter.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")})
+	noTable := fmt.Errorf("%w: %w", limiter.ErrUnavailable, &types.ResourceNotFoundException{})
+	aws, local, cache := boot.Config{Table: "weir"}, boot.Config{Table: "weir", DynamoDBEndpoint: "http://h:8000"}, boot.Config{Store: "redis", RedisURL: "rediss://u:secret@h:6379"}
+	for want, c := range map[string]struct {
+		config boot.Config
+		err    error
+	}{
+		`DynamoDB at http://h:8000 has no table "weir": create it (locally: weir seed)`:                                            {local, noTable},
+		`DynamoDB at http://h:8000 does not answer (dial tcp: connection refused): is it running, and is DYNAMODB_ENDPOINT right?`: {local, refused},
+		`DynamoDB does not answer (dial tcp: connection refused): check the region and the credentials`:                            {aws, refused},
+		`Redis at rediss://u:xxxxx@h:6379 does not answer (dial tcp: connection refused): is it running, and is REDIS_URL right?`:  {cache, refused},
+		`Redis at rediss://u:xxxxx@h:6379 failed: store unavailable: context deadline exceeded`:                                    {cache, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)},
+	} {
+		if got := c.config.Explain(c.err).Error(); got != want {
+			t.Errorf("\n got %s\nwant %s", got, want)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/sethvargo/go-envconfig"
+)
+
+// Config is what the variables of an environment say. Read it with Load.
+type Config struct {
+	// Store is where state lives: dynamodb, redis or memory.
+	Store string `env:"STORE, default=dynamodb"`
+	// Namespace separates deployments that share a store, such as stages.
+	Namespace string `env:"NAMESPACE, required"`
+
+	// Table is the DynamoDB table of the state.
+	Table string `env:"TABLE"`
+	// DynamoDBEndpoint is where DynamoDB is, if not at AWS.
+	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
+	// RedisURL is a redis:// or rediss:// URL.
+	RedisURL string `env:"REDIS_URL"`
+	// Timeout is the time that the store has for a decision; 0 means the limiter's own.
+	Timeout time.Duration `env:"STORE_TIMEOUT"`
+
+	// RulesFile is the rules document; without it the one that is built in.
+	RulesFile string `env:"RULES_FILE"`
+	// BasePath is what a custom domain puts before every path.
+	BasePath string `env:"BASE_PATH"`
+
+	// JWKS is the URL of the issuer's keys or, locally, a file. Without it tokens mean
+	// nothing.
+	JWKS          string   `env:"JWKS"`
+	JWTIssuer     string   `env:"JWT_ISSUER"`
+	JWTAudience   string   `env:"JWT_AUDIENCE"`
+	JWTAlgorithms []string `env:"JWT_ALGORITHMS, default=RS256"`
+	JWTUserClaim  string   `env:"JWT_USER_CLAIM"`
+	JWTTierClaim  string   `env:"JWT_TIER_CLAIM"`
+
+	// APIKeysFile and APIKeySecretFile are the records of API keys and the secret of
+	// their hashes; local only. Without them API keys mean nothing.
+	APIKeysFile      string `env:"API_KEYS_FILE"`
+	APIKeySecretFile string `env:"API_KEY_SECRET_FILE"`
+
+	// RequireCredential turns anonymous callers away.
+	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
+	// IPv6Bits is the length of the network that counts as one IPv6 caller.
+	IPv6Bits int `env:"IPV6_BITS, default=64"`
+
+	// Local says that this runs on somebody's own machine. Key files are refused
+	// without it: what a repository's sample files sign must not be believed at AWS.
+	Local bool `env:"WEIR_LOCAL"`
+}
+
+var (
+	validNamespace = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
+)
+
+// Load reads the variables by lookup, which has the form of os.LookupEnv. The error
+// names every variable that is wrong, with what is allowed.
+func Load(lookup func(string) (string, bool)) (Config, error) {
+	var c Config
+	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)})
+	if err != nil {
+		return c, fmt.Errorf("environment: %w", err)
+	}
+	return c, c.validate()
+}
+
+func (c *Config) validate() error {
+	var problems []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			problems = append(problems, fmt.Errorf(format, args...))
+		}
+	}
+	check(validNamespace.MatchString(c.Namespace), "NAMESPACE: got %q, want 1 to 64 letters, digits, _, . and -", c.Namespace)
+	switch c.Store {
+	case "dynamodb":
+		check(c.Table != "", "TABLE: is missing: the DynamoDB table of the limits")
+	case "redis":
+		check(c.RedisURL != "", "REDIS_URL: is missing: such as rediss://host:6379")
+	case "memory":
+	default:
+		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
+	}
+	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath), "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
+	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: is missing: without it any issuer that shares a key is believed")
+	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed")
+	check(c.JWKS == "" || c.Local || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
+	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
+	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
+	return errors.Join(problems...)
+}
+
+func isURL(s string) bool { return strings.Contains(s, "://") }
+
+// lookuper is a lookup function as envconfig wants it. An empty variable is one that
+// is not set: templates declare variables that a local run fills in.
+type lookuper func(string) (string, bool)
+
+// Lookup implements envconfig.Lookuper.
+func (l lookuper) Lookup(key string) (string, bool) {
+	value, ok := l(key)
+	return value, ok && value != ""
+}

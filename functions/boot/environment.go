@@ -1,0 +1,114 @@
+package boot
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime/debug"
+	"time"
+
+	"github.com/weir-limits/weir/functions"
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Environment returns what the functions need, over store.
+func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Environment, error) {
+	r, err := c.rules()
+	if err != nil {
+		return nil, err
+	}
+	i, err := c.identifier()
+	if err != nil {
+		return nil, err
+	}
+	return &app.Environment{
+		Limiter:    limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: logger}),
+		Rules:      r,
+		Identifier: i,
+		Clock:      time.Now,
+		Logger:     logger,
+		BasePath:   c.BasePath,
+	}, nil
+}
+
+// rules reads the rules document. One that does not say its version has the time of
+// its file or, built in, of the commit.
+func (c Config) rules() (*rules.Rules, error) {
+	document, version := functions.Rules, commitTime()
+	if c.RulesFile != "" {
+		info, err := os.Stat(c.RulesFile)
+		if err != nil {
+			return nil, fmt.Errorf("rules: %w", err)
+		}
+		if document, err = os.ReadFile(c.RulesFile); err != nil {
+			return nil, fmt.Errorf("rules: %w", err)
+		}
+		version = info.ModTime()
+	}
+	r, err := rules.Parse(document, rules.Options{Version: max(1, version.Unix())})
+	if err != nil {
+		return nil, fmt.Errorf("rules:\n%w", err)
+	}
+	return r, nil
+}
+
+// commitTime returns when the commit was made that the program was built from; the
+// epoch if it was built without version control.
+func commitTime() time.Time {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return time.Unix(0, 0)
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.time" {
+			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
+				return t
+			}
+		}
+	}
+	return time.Unix(0, 0)
+}
+
+func (c Config) identifier() (*identity.Identifier, error) {
+	o := identity.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}
+	if c.JWKS != "" {
+		keys, err := c.keys()
+		if err != nil {
+			return nil, err
+		}
+		o.Tokens, err = identity.NewVerifier(identity.TokenOptions{
+			Keys: keys, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Algorithms: c.JWTAlgorithms, UserClaim: c.JWTUserClaim, TierClaim: c.JWTTierClaim,
+		})
+		if err != nil {
+			return nil, fmt.Errorf("environment: %w", err)
+		}
+	}
+	if c.APIKeysFile != "" {
+		list, err := os.ReadFile(c.APIKeysFile)
+		if err != nil {
+			return nil, fmt.Errorf("API_KEYS_FILE: %w", err)
+		}
+		secret, err := os.ReadFile(c.APIKeySecretFile)
+		if err != nil {
+			return nil, fmt.Errorf("API_KEY_SECRET_FILE: %w", err)
+		}
+		if o.APIKeys, err = identity.ParseAPIKeys(list, secret); err != nil {
+			return nil, err
+		}
+	}
+	return identity.New(o), nil
+}
+
+func (c Config) keys() (identity.KeySource, error) {
+	if isURL(c.JWKS) {
+		return identity.NewRemoteKeys(c.JWKS)
+	}
+	document, err := os.ReadFile(c.JWKS)
+	if err != nil {
+		return nil, fmt.Errorf("JWKS: %w", err)
+	}
+	return identity.ParseKeySet(document)
+}

@@ -1,0 +1,40 @@
+package boot
+
+import (
+	"context"
+	"log/slog"
+	"os"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/weir-limits/weir/functions/app"
+)
+
+// Start runs a function in this process for as long as Lambda lets it: it builds the
+// environment, opens the store's connection, and answers events. A configuration that
+// is wrong ends the process with one line in the log.
+func Start(function func(*app.Environment) lambda.Handler) {
+	logger := slog.New(lambdacontext.NewLogHandler())
+	e, err := open(context.Background(), os.LookupEnv, logger)
+	if err != nil {
+		logger.Error("cannot start", slog.Any("err", err))
+		os.Exit(1)
+	}
+	lambda.Start(function(e))
+}
+
+func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (*app.Environment, error) {
+	c, err := Load(lookup)
+	if err != nil {
+		return nil, err
+	}
+	store, _, err := c.OpenStore(ctx) // closed with the process
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Probe(ctx, store); err != nil { // the store may be back when it is needed
+		logger.Warn("store not reached", slog.Any("err", err))
+	}
+	return c.Environment(store, logger)
+}

@@ -1,0 +1,99 @@
+package boot_test
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+)
+
+// TestMain lets a test start the authorizer as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("WEIR_TEST_FUNCTION") != "" {
+		boot.Start(app.NewAuthorizer)
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// lambdaRuntime is the part of Lambda that a function talks to: it hands out one event
+// and takes the answer.
+func lambdaRuntime(t *testing.T, event []byte) (address string, answers <-chan string) {
+	t.Helper()
+	answered, handedOut := make(chan string, 1), false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/invocation/next") {
+			if handedOut {
+				<-r.Context().Done()
+				return
+			}
+			handedOut = true
+			w.Header().Set("Lambda-Runtime-Aws-Request-Id", "1")
+			w.Header().Set("Lambda-Runtime-Deadline-Ms", "4102444800000")
+			w.Header().Set("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:eu-central-1:123456789012:function:authorizer")
+			_, _ = w.Write(event)
+			return
+		}
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		answered <- r.URL.Path + " " + string(body)
+	}))
+	t.Cleanup(server.Close)
+	return strings.TrimPrefix(server.URL, "http://"), answered
+}
+
+func function(t *testing.T, environment ...string) (*exec.Cmd, *bytes.Buffer) {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append([]string{"WEIR_TEST_FUNCTION=authorizer", "AWS_LAMBDA_FUNCTION_NAME=authorizer"}, environment...)
+	var output bytes.Buffer
+	c.Stdout, c.Stderr = &output, &output
+	return c, &output
+}
+
+// The function's process answers an event that Lambda hands it.
+func TestStart(t *testing.T) {
+	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, answers := lambdaRuntime(t, event)
+	c, output := function(t, "STORE=memory", "NAMESPACE=test", "AWS_LAMBDA_RUNTIME_API="+address)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case answer := <-answers:
+		if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) || !strings.Contains(answer, `"rateLimitRemaining":"19"`) {
+			t.Errorf("answered %s", answer)
+		}
+	case <-time.After(30 * time.Second):
+		t.Errorf("no answer: %s", output)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // killed
+}
+
+// A configuration that is wrong ends the process with one line.
+func TestStart_mistake(t *testing.T) {
+	c, output := function(t, "STORE=disk", "NAMESPACE=test")
+	err := c.Run()
+	if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), "STORE: got") {
+		t.Errorf("%v: %s", err, output)
+	}
+}

@@ -1,0 +1,125 @@
+package boot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awsconfig "github.com/aws/aws-sdk-go-v2/config"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/logging"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/redisstore"
+)
+
+// OpenStore returns the store that c names, and what closes it. It does not connect;
+// Probe does.
+func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
+	none := func() error { return nil }
+	switch c.Store {
+	case "memory":
+		return memstore.New(memstore.Options{}), none, nil
+	case "redis":
+		client, err := c.RedisClient()
+		if err != nil {
+			return nil, none, err
+		}
+		return redisstore.New(client, redisstore.Options{Namespace: c.Namespace}), client.Close, nil
+	}
+	client, err := c.DynamoDBClient(ctx)
+	if err != nil {
+		return nil, none, err
+	}
+	return dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}), none, nil
+}
+
+// RedisClient returns a client that makes each attempt once: a script that is tried
+// again may charge twice.
+func (c Config) RedisClient() (*redis.Client, error) {
+	o, err := redis.ParseURL(c.RedisURL)
+	if err != nil {
+		return nil, fmt.Errorf("REDIS_URL: %w", err)
+	}
+	o.MaxRetries = -1
+	o.ContextTimeoutEnabled = true
+	return redis.NewClient(o), nil
+}
+
+// DynamoDBClient returns a client that makes each attempt once: the store makes those
+// that its protocol allows. An endpoint of one's own needs no credentials.
+func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
+	var options []func(*awsconfig.LoadOptions) error
+	if c.DynamoDBEndpoint != "" {
+		if u, err := url.Parse(c.DynamoDBEndpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return nil, fmt.Errorf("DYNAMODB_ENDPOINT: got %q, want a URL such as http://127.0.0.1:8000", c.DynamoDBEndpoint)
+		}
+		options = append(options, awsconfig.WithBaseEndpoint(c.DynamoDBEndpoint), awsconfig.WithDefaultRegion("us-east-1"))
+		if c.Local {
+			options = append(options, awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("local", "local", "")))
+		}
+	}
+	config, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, fmt.Errorf("AWS configuration: %w", err)
+	}
+	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
+		o.Retryer = aws.NopRetryer{}
+		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
+	}), nil
+}
+
+// probeTimeout is how long a store may take to answer for the first time.
+const probeTimeout = 5 * time.Second
+
+// Probe asks the store a question, which opens its connection. The error says in one
+// line what is wrong and what to do.
+func (c Config) Probe(ctx context.Context, store limiter.Store) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	look, err := limiter.NewLimit(limiter.Limit{Name: "probe", Rate: algo.Rate{Requests: 1, Window: time.Second}})
+	if err != nil {
+		return err
+	}
+	charges := []limiter.Charge{{Subject: limiter.Global(), Limit: look}}
+	if _, err := store.Take(ctx, algo.InstantOf(time.Now()), limiter.Global(), charges, make([]limiter.Result, 1)); err != nil {
+		return c.Explain(err)
+	}
+	return nil
+}
+
+// Explain turns an error of the store into what its operator can do about it.
+func (c Config) Explain(err error) error {
+	where, hint := "DynamoDB", "check the region and the credentials"
+	if c.DynamoDBEndpoint != "" {
+		where, hint = "DynamoDB at "+c.DynamoDBEndpoint, "is it running, and is DYNAMODB_ENDPOINT right?"
+	}
+	if c.Store == "redis" {
+		where, hint = "Redis at "+redacted(c.RedisURL), "is it running, and is REDIS_URL right?"
+	}
+	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+		return fmt.Errorf("%s has no table %q: create it (locally: weir seed)", where, c.Table)
+	}
+	if network, ok := errors.AsType[*net.OpError](err); ok {
+		return fmt.Errorf("%s does not answer (%w): %s", where, network, hint)
+	}
+	return fmt.Errorf("%s failed: %w", where, err)
+}
+
+// redacted returns a URL without its password.
+func redacted(address string) string {
+	if u, err := url.Parse(address); err == nil {
+		return u.Redacted()
+	}
+	return "REDIS_URL"
+}
