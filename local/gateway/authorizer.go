@@ -1,0 +1,112 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxMethodARN is how long the ARN of a method with an authorizer may be (developer
+// guide, "Quotas").
+const maxMethodARN = 1600
+
+// authorizer is a REQUEST authorizer of a REST API.
+type authorizer struct {
+	function string       // logical id
+	sources  []expression // what a request must have for it to be asked
+}
+
+// parseIdentitySources reads an authorizer's IdentitySource: variables with commas
+// between them. Without a cache none is needed, and CDK then writes "".
+func parseIdentitySources(text string) ([]expression, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var sources []expression
+	for part := range strings.SplitSeq(text, ",") {
+		source, err := parseExpression(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		// Path parameters cannot be identity sources, and the rest is not known yet.
+		switch {
+		case source.source == "method.request.path.", source.source == "context.authorizer.",
+			strings.HasPrefix(source.name, "error."):
+			return nil, fmt.Errorf("%q is no identity source", part)
+		}
+		sources = append(sources, source)
+	}
+	return sources, nil
+}
+
+// identified reports whether a request has a value for every identity source.
+func (a *authorizer) identified(v variables) bool {
+	for _, source := range a.sources {
+		if value, ok := v.value(source); !ok || value == "" {
+			return false
+		}
+	}
+	return true
+}
+
+// authorization is what an authorizer answers.
+type authorization struct {
+	principal string
+	policy    policy
+	context   map[string]string
+}
+
+// parseAuthorization reads an authorizer's answer. Anything that is not as the
+// developer guide has it ("Output from an API Gateway Lambda authorizer") is an error,
+// even where AWS is known to be lenient: a missing principalId.
+func parseAuthorization(payload []byte) (authorization, error) {
+	var output struct {
+		PrincipalID    *string         `json:"principalId"`
+		PolicyDocument json.RawMessage `json:"policyDocument"`
+		Context        json.RawMessage `json:"context"`
+	}
+	var a authorization
+	if err := json.Unmarshal(payload, &output); err != nil {
+		return a, fmt.Errorf("authorizer output: %w", err)
+	}
+	if output.PrincipalID == nil {
+		return a, errors.New("authorizer output: no principalId")
+	}
+	a.principal = *output.PrincipalID
+	if output.PolicyDocument == nil {
+		return a, errors.New("authorizer output: no policyDocument")
+	}
+	var err error
+	if a.policy, err = parsePolicy(output.PolicyDocument); err != nil {
+		return a, err
+	}
+	a.context, err = parseContext(output.Context)
+	return a, err
+}
+
+// parseContext turns the values of an authorizer's context into text, which is what
+// everybody after it gets. An object, a list or null makes the whole answer invalid.
+func parseContext(data []byte) (map[string]string, error) {
+	var values map[string]any
+	if data != nil {
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.UseNumber()
+		if err := d.Decode(&values); err != nil {
+			return nil, fmt.Errorf("authorizer context: %w", err)
+		}
+	}
+	context := make(map[string]string, len(values))
+	for key, value := range values {
+		switch value := value.(type) {
+		case string:
+			context[key] = value
+		case bool, json.Number:
+			context[key] = fmt.Sprint(value)
+		default:
+			return nil, fmt.Errorf("authorizer context: %s is %s, want text, a number or a boolean", key, describe(value))
+		}
+	}
+	return context, nil
+}

@@ -1,0 +1,54 @@
+// Package gateway is API Gateway on your machine: it serves the REST and HTTP APIs of
+// a CloudFormation template, and runs the Lambda functions behind them in this process.
+//
+// # Guarantee
+//
+// A template that loads is served as API Gateway serves it, and a template that this
+// package would serve in another way does not load: [ParseTemplate] reports every
+// resource, property, intrinsic function and variable that it does not know, all of
+// them at once. Functions get the events that AWS sends, through the interface that
+// AWS's library calls, and their answers are checked as strictly. A refusal by an
+// authorizer goes through the template's gateway responses.
+//
+//	template, err := gateway.ParseTemplate(data)
+//	g, err := gateway.New(template, gateway.Options{Functions: map[string]lambda.Handler{
+//		"AuthorizerFunction": authorizer, // by logical id
+//		"HandlerFunction":    handler,
+//	}})
+//	for _, api := range g.APIs() {
+//		go http.ListenAndServe(addresses[api.ID], api)
+//	}
+//
+// # How it is known
+//
+// Comments name the page of the API Gateway developer guide that says so. Where none
+// does, "observed" and "measured" are what recordings and reports of the real service
+// show:
+//
+//   - events and answers of the service as AWS recorded them for its Lambda Test Tool
+//     (github.com/aws/aws-lambda-dotnet), and as LocalStack recorded them in tests that
+//     also run against AWS;
+//   - dev.to/marcogrcr and loige.co on the answers to failing authorizers;
+//   - rasp.hateblo.jp/entry/2021/05/13/222835 on a function's own timeout: 502 from a
+//     REST API, and 504 only where the integration's limit is reached first;
+//   - zenn.dev/mn87 on authorizers, for which that limit does not hold;
+//   - ministackorg/ministack#766 on the bodies that an HTTP API passes on as text, and
+//     middleapi/standard-server#93 on its decoded paths;
+//   - zaccharles.medium.com on the sizes of events and answers.
+//
+// "Assumed" is neither. Where AWS may be more lenient than what is known of it, this
+// package is not.
+//
+// # What it does not do
+//
+// It has no stage in its URLs, one stage per API, and no caches, API keys, usage plans,
+// throttling, request validation, resource policies, CORS or custom domains. It has
+// REQUEST authorizers without a cache for REST APIs and none for HTTP APIs, and no
+// integration but AWS_PROXY. IAM roles and policies are not enforced, except that a
+// function without a permission for API Gateway is an error. Header names come in the
+// canonical case of net/http and not as the client spelled them.
+//
+// Functions are not isolated from this process: memory and reserved concurrency are
+// not enforced, and a function that ignores its deadline goes on. A cold start is not
+// imitated.
+package gateway

@@ -1,0 +1,77 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+)
+
+// failure is an answer that a REST API gives by itself instead of a function's.
+type failure struct {
+	kind    string // gateway response type; empty if it cannot be customized
+	status  int
+	code    string // x-amzn-ErrorType
+	message string
+	format  string // of the body, if nothing is customized; %s is the message
+}
+
+// The failures of a REST API. Types and statuses are those of the developer guide,
+// "Gateway response types for API Gateway"; codes and bodies are as observed, except
+// where it says assumed.
+var (
+	missingToken = failure{kind: "MISSING_AUTHENTICATION_TOKEN", status: http.StatusForbidden,
+		code: "MissingAuthenticationTokenException", message: "Missing Authentication Token"}
+	unauthorized = failure{kind: "UNAUTHORIZED", status: http.StatusUnauthorized,
+		code: "UnauthorizedException", message: "Unauthorized"}
+	implicitlyDenied = failure{kind: "ACCESS_DENIED", status: http.StatusForbidden,
+		code: "AccessDeniedException", message: "User is not authorized to access this resource",
+		format: `{"Message":%s}`}
+	explicitlyDenied = failure{kind: "ACCESS_DENIED", status: http.StatusForbidden,
+		code: "AccessDeniedException", message: "User is not authorized to access this resource with an explicit deny",
+		format: `{"Message":%s}`}
+	// An authorizer that fails has no message: the body is {"message":null}.
+	authorizerFailed = failure{kind: "AUTHORIZER_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
+		code: "AuthorizerConfigurationException"}
+	// That a function's failure falls under DEFAULT_5XX is assumed: AWS names no type.
+	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
+		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
+	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
+		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
+	// The code is assumed.
+	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
+		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
+	// The types of these two exist or are unknown, but cannot be customized. The codes
+	// are assumed, and so is the body of the second.
+	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,
+		code: "RequestTooLargeException", message: "Request Too Long"}
+	methodARNTooLong = failure{status: http.StatusRequestURITooLong,
+		code: "BadRequestException", message: "Request URI too long"}
+)
+
+// fallback is the type whose gateway response counts if f's own has none.
+func (f failure) fallback() string {
+	switch {
+	case f.kind == "":
+		return ""
+	case f.status >= http.StatusInternalServerError:
+		return "DEFAULT_5XX"
+	}
+	return "DEFAULT_4XX"
+}
+
+// messageString is the message as JSON: quoted, or null if there is none.
+func (f failure) messageString() string {
+	if f.message == "" {
+		return "null"
+	}
+	quoted, _ := json.Marshal(f.message) // a string always marshals
+	return string(quoted)
+}
+
+// body is what API Gateway says if nothing is customized.
+func (f failure) body() string {
+	if f.format == "" {
+		return fmt.Sprintf(`{"message":%s}`, f.messageString())
+	}
+	return fmt.Sprintf(f.format, f.messageString())
+}

@@ -1,0 +1,112 @@
+package gateway_test
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// FuzzParseTemplate looks for templates that break the reader. One that it accepts
+// must serve requests.
+func FuzzParseTemplate(f *testing.F) {
+	for _, pattern := range []string{"testdata/good/*.json", "testdata/bad/*.json", "../../infra/template.json"} {
+		for _, path := range glob(f, pattern) {
+			f.Add(read(f, path))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		template, err := gateway.ParseTemplate(data)
+		if err != nil {
+			if template != nil || err.Error() == "" {
+				t.Errorf("got a template with the error %q", err)
+			}
+			return
+		}
+		all := functions{}
+		for _, function := range template.Functions() {
+			all[function.ID] = says(`{"statusCode":200}`)
+		}
+		g, err := gateway.New(template, gateway.Options{Functions: all, Clock: frozen, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatalf("accepted, and then: %v", err)
+		}
+		for _, api := range g.APIs() {
+			if got := do(api, request(t, "GET", "/", http.NoBody)); got.status < 200 {
+				t.Errorf("got status %d", got.status)
+			}
+		}
+	})
+}
+
+// FuzzRequest looks for requests that break the gateway, or that a function would see
+// otherwise than they were sent.
+func FuzzRequest(f *testing.F) {
+	f.Add("GET", "/open/a%2Fb//c/", "q=1&q=%20", "X-Forwarded-For", "203.0.113.9", []byte("body"))
+	f.Add("POST", "//open/%3F", "a;b", "Cookie", "a=1; ;b", []byte{0xff})
+	f.Add("PUT", "/items/%ff/parts/+", "%zz", "Content-Type", "image/png", []byte{})
+	f.Add("OPTIONS", "*", "", "Host", "x", []byte{})
+	f.Fuzz(func(t *testing.T, method, path, query, name, value string, body []byte) {
+		line := method + " " + path + "?" + query + " HTTP/1.1\r\nHost: api.example.com\r\n" + name + ": " + value + "\r\n\r\n"
+		for kind, template := range map[gateway.Kind]string{gateway.REST: "plain", gateway.HTTP: "http"} {
+			r := readRequest(line, body)
+			if r == nil {
+				t.Skip("no request of HTTP")
+			}
+			function := says(`{"statusCode":200}`)
+			api := newAPI(t, "testdata/good/"+template+".json", kind, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
+			sent := r.URL.EscapedPath()
+			got := do(api, r)
+			if got.status < 200 || got.status > 599 {
+				t.Fatalf("got status %d", got.status)
+			}
+			if function.calls() == 0 {
+				continue
+			}
+			if kind == gateway.REST {
+				checkREST(t, function, sent, body)
+				continue
+			}
+			event := decode[events.APIGatewayV2HTTPRequest](t, function.event(t))
+			if !strings.HasPrefix(event.RawPath, "/v2/") || event.RequestContext.HTTP.Path != event.RawPath ||
+				!strings.HasSuffix(event.Headers["x-forwarded-for"], event.RequestContext.HTTP.SourceIP) {
+				t.Errorf("got %+v for %q", event, line)
+			}
+		}
+	})
+}
+
+func checkREST(t *testing.T, function *stub, sent string, body []byte) {
+	t.Helper()
+	event := decode[events.APIGatewayProxyRequest](t, function.event(t))
+	if strings.HasPrefix(sent, "/") && event.Path != "/"+strings.TrimLeft(sent, "/") {
+		t.Errorf("got path %q for %q", event.Path, sent)
+	}
+	if !strings.HasPrefix(event.RequestContext.Path, "/test/") {
+		t.Errorf("got %q, want the stage first", event.RequestContext.Path)
+	}
+	if !strings.HasSuffix(event.Headers["X-Forwarded-For"], event.RequestContext.Identity.SourceIP) {
+		t.Errorf("got X-Forwarded-For %q, want the source address last", event.Headers["X-Forwarded-For"])
+	}
+	if utf8.Valid(body) && !event.IsBase64Encoded && event.Body != string(body) {
+		t.Errorf("got body %q, want %q", event.Body, body)
+	}
+}
+
+// readRequest is what a server makes of a request, nil if it would refuse it.
+func readRequest(head string, body []byte) *http.Request {
+	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
+	if err != nil {
+		return nil
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r.RemoteAddr = "192.0.2.7:1234"
+	return r
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+)
+
+// Options of a Gateway.
+type Options struct {
+	// Functions runs the template's functions, by logical id. Every function that an
+	// API refers to must be there. Handlers are invoked concurrently, but for those of
+	// lambda.NewHandler: these run one invocation at a time, as an environment of
+	// Lambda does, because what they return is overwritten by the next.
+	Functions map[string]lambda.Handler
+	// Logger gets one line for each failure of a function; nil means slog.Default().
+	Logger *slog.Logger
+	// Clock is read once for the time of a request, and around an authorizer for its
+	// latency; nil means time.Now. Timeouts do not use it.
+	Clock func() time.Time
+}
+
+// Gateway is the APIs of a template with the functions behind them. It is safe for
+// concurrent use. Make one with New.
+type Gateway struct{ apis []*API }
+
+// Kind is a kind of API.
+type Kind string
+
+// The kinds of APIs.
+const (
+	REST Kind = "REST" // AWS::ApiGateway::RestApi
+	HTTP Kind = "HTTP" // AWS::ApiGatewayV2::Api
+)
+
+// API is one API of a template. It serves HTTP without the stage in the URL.
+type API struct {
+	Kind Kind
+	// ID is the logical id in the template, Name what the API is called.
+	ID, Name string
+	// Routes are what the API has, in the order of their paths.
+	Routes []Route
+
+	handler http.Handler
+}
+
+// Route is a method of a REST API or a route of an HTTP API.
+type Route struct {
+	// Method is a method of HTTP or ANY; Path has parameters as {name} or {name+}. The
+	// path of an HTTP API's $default route is "$default".
+	Method, Path string
+	// Function and Authorizer are the logical ids of the functions that are invoked.
+	// Authorizer is empty for a route that is open.
+	Function, Authorizer string
+}
+
+// ServeHTTP answers as the API does.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.ServeHTTP(w, r) }
+
+// New returns the gateway of a template. The error joins one line for each function
+// that has no handler.
+func New(t *Template, o Options) (*Gateway, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	if o.Clock == nil {
+		o.Clock = time.Now
+	}
+	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger}
+	for _, f := range t.functions {
+		if handler := o.Functions[f.ID]; handler != nil {
+			shared.functions[f.ID] = newFunction(f, handler)
+		}
+	}
+	g := &Gateway{}
+	for _, api := range t.rest {
+		g.apis = append(g.apis, &API{REST, api.id, api.name, api.routes(), &restHandler{shared, api}})
+	}
+	for _, api := range t.http {
+		g.apis = append(g.apis, &API{HTTP, api.id, api.name, api.list(), &httpHandler{shared, api}})
+	}
+	if err := g.checkFunctions(shared); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// checkFunctions refuses routes that nothing would run.
+func (g *Gateway) checkFunctions(shared *runtime) error {
+	var p problems
+	for _, api := range g.apis {
+		for _, route := range api.Routes {
+			for _, id := range []string{route.Function, route.Authorizer} {
+				if id != "" && shared.functions[id] == nil {
+					p.add("Functions."+id, "no handler, and %s of %s invokes it", route.Method+" "+route.Path, api.ID)
+				}
+			}
+		}
+	}
+	return p.err()
+}
+
+// APIs returns the APIs of the template: REST before HTTP, in the order of their ids.
+func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
+
+// runtime is what all APIs of a gateway share.
+type runtime struct {
+	functions map[string]*function // by logical id
+	clock     func() time.Time
+	logger    *slog.Logger
+}
+
+// invoke runs a function on an event.
+func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.Duration) ([]byte, error) {
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, fmt.Errorf("event: %w", err)
+	}
+	return t.functions[id].invoke(ctx, payload, limit)
+}
+
+func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
+	t.logger.LogAttrs(ctx, slog.LevelError, message,
+		slog.String("function", function), slog.String("request", request), slog.Any("err", err))
+}

@@ -1,0 +1,167 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+func TestNew_MissingFunctions(t *testing.T) {
+	_, err := gateway.New(parse(t, "testdata/good/responses.json"), gateway.Options{Functions: functions{"Guard": nil}})
+	want := "Functions.Function: no handler, and GET / of Api invokes it\n" +
+		"Functions.Function: no handler, and GET /items/{id} of Api invokes it\n" +
+		"Functions.Guard: no handler, and GET / of Api invokes it\n" +
+		"Functions.Guard: no handler, and GET /items/{id} of Api invokes it"
+	if err == nil || err.Error() != want {
+		t.Errorf("got\n%v\nwant\n%s", err, want)
+	}
+}
+
+func TestGateway_APIs(t *testing.T) {
+	template := parse(t, "../../infra/template.json")
+	g, err := gateway.New(template, gateway.Options{
+		Functions: functions{"AuthorizerFunction": says(""), "HandlerFunction": says("")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := template.APIs(); got != 2 {
+		t.Errorf("got %d APIs in the template, want 2", got)
+	}
+	type listed struct {
+		Kind     gateway.Kind
+		ID, Name string
+		Routes   []gateway.Route
+	}
+	routes := func(authorizer string) []gateway.Route {
+		return []gateway.Route{
+			{"POST", "/api/v1/data", "HandlerFunction", authorizer},
+			{"GET", "/api/v1/items/{id}", "HandlerFunction", authorizer},
+			{"GET", "/api/v1/search", "HandlerFunction", authorizer},
+		}
+	}
+	want := []listed{
+		{gateway.REST, "RestApi", "weir", routes("AuthorizerFunction")},
+		{gateway.HTTP, "HttpApi", "weir-http", routes("")},
+	}
+	var got []listed
+	for _, api := range g.APIs() {
+		got = append(got, listed{api.Kind, api.ID, api.Name, api.Routes})
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
+	}
+}
+
+func TestGateway_APIs_Default(t *testing.T) {
+	api := newAPI(t, "testdata/good/http.json", gateway.HTTP, functions{"Function": says(""), "Slow": says("")}, frozen)
+	if got, want := api.Routes[len(api.Routes)-1], (gateway.Route{"ANY", "$default", "Function", ""}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// What a handler of lambda.NewHandler returns is memory that its next invocation
+// overwrites. No caller may get the answer to another's request.
+func TestAPI_Concurrent(t *testing.T) {
+	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
+		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["id"], 1000)}, nil
+	})
+	api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": echo, "Guard": echo, "Slow": echo}, frozen)
+	var wg sync.WaitGroup
+	for caller := range 8 {
+		wg.Go(func() {
+			for range 200 {
+				got := do(api, request(t, "GET", fmt.Sprintf("/items/%d", caller), http.NoBody))
+				if want := strings.Repeat(fmt.Sprint(caller), 1000); got.body != want {
+					t.Errorf("caller %d: got %d %.20q", caller, got.status, got.body)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Any other handler is invoked as often at once as it is called: here each invocation
+// waits for the other.
+func TestAPI_Concurrent_OwnHandler(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var both sync.WaitGroup
+		both.Add(2)
+		function := &stub{answer: func(context.Context, []byte) ([]byte, error) {
+			both.Done()
+			both.Wait()
+			return []byte(`{"statusCode":200}`), nil
+		}}
+		api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
+		var wg sync.WaitGroup
+		for range 2 {
+			wg.Go(func() {
+				if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != http.StatusOK {
+					t.Errorf("got %d, want 200", got.status)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// One that runs one at a time and never ends keeps others waiting no longer than their
+// own timeout, and these are not run when nobody waits for them any more.
+func TestAPI_Concurrent_Stuck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := make(chan struct{})
+		invoked := 0
+		stuck := lambda.NewHandler(func() { invoked++; <-gone })
+		api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": stuck, "Guard": stuck, "Slow": stuck}, frozen)
+		for range 2 {
+			begun := time.Now()
+			got := do(api, request(t, "GET", "/", http.NoBody))
+			if after := time.Since(begun); got.status != http.StatusBadGateway || after != 3*time.Second {
+				t.Errorf("got %d after %v, want 502 after 3s", got.status, after)
+			}
+		}
+		synctest.Wait() // until the second has noticed its deadline
+		close(gone)
+		synctest.Wait()
+		if invoked != 1 {
+			t.Errorf("invoked %d times, want once", invoked)
+		}
+	})
+}
+
+// The failure of a function is logged, with the request's id and not its content.
+func TestAPI_Log(t *testing.T) {
+	var log bytes.Buffer
+	g, err := gateway.New(parse(t, "testdata/good/responses.json"), gateway.Options{
+		Functions: functions{"Guard": says(allows("{}")), "Function": fails("out of order")},
+		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := request(t, "GET", "/?secret=1", io.NopCloser(strings.NewReader("")))
+	r.Header.Set("Authorization", "secret")
+	got := do(g.APIs()[0], r)
+	for _, want := range []string{"function failed", "function=Function", "request=" + got.header.Get("x-amzn-RequestId"), "out of order"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("got %q, want %q in it", log.String(), want)
+		}
+	}
+	if strings.Contains(log.String(), "secret") {
+		t.Errorf("got %q, which has what the caller sent", log.String())
+	}
+}

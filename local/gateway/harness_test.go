@@ -1,0 +1,174 @@
+package gateway_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// start is when every request of these tests is made.
+var start = time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
+
+// stub is a function that keeps its events and answers what it is told to.
+type stub struct {
+	answer func(ctx context.Context, event []byte) ([]byte, error)
+
+	mu     sync.Mutex
+	events [][]byte
+}
+
+func (s *stub) Invoke(ctx context.Context, event []byte) ([]byte, error) {
+	s.mu.Lock()
+	s.events = append(s.events, bytes.Clone(event))
+	s.mu.Unlock()
+	return s.answer(ctx, event)
+}
+
+// event returns the only event that the stub got.
+func (s *stub) event(t *testing.T) []byte {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.events) != 1 {
+		t.Fatalf("got %d events, want 1", len(s.events))
+	}
+	return s.events[0]
+}
+
+func (s *stub) calls() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.events)
+}
+
+// says is a function with one answer.
+func says(answer string) *stub {
+	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return []byte(answer), nil }}
+}
+
+// fails is a function with one error.
+func fails(message string) *stub {
+	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return nil, errors.New(message) }}
+}
+
+// allows is an authorizer's answer that lets everything through.
+func allows(context string) string {
+	return authorization("user", "Allow", "arn:aws:execute-api:us-east-1:123456789012:*", context)
+}
+
+func denies(context string) string {
+	return authorization("user", "Deny", "arn:aws:execute-api:us-east-1:123456789012:*", context)
+}
+
+func authorization(principal, effect, resource, context string) string {
+	return `{"principalId":"` + principal + `","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":"execute-api:Invoke",` +
+		`"Effect":"` + effect + `","Resource":"` + resource + `"}]},"context":` + context + `}`
+}
+
+type functions map[string]lambda.Handler
+
+// newAPI returns the API of a kind of a template.
+func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
+	t.Helper()
+	g, err := gateway.New(parse(t, path), gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range g.APIs() {
+		if api.Kind == kind {
+			return api
+		}
+	}
+	t.Fatalf("%s has no %s API", path, kind)
+	return nil
+}
+
+func frozen() time.Time { return start }
+
+// plain serves testdata/good/plain.json, whose functions without a stub say 200.
+func plain(t testing.TB, f functions) *httptest.Server {
+	t.Helper()
+	for _, id := range []string{"Function", "Guard", "Slow"} {
+		if f[id] == nil {
+			f[id] = says(`{"statusCode":200}`)
+		}
+	}
+	return serve(t, newAPI(t, "testdata/good/plain.json", gateway.REST, f, frozen))
+}
+
+func serve(t testing.TB, api *gateway.API) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(api)
+	t.Cleanup(server.Close)
+	return server
+}
+
+// answer is what a client got.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// send makes a request with no header but those given. A header is "Name: value".
+func send(t testing.TB, server *httptest.Server, method, path, body string, headers ...string) answer {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, header := range headers {
+		name, value, _ := strings.Cut(header, ": ")
+		if name == "Host" {
+			r.Host = value
+			continue
+		}
+		r.Header[name] = append(r.Header[name], value)
+	}
+	if r.Header["User-Agent"] == nil {
+		r.Header["User-Agent"] = []string{""} // or the client sends its own
+	}
+	transport := &http.Transport{DisableCompression: true}
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close() //nolint:errcheck // read to its end below
+	content, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer{response.StatusCode, response.Header, string(content)}
+}
+
+// decode reads JSON into a T and refuses what a T has no place for.
+func decode[T any](t testing.TB, data []byte) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatalf("%v in %s", err, data)
+	}
+	return v
+}
+
+// sameJSON compares two documents, whatever the order of their keys.
+func sameJSON(t *testing.T, got, want string) {
+	t.Helper()
+	if !reflect.DeepEqual(decode[any](t, []byte(got)), decode[any](t, []byte(want))) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

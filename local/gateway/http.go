@@ -1,0 +1,79 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// httpHandler serves an HTTP API.
+type httpHandler struct {
+	*runtime
+
+	api *httpAPI
+}
+
+func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	in, err := h.receive(r)
+	if err != nil {
+		refuseHTTP(w, err)
+		return
+	}
+	w.Header()["Apigw-Requestid"] = []string{in.id}
+	path := decodedPath(r)
+	route, parameters := h.api.match(r.Method, path)
+	if route == nil {
+		say(w, http.StatusNotFound, "Not Found")
+		return
+	}
+	payload, err := h.invoke(r.Context(), route.function, h.api.event(in, route, path, parameters), route.timeout)
+	var response httpResponse
+	if err == nil {
+		response, err = parseHTTPResponse(payload)
+	}
+	if err != nil {
+		h.log(r.Context(), "function failed", route.function, in.id, err)
+		failHTTP(w, err)
+		return
+	}
+	response.write(w)
+}
+
+func (h *httpHandler) receive(r *http.Request) (*request, error) {
+	line := len(r.Method) + len(r.URL.RequestURI()) + len(r.Proto) + len("  ")
+	if headerSize(r)+line > maxHeader {
+		return nil, errHeaderTooLarge
+	}
+	return receive(r, h.clock())
+}
+
+// refuseHTTP answers what does not get as far as a route. The body for one that is too
+// large is observed for events that are; the others are assumed.
+func refuseHTTP(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errHeaderTooLarge):
+		say(w, http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large")
+	case errors.Is(err, errBodyTooLarge):
+		say(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+	default:
+		say(w, http.StatusBadRequest, "Bad Request")
+	}
+}
+
+// failHTTP answers what a function did not. A function that runs into its own timeout
+// has failed, as for a REST API; for HTTP APIs that is assumed.
+func failHTTP(w http.ResponseWriter, err error) {
+	switch {
+	case errors.Is(err, errIntegrationTimedOut):
+		say(w, http.StatusServiceUnavailable, "Service Unavailable")
+	case errors.Is(err, errEventTooLarge):
+		say(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+	default:
+		say(w, http.StatusInternalServerError, "Internal Server Error")
+	}
+}
+
+// say answers with a message.
+func say(w http.ResponseWriter, status int, message string) {
+	writeBody(w, status, defaultContentType, fmt.Appendf(nil, `{"message":%q}`, message))
+}

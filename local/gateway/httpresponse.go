@@ -1,0 +1,81 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// httpResponse is what a function answers to an HTTP API: payload version 2.0.
+type httpResponse struct {
+	StatusCode      int                   `json:"statusCode"`
+	Headers         map[string]headerText `json:"headers"`
+	Cookies         []string              `json:"cookies"`
+	Body            string                `json:"body"`
+	IsBase64Encoded bool                  `json:"isBase64Encoded"`
+
+	content []byte // the body, decoded
+}
+
+// parseHTTPResponse reads a function's answer. Without a statusCode it is the body of
+// a 200, text without its quotes and everything else as it is: the developer guide
+// says so of JSON, and AWS is observed to do it with what is no JSON too.
+func parseHTTPResponse(payload []byte) (httpResponse, error) {
+	var keys map[string]json.RawMessage
+	_ = json.Unmarshal(payload, &keys) // what is no object has no statusCode
+	if keys["statusCode"] == nil {
+		return inferredResponse(payload), nil
+	}
+	var r httpResponse
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("malformed response: %w", err)
+	}
+	if r.StatusCode < 200 || r.StatusCode > 599 {
+		return r, fmt.Errorf("malformed response: statusCode %d, want one from 200 to 599", r.StatusCode)
+	}
+	r.content = []byte(r.Body)
+	if r.IsBase64Encoded {
+		var err error
+		if r.content, err = base64.StdEncoding.DecodeString(r.Body); err != nil {
+			return r, fmt.Errorf("malformed response: %w", err)
+		}
+	}
+	return r, nil
+}
+
+func inferredResponse(payload []byte) httpResponse {
+	r := httpResponse{
+		StatusCode: http.StatusOK,
+		Headers:    map[string]headerText{"Content-Type": defaultContentType},
+		content:    bytes.TrimSpace(payload),
+	}
+	var text string
+	if json.Unmarshal(payload, &text) == nil && bytes.HasPrefix(r.content, []byte(`"`)) {
+		r.content = []byte(text)
+	}
+	return r
+}
+
+// framing are headers that belong to the connection and not to the function. What AWS
+// does with others that it changes for a REST API is not established for HTTP APIs;
+// they go out as they are.
+var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
+
+func (r httpResponse) write(w http.ResponseWriter) {
+	contentType := "text/plain; charset=utf-8"
+	for name, value := range r.Headers {
+		switch {
+		case strings.EqualFold(name, "Content-Type"):
+			contentType = string(value)
+		case !contains(framing, name):
+			w.Header()[name] = []string{string(value)}
+		}
+	}
+	for _, cookie := range r.Cookies {
+		w.Header().Add("Set-Cookie", cookie)
+	}
+	writeBody(w, r.StatusCode, contentType, r.content)
+}

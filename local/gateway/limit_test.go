@@ -1,0 +1,141 @@
+package gateway_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+const tenMB = 10 << 20
+
+// endless is a body that must not be read to its end.
+type endless struct{ read int }
+
+func (e *endless) Read(b []byte) (int, error) {
+	b = b[:min(len(b), 1<<16)]
+	e.read += len(b)
+	if e.read > 4*tenMB {
+		return 0, errors.New("read too far")
+	}
+	clear(b)
+	return len(b), nil
+}
+
+func request(t testing.TB, method, path string, body io.Reader) *http.Request {
+	t.Helper()
+	return httptest.NewRequestWithContext(t.Context(), method, "http://api.example.com"+path, body)
+}
+
+func do(api http.Handler, r *http.Request) answer {
+	w := httptest.NewRecorder()
+	api.ServeHTTP(w, r)
+	header := http.Header{}
+	for name, values := range w.Header() { // as written
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	return answer{w.Code, header, w.Body.String()}
+}
+
+// both runs a test against an API of each kind, whose only function is a stub.
+func both(t *testing.T, test func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub)) {
+	t.Helper()
+	for kind, path := range map[gateway.Kind]string{gateway.REST: "plain", gateway.HTTP: "http"} {
+		t.Run(string(kind), func(t *testing.T) {
+			function := says(`{"statusCode":200}`)
+			test(t, kind, newAPI(t, "testdata/good/"+path+".json", kind, functions{
+				"Function": function, "Guard": function, "Slow": function,
+			}, frozen), function)
+		})
+	}
+}
+
+func TestLimit_Body(t *testing.T) {
+	want := map[gateway.Kind]string{
+		gateway.REST: "HTTP content length exceeded 10485760 bytes.",
+		gateway.HTTP: `{"message":"Request Entity Too Large"}`,
+	}
+	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
+		// One that does not say how long it is, and one that does.
+		for length, most := range map[int64]int{-1: tenMB + 1<<20, tenMB + 1: 0} {
+			body := &endless{}
+			r := request(t, "POST", "/open/x", body)
+			r.ContentLength = length
+			got := do(api, r)
+			if got.status != http.StatusRequestEntityTooLarge || got.body != want[kind] || function.calls() != 0 {
+				t.Errorf("got %d %s after %d calls, want 413 %s", got.status, got.body, function.calls(), want[kind])
+			}
+			if body.read > most {
+				t.Errorf("length %d: %d bytes were read, want at most %d", length, body.read, most)
+			}
+		}
+	})
+}
+
+// A body within its limit can still make an event that Lambda refuses.
+func TestLimit_Event(t *testing.T) {
+	want := map[gateway.Kind]string{gateway.REST: `{"message":"Request Too Long"}`, gateway.HTTP: `{"message":"Request Entity Too Large"}`}
+	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
+		r := request(t, "POST", "/open/x", strings.NewReader(strings.Repeat("x", 6<<20)))
+		r.Header.Set("Content-Type", "text/plain")
+		got := do(api, r)
+		if got.status != http.StatusRequestEntityTooLarge || got.body != want[kind] || function.calls() != 0 {
+			t.Errorf("got %d %s after %d calls, want 413 %s", got.status, got.body, function.calls(), want[kind])
+		}
+		r = request(t, "POST", "/open/x", strings.NewReader(strings.Repeat("x", 6<<20-4096)))
+		r.Header.Set("Content-Type", "text/plain")
+		if got := do(api, r); got.status != http.StatusOK {
+			t.Errorf("just below: got %d, want 200", got.status)
+		}
+	})
+}
+
+func TestLimit_Output(t *testing.T) {
+	const limit = 6<<20 + 100
+	want := map[gateway.Kind]int{gateway.REST: http.StatusBadGateway, gateway.HTTP: http.StatusInternalServerError}
+	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
+		fill := `{"statusCode":200,"body":""}`
+		for extra, status := range map[int]int{0: http.StatusOK, 1: want[kind]} {
+			body := strings.Repeat("x", limit-len(fill)+extra)
+			function.answer = func(context.Context, []byte) ([]byte, error) {
+				return []byte(`{"statusCode":200,"body":"` + body + `"}`), nil
+			}
+			if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != status {
+				t.Errorf("%d bytes: got %d, want %d", limit+extra, got.status, status)
+			}
+		}
+	})
+}
+
+func TestLimit_Header(t *testing.T) {
+	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
+		counted := len("api.example.com")
+		if kind == gateway.HTTP {
+			counted += len("GET / HTTP/1.1")
+		}
+		for extra, status := range map[int]int{0: http.StatusOK, 1: http.StatusRequestHeaderFieldsTooLarge} {
+			r := request(t, "GET", "/", http.NoBody)
+			r.Header["X-Large"] = []string{strings.Repeat("x", 5000), strings.Repeat("x", 10240-5000-counted+extra)}
+			if got := do(api, r); got.status != status {
+				t.Errorf("%d bytes: got %d, want %d", 10240+extra, got.status, status)
+			}
+		}
+		if function.calls() != 1 {
+			t.Errorf("got %d calls, want 1", function.calls())
+		}
+	})
+}
+
+func TestLimit_URL(t *testing.T) {
+	api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": says(`{}`), "Guard": says(""), "Slow": says("")}, frozen)
+	for length, status := range map[int]int{10240: http.StatusOK, 10241: http.StatusRequestURITooLong} {
+		if got := do(api, request(t, "GET", "/?"+strings.Repeat("x", length-2), http.NoBody)); got.status != status {
+			t.Errorf("%d characters: got %d, want %d", length, got.status, status)
+		}
+	}
+}

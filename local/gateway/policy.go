@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// maxPolicyResource is how long a resource ARN in an authorizer's policy may be
+// (developer guide, "Output from an API Gateway Lambda authorizer"). What AWS answers
+// beyond it is not documented; here such a policy is invalid.
+const maxPolicyResource = 512
+
+// invokeAction is what a caller of an API does to a method.
+const invokeAction = "execute-api:Invoke"
+
+// decision is what a policy says of one method.
+type decision int
+
+const (
+	implicitDeny decision = iota // no statement matches
+	explicitDeny                 // a Deny matches, whatever else does
+	allow
+)
+
+// policy is the IAM policy that an authorizer returns.
+type policy struct {
+	ID        string             `json:"Id"`
+	Version   string             `json:"Version"`
+	Statement several[statement] `json:"Statement"`
+}
+
+// statement has the elements of IAM that are evaluated here. One with any other, such
+// as Condition or NotAction, makes the policy invalid: to skip an element that narrows
+// a statement would let callers through.
+type statement struct {
+	ID       string          `json:"Sid"`
+	Effect   string          `json:"Effect"`
+	Action   several[string] `json:"Action"`
+	Resource several[string] `json:"Resource"`
+}
+
+// several is an element of IAM's grammar that is one value or a list of them.
+type several[T any] []T
+
+func (s *several[T]) UnmarshalJSON(data []byte) error {
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("[")) {
+		var list []T
+		err := strictUnmarshal(data, &list)
+		*s = list
+		return err
+	}
+	var one T
+	err := strictUnmarshal(data, &one)
+	*s = several[T]{one}
+	return err
+}
+
+// strictUnmarshal refuses what v has no place for.
+func strictUnmarshal(data []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
+}
+
+// parsePolicy reads and checks a policy document.
+func parsePolicy(data []byte) (policy, error) {
+	var p policy
+	if err := strictUnmarshal(data, &p); err != nil {
+		return p, fmt.Errorf("policy document: %w", err)
+	}
+	switch p.Version {
+	case "", "2008-10-17", "2012-10-17":
+	default:
+		return p, fmt.Errorf("policy document: version %q", p.Version)
+	}
+	if len(p.Statement) == 0 {
+		return p, errors.New("policy document: no statement")
+	}
+	for _, s := range p.Statement {
+		if s.Effect != "Allow" && s.Effect != "Deny" {
+			return p, fmt.Errorf("policy document: effect %q", s.Effect)
+		}
+		if len(s.Action) == 0 || len(s.Resource) == 0 {
+			return p, errors.New("policy document: a statement without action or resource")
+		}
+		for _, r := range s.Resource {
+			if len(r) > maxPolicyResource {
+				return p, fmt.Errorf("policy document: a resource of %d characters", len(r))
+			}
+		}
+	}
+	return p, nil
+}
+
+// evaluate decides whether the policy lets a caller invoke a method, by IAM's rules:
+// an explicit Deny wins, and what nothing allows is denied.
+func (p policy) evaluate(methodARN string) decision {
+	d := implicitDeny
+	for _, s := range p.Statement {
+		if !s.matches(methodARN) {
+			continue
+		}
+		if s.Effect == "Deny" {
+			return explicitDeny
+		}
+		d = allow
+	}
+	return d
+}
+
+func (s statement) matches(methodARN string) bool {
+	action := false
+	for _, pattern := range s.Action {
+		action = action || matchPattern(strings.ToLower(pattern), strings.ToLower(invokeAction))
+	}
+	resource := false
+	for _, pattern := range s.Resource {
+		resource = resource || matchPattern(pattern, methodARN)
+	}
+	return action && resource
+}
+
+// matchPattern reports whether text matches a pattern in which * stands for any text,
+// slashes included, and ? for one character. It takes at most len(pattern)*len(text)
+// steps.
+func matchPattern(pattern, text string) bool {
+	p, t := 0, 0
+	star, mark := -1, 0 // the last *, and where in text it was tried last
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p++
+			t++
+		case star >= 0:
+			mark++
+			p, t = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

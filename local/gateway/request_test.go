@@ -1,0 +1,96 @@
+package gateway_test
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// broken is a body that ends too soon.
+type broken struct{}
+
+func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
+
+func TestRequest_BodyBreaksOff(t *testing.T) {
+	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
+		if got := do(api, request(t, "POST", "/open/x", broken{})); got.status != http.StatusBadRequest || function.calls() != 0 {
+			t.Errorf("got %d after %d calls, want 400 after none", got.status, function.calls())
+		}
+	})
+}
+
+// The source address is the connection's, whatever a header says, in the form that an
+// event of AWS has.
+func TestRequest_SourceIP(t *testing.T) {
+	tests := []struct{ remote, want string }{
+		{"192.0.2.7:1234", "192.0.2.7"},
+		{"[2001:db8::1]:1234", "2001:db8::1"},
+		{"[::ffff:192.0.2.7]:1234", "192.0.2.7"},
+		{"[fe80::1%eth0]:1234", "fe80::1"},
+		{"@", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.remote, func(t *testing.T) {
+			both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
+				r := request(t, "GET", "/", http.NoBody)
+				r.RemoteAddr = tt.remote
+				r.TLS = &tls.ConnectionState{}
+				r.Header.Set("X-Forwarded-For", "203.0.113.9")
+				r.Header.Set("X-Forwarded-Proto", "gopher")
+				r.Header.Set("X-Forwarded-Port", "70")
+				do(api, r)
+				got, header := seen(t, kind, function)
+				if got != tt.want {
+					t.Errorf("got %q, want %q", got, tt.want)
+				}
+				if want := "203.0.113.9, " + tt.want; header["X-Forwarded-For"] != want || header["X-Forwarded-Proto"] != "https" || header["X-Forwarded-Port"] != "443" {
+					t.Errorf("got %v, want %q by https at 443", header, want)
+				}
+			})
+		})
+	}
+}
+
+// seen is the source address and the header of the only event of a function.
+func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, header map[string]string) {
+	t.Helper()
+	if kind == gateway.REST {
+		event := decode[events.APIGatewayProxyRequest](t, function.event(t))
+		return event.RequestContext.Identity.SourceIP, event.Headers
+	}
+	event := decode[events.APIGatewayV2HTTPRequest](t, function.event(t))
+	header = map[string]string{}
+	for name, value := range event.Headers {
+		header[http.CanonicalHeaderKey(name)] = value
+	}
+	return event.RequestContext.HTTP.SourceIP, header
+}
+
+// A signature of AWS is not for the function.
+func TestRequest_SignatureDropped(t *testing.T) {
+	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
+		r := request(t, "GET", "/", http.NoBody)
+		r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=x")
+		do(api, r)
+		if got := string(function.event(t)); strings.Contains(got, "AWS4") {
+			t.Errorf("got %s, want no signature", got)
+		}
+	})
+}
+
+// OPTIONS * names no path.
+func TestRequest_NoPath(t *testing.T) {
+	want := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusOK}
+	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, _ *stub) {
+		r := request(t, "OPTIONS", "/", http.NoBody)
+		r.URL.Path, r.RequestURI = "*", "*"
+		if got := do(api, r); got.status != want[kind] {
+			t.Errorf("got %d, want %d", got.status, want[kind])
+		}
+	})
+}

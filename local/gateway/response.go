@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/textproto"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// headerText is the value of a response header: text, or a boolean as text. For
+// numbers it is not established what AWS does; they are refused.
+type headerText string
+
+func (h *headerText) UnmarshalJSON(data []byte) error {
+	switch text := string(data); text {
+	case "true", "false":
+		*h = headerText(text)
+		return nil
+	}
+	if !bytes.HasPrefix(data, []byte(`"`)) {
+		return fmt.Errorf("a header is %.20s, want text", data)
+	}
+	return json.Unmarshal(data, (*string)(h))
+}
+
+// statusCode is a number, or a number as text.
+type statusCode int
+
+func (s *statusCode) UnmarshalJSON(data []byte) error {
+	n, err := strconv.Atoi(strings.Trim(string(data), `"`))
+	if err != nil || n < 200 || n > 599 {
+		return fmt.Errorf("statusCode %.20s, want a number from 200 to 599", data)
+	}
+	*s = statusCode(n)
+	return nil
+}
+
+// proxyResponse is what a function answers to a REST API.
+type proxyResponse struct {
+	StatusCode        statusCode              `json:"statusCode"`
+	Headers           map[string]headerText   `json:"headers"`
+	MultiValueHeaders map[string][]headerText `json:"multiValueHeaders"`
+	Body              string                  `json:"body"`
+	IsBase64Encoded   bool                    `json:"isBase64Encoded"`
+}
+
+// parseProxyResponse reads a function's answer as API Gateway does: nothing in it is
+// mandatory, and anything else in it makes it malformed.
+func parseProxyResponse(payload []byte) (proxyResponse, error) {
+	r := proxyResponse{StatusCode: http.StatusOK}
+	if !bytes.HasPrefix(bytes.TrimSpace(payload), []byte("{")) {
+		return r, errors.New("malformed response: want an object")
+	}
+	// encoding/json takes keys in any case, API Gateway does not.
+	var keys map[string]json.RawMessage
+	if err := json.Unmarshal(payload, &keys); err != nil {
+		return r, fmt.Errorf("malformed response: %w", err)
+	}
+	for key := range keys {
+		switch key {
+		case "statusCode", "headers", "multiValueHeaders", "body", "isBase64Encoded":
+		default:
+			return r, fmt.Errorf("malformed response: unknown key %.40q", key)
+		}
+	}
+	if err := json.Unmarshal(payload, &r); err != nil {
+		return r, fmt.Errorf("malformed response: %w", err)
+	}
+	return r, nil
+}
+
+// remapped are headers that a function cannot set: its value goes out under another
+// name. From the developer guide, "Amazon API Gateway important notes", the column for
+// Lambda. Content-Length is not in that table and remapped all the same, as observed.
+var remapped = []string{
+	"Authorization", "Connection", "Content-Length", "Content-MD5", "Date", "Max-Forwards", "Server", "User-Agent",
+	"WWW-Authenticate",
+}
+
+// droppedFromResponse are headers of a function that do not go out, from the same table.
+var droppedFromResponse = []string{
+	"Expect", "Host", "Proxy-Authenticate", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via",
+}
+
+func contains(names []string, name string) bool {
+	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
+}
+
+// header returns the headers of the answer. Where both maps have one, it is spelled
+// and starts as in multiValueHeaders, and a pair that stands in both goes out once.
+func (r proxyResponse) header() http.Header {
+	h := http.Header{}
+	spelled := map[string]string{} // by canonical name
+	add := func(name string, value headerText) {
+		if contains(droppedFromResponse, name) {
+			return
+		}
+		if contains(remapped, name) {
+			name = "x-amzn-Remapped-" + name
+		}
+		canonical := textproto.CanonicalMIMEHeaderKey(name)
+		if canonical == "Content-Type" {
+			name = canonical // or the server would add one of its own
+		}
+		if first, ok := spelled[canonical]; ok {
+			name = first
+		}
+		spelled[canonical] = name
+		h[name] = append(h[name], string(value))
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.MultiValueHeaders)) {
+		for _, value := range r.MultiValueHeaders[name] {
+			add(name, value)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {
+		spelling := spelled[textproto.CanonicalMIMEHeaderKey(name)]
+		if !slices.Contains(h[spelling], string(r.Headers[name])) {
+			add(name, r.Headers[name])
+		}
+	}
+	return h
+}
+
+// bytes returns the body. Base64 is undone only where the client's first Accept is
+// one of the API's binary media types: otherwise the text goes out as it is.
+func (r proxyResponse) bytes(a *restAPI, accept string) ([]byte, error) {
+	if !r.IsBase64Encoded || !a.isBinary(accept) {
+		return []byte(r.Body), nil
+	}
+	return base64.StdEncoding.DecodeString(r.Body)
+}
+
+// write sends the answer of a function.
+func (r proxyResponse) write(w http.ResponseWriter, body []byte) {
+	contentType := defaultContentType
+	for name, values := range r.header() {
+		if name == "Content-Type" {
+			contentType = values[0]
+			continue
+		}
+		w.Header()[name] = values
+	}
+	writeBody(w, int(r.StatusCode), contentType, body)
+}
+
+// writeBody sends an answer. A client that is gone is nobody's problem.
+func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_, _ = w.Write(body)
+}

@@ -1,0 +1,146 @@
+package gateway
+
+import (
+	"errors"
+	"math"
+	"net/http"
+	"strings"
+)
+
+// restHandler serves a REST API.
+type restHandler struct {
+	*runtime
+
+	api *restAPI
+}
+
+func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	in, err := h.receive(r)
+	if err != nil {
+		refuseREST(w, err)
+		return
+	}
+	c := newRESTCall(h.api, in)
+	w.Header()["x-amzn-RequestId"] = []string{in.id}
+	w.Header()["x-amz-apigw-id"] = []string{in.extended}
+	response, body, failed := h.serve(c)
+	if failed != nil {
+		h.api.answer(w, *failed, c.variables())
+		return
+	}
+	w.Header().Set("X-Amzn-Trace-Id", in.trace)
+	response.write(w, body)
+}
+
+func (h *restHandler) receive(r *http.Request) (*request, error) {
+	switch {
+	case headerSize(r) > maxHeader:
+		return nil, errHeaderTooLarge
+	case len(r.URL.RequestURI()) > maxURL:
+		return nil, errURLTooLong
+	}
+	return receive(r, h.clock())
+}
+
+// refuseREST answers what does not get as far as a gateway response. The texts for
+// headers and bodies are observed, with 413 for bodies and 431 for headers; the answer
+// to a long URL is assumed, and so is 400 for a body that breaks off.
+func refuseREST(w http.ResponseWriter, err error) {
+	status, text := http.StatusBadRequest, "Bad Request"
+	switch {
+	case errors.Is(err, errHeaderTooLarge):
+		status, text = http.StatusRequestHeaderFieldsTooLarge, "HTTP header is larger than 10240 bytes."
+	case errors.Is(err, errURLTooLong):
+		status, text = http.StatusRequestURITooLong, "Request URI too long"
+	case errors.Is(err, errBodyTooLarge):
+		status, text = http.StatusRequestEntityTooLarge, "HTTP content length exceeded 10485760 bytes."
+	}
+	writeBody(w, status, "text/plain", []byte(text))
+}
+
+// serve takes a request through the API: route, authorizer, integration.
+func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
+	c.resource = h.api.root.match(splitPath(strings.Trim(c.path, "/")), c.parameters)
+	var method *restMethod
+	if c.resource != nil {
+		method = c.resource.method(c.Method)
+	}
+	if method == nil {
+		return proxyResponse{}, nil, &missingToken
+	}
+	var authorizer map[string]any
+	if method.authorizer != nil {
+		var failed *failure
+		if authorizer, failed = h.authorize(c, method.authorizer); failed != nil {
+			return proxyResponse{}, nil, failed
+		}
+	}
+	return h.integrate(c, method, authorizer)
+}
+
+// authorize asks the authorizer. It returns requestContext.authorizer of the
+// integration's event, and leaves what the authorizer said in the call either way.
+func (h *restHandler) authorize(c *restCall, a *authorizer) (map[string]any, *failure) {
+	if len(c.methodARN()) > maxMethodARN {
+		return nil, &methodARNTooLong
+	}
+	if !a.identified(c.variables()) {
+		return nil, &unauthorized
+	}
+	started := h.clock()
+	// The limit on integrations does not hold for authorizers, as measured.
+	payload, err := h.invoke(c.Context(), a.function, c.authorizerEvent(), math.MaxInt64)
+	latency := h.clock().Sub(started)
+	if err != nil {
+		if errorMessage(err) == unauthorized.message {
+			return nil, &unauthorized
+		}
+		h.log(c.Context(), "authorizer failed", a.function, c.id, err)
+		return nil, &authorizerFailed
+	}
+	said, err := parseAuthorization(payload)
+	if err != nil {
+		h.log(c.Context(), "authorizer failed", a.function, c.id, err)
+		return nil, &authorizerFailed
+	}
+	c.authorizer = said.context
+	c.authorizer["principalId"] = said.principal
+	switch said.policy.evaluate(c.methodARN()) {
+	case explicitDeny:
+		return nil, &explicitlyDenied
+	case implicitDeny:
+		return nil, &implicitlyDenied
+	case allow:
+	}
+	authorizer := map[string]any{}
+	for key, value := range c.authorizer {
+		authorizer[key] = value
+	}
+	authorizer["integrationLatency"] = latency.Milliseconds()
+	return authorizer, nil
+}
+
+// integrate asks the function of the method.
+func (h *restHandler) integrate(c *restCall, m *restMethod, authorizer map[string]any) (proxyResponse, []byte, *failure) {
+	payload, err := h.invoke(c.Context(), m.function, c.proxyEvent(authorizer), m.timeout)
+	if err == nil {
+		var response proxyResponse
+		if response, err = parseProxyResponse(payload); err == nil {
+			body, err := response.bytes(h.api, c.header.Get("Accept"))
+			if err != nil {
+				h.log(c.Context(), "function failed", m.function, c.id, err)
+				return response, nil, &badBase64
+			}
+			return response, body, nil
+		}
+	}
+	failed := &functionFailed
+	switch {
+	case errors.Is(err, errEventTooLarge):
+		failed = &eventTooLarge
+	case errors.Is(err, errIntegrationTimedOut):
+		failed = &integrationTimedOut
+	}
+	h.log(c.Context(), "function failed", m.function, c.id, err)
+	return proxyResponse{}, nil, failed
+}

@@ -1,0 +1,195 @@
+package gateway
+
+import (
+	"encoding/base64"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// restRequest is what both events of a REST API have in common: payload version 1.0.
+// Empty maps are null to an integration and {} to an authorizer.
+type restRequest struct {
+	Resource          string              `json:"resource"`
+	Path              string              `json:"path"`
+	HTTPMethod        string              `json:"httpMethod"`
+	Headers           map[string]string   `json:"headers"`
+	MultiValueHeaders map[string][]string `json:"multiValueHeaders"`
+	Query             map[string]string   `json:"queryStringParameters"`
+	MultiValueQuery   map[string][]string `json:"multiValueQueryStringParameters"`
+	PathParameters    map[string]string   `json:"pathParameters"`
+	StageVariables    map[string]string   `json:"stageVariables"`
+	Context           restContext         `json:"requestContext"`
+}
+
+// authorizerEvent is what a REQUEST authorizer gets.
+type authorizerEvent struct {
+	Type      string `json:"type"`
+	MethodARN string `json:"methodArn"`
+	restRequest
+}
+
+// proxyEvent is what the function of an AWS_PROXY integration gets.
+type proxyEvent struct {
+	restRequest
+	Body            *string `json:"body"`
+	IsBase64Encoded bool    `json:"isBase64Encoded"`
+}
+
+type restContext struct {
+	AccountID         string         `json:"accountId"`
+	APIID             string         `json:"apiId"`
+	Authorizer        map[string]any `json:"authorizer,omitempty"`
+	DeploymentID      string         `json:"deploymentId"`
+	DomainName        string         `json:"domainName"`
+	DomainPrefix      string         `json:"domainPrefix"`
+	ExtendedRequestID string         `json:"extendedRequestId"`
+	HTTPMethod        string         `json:"httpMethod"`
+	Identity          restIdentity   `json:"identity"`
+	Path              string         `json:"path"`
+	Protocol          string         `json:"protocol"`
+	RequestID         string         `json:"requestId"`
+	RequestTime       string         `json:"requestTime"`
+	RequestTimeEpoch  int64          `json:"requestTimeEpoch"`
+	ResourceID        string         `json:"resourceId"`
+	ResourcePath      string         `json:"resourcePath"`
+	Stage             string         `json:"stage"`
+}
+
+// restIdentity has null for everything that only IAM or Cognito would fill in.
+type restIdentity struct {
+	AccessKey                     *string `json:"accessKey"`
+	AccountID                     *string `json:"accountId"`
+	Caller                        *string `json:"caller"`
+	CognitoAuthenticationProvider *string `json:"cognitoAuthenticationProvider"`
+	CognitoAuthenticationType     *string `json:"cognitoAuthenticationType"`
+	CognitoIdentityID             *string `json:"cognitoIdentityId"`
+	CognitoIdentityPoolID         *string `json:"cognitoIdentityPoolId"`
+	PrincipalOrgID                *string `json:"principalOrgId"`
+	SourceIP                      string  `json:"sourceIp"`
+	User                          *string `json:"user"`
+	UserAgent                     *string `json:"userAgent"`
+	UserARN                       *string `json:"userArn"`
+}
+
+// restCall is a request on its way through a REST API.
+type restCall struct {
+	*request
+
+	api        *restAPI
+	sent       string // the path as sent
+	path       string // the same with one slash before it
+	query      url.Values
+	resource   *restResource // nil until routed
+	parameters map[string]string
+	authorizer map[string]string // what the authorizer said, nil until then
+}
+
+// newRESTCall takes the URL of a request apart. API Gateway drops slashes before the
+// path, keeps one after it, and decodes nothing in the path and everything in the
+// query.
+func newRESTCall(api *restAPI, in *request) *restCall {
+	sent := in.URL.EscapedPath()
+	path := "/" + strings.TrimLeft(sent, "/")
+	if !strings.HasPrefix(sent, "/") { // OPTIONS *
+		sent = path
+	}
+	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}}
+}
+
+// methodARN is what the policy of an authorizer is about. That it has the path as it
+// was sent is assumed.
+func (c *restCall) methodARN() string { return c.api.arn(c.Method, c.path) }
+
+// event is the part of an event that authorizer and integration share.
+func (c *restCall) event() restRequest {
+	header := c.header.Clone()
+	header.Del("Content-Length") // observed; the developer guide says it is passed
+	var userAgent *string
+	if value, ok := last(header.Values("User-Agent")); ok {
+		userAgent = &value
+	}
+	return restRequest{
+		Resource: c.resource.path, Path: c.path, HTTPMethod: c.Method,
+		Headers: lastValues(header), MultiValueHeaders: header,
+		Query: lastValues(c.query), MultiValueQuery: nilIfEmpty(c.query),
+		PathParameters: nilIfEmpty(c.parameters), StageVariables: nilIfEmpty(c.api.variables),
+		Context: restContext{
+			AccountID: account, APIID: c.api.id, DeploymentID: c.api.deployment,
+			DomainName: c.Host, DomainPrefix: domainPrefix(c.Host),
+			ExtendedRequestID: c.extended, HTTPMethod: c.Method,
+			Identity: restIdentity{SourceIP: c.sourceIP, UserAgent: userAgent},
+			Path:     c.contextPath(), Protocol: protocol, RequestID: c.id,
+			RequestTime: clf(c.at), RequestTimeEpoch: c.at.UnixMilli(),
+			ResourceID: c.resource.id, ResourcePath: c.resource.path, Stage: c.api.stage,
+		},
+	}
+}
+
+// contextPath is the path with the stage, which a local URL does not have.
+func (c *restCall) contextPath() string { return "/" + c.api.stage + c.sent }
+
+// authorizerEvent is the event for the authorizer.
+func (c *restCall) authorizerEvent() authorizerEvent {
+	e := authorizerEvent{Type: "REQUEST", MethodARN: c.methodARN(), restRequest: c.event()}
+	e.Query, e.MultiValueQuery = notNil(e.Query), notNil(e.MultiValueQuery)
+	e.PathParameters, e.StageVariables = notNil(e.PathParameters), notNil(e.StageVariables)
+	return e
+}
+
+// proxyEvent is the event for the integration.
+func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
+	e := proxyEvent{restRequest: c.event()}
+	e.Context.Authorizer = authorizer
+	if len(c.body) == 0 {
+		return e
+	}
+	body := string(c.body)
+	if c.api.isBinary(c.header.Get("Content-Type")) {
+		body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(c.body), true
+	}
+	e.Body = &body
+	return e
+}
+
+// isBinary reports whether the API treats bodies of a media type as binary: it is
+// listed, or its type is with a /*, or */* is.
+func (a *restAPI) isBinary(header string) bool {
+	media := mediaType(header)
+	kind, _, _ := strings.Cut(media, "/")
+	return slices.ContainsFunc(a.binary, func(listed string) bool {
+		return listed == "*/*" || listed == media || listed == kind+"/*"
+	})
+}
+
+func nilIfEmpty[M ~map[string]V, V any](m M) map[string]V {
+	if len(m) == 0 {
+		return nil
+	}
+	return m
+}
+
+func notNil[M ~map[string]V, V any](m M) M {
+	if m == nil {
+		return M{}
+	}
+	return m
+}
+
+// variables are what gateway responses and identity sources of this request can name.
+func (c *restCall) variables() variables {
+	v := variables{
+		context: map[string]string{
+			"accountId": account, "apiId": c.api.id, "deploymentId": c.api.deployment,
+			"domainName": c.Host, "domainPrefix": domainPrefix(c.Host), "extendedRequestId": c.extended,
+			"httpMethod": c.Method, "identity.sourceIp": c.sourceIP, "identity.userAgent": c.UserAgent(),
+			"path": c.contextPath(), "protocol": protocol, "requestId": c.id,
+			"requestTime": clf(c.at), "requestTimeEpoch": epoch(c.at), "stage": c.api.stage,
+		},
+		authorizer: c.authorizer, stage: c.api.variables, path: c.parameters, query: c.query, header: c.header,
+	}
+	if c.resource != nil {
+		v.context["resourceId"], v.context["resourcePath"] = c.resource.id, c.resource.path
+	}
+	return v
+}
