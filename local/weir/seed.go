@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"net/url"
+	"os"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+)
+
+func seedCommand() *cobra.Command {
+	var endpoint, table string
+	var renew bool
+	c := &cobra.Command{
+		Use:   "seed",
+		Short: "Make what a local run needs: the table and sample API keys",
+		Long: "Make what a local run needs: the table, if an endpoint of DynamoDB Local is given, and one API key a tier. " +
+			"The keys are printed once; only keyed hashes of them are kept, below .weir.",
+		Args: exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			checkout, err := findCheckout()
+			if err != nil {
+				return err
+			}
+			return seed(c.Context(), c.OutOrStdout(), checkout, endpoint, table, renew)
+		},
+	}
+	c.Flags().StringVar(&endpoint, "endpoint", os.Getenv("DYNAMODB_ENDPOINT"), "where DynamoDB Local is; default $DYNAMODB_ENDPOINT")
+	c.Flags().StringVar(&table, "table", localTable, "the name of the table")
+	c.Flags().BoolVar(&renew, "renew", false, "make new API keys in place of those that there are")
+	return c
+}
+
+func seed(ctx context.Context, out io.Writer, c checkout, endpoint, table string, renew bool) error {
+	if endpoint != "" {
+		made, err := makeTable(ctx, endpoint, table)
+		if err != nil {
+			return err
+		}
+		if made {
+			fmt.Fprintf(out, "made table %s at %s\n", table, endpoint)
+		} else {
+			fmt.Fprintf(out, "table %s is there already\n", table)
+		}
+	} else {
+		fmt.Fprintln(out, "no table made: give --endpoint or set DYNAMODB_ENDPOINT")
+	}
+	keys, err := c.seedAPIKeys(renew)
+	if err != nil {
+		return err
+	}
+	printAPIKeys(out, keys)
+	if keys == nil {
+		fmt.Fprintf(out, "API keys are there already; --renew makes new ones\n")
+	}
+	return nil
+}
+
+func printAPIKeys(out io.Writer, keys map[string]string) {
+	for _, tier := range sampleTiers {
+		if key := keys[tier]; key != "" {
+			fmt.Fprintf(out, "API key of tier %-10s x-api-key: %s\n", tier, key)
+		}
+	}
+}
+
+// makeTable makes the table of the limits on DynamoDB Local. made is false if it was
+// there.
+func makeTable(ctx context.Context, endpoint, table string) (made bool, err error) {
+	if !isLocal(endpoint) {
+		return false, fmt.Errorf("%s is not on this machine: cdk deploy makes the table at AWS", endpoint)
+	}
+	config := boot.Config{Store: "dynamodb", DynamoDBEndpoint: endpoint, Local: true}
+	client, err := config.DynamoDBClient(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, err = client.CreateTable(ctx, dynamostore.TableInput(table))
+	if _, exists := errors.AsType[*types.ResourceInUseException](err); exists {
+		return false, nil
+	}
+	if err != nil {
+		return false, config.Explain(err)
+	}
+	_, err = client.UpdateTimeToLive(ctx, &dynamodb.UpdateTimeToLiveInput{
+		TableName:               aws.String(table),
+		TimeToLiveSpecification: &types.TimeToLiveSpecification{AttributeName: aws.String(dynamostore.TTLAttribute), Enabled: aws.Bool(true)},
+	})
+	if err != nil {
+		return false, fmt.Errorf("table %s: %w", table, err)
+	}
+	return true, nil
+}
+
+// isLocal reports whether a URL is of this machine.
+func isLocal(address string) bool {
+	u, err := url.Parse(address)
+	if err != nil {
+		return false
+	}
+	addr, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && addr.IsLoopback()
+}

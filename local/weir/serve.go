@@ -1,0 +1,319 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+func serveCommand() *cobra.Command {
+	s := &server{clock: time.Now}
+	c := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the APIs with their limits on this machine",
+		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS. " +
+			"STORE=dynamodb and STORE=redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one.",
+		Args: exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s.out, s.logger = c.OutOrStdout(), slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+			return s.run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&s.rules, "rules", "", "the rules document; default functions/rules.json")
+	c.Flags().StringVar(&s.store, "store", "memory", "where the state lives: memory, dynamodb or redis")
+	c.Flags().StringVar(&s.template, "template", "", "the CloudFormation template; default infra/template.json")
+	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one store; default as in the template")
+	c.Flags().IntVar(&s.port, "port", 8080, "the port of the first API; the next has the next")
+	return c
+}
+
+// server is one run of serve.
+type server struct {
+	rules, store, template string
+	namespace              string
+	port                   int
+	out                    io.Writer
+	logger                 *slog.Logger
+	clock                  func() time.Time // of the functions
+
+	checkout checkout
+	// variables are what the functions get beside what the template gives them.
+	variables map[string]string
+	apiKeys   map[string]string // by tier, if they were made just now
+	closers   []func()
+}
+
+// The functions of the template.
+const (
+	authorizerID = "AuthorizerFunction"
+	handlerID    = "HandlerFunction"
+)
+
+func (s *server) run(ctx context.Context) error {
+	defer s.close()
+	loaded, template, err := s.read()
+	if err != nil {
+		return err
+	}
+	listeners, err := s.listen(ctx, template.APIs())
+	if err != nil {
+		return err
+	}
+	apis, err := s.open(ctx, template)
+	if err != nil {
+		return err
+	}
+	s.greet(apis, loaded)
+	return s.serve(ctx, apis, listeners)
+}
+
+func (s *server) close() {
+	for _, closer := range slices.Backward(s.closers) {
+		closer()
+	}
+}
+
+// read reads the rules and the template before anything is started, so that a mistake
+// shows at once, and all mistakes do.
+func (s *server) read() (loaded *rules.Rules, template *gateway.Template, err error) {
+	if s.checkout, err = findCheckout(); err != nil {
+		return nil, nil, err
+	}
+	s.rules = absolute(s.rules, s.checkout.path("functions", "rules.json"))
+	s.template = absolute(s.template, s.checkout.path("infra", "template.json"))
+	document, err := os.ReadFile(s.rules)
+	if err != nil {
+		return nil, nil, fmt.Errorf("rules: %w", err)
+	}
+	if loaded, err = rules.Parse(document, rules.Options{}); err != nil {
+		return nil, nil, fmt.Errorf("%s has mistakes:\n%w", s.rules, err)
+	}
+	if document, err = os.ReadFile(s.template); err != nil {
+		return nil, nil, fmt.Errorf("template: %w", err)
+	}
+	if template, err = gateway.ParseTemplate(document); err != nil {
+		return nil, nil, fmt.Errorf("%s has mistakes:\n%w", s.template, err)
+	}
+	return loaded, template, nil
+}
+
+// open starts what the functions need, and puts the gateway before them.
+func (s *server) open(ctx context.Context, template *gateway.Template) ([]*gateway.API, error) {
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	g, err := s.gateway(ctx, template)
+	if err != nil {
+		return nil, err
+	}
+	return g.APIs(), nil
+}
+
+// absolute returns path as an absolute one, or fallback if it is empty.
+func absolute(path, fallback string) string {
+	if path == "" {
+		return fallback
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// listen takes the ports.
+func (s *server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
+	for i := range n {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port+i))
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		if err != nil {
+			return nil, fmt.Errorf("port %d cannot be had (%w): choose others with PORT=, or --port", s.port+i, err)
+		}
+		s.closers = append(s.closers, func() { _ = l.Close() })
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// prepare makes the keys of this checkout, and starts the server of the state.
+func (s *server) prepare(ctx context.Context) error {
+	if _, err := s.checkout.signingKey(); err != nil {
+		return err
+	}
+	var err error
+	if s.apiKeys, err = s.checkout.seedAPIKeys(false); err != nil {
+		return err
+	}
+	s.variables = map[string]string{
+		"STORE": s.store, "TABLE": localTable, "RULES_FILE": s.rules, "WEIR_LOCAL": "true",
+		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
+		"API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
+	}
+	if s.namespace != "" {
+		s.variables["NAMESPACE"] = s.namespace
+	}
+	variable := serverVariables[s.store]
+	if variable == "" {
+		return nil
+	}
+	address := os.Getenv(variable)
+	if address == "" {
+		started, err := s.startServer(ctx)
+		if err != nil {
+			return err
+		}
+		s.closers = append(s.closers, started.Stop)
+		address = started.URL
+	}
+	s.variables[variable] = address
+	return nil
+}
+
+func (s *server) startServer(ctx context.Context) (*servers.Server, error) {
+	if s.store == "redis" {
+		return servers.StartRedis(ctx)
+	}
+	return servers.StartDynamoDB(ctx, s.checkout.root, s.out)
+}
+
+// gateway builds the functions and the gateway before them. Both functions share one
+// store, as they do at AWS; in memory too, where each environment would have its own.
+func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gateway.Gateway, error) {
+	var store limiter.Store
+	handlers := map[string]lambda.Handler{}
+	for _, f := range template.Functions() {
+		c, err := boot.Load(s.lookup(f.Environment))
+		if err != nil {
+			return nil, err
+		}
+		if store == nil {
+			if store, err = s.openStore(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+		e, err := c.Environment(store, s.logger.With("function", f.ID))
+		if err != nil {
+			return nil, err
+		}
+		e.Clock = s.clock
+		switch f.ID {
+		case authorizerID:
+			handlers[f.ID] = app.NewAuthorizer(e)
+		case handlerID:
+			handlers[f.ID] = app.NewHandler(e, app.NewAPI())
+		}
+	}
+	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.logger, Clock: s.clock})
+}
+
+// lookup returns the variables of a function: those of the template, and above them
+// those of this run.
+func (s *server) lookup(environment map[string]string) func(string) (string, bool) {
+	all := maps.Clone(environment)
+	maps.Copy(all, s.variables)
+	return func(name string) (string, bool) {
+		value, ok := all[name]
+		return value, ok
+	}
+}
+
+// openStore opens the store, and makes its table where that is ours to do.
+func (s *server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
+	if c.Store == "dynamodb" && isLocal(c.DynamoDBEndpoint) {
+		if _, err := makeTable(ctx, c.DynamoDBEndpoint, c.Table); err != nil {
+			return nil, err
+		}
+	}
+	store, closeStore, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { _ = closeStore() })
+	return store, c.Probe(ctx, store)
+}
+
+// greet says where everything is, and three requests to try.
+func (s *server) greet(apis []*gateway.API, r *rules.Rules) {
+	where := s.store
+	if address := s.variables[serverVariables[s.store]]; address != "" {
+		where += " at " + address
+	}
+	fmt.Fprintf(s.out, "rules  %s (%d rules)\nstate  in %s\n", s.rules, r.Len(), where)
+	first, last := s.url(0), s.url(len(apis)-1)
+	for i, api := range apis {
+		fmt.Fprintf(s.out, "%s   %s\n", api.Kind, s.url(i))
+	}
+	printAPIKeys(s.out, s.apiKeys)
+	fmt.Fprintf(s.out, "\nTry:\n"+
+		"  curl -i %s/api/v1/search\n"+
+		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s/api/v1/search\n"+
+		"  curl -i -X POST %s/api/v1/data\n\n", first, s.self(), first, last)
+}
+
+func (s *server) url(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", s.port+i) }
+
+// self returns this program as a shell finds it.
+func (s *server) self() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "weir"
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if relative, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(relative) {
+		return relative
+	}
+	return path
+}
+
+// How long connections may take. A local gateway need not wait for slow clients.
+const (
+	headerTimeout = 10 * time.Second
+	closeTimeout  = 5 * time.Second
+)
+
+// serve answers until ctx ends, and then finishes what it has begun.
+func (s *server) serve(ctx context.Context, apis []*gateway.API, listeners []net.Listener) error {
+	failed := make(chan error, len(apis))
+	var running []*http.Server
+	for i, api := range apis {
+		h := &http.Server{Handler: api, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn)}
+		running = append(running, h)
+		go func() { failed <- h.Serve(listeners[i]) }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	for _, h := range running {
+		err = errors.Join(err, h.Shutdown(closing))
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}
