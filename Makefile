@@ -1,0 +1,46 @@
+# Weir. `make help` lists what there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+LINT_VERSION := v2.15.0
+LINT := .bin/golangci-lint-$(LINT_VERSION)
+
+# Where `make run` keeps its state, what it runs by and where it listens.
+STORE ?= memory
+RULES ?= functions/rules.json
+PORT ?= 8080
+
+.PHONY: help run check test lint build clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
+	@echo "  WEIR_REQUIRE=dynamodb,redis|all  makes make test fail where it would skip a store"
+
+run: build ## Run the REST API and the HTTP API with their limits, on this machine
+	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)"
+
+check: build ## Find all mistakes in the rules document (RULES=path)
+	@.bin/weir check "$(RULES)"
+
+test: lint build ## Check formatting, vet, lint, and run all tests against real servers
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./...
+
+lint: $(LINT) ## Check formatting, vet and lint
+	go mod tidy -diff
+	go vet ./...
+	$(LINT) run ./...
+
+build: ## Build the weir command into .bin
+	@go build -o .bin/weir ./local/weir
+
+clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
+	rm -rf .bin dist local/servers/dynamodb/node_modules
+
+$(LINT):
+	@echo "building golangci-lint $(LINT_VERSION), once ..."
+	@GOBIN=$(CURDIR)/.bin/build go install github.com/golangci/golangci-lint/v2/cmd/golangci-lint@$(LINT_VERSION)
+	@mv .bin/build/golangci-lint $@ && rmdir .bin/build
