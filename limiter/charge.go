@@ -1,6 +1,10 @@
 package limiter
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
 
 // Charge is a cost put on one limit of a subject. A cost of 0 charges nothing: it
 // looks.
@@ -8,6 +12,18 @@ type Charge struct {
 	Subject Subject
 	Limit   *Limit
 	Cost    int64
+	// Spend charges even past the limit, into a debt of at most one capacity. It is for
+	// costs that are known afterwards.
+	Spend bool
+}
+
+// Apply returns what the charge makes of a state that m decides, and whether it is
+// allowed. All stores go through it.
+func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.State, bool) {
+	if c.Spend {
+		return m.Spend(s, now, c.Cost), true
+	}
+	return m.Take(s, now, c.Cost)
 }
 
 // validate reports the first charge that cannot be decided. charges are those of

@@ -46,6 +46,15 @@ func (id ID) String() string {
 	return idText.EncodeToString(b[3:])
 }
 
+// ParseID reads what String returned.
+func ParseID(s string) (ID, error) {
+	var b [8]byte
+	if n, err := idText.Decode(b[3:], []byte(s)); err != nil || n != 5 {
+		return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
+	}
+	return ID(binary.BigEndian.Uint64(b[:])), nil
+}
+
 // Limit is at most Rate.Requests per Rate.Window. Make one with NewLimit and share
 // the pointer: it is immutable from then on and safe for concurrent use, and what
 // an environment remembers of a caller is bound to it.

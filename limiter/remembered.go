@@ -53,7 +53,7 @@ func (m *memory) recall(now algo.Instant, subject Subject, charges []Charge, res
 			results[i] = memo.result
 			age := now.Sub(memo.seen)
 			if stale[i] = age > m.trust || -age > m.trust; !stale[i] {
-				refuses = refuses || memo.result.Machine.RetryAfter(memo.result.State, now, c.Cost) > 0
+				refuses = refuses || !c.Spend && memo.result.Machine.RetryAfter(memo.result.State, now, c.Cost) > 0
 			}
 		}
 	}
@@ -63,6 +63,14 @@ func (m *memory) recall(now algo.Instant, subject Subject, charges []Charge, res
 		}
 	}
 	return refuses
+}
+
+// forget drops what is remembered of subject.
+func (m *memory) forget(subject Subject) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.recent, subject)
+	delete(m.older, subject)
 }
 
 // remember keeps results as seen at now.

@@ -35,6 +35,21 @@ type Store interface {
 	// algo.Machine.Refund and adds to elapsed what the store's clocks and messages
 	// need. What cannot be given back safely is not, without an error.
 	Refund(ctx context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) error
+
+	// Inspect returns every limit that the store holds of subject, by ID; none of a
+	// subject that it does not know. It writes nothing.
+	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
+
+	// Reset forgets subject, which is then at full quota. What a request took before is
+	// not given back again by a later Refund, but for the part of a bucket that may be
+	// given back to any bucket.
+	Reset(ctx context.Context, subject Subject) error
+}
+
+// Entry is a limit that a store holds of a subject.
+type Entry struct {
+	ID ID
+	Held
 }
 
 // Local is implemented by stores whose state is in this process. To remember it a

@@ -400,14 +400,10 @@ func TestHandler_errors(t *testing.T) {
 }
 
 // unreachable is a store that is down.
-type unreachable struct{}
+type unreachable struct{ limiter.Store }
 
 func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []limiter.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
-}
-
-func (unreachable) Refund(context.Context, limiter.Subject, []limiter.Charge, []limiter.Result, time.Duration) error {
-	return limiter.ErrUnavailable
 }
 
 // A store that is down admits, and says so on both ways.

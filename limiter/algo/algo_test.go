@@ -94,6 +94,85 @@ func TestWindow_Take(t *testing.T) {
 	})
 }
 
+func TestLog_Take(t *testing.T) {
+	const s = time.Second
+	m := machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: 10 * s})
+	runSteps(t, m, algo.State{}, []step{
+		{0, 2, true, 3, 0, 10 * s},
+		{4 * s, 2, true, 1, 0, 10 * s},
+		{9 * s, 2, false, 1, 1 * s, 5 * s}, // one of the first two must go
+		{9 * s, 1, true, 0, 0, 10 * s},
+		{10*s - 1, 1, false, 0, 1, 9*s + 1},
+		{10 * s, 2, true, 0, 0, 10 * s}, // both go at once
+		{10 * s, 3, false, 0, 9 * s, 10 * s},
+		{8 * s, 1, false, 0, 6 * s, 12 * s}, // a slow clock still counts them
+		{16 * s, 1, true, 1, 0, 10 * s},
+		{15 * s, 1, true, 0, 0, 11 * s}, // and is counted at the newest instant
+		{19 * s, 1, true, 0, 0, 10 * s},
+		{19 * s, 6, false, 0, algo.Never, 10 * s},
+		{100 * s, 5, true, 0, 0, 10 * s},
+	})
+}
+
+// Debts are of one capacity at most, and are paid off at the limit's own rate.
+func TestSpend(t *testing.T) {
+	for _, c := range []struct {
+		rate       algo.Rate
+		costs      []int64
+		retryAfter time.Duration
+	}{
+		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{4, 4}, 0},
+		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{12}, 3 * time.Second},
+		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{19, 5}, 11 * time.Second},
+		{algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 11 * time.Second},
+		{algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
+		{algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60, 1}, 15500001908 * time.Nanosecond},
+		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{12}, 10 * time.Second},
+		{algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: 10 * time.Second}, []int64{1 << 60}, 10 * time.Second},
+	} {
+		m := machine(t, c.rate)
+		var s algo.State
+		for _, cost := range c.costs {
+			s = m.Spend(s, start, cost)
+		}
+		if got := m.RetryAfter(s, start, 1); got != c.retryAfter {
+			t.Errorf("%s after spending %v: retry after %s, want %s", m.Fingerprint(), c.costs, got, c.retryAfter)
+		}
+		if again := m.Spend(s, start, 0); again != s {
+			t.Errorf("%s: spending nothing changed %+v to %+v", m.Fingerprint(), s, again)
+		}
+		if _, mended := m.Mend(s, start); mended {
+			t.Errorf("%s: the largest debt is taken for a wrong clock", m.Fingerprint())
+		}
+		if _, ok := m.Take(s, start, 0); ok != (c.retryAfter == 0) {
+			t.Errorf("%s after spending %v: a look is allowed %t", m.Fingerprint(), c.costs, ok)
+		}
+	}
+}
+
+// Twenty at once through a leaky bucket of 10 a second leave 100 ms apart; a token
+// bucket lets them go together.
+func TestBucket_Delay(t *testing.T) {
+	b := machine(t, algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}).(*algo.Bucket)
+	var s algo.State
+	for i := range 20 {
+		var ok bool
+		if s, ok = b.Take(s, start, 1); !ok {
+			t.Fatalf("request %d refused", i+1)
+		}
+		if got, want := b.Delay(s, start, 1), time.Duration(i)*100*time.Millisecond; got != want {
+			t.Errorf("request %d leaves after %s, want %s", i+1, got, want)
+		}
+	}
+	if _, ok := b.Take(s, start, 1); ok {
+		t.Error("the queue is longer than its depth")
+	}
+	s, _ = b.Take(s, start.Add(50*time.Millisecond), 0)
+	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || b.Delay(s, start.Add(150*time.Millisecond), 1) != 1850*time.Millisecond {
+		t.Errorf("150 ms later one more leaves after %s, want 1.85s", b.Delay(s, start.Add(150*time.Millisecond), 1))
+	}
+}
+
 // The worked examples of the sliding window: how much of the limit is used.
 func TestWindow_examples(t *testing.T) {
 	for _, c := range []struct {
@@ -191,7 +270,11 @@ func TestNew(t *testing.T) {
 		{"negative burst", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 1, Burst: -1}, "burst: got -1, want 1 to 1000000000"},
 		{"slow bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 24 * time.Hour, Burst: 101}, "burst: got 101, want at most 100: a bucket must fill within 100 days"},
 		{"burst of a window", algo.Rate{Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_window has no burst"},
-		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want token_bucket, sliding_window or fixed_window"},
+		{"leaky", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}, "bucket/100ms/20"},
+		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10_000, Window: time.Second}, "log/1s/10000"},
+		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10_001, Window: time.Second}, "requests: got 10001, want at most 10000 for a sliding_log, which keeps the instant of each"},
+		{"burst of a log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_log has no burst"},
+		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m, err := algo.New(c.rate)
@@ -207,7 +290,7 @@ func TestNew(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000"} {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/10000"} {
 		m, err := algo.Parse(s)
 		if err != nil {
 			t.Errorf("%s: %v", s, err)
@@ -215,7 +298,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: parsed as %s", s, m.Fingerprint())
 		}
 	}
-	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "log/1s/20",
+	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1s/10001",
 		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
 		if m, err := algo.Parse(s); err == nil {
 			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())

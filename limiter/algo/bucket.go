@@ -6,7 +6,7 @@ import (
 )
 
 // Bucket is a token bucket that holds Burst requests and regains one each
-// Interval.
+// Interval, or the queue of a leaky bucket.
 //
 // It is GCRA: instead of tokens it keeps one instant, TAT, at which it will be
 // full again; TAT-now is the debt. A request of cost n at now is allowed if
@@ -34,7 +34,7 @@ func newBucket(r Rate) (*Bucket, error) {
 	return &Bucket{time.Duration(interval), time.Duration(r.Burst * interval), r.Burst}, nil
 }
 
-// Increment returns what cost adds to TAT. cost MUST be at most Burst.
+// Increment returns what cost adds to TAT. cost MUST be at most twice Burst.
 func (b *Bucket) Increment(cost int64) time.Duration { return time.Duration(cost) * b.Interval }
 
 // Latest returns the newest TAT at which cost is allowed at now. cost MUST be at
@@ -52,6 +52,23 @@ func (b *Bucket) Take(s State, now Instant, cost int64) (State, bool) {
 		s.TAT = max(s.TAT, now).Add(b.Increment(cost))
 	}
 	return s, true
+}
+
+// Spend implements Machine.
+func (b *Bucket) Spend(s State, now Instant, cost int64) State {
+	if cost > 0 {
+		s.TAT = min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Burst))), b.Deepest(now))
+	}
+	return s
+}
+
+// Deepest returns the TAT of the largest debt at now.
+func (b *Bucket) Deepest(now Instant) Instant { return now.Add(2 * b.Depth) }
+
+// Delay returns how long after now a request leaves a queue, where s is the state that
+// its charge left. Departures are then one Interval apart.
+func (b *Bucket) Delay(s State, now Instant, cost int64) time.Duration {
+	return max(0, s.TAT.Add(-b.Increment(min(cost, b.Burst))).Sub(now))
 }
 
 // RetryAfter implements Machine.

@@ -9,7 +9,8 @@ import "time"
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.
 //   - Window to window of the same length keeps the counts. Otherwise every old
 //     window that overlaps a new one counts in it whole.
-//   - Between the two, the requests still owed at now are charged at now.
+//   - Log to log keeps the entries.
+//   - Between different kinds, the requests still owed at now are charged at now.
 //
 // Converting twice loses precision, always toward fewer admissions, so a store
 // converts once and remembers which version of the rules did it.
@@ -22,6 +23,10 @@ func Convert(from, to Machine, s State, now Instant) State {
 	case *Window:
 		if w, ok := to.(*Window); ok {
 			return w.convert(old, s, now)
+		}
+	case *Log:
+		if l, ok := to.(*Log); ok {
+			return l.Trim(s)
 		}
 	}
 	return to.owing(from.owed(s, now), now)

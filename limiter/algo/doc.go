@@ -14,6 +14,9 @@
 //   - sliding window: at most Requests*(1 + L/Window) in any interval of length
 //     L, so up to twice Requests in the worst Window, like a bucket that starts
 //     full;
+//   - leaky bucket: the same, and departures Interval apart for those who wait out
+//     their Delay;
+//   - sliding log: at most Requests in any interval of length Window;
 //   - fixed window: at most Requests in each window aligned to UTC, hence twice
 //     that across a boundary.
 //

@@ -36,6 +36,11 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 		return &Bucket{length, length * time.Duration(capacity), capacity}, nil
 	case kindSliding, kindFixed:
 		return &Window{length, capacity, kind == kindSliding}, nil
+	case kindLog:
+		if capacity > MaxLog {
+			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds", kind, length, capacity)
+		}
+		return &Log{length, capacity}, nil
 	}
 	return nil, fmt.Errorf("fingerprint %s/%s/%d: unknown kind", kind, length, capacity)
 }
@@ -45,4 +50,5 @@ const (
 	kindBucket  = "bucket"
 	kindSliding = "sliding"
 	kindFixed   = "fixed"
+	kindLog     = "log"
 )

@@ -22,8 +22,9 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
 // State is what one limit remembers of one subject. A bucket uses TAT and
-// Refunds, a window the others. The zero value is a subject never charged: full
-// quota. Only the machine that made a State, or Convert, may read it.
+// Refunds, a window the three after them, a log the last two. The zero value is a subject
+// never charged: full quota. Only the machine that made a State, or Convert, may read
+// it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again
 	Refunds int64   // how often something was given back to the bucket
@@ -31,6 +32,9 @@ type State struct {
 	Window   int64 // newest window charged: instant div window length
 	Count    int64 // charged in Window
 	Previous int64 // charged in Window-1
+
+	Newest  Instant // of all entries that there ever were
+	Entries Entries // one instant for each request of cost 1
 }
 
 // Never is the RetryAfter of a cost that no state of the limit can hold.
@@ -40,14 +44,18 @@ const Never = time.Duration(math.MaxInt64)
 // debt. Beyond it a clock was wrong, and the state is mended.
 const maxSkew = 5 * time.Second
 
-// Machine is a Rate, compiled: a *Bucket or a *Window. Machines are immutable
-// and safe for concurrent use; their methods are pure and do not allocate
-// (String and Fingerprint excepted).
+// Machine is a Rate, compiled: a *Bucket, a *Window or a *Log. Machines are immutable
+// and safe for concurrent use; their methods are pure, and those of a Bucket and a
+// Window do not allocate (Fingerprint excepted).
 type Machine interface {
 	// Take charges cost at now. It returns the next state and true, or s and
 	// false. A cost of 0 charges nothing and asks whether the limit is overdrawn.
 	// The caller MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
+
+	// Spend charges cost at now whether it is allowed or not: what is past the limit is
+	// a debt, of at most one capacity. What is above that is forgiven.
+	Spend(s State, now Instant, cost int64) State
 
 	// RetryAfter returns how long after now cost would first be allowed: 0 if it
 	// is now, Never if it never is.

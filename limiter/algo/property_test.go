@@ -1,6 +1,7 @@
 package algo_test
 
 import (
+	"math"
 	"testing"
 	"time"
 
@@ -52,7 +53,10 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	requests := rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 5_000_000)).Draw(t, "requests")
 	window := time.Duration(rapid.OneOf(rapid.Int64Range(int64(time.Second), int64(time.Minute)), rapid.Just(int64(24*time.Hour)), rapid.Just(int64(algo.MaxWindow))).Draw(t, "window"))
 	rate := algo.Rate{Requests: requests, Window: window}
-	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow}).Draw(t, "algorithm")
+	rate.Algorithm = rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}).Draw(t, "algorithm")
+	if rate.Algorithm == algo.SlidingLog {
+		rate.Requests = min(requests, 30)
+	}
 	if rate.Algorithm == algo.TokenBucket {
 		interval := (int64(window) + requests - 1) / requests
 		rate.Burst = rapid.Int64Range(1, min(5000, int64(algo.MaxWindow)/interval)).Draw(t, "burst")
@@ -68,6 +72,13 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 		s.Window = m.Index(now) + rapid.Int64Range(-3, 1).Draw(t, "windows ago")
 		s.Count = rapid.Int64Range(0, 2*requests).Draw(t, "count")
 		s.Previous = rapid.Int64Range(0, 2*requests).Draw(t, "previous")
+	case *algo.Log:
+		at := now.Add(-2 * m.Length)
+		for range rapid.Int64Range(0, 2*m.Requests).Draw(t, "entries") {
+			at = at.Add(time.Duration(rapid.Int64Range(0, int64(m.Length)/10).Draw(t, "apart")))
+			s.Newest = min(at, now.Add(5*time.Second))
+			s.Entries += algo.NewEntries(s.Newest)
+		}
 	}
 	return m, s, now
 }
@@ -132,7 +143,7 @@ func TestRemaining(t *testing.T) {
 func TestTake_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
-			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow}).Draw(t, "algorithm"),
+			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}).Draw(t, "algorithm"),
 			Requests:  rapid.Int64Range(1, 20).Draw(t, "requests"), Window: time.Second,
 		}
 		m, err := algo.New(rate)
@@ -159,9 +170,14 @@ func TestTake_bound(t *testing.T) {
 			for _, a := range admitted[from:] {
 				sum += a.cost
 				length := float64(a.at.Sub(admitted[from].at)) / float64(time.Second)
-				bound := float64(rate.Requests) * (1 + length)
-				if rate.Algorithm == algo.FixedWindow {
+				var bound float64
+				switch rate.Algorithm {
+				case algo.SlidingLog: // exact: in any half-open second
+					bound = float64(rate.Requests) * math.Floor(1+length)
+				case algo.FixedWindow:
 					bound = float64(rate.Requests) * float64(int64(a.at)/1e9-int64(admitted[from].at)/1e9+1)
+				default:
+					bound = float64(rate.Requests) * (1 + length)
 				}
 				if float64(sum) > bound+1e-6 {
 					t.Fatalf("%s: %d admitted in %v s, at most %v", rate.Algorithm, sum, length, bound)

@@ -20,12 +20,23 @@ const (
 	// I.371, the virtual scheduling form), which keeps one instant instead of a
 	// token count.
 	TokenBucket Algorithm = "token_bucket"
+	// LeakyBucket is the same bucket as a queue: Burst is its depth, and an allowed
+	// request is told the Delay after which it leaves, so that departures are perfectly
+	// spaced. Where nobody waits for the Delay it is a meter, and no other than
+	// TokenBucket.
+	LeakyBucket Algorithm = "leaky_bucket"
+	// SlidingLog remembers the instant of every request: at most Requests in any Window
+	// at all, for memory in proportion to Requests.
+	SlidingLog Algorithm = "sliding_log"
 )
 
 // Bounds of a Rate. They keep every sum of instants within 64 bits.
 const (
 	MaxRequests = 1_000_000_000        // Requests, Burst; also the most a second
 	MaxWindow   = 100 * 24 * time.Hour // Window, and the time a bucket takes to fill
+	// MaxLog is the most Requests of a SlidingLog. A DynamoDB item holds 400 KB, and a
+	// list twice the requests until it is cut, at about 13 bytes each.
+	MaxLog = 10_000
 )
 
 // Rate is at most Requests per Window, counted by Algorithm. The zero value is
@@ -34,7 +45,7 @@ type Rate struct {
 	Algorithm Algorithm
 	Requests  int64
 	Window    time.Duration
-	Burst     int64 // bucket capacity; 0 means Requests; windows have none
+	Burst     int64 // bucket capacity; 0 means Requests; windows and logs have none
 }
 
 // WithDefaults returns r with an empty Algorithm and a zero Burst filled in.
@@ -42,7 +53,7 @@ func (r Rate) WithDefaults() Rate {
 	if r.Algorithm == "" {
 		r.Algorithm = SlidingWindow
 	}
-	if r.Burst == 0 && r.Algorithm == TokenBucket {
+	if r.Burst == 0 && (r.Algorithm == TokenBucket || r.Algorithm == LeakyBucket) {
 		r.Burst = r.Requests
 	}
 	return r
@@ -55,16 +66,21 @@ func New(r Rate) (Machine, error) {
 	if err := r.validate(); err != nil {
 		return nil, err
 	}
+	if r.Burst != 0 && r.Algorithm != TokenBucket && r.Algorithm != LeakyBucket {
+		return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
+	}
 	switch r.Algorithm {
-	case TokenBucket:
+	case TokenBucket, LeakyBucket:
 		return newBucket(r)
 	case SlidingWindow, FixedWindow:
-		if r.Burst != 0 {
-			return nil, &FieldError{"burst", r.Burst, fmt.Sprintf("none: %s has no burst", r.Algorithm)}
-		}
 		return &Window{r.Window, r.Requests, r.Algorithm == SlidingWindow}, nil
+	case SlidingLog:
+		if r.Requests > MaxLog {
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which keeps the instant of each", MaxLog)}
+		}
+		return &Log{r.Window, r.Requests}, nil
 	}
-	return nil, &FieldError{"algorithm", r.Algorithm, "token_bucket, sliding_window or fixed_window"}
+	return nil, &FieldError{"algorithm", r.Algorithm, "sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"}
 }
 
 func (r Rate) validate() error {

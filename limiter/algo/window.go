@@ -96,6 +96,19 @@ func (w *Window) Take(s State, now Instant, cost int64) (State, bool) {
 	return at, true
 }
 
+// Spend implements Machine.
+func (w *Window) Spend(s State, now Instant, cost int64) State {
+	if cost == 0 {
+		return s
+	}
+	at := w.At(s, now)
+	at.Count = max(at.Count, min(at.Count+min(cost, w.Deepest()), w.Deepest()))
+	return at
+}
+
+// Deepest returns the count of the largest debt.
+func (w *Window) Deepest() int64 { return 2 * w.Requests }
+
 // RetryAfter implements Machine.
 func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
 	if cost > w.Requests {

@@ -11,6 +11,7 @@
 //	t<id> g<id>    N N  bucket: TAT in ns; number of refunds
 //	x<id>          N    window: newest index charged
 //	c<id>_<index>  N    window: count of one index
+//	l<id> n<id>    L N  log: instants of the last requests, oldest first; newest of all ever
 //
 // # How one write can be exact
 //
@@ -26,6 +27,11 @@
 // refusing, beside the exact test for an index that counts nothing yet. So it too
 // needs one call, unless the caller is near its limit.
 //
+// A log appends its instants if the list, less the entries at its head that are known
+// to have expired, has room. Expired entries are cut off once there are as many as live
+// ones. An entry takes about 13 bytes, so a write costs a unit for each 75 entries that
+// the list holds: a log of 100 costs 1 to 3, one of 1,000 costs 13 to 26.
+//
 // When the condition fails, DynamoDB returns the item. If the item refuses, that is
 // the answer, with the exact wait. If not, the guess was wrong, and the next attempt
 // is built from the item. With k limits on the subject at most k+1 attempts are made
@@ -34,7 +40,7 @@
 //
 // # What it needs
 //
-// The actions UpdateItem and GetItem on the table, whose key is [KeyAttribute] and
-// whose TTL attribute is [TTLAttribute]. A failed condition costs a write unit; see
-// limiter.Options.Trust for why a refused flood does not.
+// The actions UpdateItem and GetItem on the table, and DeleteItem for Reset alone. The
+// table's key is [KeyAttribute], its TTL attribute [TTLAttribute]. A failed condition
+// costs a write unit; see limiter.Options.Trust for why a refused flood does not.
 package dynamostore

@@ -20,6 +20,7 @@ import (
 type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
 }
 
 // Options of a Store.
@@ -88,7 +89,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		if applied {
 			t.report()
 			if !refused {
-				s.tidy(ctx, now, subject, it)
+				s.tidy(ctx, now, subject, it, charges)
 			}
 			return !refused, nil
 		}
@@ -113,6 +114,24 @@ func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []l
 		}
 	}
 	return fmt.Errorf("%w: refund, %d attempts", limiter.ErrContended, refundAttempts)
+}
+
+// Inspect implements limiter.Store.
+func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
+	it, err := s.get(ctx, subject)
+	if err != nil {
+		return nil, err
+	}
+	return it.entries()
+}
+
+// Reset implements limiter.Store.
+func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
+	_, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(s.o.Table), Key: s.key(subject)})
+	if err != nil {
+		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return nil
 }
 
 // update makes one attempt. It returns the item after it, or the item that failed

@@ -39,7 +39,7 @@ func (e *expression) number(n int64) string {
 	if p, ok := e.known[text]; ok {
 		return p
 	}
-	p := e.value(&types.AttributeValueMemberN{Value: text})
+	p := e.value(number(n))
 	e.known[text] = p
 	return p
 }

@@ -1,7 +1,9 @@
 package dynamostore
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,6 +27,8 @@ const (
 	refundsAttribute     = 'g'
 	newestAttribute      = 'x'
 	countAttribute       = 'c'
+	entriesAttribute     = 'l'
+	lastAttribute        = 'n'
 )
 
 // attribute returns the name of an attribute of the limit id.
@@ -62,8 +66,66 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 		h.State.Window = r.number(attribute(newestAttribute, id))
 		h.State.Count = r.number(count(id, h.State.Window))
 		h.State.Previous = r.number(count(id, h.State.Window-1))
+	case *algo.Log:
+		h.State.Newest = algo.Instant(r.number(attribute(lastAttribute, id)))
+		h.State.Entries = r.entries(attribute(entriesAttribute, id))
 	}
 	return h, r.err
+}
+
+// entries reads every limit of the item, in order of ID.
+func (it item) entries() ([]limiter.Entry, error) {
+	var entries []limiter.Entry
+	for name := range it {
+		text, ok := strings.CutPrefix(name, string(fingerprintAttribute))
+		if !ok {
+			continue
+		}
+		id, err := limiter.ParseID(text)
+		if err != nil {
+			return nil, fmt.Errorf("%w: attribute %s: %w", limiter.ErrFormat, name, err)
+		}
+		held, err := it.held(text, nil)
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, limiter.Entry{ID: id, Held: held})
+	}
+	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return entries, nil
+}
+
+// state returns the attributes of a state, by name: what held reads.
+func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeValue {
+	switch m.(type) {
+	case *algo.Bucket:
+		return map[string]types.AttributeValue{
+			attribute(tatAttribute, id):     number(int64(s.TAT)),
+			attribute(refundsAttribute, id): number(s.Refunds),
+		}
+	case *algo.Window:
+		return map[string]types.AttributeValue{
+			attribute(newestAttribute, id): number(s.Window),
+			count(id, s.Window):            number(s.Count),
+			count(id, s.Window-1):          number(s.Previous),
+		}
+	}
+	return map[string]types.AttributeValue{
+		attribute(lastAttribute, id):    number(int64(s.Newest)),
+		attribute(entriesAttribute, id): list(s.Entries),
+	}
+}
+
+func number(n int64) types.AttributeValue {
+	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+}
+
+func list(entries algo.Entries) types.AttributeValue {
+	l := &types.AttributeValueMemberL{Value: make([]types.AttributeValue, entries.Len())}
+	for i := range l.Value {
+		l.Value[i] = number(int64(entries.At(i)))
+	}
+	return l
 }
 
 // reader reads numbers and keeps the first error.
@@ -78,6 +140,10 @@ func (r *reader) number(name string) int64 {
 	if !ok {
 		return 0
 	}
+	return r.parse(name, v)
+}
+
+func (r *reader) parse(name string, v types.AttributeValue) int64 {
 	var n int64
 	var err error
 	if text, isNumber := v.(*types.AttributeValueMemberN); isNumber {
@@ -91,6 +157,24 @@ func (r *reader) number(name string) int64 {
 	return n
 }
 
+// entries returns a list of instants, none if it is absent.
+func (r *reader) entries(name string) algo.Entries {
+	v, ok := r.it[name]
+	if !ok {
+		return ""
+	}
+	l, ok := v.(*types.AttributeValueMemberL)
+	if !ok {
+		r.err = fmt.Errorf("%w: attribute %s: a %T, want a list", limiter.ErrFormat, name, v)
+		return ""
+	}
+	instants := make([]algo.Instant, len(l.Value))
+	for i, v := range l.Value {
+		instants[i] = algo.Instant(r.parse(name, v))
+	}
+	return algo.NewEntries(instants...)
+}
+
 // stateOf returns the attributes of the limit id that are its state.
 func (it item) stateOf(id string) (names []string) {
 	for name := range it {
@@ -98,7 +182,7 @@ func (it item) stateOf(id string) (names []string) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, lastAttribute:
 			names = append(names, name)
 		}
 	}

@@ -42,6 +42,8 @@ func (r *refund) attempt() *expression {
 			r.giveBackBucket(e, m, i)
 		case *algo.Window:
 			r.giveBackWindow(e, i)
+		case *algo.Log:
+			r.giveBackLog(e, m, i)
 		}
 	}
 	return e
@@ -90,6 +92,23 @@ func (r *refund) giveBackWindow(e *expression, i int) {
 	e.require("(" + e.compare(newest, "=", e.number(charged.Window)) + " OR " + e.compare(newest, "=", e.number(charged.Window+1)) + ")")
 	e.require(e.compare(counted, ">=", e.number(cost)))
 	e.setTo(counted, e.name(counted)+" - "+e.number(cost))
+}
+
+// giveBackLog rewrites the list without the entries of the charge, if it is still as it
+// was seen: after the charge, or by the failed attempt.
+func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
+	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
+	if r.seen != nil {
+		seen = r.seen[i].State
+	}
+	after := l.Refund(seen, r.results[i].State, r.charges[i].Cost, 0)
+	if after == seen {
+		return
+	}
+	entries := attribute(entriesAttribute, id)
+	e.requireMachine(id, l)
+	e.require(e.compare(entries, "=", e.value(list(seen.Entries))))
+	e.setTo(entries, e.value(list(after.Entries)))
 }
 
 // requireMachine adds the condition that the limit id still has the parameters of m.

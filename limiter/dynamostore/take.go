@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -31,6 +32,7 @@ type view struct {
 	held    limiter.Held // as the item has it
 	settled limiter.Held // as it counts for the charge
 	changed bool         // the two differ, and the charge writes
+	capped  bool         // the charge spends more than the largest debt
 	next    algo.State   // after the charge
 }
 
@@ -50,12 +52,12 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Resul
 }
 
 // hopeless reports that the answer needs no write: every charge only looks, or one
-// costs more than its limit ever allows. The item is then read, which is cheaper
-// than a condition that fails.
+// costs more than its limit ever allows, or than the largest debt. The item is then
+// read, which is cheaper than a condition that fails.
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
-		if c.Cost > t.views[i].settled.Machine.Capacity() {
+		if most := t.views[i].settled.Machine.Capacity(); c.Cost > most && (!c.Spend || c.Cost > 2*most) {
 			return true
 		}
 		looks = looks && c.Cost == 0
@@ -76,7 +78,8 @@ func (t *take) learn(it item) error {
 		v.changed = v.changed && c.Cost > 0
 		t.changed = t.changed || v.changed
 		var ok bool
-		v.next, ok = v.settled.Machine.Take(v.settled.State, t.now, c.Cost)
+		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
+		v.capped = c.Spend && capped(v, t.now, c.Cost)
 		t.passes = t.passes && ok
 	}
 	return nil
@@ -112,7 +115,7 @@ func (t *take) attempt() *expression {
 		v := &t.views[i]
 		horizon = max(horizon, c.Limit.Horizon)
 		switch {
-		case v.changed:
+		case v.changed, v.capped && t.passes:
 			t.rewrite(e, v)
 		case t.exact && !t.passes: // unchanged, and not charged
 		case t.exact && v.settled != v.held && v.held.Machine != nil: // a look that settles otherwise
@@ -150,9 +153,11 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	}
 	switch m := v.settled.Machine.(type) {
 	case *algo.Bucket:
-		t.chargeBucket(e, m, v, c.Cost)
+		t.chargeBucket(e, m, v, c)
 	case *algo.Window:
-		t.chargeWindow(e, m, v, c.Cost)
+		t.chargeWindow(e, m, v, c)
+	case *algo.Log:
+		t.chargeLog(e, m, v, c)
 	}
 	if c.Cost > 0 && same {
 		e.setTo(f, value)
@@ -162,37 +167,44 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 
 // chargeBucket adds the branch that is known or guessed to hold: a bucket that is
 // busy at now grows, an idle one starts at now.
-func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, cost int64) {
-	tat := attribute(tatAttribute, v.id)
+func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Charge) {
+	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
+	latest := b.Latest(t.now, c.Cost)
+	if c.Spend {
+		latest = b.Deepest(t.now).Add(-increment)
+	}
 	switch {
-	case cost == 0:
-		e.require(e.absentOr(tat, "<=", e.number(int64(b.Latest(t.now, 0)))))
+	case c.Cost == 0:
+		e.require(e.absentOr(tat, "<=", e.number(int64(latest))))
 	case v.settled.State.TAT > t.now:
 		e.require(e.compare(tat, ">", e.number(int64(t.now))))
-		e.require(e.compare(tat, "<=", e.number(int64(b.Latest(t.now, cost)))))
-		e.setTo(tat, e.name(tat)+" + "+e.number(int64(b.Increment(cost))))
+		e.require(e.compare(tat, "<=", e.number(int64(latest))))
+		e.setTo(tat, e.name(tat)+" + "+e.number(int64(increment)))
 	default:
 		e.require(e.absentOr(tat, "<=", e.number(int64(t.now))))
-		e.setTo(tat, e.number(int64(t.now.Add(b.Increment(cost)))))
+		e.setTo(tat, e.number(int64(t.now.Add(increment))))
 	}
 }
 
 // chargeWindow adds the charge of the newest window known, or of the one that now
 // falls into.
-func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, cost int64) {
+func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Charge) {
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
 	e.require(e.absentOr(newest, "<=", e.number(index)))
-	if w.Sliding {
-		e.require(t.slidingRoom(e, w, v, index, cost))
-	} else {
-		e.require(e.absentOr(current, "<=", e.number(w.Requests-cost)))
+	switch {
+	case c.Spend:
+		e.require(e.absentOr(current, "<=", e.number(w.Deepest()-c.Cost)))
+	case w.Sliding:
+		e.require(t.slidingRoom(e, w, v, index, c.Cost))
+	default:
+		e.require(e.absentOr(current, "<=", e.number(w.Requests-c.Cost)))
 	}
-	if cost == 0 {
+	if c.Cost == 0 {
 		return
 	}
-	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(cost))
+	e.setTo(current, "if_not_exists("+e.name(current)+", "+e.number(0)+") + "+e.number(c.Cost))
 	e.setTo(newest, e.number(index))
 	for dead := index - 3; dead < index-1; dead++ {
 		e.remove = append(e.remove, e.name(count(v.id, dead)))
@@ -240,45 +252,82 @@ func rungs(limits int) int64 {
 	return int64(min(8, (operators/limits-18)/4))
 }
 
+// chargeLog adds entries at now, or at the newest instant if that is known to be later.
+// The list may hold as many entries as the limit allows, and as many more as are known
+// to have expired at its head.
+func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
+	s := v.settled.State
+	entries, last := attribute(entriesAttribute, v.id), attribute(lastAttribute, v.id)
+	_, expired := l.Live(s, t.now)
+	room := l.Requests - c.Cost
+	if c.Spend {
+		room = l.Deepest() - c.Cost
+	}
+	size := "size(" + e.name(entries) + ") <= " + e.number(room+int64(expired))
+	if expired > 0 {
+		head := e.name(entries) + "[" + strconv.Itoa(expired-1) + "]"
+		e.require(head + " <= " + e.number(int64(t.now.Add(-l.Length))) + " AND " + size)
+	} else {
+		e.require("(" + e.absent(entries) + " OR " + size + ")")
+	}
+	if c.Cost == 0 {
+		return
+	}
+	at := max(t.now, s.Newest)
+	if at > t.now {
+		e.require(e.compare(last, "=", e.number(int64(at))))
+	} else {
+		e.require(e.absentOr(last, "<=", e.number(int64(at))))
+	}
+	instants := make([]algo.Instant, c.Cost)
+	for i := range instants {
+		instants[i] = at
+	}
+	e.setTo(entries, "list_append(if_not_exists("+e.name(entries)+", "+e.value(list(""))+"), "+e.value(list(algo.NewEntries(instants...)))+")")
+	e.setTo(last, e.number(int64(at)))
+}
+
+// capped reports whether spending cost goes beyond the largest debt.
+func capped(v *view, now algo.Instant, cost int64) bool {
+	s := v.settled.State
+	switch m := v.settled.Machine.(type) {
+	case *algo.Bucket:
+		return cost > 2*m.Burst || max(s.TAT, now).Add(m.Increment(cost)) > m.Deepest(now)
+	case *algo.Window:
+		return m.At(s, now).Count > m.Deepest()-cost
+	case *algo.Log:
+		live, _ := m.Live(s, now)
+		return live > m.Deepest()-cost
+	}
+	return false
+}
+
 // rewrite replaces everything that the item holds of a limit, if it is still as it
 // was read.
 func (t *take) rewrite(e *expression, v *view) {
-	state := v.settled.State
+	next := v.settled
 	if t.passes {
-		state = v.next
+		next.State = v.next
 	}
 	e.requireHeld(t.item, v)
-	keep := map[string]int64{}
-	switch v.settled.Machine.(type) {
-	case *algo.Bucket:
-		keep[attribute(tatAttribute, v.id)] = int64(state.TAT)
-		keep[attribute(refundsAttribute, v.id)] = state.Refunds
-	case *algo.Window:
-		keep[attribute(newestAttribute, v.id)] = state.Window
-		keep[count(v.id, state.Window)] = state.Count
-		keep[count(v.id, state.Window-1)] = state.Previous
-	}
+	keep := state(v.id, next.Machine, next.State)
 	for _, name := range t.item.stateOf(v.id) {
 		if _, ok := keep[name]; !ok {
 			e.remove = append(e.remove, e.name(name))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(keep)) {
-		e.setTo(name, e.number(keep[name]))
+		e.setTo(name, e.value(keep[name]))
 	}
-	e.setTo(attribute(fingerprintAttribute, v.id), e.text(v.settled.Machine.Fingerprint()))
-	e.setTo(attribute(versionAttribute, v.id), e.number(v.settled.Version))
+	e.setTo(attribute(fingerprintAttribute, v.id), e.text(next.Machine.Fingerprint()))
+	e.setTo(attribute(versionAttribute, v.id), e.number(next.Version))
 }
 
 // requireHeld adds the condition that the item still holds v as it was read.
 func (e *expression) requireHeld(it item, v *view) {
 	names := []string{attribute(fingerprintAttribute, v.id)}
-	switch v.held.Machine.(type) {
-	case *algo.Bucket:
-		names = append(names, attribute(tatAttribute, v.id))
-	case *algo.Window:
-		w := v.held.State.Window
-		names = append(names, attribute(newestAttribute, v.id), count(v.id, w), count(v.id, w-1))
+	if v.held.Machine != nil {
+		names = slices.AppendSeq(names, maps.Keys(state(v.id, v.held.Machine, v.held.State)))
 	}
 	for _, name := range names {
 		if value, ok := it[name]; ok {

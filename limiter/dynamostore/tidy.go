@@ -21,11 +21,18 @@ const idleLeast = time.Hour
 // previous one, which a caller leaves behind who comes back after long pauses (each
 // write removes only two by name), and limits that are idle, such as those of rules
 // that are gone. It fails in silence: a later write tries again.
-func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item) {
+func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
+	e := newExpression()
+	for _, c := range charges {
+		e.cutLog(it, c.Limit)
+	}
+	if len(e.set) > 0 {
+		_, _, _ = s.update(ctx, subject, e)
+		return
+	}
 	if len(it) <= deadMost {
 		return
 	}
-	e := newExpression()
 	for name := range it {
 		if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
 			e.removeDead(it, id, now)
@@ -34,6 +41,27 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	if len(e.remove) > deadMost {
 		_, _, _ = s.update(ctx, subject, e)
 	}
+}
+
+// cutLog adds the removal of a log's expired entries, once the list holds twice what
+// the limit allows: an append and a removal cannot share an update. It is rewritten if
+// nobody has changed it meanwhile.
+func (e *expression) cutLog(it item, limit *limiter.Limit) {
+	id := limit.ID.String()
+	held, err := it.held(id, limit)
+	l, ok := held.Machine.(*algo.Log)
+	if !ok || err != nil || int64(held.State.Entries.Len()) < l.Deepest() {
+		return
+	}
+	trimmed := l.Trim(held.State)
+	if trimmed == held.State {
+		return
+	}
+	entries := attribute(entriesAttribute, id)
+	e.requireMachine(id, l)
+	e.require(e.compare(attribute(lastAttribute, id), "=", e.number(int64(held.State.Newest))))
+	e.require("size(" + e.name(entries) + ") = " + e.number(int64(held.State.Entries.Len())))
+	e.setTo(entries, e.value(list(trimmed.Entries)))
 }
 
 // removeDead adds the removal of what is dead of the limit id, under conditions that
@@ -49,6 +77,9 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) {
 		for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
 			e.remove = append(e.remove, e.name(name))
 		}
+		return
+	}
+	if _, ok := held.Machine.(*algo.Window); !ok {
 		return
 	}
 	dead := it.deadWindows(id, held.State.Window)

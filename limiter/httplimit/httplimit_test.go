@@ -120,7 +120,7 @@ func newServer(t *testing.T) *server {
 	l, byIP := search(t), limit(t, "address", algo.Rate{Requests: 2, Window: time.Minute})
 	s := &server{caller: limiter.Caller{User: "alice"}, now: noon, store: memstore.New(memstore.Options{})}
 	m := &httplimit.Middleware{
-		Limiter: limiter.New(failing{s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+		Limiter: limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
 		Charges: func(dst []limiter.Charge, method, path string, caller limiter.Caller) []limiter.Charge {
 			if caller.Rejected {
 				return append(dst, limiter.Charge{Subject: limiter.IP(caller.IP), Limit: byIP, Cost: 1})
@@ -142,17 +142,16 @@ func newServer(t *testing.T) *server {
 }
 
 // failing is the server's store, or an error where it has none.
-type failing struct{ *server }
+type failing struct {
+	limiter.Store
+	*server
+}
 
 func (f failing) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	if f.store == nil {
 		return false, limiter.ErrUnavailable
 	}
 	return f.store.Take(ctx, now, s, charges, results)
-}
-
-func (f failing) Refund(context.Context, limiter.Subject, []limiter.Charge, []limiter.Result, time.Duration) error {
-	return nil
 }
 
 func (s *server) get(t *testing.T, method, path string) *http.Response {

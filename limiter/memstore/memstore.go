@@ -1,8 +1,10 @@
 package memstore
 
 import (
+	"cmp"
 	"context"
 	"hash/maphash"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,7 +70,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 	allowed := true
 	for i, c := range charges {
 		held := settle(slots, c, now)
-		next, ok := held.Machine.Take(held.State, now, c.Cost)
+		next, ok := c.Apply(held.Machine, held.State, now)
 		results[i] = limiter.Result{Machine: held.Machine, State: next}
 		allowed = allowed && ok
 	}
@@ -112,6 +114,28 @@ func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []lim
 		}
 		at.held.State = at.held.Machine.Refund(at.held.State, results[i].State, c.Cost, elapsed+refundMargin)
 	}
+	return nil
+}
+
+// Inspect implements limiter.Store.
+func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
+	sh := s.shard(subject)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	var entries []limiter.Entry
+	for _, slot := range sh.subjects[subject] {
+		entries = append(entries, limiter.Entry{ID: slot.id, Held: slot.held})
+	}
+	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return entries, nil
+}
+
+// Reset implements limiter.Store.
+func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
+	sh := s.shard(subject)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	delete(sh.subjects, subject)
 	return nil
 }
 

@@ -9,33 +9,42 @@ import (
 
 // The sizes of the scripts' arguments, in bytes.
 const (
-	takeHeader   = 9
-	takeCharge   = limitSize + 6 + 1 + 3*9
-	refundCharge = limitSize + 1 + 9 + 4 + 2*9
+	takeHeader   = 8
+	takeCharge   = limitSize + 6 + 1 + 6*4
+	refundCharge = limitSize + 1 + 7*4
 )
 
-// encodeTake returns the first argument of take.lua. No charge costs more than its
-// limit's capacity.
+// encodeTake returns the first argument of take.lua. No charge is hopeless.
 func encodeTake(now algo.Instant, charges []limiter.Charge) []byte {
-	b := appendInstant(make([]byte, 0, takeHeader+len(charges)*takeCharge), now)
+	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*takeCharge), int64(now), 8)
 	for _, c := range charges {
 		m := c.Limit.Machine()
+		kind, _ := kindOf(m)
 		b = appendLimit(b, c.Limit.ID, m)
 		b = appendInteger(b, c.Limit.Version, 6)
-		b = append(b, kindOf(m))
+		b = append(b, kind)
 		switch m := m.(type) {
 		case *algo.Bucket:
-			b = appendInstant(b, m.Latest(now, c.Cost))
-			b = appendInstant(b, m.Increment(c.Cost))
-			b = appendInstant(b, m.Spoiled(now))
+			latest := m.Latest(now, c.Cost)
+			if c.Spend {
+				latest = m.Deepest(now).Add(-m.Increment(c.Cost))
+			}
+			b = appendIntegers(b, 8, int64(latest), int64(m.Increment(c.Cost)), int64(m.Spoiled(now)))
 		case *algo.Window:
 			index := m.Index(now)
-			b = appendInteger(b, index, 5)
-			b = appendInteger(b, c.Cost, 4)
-			b = appendInteger(b, m.Spoiled(now), 5)
-			b = appendInteger(b, m.Weight(index, now), 4)
-			b = appendInteger(b, m.Requests-c.Cost, 5)
-			b = appendInteger(b, 0, 4)
+			weight, room := m.Weight(index, now), m.Requests-c.Cost
+			if c.Spend {
+				weight, room = 0, m.Deepest()-c.Cost
+			}
+			b = appendIntegers(b, 4, index, c.Cost, m.Spoiled(now), weight, room, 0)
+		case *algo.Log:
+			room := m.Requests - c.Cost
+			if c.Spend {
+				room = m.Deepest() - c.Cost
+			}
+			b = appendInteger(b, int64(now.Add(-m.Length)), 8)
+			b = appendIntegers(b, 4, room, c.Cost)
+			b = appendInteger(b, int64(m.Spoiled(now)), 8)
 		}
 	}
 	return b
@@ -49,18 +58,27 @@ func encodeRefund(charges []limiter.Charge, results []limiter.Result, late time.
 			continue
 		}
 		m, charged := results[i].Machine, results[i].State
-		b = append(appendLimit(b, c.Limit.ID, m), kindOf(m))
+		kind, _ := kindOf(m)
+		b = append(appendLimit(b, c.Limit.ID, m), kind)
 		switch m := m.(type) {
 		case *algo.Bucket:
-			b = appendInstant(b, charged.TAT)
+			b = appendInteger(b, int64(charged.TAT), 8)
 			b = appendInteger(b, charged.Refunds, 4)
-			b = appendInstant(b, m.Increment(c.Cost))
-			b = appendInstant(b, m.Withheld(c.Cost, late))
+			b = appendIntegers(b, 8, int64(m.Increment(c.Cost)), int64(m.Withheld(c.Cost, late)))
 		case *algo.Window:
-			b = appendInteger(b, charged.Window, 5)
-			b = appendInteger(b, c.Cost, 4)
-			b = append(b, make([]byte, 4+2*9)...)
+			b = appendIntegers(b, 4, charged.Window, c.Cost, 0, 0, 0, 0, 0)
+		case *algo.Log:
+			b = appendInteger(b, int64(charged.Newest), 8)
+			b = appendIntegers(b, 4, c.Cost, 0, 0, 0, 0)
 		}
+	}
+	return b
+}
+
+// appendIntegers appends several integers of one size.
+func appendIntegers(b []byte, size int, list ...int64) []byte {
+	for _, n := range list {
+		b = appendInteger(b, n, size)
 	}
 	return b
 }

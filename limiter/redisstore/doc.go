@@ -3,13 +3,13 @@
 // A decision is one script call, whatever the number of limits on the subject: one
 // round trip, one key, decided and written in one atomic step. The script takes the
 // instant as an argument and touches only its declared key, as ElastiCache Serverless
-// demands; instants are compared in seconds and nanoseconds apart, because the
-// numbers of a script hold 53 bits.
+// demands; instants are compared in two halves of 32 bits, because the numbers of a
+// script hold 53.
 //
-// A subject's value is a byte of format and 36 bytes a limit: its identity, its
-// parameters, the version of the rules that set them, and its state. Where the
-// parameters differ from the caller's, the script leaves the value alone; the store
-// computes what becomes of it and replaces it if it is still the same.
+// A subject's value is two bytes, 35 bytes a limit (its identity, its parameters, the
+// version of the rules that set them, and its state), and 8 bytes an entry of a log.
+// Where the parameters differ from the caller's, the script leaves the value alone; the
+// store computes what becomes of it and replaces it if it is still the same.
 //
 // # What it needs
 //

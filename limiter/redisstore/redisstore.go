@@ -53,6 +53,7 @@ const replaceAttempts = 10
 type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
+	Del(ctx context.Context, keys ...string) *redis.IntCmd
 }
 
 // Store is a limiter.Store in Redis. It is safe for concurrent use.
@@ -102,12 +103,12 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return true, nil
 }
 
-// hopeless reports that no script need be tried: every charge only looks, or one
-// costs more than its limit ever allows.
+// hopeless reports that the script need not be tried: every charge only looks, or one
+// costs more than its limit ever allows, or than the largest debt.
 func hopeless(charges []limiter.Charge) bool {
 	looks := true
 	for _, c := range charges {
-		if c.Cost > c.Limit.Machine().Capacity() {
+		if most := c.Limit.Machine().Capacity(); c.Cost > most && (!c.Spend || c.Cost > 2*most) {
 			return true
 		}
 		looks = looks && c.Cost == 0
@@ -138,6 +139,23 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
 	_, _, err := run(ctx, s.client, refundScript, s.key(subject), encodeRefund(charges, results, elapsed+s.o.Margin))
 	return err
+}
+
+// Inspect implements limiter.Store.
+func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
+	v, err := s.get(ctx, s.key(subject))
+	if err != nil {
+		return nil, err
+	}
+	return v.entries()
+}
+
+// Reset implements limiter.Store.
+func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
+	if err := s.client.Del(ctx, s.key(subject)).Err(); err != nil {
+		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	return nil
 }
 
 func (s *Store) get(ctx context.Context, key string) (value, error) {

@@ -109,7 +109,7 @@ func (counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 	return next
 }
 
-// The key is one hash tag, the value one byte and 36 a limit, and both expire when
+// The key is one hash tag, the value two bytes and 35 a limit, and both expire when
 // they are of no more use.
 func TestStore_value(t *testing.T) {
 	client := local(t)
@@ -122,7 +122,7 @@ func TestStore_value(t *testing.T) {
 	key := "{value/1/" + who.String() + "}"
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
-		if n := client.StrLen(ctx, key).Val(); n != int64(1+36*(i+1)) {
+		if n := client.StrLen(ctx, key).Val(); n != int64(2+35*(i+1)) {
 			t.Errorf("%d bytes with %d limits", n, i+1)
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 48*time.Hour+time.Minute {
@@ -149,10 +149,10 @@ func TestStore_tidy(t *testing.T) {
 	}
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/1/"+who.String()+"}").Val() }
-	if take(t, s, noon.Add(time.Hour), stays); length() != 1+26*36 {
+	if take(t, s, noon.Add(time.Hour), stays); length() != 2+26*35 {
 		t.Errorf("%d bytes: a record is gone that has been idle for less than an hour", length())
 	}
-	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 1+36 {
+	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 2+35 {
 		t.Errorf("%d bytes, want one record", length())
 	}
 	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
@@ -165,7 +165,7 @@ func TestStore_unreadable(t *testing.T) {
 	client := local(t)
 	s := redisstore.New(client, redisstore.Options{Namespace: "bad"})
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
-	for _, value := range []string{"\x02" + strings.Repeat("x", 36), "\x01x", "\x01" + strings.Repeat("x", 35), "text"} {
+	for _, value := range []string{"\x02\x01" + strings.Repeat("x", 35), "\x01", "\x01x", "\x01\x01" + strings.Repeat("x", 34), "\x01\x00x", "text"} {
 		who := caller()
 		key := "{bad/1/" + who.String() + "}"
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {

@@ -1,41 +1,51 @@
 -- Gives back charges, each as far as that is safe.
 --
 -- KEYS[1]  the subject
--- ARGV[1]  49 bytes a charge:
+-- ARGV[1]  46 bytes a charge, integers big endian:
 --            c17  the limit, as in take.lua
 --            B    kind
---            bucket: TAT after the charge I5 s, I4 ns, refunds after it I4; what to give
---              back if nothing else touched the bucket I5 s, I4 ns, else I5 s, I4 ns
---            window: index charged I5, cost I4, and zeroes
+--            seven I4, which are
+--              bucket: TAT and refunds after the charge; what to give back if nothing else
+--                has touched the bucket since; what to give back otherwise
+--              window: index charged, cost
+--              log: newest instant after the charge, cost
 --
 -- The value is that of take.lua. Returns 1 if anything was given back.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
-if not value or value:byte() ~= 1 or #value % 36 ~= 1 then return 0 end
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+if not value or value:byte() ~= 1 or #value < 2 + 35 * (value:byte(2) or 0) then return 0 end
 local new = value
+local last = 2 + 35 * new:byte(2)
 
-for from = 1, #args, 49 do
-  local limit, kind, s, n, m, all_s, all_ns, part_s, part_ns = unpack('<c17BI5I4I4I5I4I5I4', args, from)
-  local at = 2
-  while at < #new and sub(new, at, at + 16) ~= limit do at = at + 36 end
-  if at < #new then
-    local version, hs, hn, hm = unpack('<I6I5I4I4', new, at + 17)
-    local given = true
+for i = 1, #args, 46 do
+  local limit, kind, a, b, c, d, e, f, g = unpack('>c17BI4I4I4I4I4I4I4', args, i)
+  local at, from = 3, last + 1
+  while at < last and sub(new, at, at + 16) ~= limit do
+    if new:byte(at + 5) == 4 then from = from + 8 * unpack('>I4', new, at + 31) end
+    at = at + 35
+  end
+  if at < last then
+    local s, n, m = unpack('>I4I4I4', new, at + 23)
     if kind == 1 then
-      if hs ~= s or hn ~= n or hm ~= m then all_s, all_ns = part_s, part_ns end
-      given = all_s + all_ns > 0
-      hs, hn, hm = hs - all_s, hn - all_ns, hm + 1
-      if hn < 0 then hs, hn = hs - 1, hn + 1000000000 end
-    elseif hs == s and hn >= n then
-      hn = hn - n
-    elseif hs == s + 1 and hm >= n then
-      hm = hm - n
-    else
-      given = false
+      if s ~= a or n ~= b or m ~= c then d, e = f, g end
+      if d + e > 0 then
+        s, n, m = s - d, n - e, m + 1
+        if n < 0 then s, n = s - 1, n + 4294967296 end
+      end
+    elseif kind == 4 then
+      local charged, first, count = pack('>I4I4', a, b), from, 0
+      while first < from + 8 * m and sub(new, first, first + 7) ~= charged do first = first + 8 end
+      while first + 8 * count < from + 8 * m and sub(new, first + 8 * count, first + 8 * count + 7) == charged do count = count + 1 end
+      if count >= c then
+        new = sub(new, 1, first - 1) .. sub(new, first + 8 * c)
+        m = m - c
+      end
+    elseif s == a and n >= b then
+      n = n - b
+    elseif s == a + 1 and m >= b then
+      m = m - b
     end
-    if given then
-      new = sub(new, 1, at - 1) .. limit .. pack('<I6I5I4I4', version, hs, hn, hm) .. sub(new, at + 36)
-    end
+    new = sub(new, 1, at + 22) .. pack('>I4I4I4', s, n, m) .. sub(new, at + 35)
   end
 end
 

@@ -1,65 +1,114 @@
 -- Charges every limit of a subject, or none, in one step.
 --
 -- KEYS[1]  the subject
--- ARGV[1]  now (seconds I5, nanoseconds I4), then 51 bytes a charge:
+-- ARGV[1]  now (I4 I4), then 48 bytes a charge, integers big endian:
 --            c17  the limit: id I5, kind B, length in ns I7, capacity I4
 --            I6   version of the rules that set it
---            B    kind: 1 bucket, 2 sliding window, 3 fixed window
---            bucket: three instants or durations of I5 s and I4 ns
---              latest TAT that allows the cost, increment, latest TAT of honest clocks
---            window: index I5, cost I4, latest index of honest clocks I5,
---              weight of the previous window in 2^-20 I4, requests less cost I5, 0 I4
+--            B    kind: 1 bucket, 2 sliding window, 3 fixed window, 4 log
+--            six I4, which are
+--              bucket: latest TAT that allows the cost; increment; latest TAT of honest clocks
+--              window: index, cost; latest index of honest clocks, weight of the previous
+--                window in 2^-20; largest count that allows the cost, 0
+--              log: latest instant that has expired; largest count that allows the cost,
+--                cost; latest instant of honest clocks
 -- ARGV[2]  time to live in ms
 --
--- The value is a format byte 1, then 36 bytes a limit: c17 and I6 as above, and the
--- state: bucket TAT I5 s, I4 ns, refunds I4; window index I5, count I4, previous I4.
+-- The value is a format byte 1, the number of limits B, 35 bytes a limit, and the
+-- entries of logs. A limit is c17 and I6 as above, and the state: bucket TAT and
+-- refunds I4; window index I4, count I4, previous I4; log newest instant and number of
+-- entries I4. Entries are instants, oldest first, those of one log after another.
 --
 -- Returns the new value if all was charged. Otherwise nothing was, and it returns the
--- value in an array: the caller finds out whether it refuses, or holds a limit of
--- other parameters or a spoiled state, which are rare and mended by replace.lua.
+-- value in an array: the caller finds out whether it refuses, or holds a limit of other
+-- parameters, a spoiled state or another format, which are rare.
 --
--- Nanoseconds since 1970 do not fit a double's 53 bits, so instants are compared in
--- two parts. The clock is the caller's: scripts may not ask for the time everywhere.
+-- Nanoseconds since 1970 do not fit a double's 53 bits, so instants are two halves of
+-- 32. The clock is the caller's: scripts may not ask for the time everywhere.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
-if value and (value:byte() ~= 1 or #value % 36 ~= 1) then return {value} end
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local now_s, now_ns = unpack('<I5I4', args)
-local new = value or '\1'
-local at = 2
+local new = value or '\1\0'
+local format, limits = new:byte(1, 2)
+local rest = #new - 2 - 35 * (limits or 0)
+if format ~= 1 or rest < 0 then return {value} end
+if rest > 0 then
+  for i = 3, 2 + 35 * limits, 35 do
+    if new:byte(i + 5) == 4 then rest = rest - 8 * unpack('>I4', new, i + 31) end
+  end
+  if rest ~= 0 then return {value} end
+end
+local now_hi, now_lo = unpack('>I4I4', args)
+local at = 3
 
-for from = 10, #args, 51 do
-  local limit, version, kind, a_s, a_ns, b_s, b_ns, c_s, c_ns = unpack('<c17I6BI5I4I5I4I5I4', args, from)
-  if sub(new, at, at + 16) ~= limit then
+for i = 9, #args, 48 do
+  local limit, version, kind, a, b, c, d, e, f = unpack('>c17I6BI4I4I4I4I4I4', args, i)
+  local last = 2 + 35 * limits
+  if at > last or sub(new, at, at + 16) ~= limit then
     local id = sub(limit, 1, 5)
-    at = 2
-    while at < #new and sub(new, at, at + 4) ~= id do at = at + 36 end
-    if at < #new and sub(new, at, at + 16) ~= limit then return {value} end
+    at = 3
+    while at < last and sub(new, at, at + 4) ~= id do at = at + 35 end
+    if at < last and sub(new, at, at + 16) ~= limit or limits == 255 then return {value} end
   end
   local s, n, m = 0, 0, 0
-  if at < #new then version, s, n, m = unpack('<I6I5I4I4', new, at + 17) end
-  local writes
+  if at < last then version, s, n, m = unpack('>I6I4I4I4', new, at + 17) end
+  local writes, from, dead, more
   if kind == 1 then
-    if s > a_s or s == a_s and n > a_ns or s > c_s or s == c_s and n > c_ns then return {value} end
-    writes = b_s + b_ns > 0
-    if s < now_s or s == now_s and n < now_ns then s, n = now_s, now_ns end
-    s, n = s + b_s, n + b_ns
-    if n >= 1000000000 then s, n = s + 1, n - 1000000000 end
-  else
-    if s > b_s then return {value} end
-    if s < a_s then
-      if s == a_s - 1 then m = n else m = 0 end
-      s, n = a_s, 0
-    elseif s > a_s and b_ns > 0 then
-      b_ns = 1048576
+    if s > a or s == a and n > b or s > e or s == e and n > f then return {value} end
+    writes = c + d > 0
+    if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
+    s, n = s + c, n + d
+    if n >= 4294967296 then s, n = s + 1, n - 4294967296 end
+  elseif kind == 4 then
+    if s > e or s == e and n > f then return {value} end
+    from = 3 + 35 * limits
+    for j = 3, at - 35, 35 do
+      if new:byte(j + 5) == 4 then from = from + 8 * unpack('>I4', new, j + 31) end
     end
-    if n + math.ceil(m * b_ns / 1048576) > c_s then return {value} end
-    writes = a_ns > 0
-    n = n + a_ns
+    local function expired(hi, lo) -- how many entries are not after an instant
+      local low, high = 0, m
+      while low < high do
+        local middle = math.floor((low + high) / 2)
+        local e_hi, e_lo = unpack('>I4I4', new, from + 8 * middle)
+        if e_hi < hi or e_hi == hi and e_lo <= lo then low = middle + 1 else high = middle end
+      end
+      return low
+    end
+    if m - expired(a, b) > c then return {value} end
+    writes, dead = d > 0, 0
+    if s < now_hi or s == now_hi and n < now_lo then
+      s, n = now_hi, now_lo
+      -- What has expired stays for five seconds more, for clocks that are behind.
+      local hi, lo = a - 1, b - 705032704
+      if lo < 0 then hi, lo = hi - 1, lo + 4294967296 end
+      dead = expired(hi, lo)
+    end
+    more = string.rep(pack('>I4I4', s, n), d)
+  else
+    if s > c then return {value} end
+    if s < a then
+      if s == a - 1 then m = n else m = 0 end
+      s, n = a, 0
+    elseif s > a and d > 0 then
+      d = 1048576
+    end
+    if n + math.ceil(m * d / 1048576) > e then return {value} end
+    writes = b > 0
+    n = n + b
   end
   if writes then
-    new = sub(new, 1, at - 1) .. limit .. pack('<I6I5I4I4', version, s, n, m) .. sub(new, at + 36)
+    if at > last then -- a new limit goes before the entries
+      limits = limits + 1
+      new = '\1' .. string.char(limits) .. sub(new, 3, last) .. limit .. pack('>I6I4I4I4', version, s, n, m) .. sub(new, last + 1)
+      if more then from = #new + 1 end
+    else
+      new = sub(new, 1, at - 1) .. limit .. pack('>I6I4I4I4', version, s, n, m) .. sub(new, at + 35)
+    end
+    if more then
+      local left = m - dead
+      new = sub(new, 1, from - 1) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. more .. sub(new, from + 8 * m)
+      new = sub(new, 1, at + 30) .. pack('>I4', left + #more / 8) .. sub(new, at + 35)
+    end
   end
-  at = at + 36
+  at = at + 35
 end
 
 redis.call('SET', KEYS[1], new, 'PX', ARGV[2])

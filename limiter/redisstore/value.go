@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -13,22 +14,29 @@ import (
 // format is the version of the value's layout: its first byte, and part of the key.
 const format = 1
 
-// The layout of a value after its first byte: one record a limit, integers little
-// endian. A script copies a limit's 17 bytes without looking inside.
+// The layout of a value: format, number of limits, one record a limit, and the entries
+// of logs, those of one record after those of another. Integers are big endian, as are
+// the instants, which the scripts read in two halves. A script copies a limit's 17
+// bytes without looking inside.
 const (
+	headerSize   = 2
 	idSize       = 5
-	limitSize    = idSize + 1 + 7 + 4 // id, kind, length in ns, capacity
-	recordSize   = limitSize + 6 + 13 // and version, state
 	kindOffset   = idSize
 	lengthOffset = kindOffset + 1
 	capOffset    = lengthOffset + 7
+	limitSize    = capOffset + 4 // id, kind, length in ns, capacity
+	stateOffset  = limitSize + 6 // after the version
+	recordSize   = stateOffset + 12
+	entrySize    = 8
+	maxLimits    = 255
 )
 
 // The kinds of machine.
 const (
-	kindBucket  = 1
-	kindSliding = 2
-	kindFixed   = 3
+	kindBucket = 1 + iota
+	kindSliding
+	kindFixed
+	kindLog
 )
 
 // value is what Redis holds of a subject; empty if nothing.
@@ -38,57 +46,100 @@ type value []byte
 func (v value) check() error {
 	switch {
 	case len(v) == 0:
+		return nil
 	case v[0] != format:
 		return fmt.Errorf("%w: format %d, want %d", limiter.ErrFormat, v[0], format)
-	case (len(v)-1)%recordSize != 0:
+	case len(v) < headerSize || len(v) < headerSize+int(v[1])*recordSize:
 		return fmt.Errorf("%w: %d bytes", limiter.ErrFormat, len(v))
+	}
+	size := headerSize + int(v[1])*recordSize
+	for r := range v.records {
+		size += len(r.entries)
+	}
+	if size != len(v) {
+		return fmt.Errorf("%w: %d bytes, want %d", limiter.ErrFormat, len(v), size)
 	}
 	return nil
 }
 
-// find returns the record of the limit id, nil if there is none.
-func (v value) find(id limiter.ID) []byte {
-	for at := 1; at < len(v); at += recordSize {
-		if record := v[at : at+recordSize]; limiter.ID(integer(record[:idSize])) == id {
-			return record
+// record is one limit in a value. Its slices are parts of the value.
+type record struct{ fixed, entries []byte }
+
+func (r record) id() limiter.ID { return limiter.ID(integer(r.fixed[:idSize])) }
+
+// records iterates over the records of v.
+func (v value) records(yield func(record) bool) {
+	if len(v) == 0 {
+		return
+	}
+	entries := v[headerSize+int(v[1])*recordSize:]
+	for i := range int(v[1]) {
+		r := record{fixed: v[headerSize+i*recordSize:][:recordSize]}
+		if r.fixed[kindOffset] == kindLog {
+			n := min(len(entries), int(integer(r.fixed[recordSize-4:]))*entrySize)
+			r.entries, entries = entries[:n], entries[n:]
+		}
+		if !yield(r) {
+			return
 		}
 	}
-	return nil
 }
 
 // held reads what v holds of limit.
 func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
-	record := v.find(limit.ID)
-	if record == nil {
-		return limiter.Held{}, nil
+	for r := range v.records {
+		if r.id() != limit.ID {
+			continue
+		}
+		var own [limitSize]byte
+		if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.fixed[:limitSize]) {
+			return r.read(limit.Machine()), nil
+		}
+		return r.parse()
 	}
-	var own [limitSize]byte
-	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(record[:limitSize]) {
-		return read(record, limit.Machine()), nil
+	return limiter.Held{}, nil
+}
+
+// entries reads every limit of v, in order of ID.
+func (v value) entries() ([]limiter.Entry, error) {
+	var entries []limiter.Entry
+	for r := range v.records {
+		held, err := r.parse()
+		if err != nil {
+			return nil, err
+		}
+		entries = append(entries, limiter.Entry{ID: r.id(), Held: held})
 	}
-	return parse(record)
+	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return entries, nil
 }
 
 // parse reads a record of any limit.
-func parse(record []byte) (limiter.Held, error) {
-	kinds := map[byte]string{kindBucket: "bucket", kindSliding: "sliding", kindFixed: "fixed"}
-	length := time.Duration(integer(record[lengthOffset:capOffset]))
-	machine, err := algo.Parse(fmt.Sprintf("%s/%s/%d", kinds[record[kindOffset]], length, integer(record[capOffset:limitSize])))
+func (r record) parse() (limiter.Held, error) {
+	kinds := [...]string{kindBucket: "bucket", kindSliding: "sliding", kindFixed: "fixed", kindLog: "log"}
+	kind := int(r.fixed[kindOffset])
+	if kind >= len(kinds) {
+		return limiter.Held{}, fmt.Errorf("%w: kind %d", limiter.ErrFormat, kind)
+	}
+	length := time.Duration(integer(r.fixed[lengthOffset:capOffset]))
+	machine, err := algo.Parse(fmt.Sprintf("%s/%s/%d", kinds[kind], length, integer(r.fixed[capOffset:limitSize])))
 	if err != nil {
 		return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
 	}
-	return read(record, machine), nil
+	return r.read(machine), nil
 }
 
 // read reads a record whose parameters are those of m.
-func read(record []byte, m algo.Machine) limiter.Held {
-	h := limiter.Held{Result: limiter.Result{Machine: m}, Version: integer(record[limitSize : limitSize+6])}
-	state := record[limitSize+6:]
-	a, b, c := integer(state[:5]), integer(state[5:9]), integer(state[9:13])
-	if _, ok := m.(*algo.Bucket); ok {
-		h.State = algo.State{TAT: algo.Instant(a*int64(time.Second) + b), Refunds: c}
-	} else {
-		h.State = algo.State{Window: a, Count: b, Previous: c}
+func (r record) read(m algo.Machine) limiter.Held {
+	h := limiter.Held{Result: limiter.Result{Machine: m}, Version: integer(r.fixed[limitSize:stateOffset])}
+	state := r.fixed[stateOffset:]
+	switch m.(type) {
+	case *algo.Bucket:
+		h.State = algo.State{TAT: algo.Instant(integer(state[:8])), Refunds: integer(state[8:])}
+	case *algo.Window:
+		h.State = algo.State{Window: integer(state[:4]), Count: integer(state[4:8]), Previous: integer(state[8:])}
+	case *algo.Log:
+		h.State = algo.State{Newest: algo.Instant(integer(state[:8])), Entries: algo.Entries(r.entries)}
 	}
 	return h
 }
@@ -122,7 +173,7 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limi
 		}
 		var ok bool
 		settled[i], changed[i] = held.Settle(c.Limit, now)
-		charged[i], ok = settled[i].Machine.Take(settled[i].State, now, c.Cost)
+		charged[i], ok = c.Apply(settled[i].Machine, settled[i].State, now)
 		results[i] = settled[i].Result
 		allowed = allowed && ok
 	}
@@ -137,21 +188,41 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limi
 		if next == nil {
 			next = slices.Clone(v)
 		}
-		next = next.with(c.Limit.ID, settled[i])
+		if next, err = next.with(c.Limit.ID, settled[i]); err != nil {
+			return nil, false, err
+		}
 	}
 	return next, allowed, nil
 }
 
-// with returns v with the record of the limit id replaced, or added. It writes to v.
-func (v value) with(id limiter.ID, h limiter.Held) value {
-	if len(v) == 0 {
-		v = value{format}
+// with returns a value like v in which the record of the limit id is h.
+func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
+	var list []record
+	replaced := false
+	for r := range v.records {
+		if r.id() == id {
+			r, replaced = newRecord(id, h), true
+		}
+		list = append(list, r)
 	}
-	if record := v.find(id); record != nil {
-		appendRecord(record[:0], id, h)
-		return v
+	if !replaced {
+		list = append(list, newRecord(id, h))
 	}
-	return appendRecord(v, id, h)
+	if len(list) > maxLimits {
+		return nil, fmt.Errorf("%w: a subject of more than %d limits", limiter.ErrFull, maxLimits)
+	}
+	return newValue(list), nil
+}
+
+func newValue(list []record) value {
+	v := value{format, byte(len(list))}
+	for _, r := range list {
+		v = append(v, r.fixed...)
+	}
+	for _, r := range list {
+		v = append(v, r.entries...)
+	}
+	return v
 }
 
 // idleLeast is how long a limit has been at full quota before its record is removed:
@@ -159,79 +230,74 @@ func (v value) with(id limiter.ID, h limiter.Held) value {
 // counts.
 const idleLeast = time.Hour
 
-// manyRecords is from how many records on it is worth looking for idle ones: those
-// of limits that rules had and no longer have.
-const manyRecords = 2 * limiter.MaxCharges
+// manyLimits is from how many limits on it is worth looking for idle ones: those that
+// rules had and no longer have.
+const manyLimits = 2 * limiter.MaxCharges
 
 // tidied returns v without its idle records, nil if it has none, or few records.
 func (v value) tidied(now algo.Instant) value {
-	if len(v) <= manyRecords*recordSize {
+	if len(v) < headerSize || int(v[1]) <= manyLimits {
 		return nil
 	}
-	kept := value{format}
-	for at := 1; at < len(v); at += recordSize {
-		record := v[at : at+recordSize]
-		if h, err := parse(record); err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now {
-			kept = append(kept, record...)
+	var kept []record
+	for r := range v.records {
+		if h, err := r.parse(); err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now {
+			kept = append(kept, r)
 		}
 	}
-	if len(kept) == len(v) {
+	if len(kept) == int(v[1]) {
 		return nil
 	}
-	return kept
+	return newValue(kept)
 }
 
-func appendRecord(b []byte, id limiter.ID, h limiter.Held) []byte {
-	b = appendInteger(appendLimit(b, id, h.Machine), h.Version, 6)
-	if _, ok := h.Machine.(*algo.Bucket); ok {
-		b = appendInstant(b, h.State.TAT)
-		return appendInteger(b, h.State.Refunds, 4)
+func newRecord(id limiter.ID, h limiter.Held) record {
+	b := appendLimit(make([]byte, 0, recordSize), id, h.Machine)
+	b = appendInteger(b, h.Version, 6)
+	switch h.Machine.(type) {
+	case *algo.Bucket:
+		b = appendInteger(appendInteger(b, int64(h.State.TAT), 8), h.State.Refunds, 4)
+	case *algo.Window:
+		b = appendInteger(appendInteger(appendInteger(b, h.State.Window, 4), h.State.Count, 4), h.State.Previous, 4)
+	case *algo.Log:
+		b = appendInteger(appendInteger(b, int64(h.State.Newest), 8), int64(h.State.Entries.Len()), 4)
 	}
-	b = appendInteger(b, h.State.Window, 5)
-	b = appendInteger(b, h.State.Count, 4)
-	return appendInteger(b, h.State.Previous, 4)
+	return record{b, []byte(h.State.Entries)}
 }
 
 // appendLimit appends what a limit is: its id and its parameters.
 func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
 	b = appendInteger(b, int64(id), idSize)
-	b = append(b, kindOf(m))
-	length := time.Duration(0)
-	switch m := m.(type) {
-	case *algo.Bucket:
-		length = m.Interval
-	case *algo.Window:
-		length = m.Length
-	}
+	kind, length := kindOf(m)
+	b = append(b, kind)
 	b = appendInteger(b, int64(length), 7)
 	return appendInteger(b, m.Capacity(), 4)
 }
 
-func kindOf(m algo.Machine) byte {
-	w, ok := m.(*algo.Window)
-	switch {
-	case !ok:
-		return kindBucket
-	case w.Sliding:
-		return kindSliding
+func kindOf(m algo.Machine) (kind byte, length time.Duration) {
+	switch m := m.(type) {
+	case *algo.Bucket:
+		return kindBucket, m.Interval
+	case *algo.Log:
+		return kindLog, m.Length
+	case *algo.Window:
+		if m.Sliding {
+			return kindSliding, m.Length
+		}
+		return kindFixed, m.Length
 	}
-	return kindFixed
-}
-
-// appendInstant appends seconds in 5 bytes and nanoseconds in 4.
-func appendInstant[T ~int64](b []byte, i T) []byte {
-	return appendInteger(appendInteger(b, int64(i)/int64(time.Second), 5), int64(i)%int64(time.Second), 4)
+	return 0, 0
 }
 
 // appendInteger appends the lowest size bytes of n.
 func appendInteger(b []byte, n int64, size int) []byte {
 	var full [8]byte
-	binary.LittleEndian.PutUint64(full[:], uint64(n))
-	return append(b, full[:size]...)
+	binary.BigEndian.PutUint64(full[:], uint64(n))
+	return append(b, full[8-size:]...)
 }
 
 func integer(b []byte) int64 {
 	var full [8]byte
-	copy(full[:], b)
-	return int64(binary.LittleEndian.Uint64(full[:]))
+	copy(full[8-len(b):], b)
+	return int64(binary.BigEndian.Uint64(full[:]))
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,11 +12,11 @@ import (
 )
 
 // testDifferential runs random scripts against the store and the model: costs,
-// instants that jump both ways, limits that change, refunds late and early, and
+// instants that jump both ways, debts, limits that change, refunds late and early, and
 // hints that are missing, right or stale. Every state must be the same, bit for bit.
 func testDifferential(t *testing.T, s Suite) {
 	store := s.Open(t)
-	limits := make([][]*limiter.Limit, 4)
+	limits := make([][]*limiter.Limit, len(rates)+1)
 	for i := range limits {
 		first := Limit(t, string('a'+rune(i)), rates[i%len(rates)])
 		limits[i] = append(limits[i], first,
@@ -45,18 +46,30 @@ func testDifferential(t *testing.T, s Suite) {
 			var charges []limiter.Charge
 			var hint []limiter.Result
 			for i := range limits {
-				if rapid.Bool().Draw(t, "charged") {
-					charges = append(charges, limiter.Charge{Limit: limits[i][version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")})
+				if rapid.IntRange(0, len(limits)).Draw(t, "charged") < 3 {
+					c := limiter.Charge{Limit: limits[i][version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
+					if rapid.IntRange(0, 15).Draw(t, "spend") == 0 {
+						c.Spend, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
+					}
+					charges = append(charges, c)
 					hint = append(hint, hintOf(t, limits[i][version], past, func(k taken) ([]limiter.Charge, []limiter.Result) { return k.charges, k.results }))
 				}
 			}
 			if len(charges) == 0 {
 				continue
 			}
-			if allowed, results := p.take(t, now, charges, hint); allowed {
+			spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Spend })
+			if allowed, results := p.take(t, now, charges, hint); allowed && !spends {
 				past = append(past, taken{charges, results})
 			}
+			switch rapid.IntRange(0, 60).Draw(t, "admin") {
+			case 0:
+				p.reset(t)
+			case 1:
+				p.inspect(t)
+			}
 		}
+		p.inspect(t)
 	})
 }
 

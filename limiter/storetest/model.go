@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -28,7 +30,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 		if known && c.Cost > 0 {
 			limits[c.Limit.ID] = held
 		}
-		state, ok := held.Machine.Take(held.State, now, c.Cost)
+		state, ok := c.Apply(held.Machine, held.State, now)
 		results[i], next[i] = held.Result, held
 		next[i].State = state
 		allowed = allowed && ok
@@ -56,6 +58,19 @@ func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, result
 		}
 	}
 }
+
+// Inspect answers like a Store.
+func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
+	var entries []limiter.Entry
+	for id, held := range m.limits(subject) {
+		entries = append(entries, limiter.Entry{ID: id, Held: held})
+	}
+	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
+	return entries
+}
+
+// Reset forgets subject.
+func (m *Model) Reset(subject limiter.Subject) { delete(m.held, subject) }
 
 func (m *Model) limits(subject limiter.Subject) map[limiter.ID]limiter.Held {
 	if m.held == nil {

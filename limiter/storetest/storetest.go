@@ -28,6 +28,8 @@ var rates = []algo.Rate{
 	{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute, Burst: 10},
 	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
 	{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Minute},
+	{Algorithm: algo.LeakyBucket, Requests: 7, Window: time.Minute, Burst: 10},
+	{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
 }
 
 // Run runs the suite.
@@ -45,6 +47,7 @@ func Run(t *testing.T, s Suite) {
 		{"FarAhead", testFarAhead},
 		{"Changed", testChanged},
 		{"Refund", testRefund},
+		{"Spend", testSpend},
 		{"Concurrent", testConcurrent},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -53,6 +56,7 @@ func Run(t *testing.T, s Suite) {
 			}
 		})
 	}
+	t.Run("Admin", func(t *testing.T) { testAdmin(t, s) })
 	t.Run("SeveralLimits", func(t *testing.T) { testSeveralLimits(t, s) })
 	t.Run("MostLimits", func(t *testing.T) { testMostLimits(t, s) })
 	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
@@ -184,6 +188,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		{"longer", algo.Rate{Algorithm: rate.Algorithm, Requests: 10, Window: time.Hour}},
 		{"bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute}},
 		{"window", algo.Rate{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute}},
+		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute}},
 	} {
 		t.Run(change.name, func(t *testing.T) {
 			p, old := newPair(t, s), Limit(t, "a", rate)
@@ -241,6 +246,56 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	_, second := p.take(t, start, one(next, 1), nil)
 	p.refund(t, charges, first, 0)
 	p.take(t, start, one(next, 1), second)
+}
+
+// Spending charges past the limit, into a debt of one capacity at most.
+func testSpend(t *testing.T, s Suite, rate algo.Rate) {
+	for _, costs := range [][]int64{{3, 4, 7}, {12}, {10, 9, 5}, {20}, {21}, {1 << 40}} {
+		p, l := newPair(t, s), Limit(t, "a", rate)
+		other := Limit(t, "b", rate)
+		for _, cost := range costs {
+			if allowed, _ := p.take(t, start, []limiter.Charge{{Limit: l, Cost: cost, Spend: true}, {Limit: other, Cost: 1}}, nil); !allowed {
+				t.Fatalf("spending %d was refused", cost)
+			}
+		}
+		p.take(t, start, one(l, 0), nil)
+		p.take(t, start.Add(30*time.Second), one(l, 1), nil)
+		p.take(t, start.Add(90*time.Second), one(l, 1), nil)
+		p.take(t, start.Add(10*time.Minute), one(l, 10), nil)
+	}
+	// A refusal of another limit spends nothing.
+	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
+	charges := []limiter.Charge{{Limit: l, Cost: 15, Spend: true}, {Limit: tight, Cost: 1}}
+	p.take(t, start, charges, nil)
+	if allowed, _ := p.take(t, start, charges, nil); allowed {
+		t.Fatal("admitted above a limit of 1")
+	}
+}
+
+// What a store holds of a subject can be seen, and forgotten; of others nothing is.
+func testAdmin(t *testing.T, s Suite) {
+	p, other := newPair(t, s), newPair(t, s)
+	p.reset(t)
+	if entries := p.inspect(t); len(entries) != 0 {
+		t.Fatalf("a subject never seen holds %+v", entries)
+	}
+	var charges []limiter.Charge
+	for i, rate := range rates {
+		charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 10})
+	}
+	_, before := p.take(t, start, charges, nil)
+	other.take(t, start, charges, nil)
+	if entries := p.inspect(t); len(entries) != len(rates) {
+		t.Fatalf("holds %+v, want %d limits", entries, len(rates))
+	}
+	p.reset(t)
+	p.inspect(t)
+	if allowed, _ := p.take(t, start, charges, before); !allowed {
+		t.Fatal("refused after a reset, with a memory of what was before")
+	}
+	if allowed, _ := other.take(t, start, charges, nil); allowed {
+		t.Fatal("another subject was reset")
+	}
 }
 
 // Many callers at one instant are admitted exactly the capacity.
@@ -302,8 +357,11 @@ func testMostLimits(t *testing.T, s Suite) {
 				if name == "mixed" {
 					rate = rates[i%len(rates)]
 				}
-				rate.Requests = 1_000_000
-				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 999})
+				rate.Requests, rate.Burst = 1_000_000, 0
+				if rate.Algorithm == algo.SlidingLog {
+					rate.Requests = 100
+				}
+				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 9})
 			}
 			now := start
 			var results []limiter.Result

@@ -1,0 +1,186 @@
+package algo
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Entries are instants in ascending order, packed into a string: comparable, and
+// immutable without a copy.
+type Entries string
+
+const entrySize = 8
+
+// NewEntries returns instants, which MUST be in ascending order, as Entries.
+func NewEntries(instants ...Instant) Entries {
+	b := make([]byte, 0, len(instants)*entrySize)
+	for _, i := range instants {
+		b = binary.BigEndian.AppendUint64(b, uint64(i))
+	}
+	return Entries(b)
+}
+
+// Len returns the number of entries.
+func (e Entries) Len() int { return len(e) / entrySize }
+
+// At returns entry i, counted from the oldest.
+func (e Entries) At(i int) Instant {
+	var b [entrySize]byte
+	copy(b[:], e[i*entrySize:])
+	return Instant(binary.BigEndian.Uint64(b[:]))
+}
+
+// Until returns how many entries are not after i.
+func (e Entries) Until(i Instant) int {
+	low, high := 0, e.Len()
+	for low < high {
+		if middle := (low + high) / 2; e.At(middle) <= i {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// From returns the entries from the i-th on.
+func (e Entries) From(i int) Entries { return e[i*entrySize:] }
+
+// with returns e and n more entries at i.
+func (e Entries) with(i Instant, n int64) Entries {
+	return e + Entries(strings.Repeat(string(NewEntries(i)), int(n)))
+}
+
+// Log keeps an entry for each request and counts those of the last Length: at most
+// Requests in any interval of that length.
+//
+// A request of cost n at now is allowed if
+//
+//	#{entries > now-Length} + n <= Requests
+//
+// and appends n entries at now, or at the newest instant of any entry where that is
+// later: a clock that is behind never adds quota.
+type Log struct {
+	Length   time.Duration
+	Requests int64
+}
+
+var _ Machine = (*Log)(nil)
+
+// Live returns how many entries of s count at now, and how many before them do not.
+func (l *Log) Live(s State, now Instant) (live int64, expired int) {
+	expired = s.Entries.Until(now.Add(-l.Length))
+	return int64(s.Entries.Len() - expired), expired
+}
+
+// Trim drops the entries that no clock counts any more, which a store may leave in
+// place. What remains depends on the state alone, and not on when it is asked for.
+func (l *Log) Trim(s State) State {
+	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length - maxSkew)))
+	return s
+}
+
+// append returns s with n entries more, trimmed.
+func (l *Log) append(s State, now Instant, n int64) State {
+	s.Newest = max(now, s.Newest)
+	s.Entries = s.Entries.with(s.Newest, n)
+	return l.Trim(s)
+}
+
+// Take implements Machine.
+func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
+	live, _ := l.Live(s, now)
+	if cost > l.Requests || live+cost > l.Requests {
+		return s, false
+	}
+	if cost == 0 {
+		return s, true
+	}
+	return l.append(s, now, cost), true
+}
+
+// Spend implements Machine.
+func (l *Log) Spend(s State, now Instant, cost int64) State {
+	live, _ := l.Live(s, now)
+	if cost = min(cost, l.Deepest()-live); cost <= 0 {
+		return s
+	}
+	return l.append(s, now, cost)
+}
+
+// Deepest returns the number of entries of the largest debt.
+func (l *Log) Deepest() int64 { return 2 * l.Requests }
+
+// RetryAfter implements Machine.
+func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {
+	if cost > l.Requests {
+		return Never
+	}
+	live, expired := l.Live(s, now)
+	tooMany := live + cost - l.Requests
+	if tooMany <= 0 {
+		return 0
+	}
+	return s.Entries.At(expired + int(tooMany) - 1).Add(l.Length).Sub(now)
+}
+
+// Remaining implements Machine.
+func (l *Log) Remaining(s State, now Instant) int64 {
+	live, _ := l.Live(s, now)
+	return max(0, l.Requests-live)
+}
+
+// ResetAfter implements Machine.
+func (l *Log) ResetAfter(s State, now Instant) time.Duration {
+	if s.Entries == "" {
+		return 0
+	}
+	return max(0, s.Entries.At(s.Entries.Len()-1).Add(l.Length).Sub(now))
+}
+
+// Refund implements Machine. It is exact: it removes the entries that were appended.
+func (l *Log) Refund(s, charged State, cost int64, _ time.Duration) State {
+	at := charged.Newest
+	from, to := s.Entries.Until(at-1), s.Entries.Until(at)
+	if int64(to-from) >= cost {
+		s.Entries = s.Entries[:from*entrySize] + s.Entries.From(from+int(cost))
+	}
+	return s
+}
+
+// Mend implements Machine.
+func (l *Log) Mend(s State, now Instant) (State, bool) {
+	if s.Newest <= l.Spoiled(now) {
+		return s, false
+	}
+	return l.owing(l.Requests, now), true
+}
+
+// Spoiled returns the newest instant that Mend leaves alone.
+func (l *Log) Spoiled(now Instant) Instant { return now.Add(maxSkew) }
+
+// Capacity implements Machine.
+func (l *Log) Capacity() int64 { return l.Requests }
+
+// Horizon implements Machine.
+func (l *Log) Horizon() time.Duration { return l.Length + maxSkew }
+
+// Idle implements Machine.
+func (l *Log) Idle(s State) Instant { return s.Newest.Add(l.Length) }
+
+// Fingerprint implements Machine.
+func (l *Log) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindLog, l.Length, l.Requests) }
+
+func (l *Log) owed(s State, now Instant) int64 {
+	live, _ := l.Live(s, now)
+	return live
+}
+
+func (l *Log) owing(n int64, now Instant) State {
+	if n == 0 {
+		return State{}
+	}
+	return State{Newest: now, Entries: Entries("").with(now, min(n, 2*l.Requests))}
+}
