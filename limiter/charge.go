@@ -26,26 +26,26 @@ func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.Stat
 	return m.Take(s, now, c.Cost)
 }
 
-// validate reports the first charge that cannot be decided. charges are those of
-// one subject.
-func validate(charges []Charge) error {
-	if len(charges) > MaxCharges {
-		return fmt.Errorf("%w: %d limits on one subject, at most %d", ErrInvalidCharge, len(charges), MaxCharges)
-	}
+// validate reports the first charge that cannot be decided, and whether any is on a
+// limit that is spread.
+func (l *Limiter) validate(charges []Charge) (spread bool, err error) {
 	for i, c := range charges {
 		switch {
 		case c.Limit == nil || c.Limit.machine == nil:
-			return fmt.Errorf("%w: a limit that NewLimit did not make", ErrInvalidCharge)
+			return false, fmt.Errorf("%w: a limit that NewLimit did not make", ErrInvalidCharge)
 		case c.Subject == Subject{}:
-			return fmt.Errorf("%w: limit %q without a subject", ErrInvalidCharge, c.Limit.Name)
+			return false, fmt.Errorf("%w: limit %q without a subject", ErrInvalidCharge, c.Limit.Name)
 		case c.Cost < 0:
-			return fmt.Errorf("%w: cost %d on limit %q, must not be negative", ErrInvalidCharge, c.Cost, c.Limit.Name)
+			return false, fmt.Errorf("%w: cost %d on limit %q, must not be negative", ErrInvalidCharge, c.Cost, c.Limit.Name)
+		case c.Limit.Spread.Cells > 0 && l.cells == nil:
+			return false, fmt.Errorf("%w: limit %q counts in cells, and Options.Cells is nil", ErrInvalidCharge, c.Limit.Name)
 		}
+		spread = spread || c.Limit.Spread != Spread{}
 		for _, other := range charges[:i] {
-			if other.Limit.ID == c.Limit.ID {
-				return fmt.Errorf("%w: limit %q charged twice", ErrInvalidCharge, c.Limit.Name)
+			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
+				return false, fmt.Errorf("%w: limit %q charged twice", ErrInvalidCharge, c.Limit.Name)
 			}
 		}
 	}
-	return nil
+	return spread, nil
 }

@@ -42,33 +42,49 @@ type Decision struct {
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Remembered says that the request was refused from this environment's memory,
-	// without a store call.
+	// Delay is how long an allowed request has to wait for its turn in the queue of a
+	// leaky bucket; the longest of several. Who does not wait uses the bucket as a meter.
+	Delay time.Duration
+	// Shadowed is a limit with Shadow set that would have refused; nil if none would.
+	Shadowed *Limit
+	// Overshoot is by how many requests a limit with Spread.Sync was found to be past its
+	// capacity, when this request brought its counts together.
+	Overshoot int64
+	// Remembered says that the request was refused by what this environment knew, without
+	// a store call.
 	Remembered bool
 	// Reason is not ReasonNone if the store failed. Unless another subject's limit
 	// refused, the request was then allowed.
 	Reason Reason
 }
 
-// speak makes limit the one that speaks if it is stricter than the present one. d
-// says already whether the request is allowed; r is the state after the charge, or
-// the one that refused it.
-func (d *Decision) speak(limit *Limit, r Result, now algo.Instant, cost int64) {
-	remaining := r.Machine.Remaining(r.State, now)
+// speak makes the limit of an item the one that speaks if it is stricter than the
+// present one. d says already whether the request is allowed; r is the state after the
+// charge, or the one that refused it.
+func (d *Decision) speak(it *item, r Result, now algo.Instant) {
+	remaining, capacity := r.Machine.Remaining(r.State, now)+it.spare, r.Machine.Capacity()
+	if it.sharded { // as if the others were as full
+		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
+	}
 	var wait time.Duration
 	if d.Allowed {
-		if limit.Global || d.Limit != nil && remaining >= d.Remaining {
+		if queue, ok := r.Machine.(*algo.Bucket); ok && it.limit.Rate.Algorithm == algo.LeakyBucket && it.want > 0 {
+			d.Delay = max(d.Delay, queue.Delay(r.State, now, it.want))
+		}
+		if it.limit.Global || d.Limit != nil && remaining >= d.Remaining {
 			return
 		}
 	} else {
-		wait = r.Machine.RetryAfter(r.State, now, cost)
+		if !it.Spend {
+			wait = r.Machine.RetryAfter(r.State, now, it.want)
+		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return
 		}
 	}
-	d.Limit = limit
-	d.Capacity = r.Machine.Capacity()
-	d.Remaining = remaining
+	d.Limit = it.limit
+	d.Capacity = capacity
+	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait
 	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
 }

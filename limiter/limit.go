@@ -75,9 +75,15 @@ type Limit struct {
 	// them where a request may charge some and not others, or the write of a short
 	// one lets the count of a long one expire.
 	Horizon time.Duration
+	// Shadow says that the limit is tried out: it counts in a subject of its own and
+	// refuses nobody; Decision.Shadowed says what it would have refused.
+	Shadow bool
+	// Spread is how a limit that is charged very often spares the store. Zero: not.
+	Spread Spread
 
 	machine     algo.Machine
 	fingerprint string
+	parts       []*Limit // of Spread.Shards; the one share of Spread.Cells
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
@@ -101,6 +107,9 @@ func NewLimit(l Limit) (*Limit, error) {
 		l.ID = NewID(l.Name)
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
+	if l.parts, err = l.Spread.divide(l); err != nil {
+		return nil, err
+	}
 	return &l, nil
 }
 

@@ -4,10 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
-
-	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Options of a Limiter. The zero value is ready for use.
@@ -19,8 +18,12 @@ type Options struct {
 	// means a second, negative not at all. A refund, a reset or a changed limit made
 	// elsewhere is noticed after that time at the latest.
 	Trust time.Duration
-	// Remember is of how many subjects state is remembered; 0 means 10,000.
+	// Remember is of how many subjects state is remembered, and the most leases and
+	// counters that are held; 0 means 10,000.
 	Remember int
+	// Cells is the store, in this process, of limits with Spread.Cells. Without one a
+	// charge on such a limit is invalid.
+	Cells Store
 	// Logger gets one line for each failure of the store; nil means slog.Default().
 	Logger *slog.Logger
 }
@@ -31,11 +34,13 @@ const DefaultTimeout = 900 * time.Millisecond
 // Limiter decides requests against a Store. It is safe for concurrent use. Make one
 // per process, or environment, with New.
 type Limiter struct {
-	store   Store
-	timeout time.Duration
-	memory  *memory // nil for a Local store
-	logger  *slog.Logger
-	scratch sync.Pool
+	store    Store
+	cells    Store
+	timeout  time.Duration
+	memory   *memory   // nil for a Local store
+	accounts *accounts // nil for a Local store
+	logger   *slog.Logger
+	scratch  sync.Pool
 }
 
 // New returns a Limiter over store.
@@ -52,12 +57,16 @@ func New(store Store, o Options) *Limiter {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	l := &Limiter{store: store, timeout: o.Timeout, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, logger: o.Logger}
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {
 		l.timeout = 0
+		if l.cells == nil {
+			l.cells = store
+		}
 	} else {
 		l.memory = newMemory(o.Remember, o.Trust)
+		l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
 	}
 	return l
 }
@@ -73,99 +82,91 @@ func New(store Store, o Options) *Limiter {
 func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
 	r := l.scratch.Get().(*request)
 	defer l.scratch.Put(r)
-	r.at, r.now = now, algo.InstantOf(now)
-	r.arrange(charges)
-	for _, p := range r.parts {
-		if err := validate(p.charges); err != nil {
-			return Decision{}, err
+	r.look = false
+	return l.decide(ctx, r, now, charges)
+}
+
+// Peek is Take, but for that it charges nothing: it tells what Take would. What other
+// environments have leased counts as charged, and of a limit with shards it sees one.
+func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
+	r := l.scratch.Get().(*request)
+	defer l.scratch.Put(r)
+	r.look = true
+	return l.decide(ctx, r, now, charges)
+}
+
+// Reset forgets the subjects of charges, with all limits that they hold, in the store and in
+// this environment. Others may remember a refusal for as long as Options.Trust, and
+// leases for a second.
+func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
+	var problems []error
+	for _, c := range charges {
+		for _, subject := range c.Limit.Subjects(c.Subject) {
+			store := l.store
+			if c.Limit.Spread.Cells > 0 && l.cells != nil {
+				store = l.cells
+			}
+			problems = append(problems, store.Reset(ctx, subject))
+			if l.memory != nil {
+				l.memory.forget(subject)
+				l.accounts.forget(subject)
+			}
 		}
+	}
+	return errors.Join(problems...)
+}
+
+// decide fills r.
+func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
+	spread, err := l.validate(charges)
+	if err != nil {
+		return Decision{}, err
+	}
+	r.begin(now, charges, l.memory == nil)
+	defer func() {
+		if r.cancel != nil {
+			r.cancel()
+		}
+	}()
+	if spread && l.memory != nil && !l.keep(ctx, r) {
+		return r.decision(r.ctx == nil), nil
+	}
+	if err := r.arrange(l); err != nil {
+		l.settle(r, true)
+		return Decision{}, err
 	}
 	if l.refusedFromMemory(r) {
+		l.settle(r, true)
 		return r.decision(true), nil
 	}
-	if l.timeout > 0 && len(r.parts) > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
-		defer cancel()
-	}
-	if len(r.parts) < 2 {
-		for i := range r.parts {
-			l.takePart(ctx, r.now, &r.parts[i])
-		}
-	} else {
-		begun := time.Now() // for its monotonic reading
-		l.takeParts(ctx, r)
-		l.refundRest(ctx, r, begun)
-	}
-	for i := range r.parts {
-		if err := r.parts[i].err; err != nil {
-			l.logger.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("reason", string(reasonOf(err))), slog.Any("err", err))
-		}
-	}
+	l.takeParts(ctx, r)
+	l.log(ctx, r)
 	return r.decision(false), nil
 }
 
-// refusedFromMemory looks up every part in memory, and reports whether one is
-// refused.
-func (l *Limiter) refusedFromMemory(r *request) (refused bool) {
-	if l.memory == nil {
-		return false
-	}
-	for i := range r.parts {
-		p := &r.parts[i]
-		p.refused = l.memory.recall(r.now, p.charges[0].Subject, p.charges, p.results)
-		refused = refused || p.refused
-	}
-	return refused
-}
-
-// takeParts takes all subjects at once. A Local store is faster one by one, and
-// then nothing is taken after a refusal.
-func (l *Limiter) takeParts(ctx context.Context, r *request) {
-	if l.memory == nil {
-		for i := range r.parts {
-			if l.takePart(ctx, r.now, &r.parts[i]); r.parts[i].refused {
-				return
-			}
+// deadline returns ctx with the deadline of the decision, which begins when it is
+// first asked for.
+func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
+	if r.ctx == nil {
+		r.ctx = ctx
+		if l.timeout > 0 {
+			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
 		}
-		return
 	}
-	var wg sync.WaitGroup
-	for i := range r.parts {
-		wg.Go(func() { l.takePart(ctx, r.now, &r.parts[i]) })
-	}
-	wg.Wait()
+	return r.ctx
 }
 
-func (l *Limiter) takePart(ctx context.Context, now algo.Instant, p *part) {
-	subject := p.charges[0].Subject
-	p.taken, p.err = l.store.Take(ctx, now, subject, p.charges, p.results)
-	p.refused = !p.taken && p.err == nil
-	if l.memory != nil && p.err == nil {
-		l.memory.remember(now, subject, p.charges, p.results)
-	}
-}
-
-// refundRest gives back what was taken of a request that another subject refused.
-// A refund that fails is dropped: that admits fewer, never more.
-func (l *Limiter) refundRest(ctx context.Context, r *request, begun time.Time) {
-	if !r.refused() || !r.taken() {
-		return
-	}
-	elapsed := time.Since(begun)
-	var wg sync.WaitGroup
-	for i := range r.parts {
-		p := &r.parts[i]
-		if !p.taken {
-			continue
+// log tells what failed.
+func (l *Limiter) log(ctx context.Context, r *request) {
+	tell := func(err error) {
+		if err != nil {
+			l.logger.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("reason", string(reasonOf(err))), slog.Any("err", err))
 		}
-		wg.Go(func() {
-			if err := l.store.Refund(ctx, p.charges[0].Subject, p.charges, p.results, elapsed); err != nil {
-				l.logger.LogAttrs(ctx, slog.LevelWarn, "refund dropped", slog.Any("err", err))
-			}
-		})
 	}
-	wg.Wait()
+	for i := range r.parts {
+		tell(r.parts[i].err)
+	}
+	tell(r.failure)
 }
 
 // reasonOf names the failure of a store.
@@ -177,6 +178,9 @@ func reasonOf(err error) Reason {
 		return ReasonContended
 	case errors.Is(err, ErrFull):
 		return ReasonFull
+	}
+	if network, ok := errors.AsType[net.Error](err); ok && network.Timeout() {
+		return ReasonTimeout
 	}
 	return ReasonUnavailable
 }

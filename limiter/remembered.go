@@ -11,16 +11,20 @@ import (
 // refuses a flood without a store call, and tells a store which branch of its write
 // to guess. It never admits.
 //
-// It is bounded: two generations of at most half the subjects each. A subject in
-// use moves to the recent generation; when that is full it becomes the older one,
-// and what the older one held is forgotten.
+// It is bounded: two generations of at most half the subjects each, where a subject
+// with a long log counts as several. A subject in use moves to the recent generation;
+// when that is full it becomes the older one, and what the older one held is forgotten.
 type memory struct {
 	trust time.Duration // how long a remembered state may refuse
 	half  int           // subjects a generation
 
 	mu            sync.Mutex
 	recent, older map[Subject][]memo
+	weight        int // of the recent ones, in subjects
 }
+
+// subjectWeight is how many bytes of log weigh as much as a subject.
+const subjectWeight = 512
 
 // memo is the state of one limit as of the instant at which it was seen. A new
 // version of the rules has new Limits, so its decisions find nothing remembered.
@@ -69,7 +73,10 @@ func (m *memory) recall(now algo.Instant, subject Subject, charges []Charge, res
 func (m *memory) forget(subject Subject) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.recent, subject)
+	if memos, ok := m.recent[subject]; ok {
+		m.weight -= weight(memos)
+		delete(m.recent, subject)
+	}
 	delete(m.older, subject)
 }
 
@@ -78,19 +85,31 @@ func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, r
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memos, ok := m.recent[subject]
-	if !ok {
+	if ok {
+		m.weight -= weight(memos)
+	} else {
 		memos = m.older[subject]
-		if len(m.recent) >= m.half {
-			m.older, m.recent = m.recent, make(map[Subject][]memo, m.half)
-		}
 	}
-	grown := len(memos)
+	known := len(memos)
 	for i, c := range charges {
 		memos = keep(memos, memo{c.Limit, results[i], now})
 	}
-	if !ok || len(memos) != grown {
+	m.weight += weight(memos)
+	if m.weight > m.half && len(m.recent) > 1 {
+		m.older, m.recent, m.weight, ok = m.recent, make(map[Subject][]memo, len(m.recent)), weight(memos), false
+	}
+	if !ok || len(memos) != known {
 		m.recent[subject] = memos
 	}
+}
+
+// weight returns how many subjects the memos of one count as.
+func weight(memos []memo) int {
+	w := 1
+	for i := range memos {
+		w += len(memos[i].result.State.Entries) / subjectWeight
+	}
+	return w
 }
 
 // keep replaces the memo of the same limit, of any version, or adds one.

@@ -1,6 +1,8 @@
 package limiter
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -9,64 +11,141 @@ import (
 
 // request is one decision in the making. Its slices are reused.
 type request struct {
-	at      time.Time
-	now     algo.Instant
-	charges []Charge // grouped by subject, in order of first appearance
+	at   time.Time
+	now  algo.Instant
+	look bool // charge nothing
+
+	items   []item // as they come
+	kept    []kept // decided by accounts of this environment
+	grouped []item // for stores, by subject, in order of first appearance
+	charges []Charge
 	results []Result // one per charge
 	parts   []part
+
+	asks      []*account // which this request has to tell what the store answered
+	overshoot int64
+	failure   error // of a counter that could not ask the store
+
+	ctx    context.Context // with the deadline, once there is one
+	cancel context.CancelFunc
 }
 
-// part is the charges of one subject: one step of the store.
-type part struct {
-	charges []Charge
-	results []Result
-	taken   bool
-	refused bool
-	err     error
+// item is one charge of a request: as the store gets it, and as it was asked for.
+type item struct {
+	Charge
+	limit   *Limit // as asked for; a part of a spread limit has one of its own
+	want    int64  // what is asked for; a lease takes more, a look nothing
+	cells   bool   // counted in Options.Cells
+	sharded bool
+	done    bool // by an account
+
+	lease  *account // that the charge renews
+	serial int64    // of the lease, once it is renewed
+	spare  int64    // what it holds beyond this request
 }
 
-// arrange groups charges by subject.
-func (r *request) arrange(charges []Charge) {
-	r.charges, r.parts = r.charges[:0], r.parts[:0]
-	for i, c := range charges {
-		if slices.ContainsFunc(charges[:i], func(b Charge) bool { return b.Subject == c.Subject }) {
+// begin prepares r for a decision of charges.
+func (r *request) begin(now time.Time, charges []Charge, local bool) {
+	*r = request{at: now, now: algo.InstantOf(now), look: r.look, items: r.items[:0], kept: r.kept[:0],
+		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], parts: r.parts[:0], asks: r.asks[:0]}
+	for _, c := range charges {
+		it := item{Charge: c, limit: c.Limit, want: c.Cost}
+		if c.Limit.Shadow {
+			it.Subject = c.Limit.counted(c.Subject)
+		}
+		if r.look {
+			it.Cost = 0
+		}
+		switch {
+		case c.Limit.Spread.Cells > 0:
+			it.cells, it.Limit = true, c.Limit.parts[0]
+		case c.Limit.Spread.Shards > 0 && !local:
+			it.sharded = true
+		}
+		r.items = append(r.items, it)
+	}
+}
+
+// arrange groups by subject what no account has decided.
+func (r *request) arrange(l *Limiter) error {
+	for i := range r.items {
+		first := &r.items[i]
+		if first.done || r.arranged(i) {
 			continue
 		}
-		for _, same := range charges[i:] {
-			if same.Subject == c.Subject {
-				r.charges = append(r.charges, same)
+		from := len(r.grouped)
+		r.grouped = append(r.grouped, *first)
+		for j := i + 1; j < len(r.items) && !first.sharded; j++ {
+			if it := &r.items[j]; !it.done && it.with(first) {
+				r.grouped = append(r.grouped, *it)
 			}
 		}
-	}
-	if cap(r.results) < len(r.charges) {
-		r.results = make([]Result, len(r.charges))
-	}
-	r.results = r.results[:len(r.charges)]
-	clear(r.results)
-	for from := 0; from < len(r.charges); {
-		to := from + 1
-		for to < len(r.charges) && r.charges[to].Subject == r.charges[from].Subject {
-			to++
+		if n := len(r.grouped) - from; n > MaxCharges {
+			return fmt.Errorf("%w: %d limits on one subject, at most %d", ErrInvalidCharge, n, MaxCharges)
 		}
-		r.parts = append(r.parts, part{charges: r.charges[from:to:to], results: r.results[from:to:to]})
-		from = to
+		r.parts = append(r.parts, part{from: from, to: len(r.grouped)})
 	}
+	for i := range r.grouped {
+		r.charges = append(r.charges, r.grouped[i].Charge)
+	}
+	r.results = slices.Grow(r.results, len(r.charges))[:len(r.charges)]
+	clear(r.results)
+	for i := range r.parts {
+		p := &r.parts[i]
+		p.items, p.charges, p.results = r.grouped[p.from:p.to], r.charges[p.from:p.to:p.to], r.results[p.from:p.to:p.to]
+		p.store, p.remote = l.store, l.memory != nil
+		if p.items[0].cells {
+			p.store, p.remote = l.cells, false
+		}
+	}
+	return nil
 }
 
+// arranged reports whether item i belongs to a part of one before it.
+func (r *request) arranged(i int) bool {
+	for j := range i {
+		if before := &r.items[j]; !before.done && r.items[i].with(before) {
+			return true
+		}
+	}
+	return false
+}
+
+// with reports whether a store takes i and j in one step.
+func (i *item) with(j *item) bool {
+	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
+}
+
+// refused reports whether any limit that is enforced refuses.
 func (r *request) refused() bool {
-	return slices.ContainsFunc(r.parts, func(p part) bool { return p.refused })
-}
-
-func (r *request) taken() bool {
-	return slices.ContainsFunc(r.parts, func(p part) bool { return p.taken })
+	for i := range r.parts {
+		if p := &r.parts[i]; p.refused && !p.shadow() {
+			return true
+		}
+	}
+	for i := range r.kept {
+		if k := &r.kept[i]; !k.allowed && !k.item.limit.Shadow {
+			return true
+		}
+	}
+	return false
 }
 
 // decision folds the parts: any refusal wins, then the failure of a store, which
 // admits.
 func (r *request) decision(remembered bool) Decision {
-	d := Decision{Allowed: !r.refused(), At: r.at, Remembered: remembered}
+	d := Decision{Allowed: !r.refused(), At: r.at, Remembered: remembered, Overshoot: r.overshoot}
+	if r.failure != nil {
+		d.Reason = reasonOf(r.failure)
+	}
 	for i := range r.parts {
 		p := &r.parts[i]
+		if p.shadow() {
+			if p.refused && d.Shadowed == nil {
+				d.Shadowed = p.refuser(r.now)
+			}
+			continue
+		}
 		if p.err != nil {
 			d.Reason = reasonOf(p.err)
 			continue
@@ -74,10 +153,18 @@ func (r *request) decision(remembered bool) Decision {
 		if p.refused == d.Allowed {
 			continue
 		}
-		for j, c := range p.charges {
+		for j := range p.items {
 			if p.results[j].Machine != nil {
-				d.speak(c.Limit, p.results[j], r.now, c.Cost)
+				d.speak(&p.items[j], p.results[j], r.now)
 			}
+		}
+	}
+	for i := range r.kept {
+		switch k := &r.kept[i]; {
+		case !k.item.limit.Shadow && k.allowed == d.Allowed:
+			d.speak(k.item, k.result, r.now)
+		case k.item.limit.Shadow && !k.allowed && d.Shadowed == nil:
+			d.Shadowed = k.item.limit
 		}
 	}
 	if d.RetryAfter == algo.Never {

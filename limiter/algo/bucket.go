@@ -144,7 +144,8 @@ func (b *Bucket) Fingerprint() string {
 	return fmt.Sprintf("%s/%s/%d", kindBucket, b.Interval, b.Burst)
 }
 
-func (b *Bucket) owed(s State, now Instant) int64 {
+// Used implements Machine.
+func (b *Bucket) Used(s State, now Instant) int64 {
 	return mulDivCeil(int64(b.ResetAfter(s, now)), 1, int64(b.Interval))
 }
 

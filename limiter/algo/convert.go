@@ -29,7 +29,7 @@ func Convert(from, to Machine, s State, now Instant) State {
 			return l.Trim(s)
 		}
 	}
-	return to.owing(from.owed(s, now), now)
+	return to.owing(from.Used(s, now), now)
 }
 
 func (b *Bucket) convert(old *Bucket, s State, now Instant) State {

@@ -173,7 +173,8 @@ func (l *Log) Idle(s State) Instant { return s.Newest.Add(l.Length) }
 // Fingerprint implements Machine.
 func (l *Log) Fingerprint() string { return fmt.Sprintf("%s/%s/%d", kindLog, l.Length, l.Requests) }
 
-func (l *Log) owed(s State, now Instant) int64 {
+// Used implements Machine.
+func (l *Log) Used(s State, now Instant) int64 {
 	live, _ := l.Live(s, now)
 	return live
 }

@@ -97,9 +97,11 @@ type Machine interface {
 	// "bucket/600ms/20", which Parse reads back: equal strings, equal machines.
 	Fingerprint() string
 
-	// owed returns what s still counts at now in requests, rounded up, and owing
-	// the state that counts n requests at now. Convert goes through them where the
-	// two machines have no state in common.
-	owed(s State, now Instant) int64
+	// Used returns how many requests s still counts at now, rounded up. It is more than
+	// Capacity after a debt.
+	Used(s State, now Instant) int64
+
+	// owing returns the state that counts n requests at now. Convert goes through Used
+	// and owing where two machines have no state in common.
 	owing(n int64, now Instant) State
 }

@@ -191,7 +191,8 @@ func (w *Window) Fingerprint() string {
 	return fmt.Sprintf("%s/%s/%d", kind, w.Length, w.Requests)
 }
 
-func (w *Window) owed(s State, now Instant) int64 {
+// Used implements Machine.
+func (w *Window) Used(s State, now Instant) int64 {
 	at := w.At(s, now)
 	return w.Requests - w.Room(at.Window, now, at.Previous, 0) + at.Count
 }

@@ -1,0 +1,89 @@
+package limiter
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// account is what an environment holds itself of a limit of a subject that spares the
+// store: a lease, or a counter.
+type account struct {
+	limit   *Limit
+	lease   lease
+	counter counter
+	// asking is closed when the store has answered the request that asks it for all; nil
+	// if none does.
+	asking chan struct{}
+}
+
+// accounts are the accounts of an environment. They are bounded: with no room for one
+// more, a charge goes to the store as if its limit were not spread.
+type accounts struct {
+	most int
+
+	mu    sync.Mutex
+	table map[accountKey]*account
+	swept algo.Instant
+}
+
+type accountKey struct {
+	subject Subject
+	id      ID
+}
+
+// of returns the account of a charge; nil if there is no room for it. The caller holds
+// the lock.
+func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account {
+	key := accountKey{subject, limit.ID}
+	a := s.table[key]
+	switch {
+	case a != nil && a.limit == limit:
+		return a
+	case a != nil && a.asking != nil: // under rules that are about to change
+		return a
+	case a != nil: // the rules changed; what is pending stays
+		*a = account{limit: limit, lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending}}
+		return a
+	case len(s.table) >= s.most && !s.sweep(now):
+		return nil
+	}
+	a = &account{limit: limit}
+	s.table[key] = a
+	return a
+}
+
+// sweep removes idle accounts, at most once a second, and reports whether there is
+// room.
+func (s *accounts) sweep(now algo.Instant) bool {
+	if age := now.Sub(s.swept); age >= 0 && age < time.Second {
+		return false
+	}
+	s.swept = now
+	for key, a := range s.table {
+		if a.idle(now) {
+			delete(s.table, key)
+		}
+	}
+	return len(s.table) < s.most
+}
+
+// idle reports whether a may be forgotten.
+func (a *account) idle(now algo.Instant) bool {
+	if a.asking != nil || a.lease.left(now) > 0 {
+		return false
+	}
+	c := &a.counter
+	return c.pending == 0 && (c.Machine == nil || c.due(now, a.limit.Spread.Sync)) || c.Machine != nil && c.Machine.Idle(c.State) <= now
+}
+
+func (s *accounts) forget(subject Subject) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key, a := range s.table {
+		if key.subject == subject && a.asking == nil {
+			delete(s.table, key)
+		}
+	}
+}

@@ -1,0 +1,210 @@
+package limiter
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// localMargin is what a refund adds to the elapsed time of what one process counts.
+const localMargin = 50 * time.Millisecond
+
+// keepRounds is how often a request waits for others that ask the store for its
+// accounts. After that it asks for itself.
+const keepRounds = 4
+
+// kept is a charge that an account of this environment decided.
+type kept struct {
+	item          *item
+	account       *account
+	allowed       bool
+	result        Result // after the charge, or what refused it
+	serial        int64  // of the lease
+	before, after algo.State
+}
+
+// spreads reports whether an account decides the item.
+func (r *request) spreads(it *item) bool {
+	s := &it.limit.Spread
+	return !r.look && it.want > 0 && (s.Sync > 0 || s.Lease > 1 && !it.Spend)
+}
+
+// keep decides from accounts what they can decide. Leases that are used up stay
+// items, which renew them; counters that are due ask the store first. It reports false
+// if an account refuses, and then nothing is charged.
+func (l *Limiter) keep(ctx context.Context, r *request) bool {
+	for range keepRounds {
+		wait, due := l.accounts.try(r)
+		switch {
+		case wait != nil:
+			select {
+			case <-wait:
+			case <-l.deadline(ctx, r).Done():
+				return true
+			}
+		case due != nil:
+			if !l.sync(ctx, r, due) {
+				return true
+			}
+		default:
+			return !r.refused()
+		}
+	}
+	return true
+}
+
+// try decides all spread items, or none: it returns what to wait for, or an item whose
+// counter has to be synchronized by this request.
+func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	refused := false
+	for i := range r.items {
+		it := &r.items[i]
+		if !r.spreads(it) {
+			continue
+		}
+		a := s.of(r.now, it.Subject, it.limit)
+		if a == nil {
+			continue
+		}
+		k := kept{item: it, account: a}
+		synchronized := it.limit.Spread.Sync > 0
+		switch {
+		case synchronized && a.asking == nil && a.counter.due(r.now, it.limit.Spread.Sync):
+			due = it
+			a.asking = make(chan struct{})
+		case synchronized && a.counter.Machine != nil:
+			k.count(r.now)
+			refused = refused || !k.allowed && !it.limit.Shadow
+		case !synchronized && a.lease.left(r.now) >= it.want:
+			k.use(r.now)
+		case a.asking != nil:
+			wait = a.asking
+		default:
+			it.lease = a
+			continue
+		}
+		if wait != nil || due != nil {
+			r.unkeep()
+			return wait, due
+		}
+		it.done = true
+		r.kept = append(r.kept, k)
+	}
+	if refused {
+		r.takeBack()
+		return nil, nil
+	}
+	for i := range r.items {
+		if it := &r.items[i]; it.lease != nil {
+			it.lease.asking = make(chan struct{})
+			r.asks = append(r.asks, it.lease)
+		}
+	}
+	return nil, nil
+}
+
+// count charges a counter.
+func (k *kept) count(now algo.Instant) {
+	c := &k.account.counter
+	k.before = c.State
+	k.allowed = c.take(now, k.item.want, k.item.Spend)
+	k.after, k.result = c.State, c.Result
+}
+
+// use serves the item from a lease.
+func (k *kept) use(now algo.Instant) {
+	l := &k.account.lease
+	l.used += k.item.want
+	k.allowed, k.result, k.serial, k.item.spare = true, l.Result, l.serial, l.left(now)
+}
+
+// undo takes the charge back.
+func (k *kept) undo() {
+	switch {
+	case !k.allowed:
+	case k.item.limit.Spread.Sync > 0:
+		k.account.counter.undo(k.before, k.after, k.item.want)
+	case k.account.lease.serial == k.serial:
+		k.account.lease.used -= k.item.want
+	}
+}
+
+// takeBack undoes what accounts were charged, and leaves what they have to say. The
+// caller holds the lock of the accounts.
+func (r *request) takeBack() {
+	for i := range r.kept {
+		r.kept[i].undo()
+	}
+}
+
+// unkeep undoes what accounts were charged, as if they had not been asked.
+func (r *request) unkeep() {
+	r.takeBack()
+	for i := range r.items {
+		r.items[i].done, r.items[i].lease = false, nil
+	}
+	r.kept = r.kept[:0]
+}
+
+// sync brings the counter of it together with the store: what is pending is charged,
+// past the limit if need be. It reports false if the store failed and the counter knows
+// nothing, so that the item has to go to the store itself.
+func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
+	l.accounts.mu.Lock()
+	a := l.accounts.of(r.now, it.Subject, it.limit)
+	sent := a.counter.pending
+	l.accounts.mu.Unlock()
+
+	charges := []Charge{{Subject: it.Subject, Limit: a.limit, Cost: sent, Spend: true}}
+	results := make([]Result, 1)
+	_, err := l.store.Take(l.deadline(ctx, r), r.now, it.Subject, charges, results)
+
+	l.accounts.mu.Lock()
+	defer l.accounts.mu.Unlock()
+	if err == nil {
+		r.overshoot = max(r.overshoot, a.counter.sync(r.now, results[0], sent))
+	} else {
+		a.counter.synced = r.now
+		r.failure = err
+	}
+	close(a.asking)
+	a.asking = nil
+	return a.counter.Machine != nil
+}
+
+// settle gives leases that were renewed to their accounts, and wakes who waits for
+// them. Of a request that was refused, nothing is used.
+func (l *Limiter) settle(r *request, refused bool) {
+	if len(r.asks) == 0 && (!refused || len(r.kept) == 0) {
+		return
+	}
+	l.accounts.mu.Lock()
+	defer l.accounts.mu.Unlock()
+	for i := range r.parts {
+		p := &r.parts[i]
+		for j := range p.items {
+			it := &p.items[j]
+			if it.lease == nil || !p.taken {
+				continue
+			}
+			used := it.want
+			if refused {
+				used = 0
+			}
+			lease := &it.lease.lease
+			lease.renew(r.now, p.results[j], p.charges[j].Cost, used)
+			it.serial, it.spare = lease.serial, lease.granted-used
+		}
+	}
+	if refused {
+		r.takeBack()
+	}
+	for _, a := range r.asks {
+		close(a.asking)
+		a.asking = nil
+	}
+	r.asks = r.asks[:0]
+}

@@ -1,0 +1,205 @@
+package limiter
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// part is the charges of one subject: one step of a store.
+type part struct {
+	from, to int // in the request's slices
+	store    Store
+	items    []item
+	charges  []Charge
+	results  []Result
+	remote   bool // what it answers is remembered
+	taken    bool
+	refused  bool
+	err      error
+}
+
+// shadow reports whether the part refuses nobody. Shadow limits have subjects of their
+// own.
+func (p *part) shadow() bool { return p.items[0].limit.Shadow }
+
+// refuser returns the first limit of a part that refuses.
+func (p *part) refuser(now algo.Instant) *Limit {
+	for i := range p.items {
+		if p.refuses(i, now) {
+			return p.items[i].limit
+		}
+	}
+	return nil
+}
+
+// refuses reports whether the state that is known of item i refuses it.
+func (p *part) refuses(i int, now algo.Instant) bool {
+	it, r := &p.items[i], p.results[i]
+	return !it.Spend && r.Machine != nil && r.Machine.RetryAfter(r.State, now, it.want) > 0
+}
+
+// refusedFromMemory looks up every part in memory, and reports whether one that is
+// enforced is refused. Leases take no more than memory leaves room for.
+func (l *Limiter) refusedFromMemory(r *request) bool {
+	if l.memory == nil {
+		return false
+	}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if !p.remote {
+			continue
+		}
+		if p.items[0].sharded {
+			p.refused = l.pickShard(r, p)
+		} else {
+			p.refused = l.memory.recall(r.now, p.charges[0].Subject, p.charges, p.results)
+		}
+		p.size(r.now)
+	}
+	return r.refused()
+}
+
+// size makes the charges that renew a lease as large as the lease is to be.
+func (p *part) size(now algo.Instant) {
+	for i := range p.items {
+		it := &p.items[i]
+		if it.lease == nil {
+			continue
+		}
+		size := it.lease.lease.next(now, it.want, it.limit.Spread.Lease)
+		if hint := p.results[i]; hint.Machine != nil { // near the limit, leave some to others
+			size = min(size, max(it.want, hint.Machine.Remaining(hint.State, now)/2))
+		}
+		p.charges[i].Cost = size
+	}
+}
+
+// takeParts takes all subjects: those in this process one by one, and nothing more after
+// a refusal; the others at once.
+func (l *Limiter) takeParts(ctx context.Context, r *request) {
+	begun, remote, refused := time.Time{}, 0, false
+	if len(r.parts) > 1 {
+		begun = time.Now() // for its monotonic reading
+	}
+	var last *part
+	for i := range r.parts {
+		p := &r.parts[i]
+		switch {
+		case refused || p.refused:
+		case p.remote:
+			last = p
+			remote++
+		default:
+			l.takePart(ctx, r, p)
+			refused = p.refused && !p.shadow()
+		}
+	}
+	switch {
+	case refused || remote == 0:
+	case remote == 1:
+		l.takePart(l.deadline(ctx, r), r, last)
+	default:
+		l.takeRemote(l.deadline(ctx, r), r)
+	}
+	refused = r.refused()
+	l.settle(r, refused)
+	if refused && len(r.parts) > 1 {
+		l.refundRest(ctx, r, time.Since(begun))
+	}
+}
+
+// takeRemote takes the subjects of a shared store, all at once.
+func (l *Limiter) takeRemote(ctx context.Context, r *request) {
+	var wg sync.WaitGroup
+	for i := range r.parts {
+		if p := &r.parts[i]; p.remote && !p.refused {
+			wg.Go(func() { l.takePart(ctx, r, p) })
+		}
+	}
+	wg.Wait()
+}
+
+// takePart takes one subject, and of a limit with shards one more if the first refuses.
+func (l *Limiter) takePart(ctx context.Context, r *request, p *part) {
+	l.takeOnce(ctx, r, p)
+	if p.refused && p.remote && p.items[0].sharded && !l.pickShard(r, p) {
+		l.takeOnce(ctx, r, p)
+	}
+}
+
+// takeOnce takes one subject. A lease that the store refuses is tried again as the one
+// request that needs it, if that has room.
+func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
+	subject := p.charges[0].Subject
+	p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
+	if p.err == nil && !p.taken && p.shrink(r.now) {
+		p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
+	}
+	if p.remote && p.err == nil {
+		l.memory.remember(r.now, subject, p.charges, p.results)
+	}
+	p.refused = !p.taken && p.err == nil
+	if r.look && p.err == nil {
+		p.taken, p.refused = false, p.refuser(r.now) != nil
+	}
+}
+
+// shrink gives up what leases would have taken beyond the request, and reports whether
+// the request alone has room.
+func (p *part) shrink(now algo.Instant) bool {
+	shrunk := false
+	for i := range p.items {
+		if it := &p.items[i]; p.charges[i].Cost > it.want {
+			p.charges[i].Cost, shrunk = it.want, true
+		}
+		if p.refuses(i, now) {
+			return false
+		}
+	}
+	return shrunk
+}
+
+// pickShard chooses a part of a sharded limit that memory does not know to refuse, at
+// random and not the one that has just refused. It reports true if there is none; of
+// those in memory the one with the shortest wait is then the answer.
+func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
+	it, c, result := &p.items[0], &p.charges[0], p.results[0]
+	tried := c.Limit
+	first := rand.IntN(len(it.limit.parts))
+	for i := range it.limit.parts {
+		shard := (first + i) % len(it.limit.parts)
+		if it.limit.parts[shard] == tried {
+			continue
+		}
+		c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
+		p.results[0] = Result{}
+		if !l.memory.recall(r.now, c.Subject, p.charges, p.results) {
+			return false
+		}
+		if result.Machine == nil || p.results[0].wait(r.now, it.want) < result.wait(r.now, it.want) {
+			result = p.results[0]
+		}
+	}
+	p.results[0] = result
+	return true
+}
+
+func (r Result) wait(now algo.Instant, cost int64) time.Duration {
+	return r.Machine.RetryAfter(r.State, now, cost)
+}
+
+// refundRest gives back what was taken of a request that another subject refused.
+func (l *Limiter) refundRest(ctx context.Context, r *request, elapsed time.Duration) {
+	ctx = l.deadline(ctx, r)
+	var wg sync.WaitGroup
+	for i := range r.parts {
+		if back := r.parts[i].refund(); len(back.charges) > 0 {
+			wg.Go(func() { l.giveBack(ctx, back, elapsed) })
+		}
+	}
+	wg.Wait()
+}

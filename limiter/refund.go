@@ -1,0 +1,104 @@
+package limiter
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// refund is what a store took and can be asked to give back.
+type refund struct {
+	store   Store
+	subject Subject
+	charges []Charge
+	results []Result
+	remote  bool
+}
+
+// refund returns what p took of its store. What a lease took stays with the lease, what
+// was spent stays spent.
+func (p *part) refund() refund {
+	if !p.taken {
+		return refund{}
+	}
+	back := refund{store: p.store, subject: p.charges[0].Subject, remote: p.remote}
+	for i := range p.items {
+		if it := &p.items[i]; it.lease == nil && !it.Spend && p.charges[i].Cost > 0 {
+			back.charges = append(back.charges, p.charges[i])
+			back.results = append(back.results, p.results[i])
+		}
+	}
+	return back
+}
+
+// giveBack asks the store. It drops a refund that fails: that admits fewer, never more.
+func (l *Limiter) giveBack(ctx context.Context, r refund, elapsed time.Duration) {
+	if r.remote { // what was seen there is no more
+		l.memory.forget(r.subject)
+	}
+	if err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed); err != nil {
+		l.logger.LogAttrs(ctx, slog.LevelWarn, "refund dropped", slog.Any("err", err))
+	}
+}
+
+// Receipt is for giving back what a request took: a login that succeeded, a request that
+// failed. It is safe for concurrent use; nil has nothing to give back.
+type Receipt struct {
+	limiter *Limiter
+	at      time.Time
+	once    sync.Once
+	refunds []refund
+	kept    []kept
+}
+
+// TakeRefundable is Take, with a Receipt if the request is allowed.
+func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
+	r := new(request) // not reused: the receipt keeps parts of it
+	d, err := l.decide(ctx, r, now, charges)
+	if err != nil || !d.Allowed {
+		return d, nil, err
+	}
+	receipt := &Receipt{limiter: l, at: now, kept: r.kept}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if back := p.refund(); len(back.charges) > 0 {
+			receipt.refunds = append(receipt.refunds, back)
+		}
+		for j := range p.items {
+			if it := &p.items[j]; it.lease != nil && p.taken {
+				receipt.kept = append(receipt.kept, kept{item: it, account: it.lease, allowed: true, serial: it.serial})
+			}
+		}
+	}
+	return d, receipt, nil
+}
+
+// Refund gives back what the request took, at most once, as far as that is safe: it never
+// lets anyone through who would not have passed without the request. Windows and logs give back
+// all. A bucket that others have used since gives back what of the charge has not
+// leaked away by now; what is on its way for longer than the deadline of a decision is
+// lost. now is by the clock of the Take.
+func (r *Receipt) Refund(ctx context.Context, now time.Time) {
+	if r == nil {
+		return
+	}
+	r.once.Do(func() {
+		l := r.limiter
+		if len(r.kept) > 0 {
+			l.accounts.mu.Lock()
+			for i := range r.kept {
+				r.kept[i].undo()
+			}
+			l.accounts.mu.Unlock()
+		}
+		if l.timeout > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+			defer cancel()
+		}
+		for _, back := range r.refunds {
+			l.giveBack(ctx, back, max(0, now.Sub(r.at)))
+		}
+	})
+}

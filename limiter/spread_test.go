@@ -1,0 +1,433 @@
+package limiter_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// environments returns n Limiters over one store, as functions have them.
+func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
+	for range n {
+		list = append(list, limiter.New(store, limiter.Options{Cells: memstore.New(memstore.Options{})}))
+	}
+	return list
+}
+
+// A lease serves many requests of one store call, and at one instant all environments
+// together admit exactly the limit, whatever the concurrency.
+func TestSpread_lease(t *testing.T) {
+	for _, rate := range []algo.Rate{
+		{Requests: 1000, Window: time.Minute},
+		{Requests: 1000, Window: time.Minute, Algorithm: algo.FixedWindow},
+		{Requests: 1000, Window: time.Minute, Algorithm: algo.TokenBucket},
+	} {
+		t.Run(string(rate.WithDefaults().Algorithm), func(t *testing.T) {
+			store := newRemote()
+			l := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 50}})
+			var admitted atomic.Int64
+			var wg sync.WaitGroup
+			for _, e := range environments(4, store) {
+				for range 8 {
+					wg.Go(func() {
+						for range 200 { // more than the limit in each environment, or what it leased last stays
+							if takeAt(t, e, noon, limiter.Charge{Subject: other, Limit: l, Cost: 1}).Allowed {
+								admitted.Add(1)
+							}
+						}
+					})
+				}
+			}
+			wg.Wait()
+			if n := admitted.Load(); n != 1000 {
+				t.Errorf("%d admitted, want 1000", n)
+			}
+			if calls := store.takes.Load(); calls > 200 {
+				t.Errorf("%d store calls for 6400 decisions", calls)
+			}
+		})
+	}
+}
+
+// A lease ends with its second and its window, and grows and shrinks with the traffic.
+func TestSpread_lease_size(t *testing.T) {
+	store := newRemote()
+	e := limiter.New(store, limiter.Options{})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: time.Minute}, Spread: limiter.Spread{Lease: 64}})
+	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+	used := func() int64 { return 10_000 - mustPeek(t, e, noon, c).Remaining }
+
+	for i := range 200 {
+		d := takeAt(t, e, noon, c)
+		if want := int64(10_000 - i - 1); d.Remaining != want {
+			t.Fatalf("request %d: %d remaining, want %d", i+1, d.Remaining, want)
+		}
+	}
+	// 1 + 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64
+	if calls, charged := store.takes.Load(), used(); calls != 9 || charged != 255 {
+		t.Fatalf("200 requests: %d calls, %d charged, want 9 and 255", calls, charged)
+	}
+	later := noon.Add(1001 * time.Millisecond)
+	for range 2 { // the last lease served 9; what is left of it is lost
+		takeAt(t, e, later, c)
+	}
+	if calls, charged := store.takes.Load(), used(); calls != 11 || charged != 255+9 {
+		t.Fatalf("after a second: %d calls, %d charged", calls, charged)
+	}
+	for i := range 5 { // one a minute takes one a minute
+		takeAt(t, e, noon.Add(time.Duration(i+10)*time.Hour), c)
+	}
+	if d := mustPeek(t, e, noon.Add(14*time.Hour), c); d.Remaining != 9999 {
+		t.Fatalf("a slow caller has %d remaining", d.Remaining)
+	}
+	// A window's lease ends with its window.
+	end := noon.Add(20*time.Hour - time.Millisecond)
+	for range 3 {
+		takeAt(t, e, end, c)
+	}
+	before := store.takes.Load()
+	takeAt(t, e, end.Add(time.Millisecond), c)
+	if store.takes.Load() == before {
+		t.Fatal("a lease outlived its window")
+	}
+}
+
+func mustPeek(tb testing.TB, l *limiter.Limiter, now time.Time, charges ...limiter.Charge) limiter.Decision {
+	tb.Helper()
+	d, err := l.Peek(ctx, now, charges)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return d
+}
+
+// What leases serve stays within the limit's own bound, for random arrivals at random
+// environments.
+func TestSpread_lease_bound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rate := algo.Rate{
+			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow}).Draw(t, "algorithm"),
+			Requests:  rapid.Int64Range(2, 40).Draw(t, "requests"), Window: 2 * time.Second,
+		}.WithDefaults()
+		l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: rapid.Int64Range(2, rate.Requests).Draw(t, "lease")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
+		all := environments(rapid.IntRange(1, 3).Draw(t, "environments"), newRemote())
+		now := noon
+		var admitted []time.Time
+		for range rapid.IntRange(20, 300).Draw(t, "requests") {
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(80*time.Millisecond)).Draw(t, "pause")))
+			charges := []limiter.Charge{{Subject: user, Limit: l, Cost: rapid.Int64Range(1, 2).Draw(t, "cost")}}
+			if rapid.IntRange(0, 3).Draw(t, "also") == 0 { // a limit that refuses most
+				charges = append(charges, other)
+			}
+			e := rapid.SampledFrom(all).Draw(t, "environment")
+			d, receipt, err := e.TakeRefundable(ctx, now, charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !d.Allowed {
+				continue
+			}
+			if rapid.IntRange(0, 9).Draw(t, "refund") == 0 {
+				receipt.Refund(ctx, now)
+				continue
+			}
+			for range charges[0].Cost {
+				admitted = append(admitted, now)
+			}
+		}
+		for i := range admitted {
+			for j := i; j < len(admitted); j++ {
+				length := admitted[j].Sub(admitted[i])
+				bound := float64(rate.Requests) * (1 + float64(length)/float64(rate.Window))
+				if rate.Algorithm == algo.FixedWindow {
+					bound = float64(rate.Requests) * math.Floor(2+float64(length)/float64(rate.Window))
+				}
+				if n := float64(j - i + 1); n > bound+1e-9 {
+					t.Fatalf("%s of %d: %v admitted in %s, at most %v", rate.Algorithm, rate.Requests, n, length, bound)
+				}
+			}
+		}
+	})
+}
+
+var tight = func() *limiter.Limit {
+	l, err := limiter.NewLimit(limiter.Limit{Name: "tight", Rate: algo.Rate{Requests: 1, Window: time.Second}})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+// Shards together admit exactly the limit to a caller who keeps asking, and a caller at
+// most of it is rarely refused before.
+func TestSpread_shards(t *testing.T) {
+	for _, rate := range []algo.Rate{
+		{Requests: 1003, Window: time.Minute},
+		{Requests: 1003, Window: time.Minute, Algorithm: algo.FixedWindow},
+		{Requests: 1003, Window: time.Minute, Algorithm: algo.TokenBucket},
+		{Requests: 1003, Window: time.Minute, Algorithm: algo.SlidingLog},
+	} {
+		t.Run(string(rate.WithDefaults().Algorithm), func(t *testing.T) {
+			e := limiter.New(newRemote(), limiter.Options{})
+			l := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Shards: 8}})
+			c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+			admitted, first := 0, 0
+			for i := range 3000 {
+				d := takeAt(t, e, noon, c)
+				switch {
+				case d.Allowed && d.Capacity != 1003:
+					t.Fatalf("capacity %d, want that of the whole limit", d.Capacity)
+				case d.Allowed:
+					admitted++
+				case first == 0:
+					first = i
+				}
+			}
+			if admitted != 1003 {
+				t.Errorf("%d admitted of 1003", admitted)
+			}
+			if first < 900 {
+				t.Errorf("refused after %d", first)
+			}
+			t.Logf("first refusal after %d of 1003", first)
+			if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
+				t.Fatal(err)
+			}
+			for i := range 500 {
+				if !takeAt(t, e, noon, c).Allowed {
+					t.Fatalf("refused after a reset and %d requests", i)
+				}
+			}
+		})
+	}
+}
+
+// A counter that is synchronized admits at most what its documentation says, and no
+// more than the limit with one environment.
+func TestSpread_sync(t *testing.T) {
+	const capacity, interval = 500, 100 * time.Millisecond
+	for _, n := range []int{1, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			store := newRemote()
+			all := environments(n, store)
+			l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: capacity, Window: time.Minute}, Spread: limiter.Spread{Sync: interval}})
+			admitted, overshoot, requests := 0, int64(0), 0
+			for ms := range 1000 {
+				for _, e := range all {
+					requests++
+					d := takeAt(t, e, noon.Add(time.Duration(ms)*time.Millisecond), limiter.Charge{Subject: user, Limit: l, Cost: 1})
+					if d.Allowed {
+						admitted++
+					}
+					overshoot = max(overshoot, d.Overshoot)
+				}
+			}
+			bound := capacity + (n-1)*int(interval/time.Millisecond)
+			t.Logf("%d environments: %d of %d admitted, at most %d; overshoot seen %d; %d store calls for %d decisions", n, admitted, capacity, bound, overshoot, store.takes.Load(), requests)
+			if admitted < capacity || admitted > bound {
+				t.Errorf("%d admitted, want %d to %d", admitted, capacity, bound)
+			}
+			if n > 1 && overshoot == 0 || n == 1 && overshoot != 0 {
+				t.Errorf("overshoot %d", overshoot)
+			}
+			if calls := store.takes.Load(); calls > int64(n*11) {
+				t.Errorf("%d calls in ten intervals", calls)
+			}
+		})
+	}
+}
+
+// A counter whose store is down goes on with what it knows, and says so; one that knows
+// nothing admits, as any limit does.
+func TestSpread_sync_failure(t *testing.T) {
+	store := newRemote()
+	e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 3, Window: time.Minute}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})
+	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+	takeAt(t, e, noon, c)
+	store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	for i, want := range []bool{true, true, false} {
+		d, err := e.Take(ctx, noon.Add(time.Duration(i)*200*time.Millisecond+time.Second), []limiter.Charge{c})
+		if err != nil || d.Allowed != want || d.Reason != limiter.ReasonUnavailable {
+			t.Fatalf("request %d: %+v, %v", i, d, err)
+		}
+	}
+	d, err := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}).Take(ctx, noon, []limiter.Charge{c})
+	if err != nil || !d.Allowed || d.Reason != limiter.ReasonUnavailable {
+		t.Fatalf("knows nothing: %+v, %v", d, err)
+	}
+}
+
+// Cells admit their shares, without a store call.
+func TestSpread_cells(t *testing.T) {
+	store := newRemote()
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 103, Window: time.Minute}, Spread: limiter.Spread{Cells: 4}})
+	admitted := 0
+	for _, e := range environments(4, store) {
+		for range 50 {
+			if takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: l, Cost: 1}).Allowed {
+				admitted++
+			}
+		}
+	}
+	if admitted != 4*25 || store.takes.Load() != 0 {
+		t.Errorf("%d admitted with %d calls, want 100 without", admitted, store.takes.Load())
+	}
+	_, err := limiter.New(store, limiter.Options{}).Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}})
+	if !errors.Is(err, limiter.ErrInvalidCharge) {
+		t.Errorf("without a store for cells: %v", err)
+	}
+}
+
+// Spread limits of all kinds and others in one request: a refusal by any charges none.
+func TestSpread_together(t *testing.T) {
+	rate := algo.Rate{Requests: 100, Window: time.Minute}
+	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "none": {}}
+	for tightest := range kinds {
+		t.Run(tightest, func(t *testing.T) {
+			e := environments(1, newRemote())[0]
+			var charges []limiter.Charge
+			for name, spread := range kinds {
+				r := rate
+				if name == tightest {
+					r.Requests = 24
+				}
+				charges = append(charges, limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: name, Rate: r, Spread: limiterSpread(spread, r)})})
+			}
+			allowed := 0
+			for range 60 {
+				if takeAt(t, e, noon, charges...).Allowed {
+					allowed++
+				}
+			}
+			want := 24
+			if tightest == "cells" {
+				want = 12
+			}
+			if tightest == "shards" && allowed >= 12 && allowed <= 24 {
+				want = allowed // it may refuse early
+			}
+			if allowed != want {
+				t.Fatalf("%d allowed, want %d", allowed, want)
+			}
+			for _, c := range charges {
+				if c.Limit.Name == tightest || c.Limit.Name == "shards" {
+					continue
+				}
+				left := 0
+				for takeAt(t, e, noon, c).Allowed {
+					left++
+				}
+				capacity := 100
+				if c.Limit.Name == "cells" {
+					capacity = 50
+				}
+				if left != capacity-allowed {
+					t.Errorf("%s has %d left, want %d", c.Limit.Name, left, capacity-allowed)
+				}
+			}
+		})
+	}
+}
+
+// limiterSpread is spread, with a lease that fits.
+func limiterSpread(s limiter.Spread, r algo.Rate) limiter.Spread {
+	s.Lease = min(s.Lease, r.Requests)
+	return s
+}
+
+// A limit that is tried out refuses nobody, counts for itself and says what it would
+// have done.
+func TestLimit_Shadow(t *testing.T) {
+	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "cells": {Cells: 2}} {
+		t.Run(name, func(t *testing.T) {
+			e := environments(1, newRemote())[0]
+			rate := algo.Rate{Requests: 4, Window: time.Minute}
+			shadow := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: spread, Shadow: true})
+			enforced := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}})
+			charges := []limiter.Charge{{Subject: user, Limit: shadow, Cost: 1}, {Subject: user, Limit: enforced, Cost: 1}}
+			shadowed, allowed := 0, 0
+			for range 12 {
+				d := takeAt(t, e, noon, charges...)
+				if d.Allowed {
+					allowed++
+				}
+				if d.Shadowed == shadow {
+					shadowed++
+				}
+				if d.Limit == shadow {
+					t.Fatal("a shadow limit speaks")
+				}
+			}
+			least, most := 8, 8
+			if name == "shards" {
+				most = 10
+			}
+			if allowed != 10 || shadowed < least || shadowed > most {
+				t.Fatalf("%d allowed, %d shadowed, want 10 and %d to %d", allowed, shadowed, least, most)
+			}
+		})
+	}
+}
+
+// A store that fails a shadow limit degrades nothing.
+func TestLimit_Shadow_failure(t *testing.T) {
+	store := newRemote()
+	store.fail = map[limiter.Subject]error{limiter.User("x"): nil}
+	e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 4, Window: time.Minute}, Shadow: true})
+	store.fail[l.Subjects(user)[0]] = limiter.ErrUnavailable
+	if d, err := e.Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}); err != nil || !d.Allowed || d.Reason != limiter.ReasonNone {
+		t.Fatalf("%+v, %v", d, err)
+	}
+}
+
+// A Spread that is no good is refused with its field.
+func TestSpread_mistakes(t *testing.T) {
+	for field, l := range map[string]limiter.Limit{
+		"lease":   {Spread: limiter.Spread{Lease: 11}},
+		"lease ":  {Spread: limiter.Spread{Lease: -1}},
+		"lease  ": {Spread: limiter.Spread{Lease: 2}, Rate: algo.Rate{Algorithm: algo.SlidingLog}},
+		"shards":  {Spread: limiter.Spread{Shards: 11}},
+		"shards ": {Spread: limiter.Spread{Shards: 2, Lease: 2}},
+		"sync_ms": {Spread: limiter.Spread{Sync: 2 * time.Minute}},
+		"cells":   {Spread: limiter.Spread{Cells: 1}},
+	} {
+		l.Name, l.Rate.Requests, l.Rate.Window = "a", 10, time.Minute
+		_, err := limiter.NewLimit(l)
+		if mistake, ok := errors.AsType[*algo.FieldError](err); !ok || mistake.Field != strings.TrimSpace(field) {
+			t.Errorf("%+v: got %v, want a mistake in %s", l.Spread, err, field)
+		}
+	}
+}
+
+// Accounts are bounded: the charges of those that have no room are exact all the same.
+func TestSpread_bounded(t *testing.T) {
+	store := newRemote()
+	e := limiter.New(store, limiter.Options{Remember: 10})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Lease: 3}})
+	for i := range 100 {
+		who := limiter.User(fmt.Sprint(i))
+		for n := range 7 {
+			if d := takeAt(t, e, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1}); d.Allowed != (n < 5) {
+				t.Fatalf("caller %d, request %d: allowed %t", i, n+1, d.Allowed)
+			}
+		}
+	}
+}
