@@ -33,6 +33,10 @@ type Decision struct {
 	// Limit is the limit that speaks; nil if none does, because no limit applies or
 	// only global ones do, or the store failed.
 	Limit *Limit
+	// Superseded says that other parameters than those of Limit decided, and that
+	// Capacity is of them: the store holds state of rules of a higher version, or of the
+	// same version with other numbers.
+	Superseded bool
 	// Capacity and Remaining are of the limit that speaks, in requests:
 	// 0 <= Remaining <= Capacity.
 	Capacity, Remaining int64
@@ -83,6 +87,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 		}
 	}
 	d.Limit = it.limit
+	d.Superseded = !it.decided(r)
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait

@@ -119,3 +119,12 @@ func (l *Limit) Machine() algo.Machine { return l.machine }
 // Fingerprint returns the fingerprint of Machine, which a store keeps beside the
 // state.
 func (l *Limit) Fingerprint() string { return l.fingerprint }
+
+// MaxCost returns the largest cost that is ever allowed: the capacity, or that of the
+// smallest part of a limit that is divided.
+func (l *Limit) MaxCost() int64 {
+	if n := len(l.parts); n > 0 {
+		return l.parts[n-1].machine.Capacity()
+	}
+	return l.machine.Capacity()
+}

@@ -6,7 +6,10 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Options of a Limiter. The zero value is ready for use.
@@ -41,6 +44,8 @@ type Limiter struct {
 	accounts *accounts // nil for a Local store
 	logger   *slog.Logger
 	scratch  sync.Pool
+	// superseded is when it was last logged that the store holds other rules.
+	superseded atomic.Int64
 }
 
 // New returns a Limiter over store.
@@ -164,9 +169,25 @@ func (l *Limiter) log(ctx context.Context, r *request) {
 		}
 	}
 	for i := range r.parts {
-		tell(r.parts[i].err)
+		p := &r.parts[i]
+		tell(p.err)
+		for j := range p.items {
+			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
+				l.logSuperseded(ctx, r.now, it, p.results[j])
+			}
+		}
 	}
 	tell(r.failure)
+}
+
+// logSuperseded tells, at most once a minute, that the store holds other rules.
+func (l *Limiter) logSuperseded(ctx context.Context, now algo.Instant, it *item, r Result) {
+	last := algo.Instant(l.superseded.Load())
+	if age := now.Sub(last); age >= 0 && age < time.Minute || !l.superseded.CompareAndSwap(int64(last), int64(now)) {
+		return
+	}
+	l.logger.LogAttrs(ctx, slog.LevelWarn, "rules superseded: the store holds a limit of a higher version, or of this version with other numbers; give changed rules a higher version",
+		slog.String("limit", it.limit.Name), slog.Int64("version", it.limit.Version), slog.String("rules", it.limit.fingerprint), slog.String("decided_by", r.Machine.Fingerprint()))
 }
 
 // reasonOf names the failure of a store.

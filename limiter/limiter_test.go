@@ -390,3 +390,26 @@ func TestLimiter_Take_concurrent(t *testing.T) {
 		t.Errorf("%d admitted by a global limit of 20", total)
 	}
 }
+
+// Where the store holds newer rules, their numbers decide and are told, and the log says
+// so once a minute.
+func TestLimiter_Take_superseded(t *testing.T) {
+	var log bytes.Buffer
+	r := newRemote()
+	older := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Version: 1})
+	newer := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Version: 2})
+	take(t, limiter.New(r, limiter.Options{}), limiter.Charge{Subject: user, Limit: newer, Cost: 1})
+	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	for i := range 3 {
+		d := takeAt(t, l, noon.Add(time.Duration(i)*25*time.Second), limiter.Charge{Subject: user, Limit: older, Cost: 1})
+		if !d.Superseded || d.Limit != older || d.Capacity != 9 || d.Remaining != int64(7-i) {
+			t.Errorf("request %d: %+v", i, d)
+		}
+	}
+	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "sliding/1m0s/9") {
+		t.Errorf("logged %d times: %s", n, log.String())
+	}
+	if d := takeAt(t, l, noon.Add(time.Hour), limiter.Charge{Subject: other, Limit: older, Cost: 1}); d.Superseded {
+		t.Errorf("own numbers decided: %+v", d)
+	}
+}

@@ -116,6 +116,11 @@ func (i *item) with(j *item) bool {
 	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
 }
 
+// decided reports whether the item's own parameters read r.
+func (i *item) decided(r Result) bool {
+	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
+}
+
 // refused reports whether any limit that is enforced refuses.
 func (r *request) refused() bool {
 	for i := range r.parts {

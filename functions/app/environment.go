@@ -27,6 +27,9 @@ type Environment struct {
 	// BasePath is what a custom domain puts before every path, such as "/v1"; rules do
 	// not see it. Empty if there is none.
 	BasePath string
+	// MaxDelay is how long a request that no authorizer has admitted may wait for its
+	// turn in a leaky bucket.
+	MaxDelay time.Duration
 }
 
 // Serve returns api as every host runs it: behind the limits, unless an authorizer
@@ -36,6 +39,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		Limiter:  e.Limiter,
 		Charges:  e.Rules.Charges,
 		Identify: e.identify,
+		MaxDelay: e.MaxDelay,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
 	}

@@ -29,6 +29,9 @@ type Config struct {
 
 	// RulesFile is the rules document; without it the one that is built in.
 	RulesFile string `env:"RULES_FILE"`
+	// MaxDelay is how long the handler lets a request wait for its turn in a leaky bucket;
+	// 0: not at all. It makes queues no deeper in all functions that have it.
+	MaxDelay time.Duration `env:"MAX_DELAY"`
 	// BasePath is what a custom domain puts before every path.
 	BasePath string `env:"BASE_PATH"`
 
@@ -96,8 +99,12 @@ func (c *Config) validate() error {
 	check(c.JWKS == "" || c.Local || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
+	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	return errors.Join(problems...)
 }
+
+// maxMaxDelay is how long API Gateway waits for a function.
+const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
 

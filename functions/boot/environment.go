@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -25,12 +26,13 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		return nil, err
 	}
 	return &app.Environment{
-		Limiter:    limiter.New(store, limiter.Options{Timeout: c.Timeout, Logger: logger}),
+		Limiter:    limiter.New(store, limiter.Options{Timeout: c.Timeout, Cells: memstore.New(memstore.Options{}), Logger: logger}),
 		Rules:      r,
 		Identifier: i,
 		Clock:      time.Now,
 		Logger:     logger,
 		BasePath:   c.BasePath,
+		MaxDelay:   c.MaxDelay,
 	}, nil
 }
 
@@ -48,7 +50,11 @@ func (c Config) rules() (*rules.Rules, error) {
 		}
 		version = info.ModTime()
 	}
-	r, err := rules.Parse(document, rules.Options{Version: max(1, version.Unix())})
+	o := rules.Options{Version: max(1, version.Unix()), MaxDelay: c.MaxDelay}
+	if c.Store == "dynamodb" {
+		o.LeaseAbove = rules.LeaseAboveDynamoDB
+	}
+	r, err := rules.Parse(document, o)
 	if err != nil {
 		return nil, fmt.Errorf("rules:\n%w", err)
 	}

@@ -29,7 +29,7 @@ type Answer struct {
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when there is full quota, in Unix seconds
-	Policy     string
+	Policy     string // empty if the limit's numbers are not those that decided
 	RateLimit  string
 	Degraded   string // why the limit was not asked: a limiter.Reason
 
@@ -69,7 +69,9 @@ func NewAnswer(d limiter.Decision) Answer {
 	a.Limit = strconv.FormatInt(d.Capacity, 10)
 	a.Remaining = strconv.FormatInt(d.Remaining, 10)
 	a.Reset = strconv.FormatInt(unixUp(d.At.Add(d.ResetAfter)), 10)
-	a.Policy = policyField(d.Limit.Name, d.Limit.Rate.Requests, d.Limit.Rate.Window)
+	if !d.Superseded {
+		a.Policy = policyField(d.Limit.Name, d.Limit.Rate.Requests, d.Limit.Rate.Window)
+	}
 	a.RateLimit = rateLimitField(d.Limit.Name, d.Remaining, wait)
 	if !d.Allowed {
 		a.Problem = &Problem{
@@ -81,6 +83,9 @@ func NewAnswer(d limiter.Decision) Answer {
 			Limit:    d.Limit.Rate.Requests,
 			Window:   strconv.FormatInt(seconds(d.Limit.Rate.Window), 10) + "s",
 			Violated: []string{d.Limit.Name},
+		}
+		if d.Superseded {
+			a.Problem.Limit, a.Problem.Window = d.Capacity, ""
 		}
 	}
 	return a

@@ -8,9 +8,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -282,4 +285,50 @@ func ExampleMiddleware() {
 	// 200 1
 	// 200 0
 	// 429 0
+}
+
+// Requests on a leaky bucket leave one interval apart, wait no longer than is allowed, and
+// lose their turn when their context ends.
+func TestMiddleware_delay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := limit(t, "queue", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 5})
+		var mu sync.Mutex
+		var left []time.Duration
+		begun := time.Now()
+		h := (&httplimit.Middleware{
+			Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+			Charges: func(dst []limiter.Charge, _, _ string, c limiter.Caller) []limiter.Charge {
+				return append(dst, limiter.Charge{Subject: c.Subject(), Limit: queue, Cost: 1})
+			},
+			Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return limiter.Caller{User: "a"}, nil },
+			MaxDelay: time.Second,
+		}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, time.Since(begun))
+		}))
+		gone, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		var wg sync.WaitGroup
+		statuses := make([]int, 6)
+		for i := range statuses {
+			ctx := t.Context()
+			if i == 3 {
+				ctx = gone
+			}
+			wg.Go(func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
+				statuses[i] = w.Code
+			})
+			synctest.Wait() // one after another joins the queue
+		}
+		wg.Wait()
+		if want := []int{200, 200, 200, 503, 200, 429}; !slices.Equal(statuses, want) {
+			t.Errorf("statuses %v, want %v", statuses, want)
+		}
+		if want := []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}; !slices.Equal(left, want) {
+			t.Errorf("left after %v, want %v", left, want)
+		}
+	})
 }

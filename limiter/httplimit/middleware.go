@@ -1,6 +1,7 @@
 package httplimit
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -23,6 +24,10 @@ type Middleware struct {
 	// charged, and then answered 401, or 503 if the error wraps limiter.ErrUnverified.
 	// Required.
 	Identify func(r *http.Request, now time.Time) (limiter.Caller, error)
+	// MaxDelay is how long a request waits at most for its turn in the queue of a leaky
+	// bucket; give the rules the same, so that queues are no deeper. 0: nobody waits, and
+	// leaky buckets are meters. A request whose context ends has lost its turn.
+	MaxDelay time.Duration
 	// Clock is read once per request; nil means time.Now.
 	Clock func() time.Time
 	// Logger gets what goes wrong besides the store; nil means slog.Default().
@@ -61,9 +66,28 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 			write(w, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed or expired.")
 		default:
 			answer.SetHeader(w.Header())
+			if !wait(r.Context(), min(decision.Delay, m.MaxDelay)) {
+				write(w, http.StatusServiceUnavailable, "queue_left", "The request ended before its turn came.")
+				return
+			}
 			next.ServeHTTP(w, r)
 		}
 	})
+}
+
+// wait reports whether ctx lives as long as the delay.
+func wait(ctx context.Context, delay time.Duration) bool {
+	if delay <= 0 {
+		return true
+	}
+	turn := time.NewTimer(delay)
+	defer turn.Stop()
+	select {
+	case <-turn.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // write writes a problem that is no refusal.

@@ -91,6 +91,12 @@ func identity(part string, caller *limiter.Caller) limiter.Subject {
 	return limiter.Subject{}
 }
 
+// countsBy reports whether the subject of c can be one of a kind: user, apikey, ip or
+// claim:<name>.
+func (c *class) countsBy(kind string) bool {
+	return slices.Contains(c.parts, kind) || c.key == perClient && slices.Contains(c.families(), kind)
+}
+
 // families returns the keys of the subjects in which limits of c can be: those of a
 // client are in the user's, the API key's or the address's.
 func (c *class) families() []string {

@@ -43,13 +43,28 @@ func (p *parser) families() map[string]int {
 	for i := range p.rules.rules {
 		for _, list := range p.rules.rules[i].limits {
 			for _, l := range list {
-				for _, family := range p.rules.classes[l.class].families() {
+				for _, family := range p.rules.stepsOf(l) {
 					limits[family]++
 				}
 			}
 		}
 	}
 	return limits
+}
+
+// stepsOf returns the families of subjects with whose other limits l is charged in one
+// step of the store.
+func (r *Rules) stepsOf(l limit) (families []string) {
+	if l.Spread.Shards > 0 || l.Spread.Cells > 0 {
+		return nil
+	}
+	for _, family := range r.classes[l.class].families() {
+		if l.Shadow {
+			family = "shadow of " + family
+		}
+		families = append(families, family)
+	}
+	return families
 }
 
 // crowd looks for a request by a caller of one tier that meets more limits of one
@@ -74,7 +89,7 @@ func (c *crowd) limits(rule int) (met []limit) {
 	}
 	for _, list := range [][]limit{own, r.limits[globalKey]} {
 		for _, l := range list {
-			if slices.Contains(c.rules.classes[l.class].families(), c.family) {
+			if slices.Contains(c.rules.stepsOf(l), c.family) {
 				met = append(met, l)
 			}
 		}

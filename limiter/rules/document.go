@@ -21,11 +21,21 @@ const (
 type Options struct {
 	// Version is that of a document which does not say its own.
 	Version int64
+	// LeaseAbove is the rate in requests a second above which a limit leases, unless the
+	// document says how it is spread: a hundredth of a second's requests at once. 0 means
+	// never. For DynamoDB it is LeaseAboveDynamoDB.
+	LeaseAbove int64
+	// MaxDelay is how long whoever honours Decision.Delay waits at most: leaky buckets
+	// are no deeper than what leaves in that time. 0 leaves them as they are.
+	MaxDelay time.Duration
 }
+
+// LeaseAboveDynamoDB is half of the writes that one item takes in a second.
+const LeaseAboveDynamoDB = 500
 
 // Parse reads a document. The error is of type Problems: all mistakes at once.
 func Parse(document []byte, o Options) (*Rules, error) {
-	p := &parser{rules: &Rules{tiers: map[string]bool{}, version: o.Version}, known: map[limiter.ID]identified{}}
+	p := &parser{o: o, rules: &Rules{tiers: map[string]bool{}, version: o.Version}, known: map[limitKey]identified{}}
 	root, err := tree(document, &p.problems)
 	if err != nil {
 		return nil, Problems{{Message: err.Error()}}
@@ -42,15 +52,24 @@ func Parse(document []byte, o Options) (*Rules, error) {
 
 // parser builds Rules from nodes.
 type parser struct {
-	rules    *Rules
-	problems Problems
-	known    map[limiter.ID]identified
+	o         Options
+	rules     *Rules
+	problems  Problems
+	shadow    bool // the whole document is tried out
+	overrides []override
+	known     map[limitKey]identified
+}
+
+// limitKey tells limits apart.
+type limitKey struct {
+	id     limiter.ID
+	shadow bool
 }
 
 // identified is a limit that was made, and what its ID is the hash of.
 type identified struct {
-	identity string
-	made     limit
+	text string
+	made limit
 }
 
 func (p *parser) document(root *node) {
@@ -60,18 +79,41 @@ func (p *parser) document(root *node) {
 	}
 	list := o.required("rules")
 	tier := o.member("default_tier")
-	o.choice("mode", []string{"enforce"}, "shadow")
+	p.shadow = o.choice("mode", modes) == modeShadow
 	if version, ok := o.whole(o.member("version"), maxVersion); ok {
 		p.rules.version = version
 	}
-	o.unsupported("overrides")
+	overrides := o.member("overrides")
 	o.done()
+	p.readOverrides(overrides)
 	if list != nil && list.kind != isList {
 		p.problems.add(list.path, "got %s, want a list", list)
 	} else if list != nil {
 		p.list(list.items)
 	}
 	p.defaultTier(o, tier)
+	p.applyOverrides()
+	p.noteTiers()
+}
+
+const modeShadow = "shadow"
+
+var modes = []string{"enforce", modeShadow}
+
+// noteTiers notes which tiers a rule leaves without a limit.
+func (p *parser) noteTiers() {
+	for i := range p.rules.rules {
+		r := &p.rules.rules[i]
+		var without []string
+		for _, tier := range p.rules.Tiers() {
+			if len(r.limits[tier]) == 0 && len(r.limits[otherTiers]) == 0 {
+				without = append(without, tier)
+			}
+		}
+		if _, global := r.limits[globalKey]; len(without) > 0 && (!global || len(r.limits) > 1) {
+			p.rules.notes = append(p.rules.notes, Problem{join(r.path, "limits"), "callers of tier " + anyOf(without) + " have no limit of their own here"})
+		}
+	}
 }
 
 func (p *parser) list(items []*node) {
@@ -129,7 +171,7 @@ func (p *parser) rule(n *node) []spec {
 	if i, ok := o.whole(cost, algo.MaxRequests); ok {
 		r.cost = i
 	}
-	o.choice("mode", []string{"enforce"}, "shadow")
+	r.shadow = o.choice("mode", modes) == modeShadow || p.shadow
 	o.choice("on_error", []string{"allow"}, "deny", "local")
 	o.done()
 	p.rules.rules = append(p.rules.rules, r)
@@ -143,6 +185,10 @@ func (p *parser) rule(n *node) []spec {
 func (p *parser) endpoint(path, text string) pattern {
 	if text != "*" && !strings.HasPrefix(text, "/") {
 		p.problems.add(path, `got %q, want "*" or a path that begins with /`, shorten(text))
+		return pattern{}
+	}
+	if strings.ContainsAny(text, "?#") {
+		p.problems.add(path, "got %q: a query or a fragment is no part of a path", shorten(text))
 		return pattern{}
 	}
 	pattern, problem := parsePattern(text)

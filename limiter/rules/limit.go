@@ -15,14 +15,15 @@ import (
 
 // spec is a limit before it is made.
 type spec struct {
-	path  string
-	rule  int
-	tier  string // the key it stands under
-	name  string
-	rate  algo.Rate
-	per   []string
-	class int
-	cost  *node // of the rule, nil if it has none
+	path   string
+	rule   int
+	tier   string // the key it stands under
+	name   string
+	rate   algo.Rate
+	spread limiter.Spread
+	per    []string
+	class  int
+	cost   *node // of the rule, nil if it has none
 }
 
 // limit reads one limit. ok is false if it has mistakes.
@@ -31,23 +32,53 @@ func (p *parser) limit(n *node, rule int, tier string, inList bool) (s spec, ok 
 	o := n.object(&p.problems)
 	r := &p.rules.rules[rule]
 	s = spec{path: n.path, rule: rule, tier: tier}
-	s.rate.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
-	s.rate.Window = p.window(o)
-	s.rate.Algorithm = algo.Algorithm(o.choice("algorithm",
-		[]string{string(algo.SlidingWindow), string(algo.FixedWindow), string(algo.TokenBucket)}, "leaky_bucket", "sliding_log"))
-	s.rate.Burst, _ = o.whole(o.member("burst"), algo.MaxRequests)
+	s.rate = p.rate(o)
+	s.spread = p.spread(o)
 	s.per = p.per(o, tier)
 	s.name = p.name(o, r.pattern, inList, s.per == nil || slices.Contains(s.per, perEndpoint))
 	if note := o.member("note"); note != nil {
 		o.text(note)
 	}
-	o.unsupported("lease", "shards", "sync_ms", "cells")
 	o.done()
 	if len(p.problems) > before {
 		return s, false
 	}
 	s.class = p.class(newClass(s.per, r.method, r.pattern))
 	return s, true
+}
+
+// rate reads how much in how much time.
+func (p *parser) rate(o *object) (r algo.Rate) {
+	r.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
+	r.Window = p.window(o)
+	r.Algorithm = algo.Algorithm(o.choice("algorithm", []string{
+		string(algo.SlidingWindow), string(algo.FixedWindow), string(algo.TokenBucket), string(algo.LeakyBucket), string(algo.SlidingLog),
+	}))
+	r.Burst, _ = o.whole(o.member("burst"), algo.MaxRequests)
+	if interval := int64(r.Window) / max(1, r.Requests); r.Algorithm == algo.LeakyBucket && p.o.MaxDelay > 0 && interval > 0 {
+		r = r.WithDefaults()
+		r.Burst = min(r.Burst, int64(p.o.MaxDelay)/interval+1)
+	}
+	return r
+}
+
+// spread reads how a limit spares the store.
+func (p *parser) spread(o *object) (s limiter.Spread) {
+	s.Lease, _ = o.whole(o.member("lease"), algo.MaxRequests)
+	shards, _ := o.whole(o.member("shards"), limiter.MaxShards)
+	ms, _ := o.whole(o.member("sync_ms"), int64(algo.MaxWindow/time.Millisecond))
+	cells, _ := o.whole(o.member("cells"), limiter.MaxCells)
+	s.Shards, s.Sync, s.Cells = int(shards), time.Duration(ms)*time.Millisecond, int(cells)
+	return s
+}
+
+// leases returns how many requests a limit that says nothing of it leases at once.
+func (p *parser) leases(r algo.Rate) int64 {
+	perSecond := r.Requests * int64(time.Second) / int64(r.Window)
+	if p.o.LeaseAbove == 0 || perSecond <= p.o.LeaseAbove || r.Algorithm == algo.SlidingLog {
+		return 0
+	}
+	return max(2, perSecond/100)
 }
 
 // window reads window_seconds or window.
@@ -171,9 +202,18 @@ func (p *parser) combination(path string, per []string) {
 func (p *parser) horizons(specs []spec) map[string]time.Duration {
 	longest := map[string]time.Duration{}
 	for _, s := range specs {
-		if machine, err := algo.New(s.rate); err == nil {
-			for _, family := range p.rules.classes[s.class].families() {
-				longest[family] = max(longest[family], machine.Horizon())
+		class := &p.rules.classes[s.class]
+		rates := []algo.Rate{s.rate}
+		for _, o := range p.overrides {
+			if o.name == s.name && class.countsBy(o.who.kind) {
+				rates = append(rates, o.rate)
+			}
+		}
+		for _, rate := range rates {
+			if machine, err := algo.New(rate); err == nil {
+				for _, family := range class.families() {
+					longest[family] = max(longest[family], machine.Horizon())
+				}
 			}
 		}
 	}
@@ -199,38 +239,50 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	if byEndpoint {
 		parts = append(parts, r.pattern.text, r.method)
 	}
-	l, err := limiter.NewLimit(limiter.Limit{
-		Name: s.name, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
-	})
-	if err != nil {
-		if field, ok := errors.AsType[*algo.FieldError](err); ok {
-			p.problems.add(join(s.path, field.Field), "got %v, want %s", field.Got, field.Want)
-		} else {
-			p.problems.add(s.path, "%v", err)
+	if s.spread == (limiter.Spread{}) {
+		if s.spread.Lease = p.leases(s.rate); s.spread.Lease > 0 {
+			p.rules.notes = append(p.rules.notes, Problem{s.path, fmt.Sprintf("more than %d requests a second: leases up to %d at once", p.o.LeaseAbove, s.spread.Lease)})
 		}
+	}
+	l, ok := p.newLimit(s.path, limiter.Limit{
+		Name: s.name, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
+		Shadow: r.shadow, Spread: s.spread,
+	})
+	if !ok {
 		return
 	}
-	if s.cost != nil && r.cost > l.Machine().Capacity() {
-		p.problems.add(s.cost.path, "got %d, more than %s ever allows at once (%d)", r.cost, s.path, l.Machine().Capacity())
+	if s.cost != nil && r.cost > l.MaxCost() {
+		p.problems.add(s.cost.path, "got %d, more than %s ever allows at once (%d)", r.cost, s.path, l.MaxCost())
 		return
 	}
 	made := limit{l, s.class, s.path}
-	identity := fmt.Sprintf("%q", parts)
-	if known, ok := p.known[l.ID]; ok {
+	key, text := limitKey{l.ID, l.Shadow}, fmt.Sprintf("%q", parts)
+	if known, ok := p.known[key]; ok {
 		switch {
-		case known.identity != identity:
+		case known.text != text:
 			p.problems.add(join(s.path, "name"), "has by chance the same hash as that of %s: choose another", known.made.path)
 			return
 		case byEndpoint:
 			p.problems.add(s.path, "is the same limit as %s: give one of them another name", known.made.path)
 			return
-		case known.made.Rate != l.Rate:
+		case known.made.Rate != l.Rate || known.made.Spread != l.Spread:
 			p.problems.add(s.path, "shares the count of %s, so it must have the same numbers", known.made.path)
 			return
 		}
 		made.Limit = known.made.Limit
 	} else {
-		p.known[l.ID] = identified{identity, made}
+		p.known[key] = identified{text, made}
 	}
 	r.limits[s.tier] = append(r.limits[s.tier], made)
+}
+
+// newLimit makes a limit, or notes what is wrong with it.
+func (p *parser) newLimit(path string, l limiter.Limit) (*limiter.Limit, bool) {
+	made, err := limiter.NewLimit(l)
+	if field, ok := errors.AsType[*algo.FieldError](err); ok {
+		p.problems.add(join(path, field.Field), "got %v, want %s", field.Got, field.Want)
+	} else if err != nil {
+		p.problems.add(path, "%v", err)
+	}
+	return made, err == nil
 }

@@ -41,15 +41,6 @@ func (o *object) required(key string) *node {
 	return n
 }
 
-// unsupported notes a problem if a member of a later version is there.
-func (o *object) unsupported(keys ...string) {
-	for _, key := range keys {
-		if n := o.member(key); n != nil {
-			o.problems.add(n.path, "not supported yet")
-		}
-	}
-}
-
 // done notes every member that nobody asked for.
 func (o *object) done() {
 	for _, m := range o.node.members {

@@ -67,20 +67,32 @@ var defects = map[string]string{
 	"same_limit_twice":              `rules[1].limits.free: is the same limit as rules[0].limits.free: give one of them another name`,
 	"shared_with_other_numbers":     `rules[1].limits.free: shares the count of rules[0].limits.free, so it must have the same numbers`,
 	"mode":                          `mode: got "off", want enforce or shadow`,
-	"shadow":                        `mode: "shadow" is not supported yet, want enforce`,
-	"rule_shadow":                   `rules[0].mode: "shadow" is not supported yet, want enforce`,
 	"on_error_deny":                 `rules[0].on_error: "deny" is not supported yet, want allow`,
-	"overrides":                     `overrides: not supported yet`,
-	"leaky_bucket":                  `rules[0].limits.free.algorithm: "leaky_bucket" is not supported yet, want sliding_window, fixed_window or token_bucket`,
-	"lease":                         `rules[0].limits.free.lease: not supported yet`,
-	"shards":                        `rules[0].limits.free.shards: not supported yet`,
-	"sync_ms":                       `rules[0].limits.free.sync_ms: not supported yet`,
-	"cells":                         `rules[0].limits.free.cells: not supported yet`,
+	"lease_above_requests":          `rules[0].limits.free.lease: got 11, want 1 to 10 here`,
+	"lease_of_a_log":                `rules[0].limits.free.lease: got 5, want none: a sliding_log knows the instant of each request`,
+	"shards_above_requests":         `rules[0].limits.free.shards: got 11, want 2 to 10 here`,
+	"shards_many":                   `rules[0].limits.free.shards: got 65, want a whole number from 1 to 64`,
+	"sync_ms_above_window":          `rules[0].limits.free.sync_ms: got 60001, want 10 to 60000 here`,
+	"cells_above_requests":          `rules[0].limits.free.cells: got 11, want 2 to 10 here`,
+	"two_spreads":                   `rules[0].limits.free.cells: got 2, want none beside shards`,
+	"log_too_long":                  `rules[0].limits.free.requests: got 10001, want at most 10000 for a sliding_log, which keeps the instant of each`,
+	"cost_above_a_shard":            `rules[0].cost: got 6, more than rules[0].limits.free ever allows at once (5)`,
+	"overrides_no_list":             `overrides: got an object, want a list`,
+	"override_for_nobody":           `overrides[0]: is for nobody, want a member user, apikey, ip or claim:<name>`,
+	"override_for_two":              `overrides[0].apikey: stands beside user: an override is for one of them`,
+	"override_empty_user":           `overrides[0].user: is empty`,
+	"override_address":              `overrides[0].ip: got "10.0.0.300", want an IPv4 address, or an IPv6 network such as 2001:db8:1::/64`,
+	"override_other_identity":       `overrides[0].limits.a: no limit of this name counts by apikey`,
+	"override_unknown_limit":        `overrides[0].limits.b: no limit of this name counts by user`,
+	"override_no_requests":          `overrides[0].limits.a.requests: is missing`,
+	"override_twice":                `overrides[1].limits.a: stands twice for user "u"`,
+	"override_unknown_field":        `overrides[0].limits.a.shards: unknown field; known here: requests, window_seconds, window, algorithm, burst, note`,
+	"endpoint_query":                `rules[0].endpoint: got "/a?b=c": a query or a fragment is no part of a path`,
 	"five": `rules[0].endpoint: got "/a/": write /a
 rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them
 rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-rules[0].limits.free.burts: unknown field; known here: requests, window_seconds, window, algorithm, burst, per, name, note, lease, shards, sync_ms, cells`,
+rules[0].limits.free.burts: unknown field; known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, note`,
 }
 
 func TestParse_bad(t *testing.T) {
@@ -124,7 +136,8 @@ func TestSchema(t *testing.T) {
 	}
 	beyond := map[string]bool{ // what a schema cannot say
 		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
-		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "same_limit_twice": true, "shared_with_other_numbers": true,
+		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
+		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

@@ -16,6 +16,8 @@ type Rules struct {
 	rules       []rule
 	index       trie
 	classes     []class // what limits count by
+	overrides   overrides
+	notes       []Problem
 }
 
 // rule is which limits apply to the requests of an endpoint.
@@ -23,6 +25,7 @@ type rule struct {
 	path    string // in the document
 	pattern pattern
 	method  string // "" for any
+	shadow  bool
 	cost    int64
 	limits  map[string][]limit // by tier key
 }
@@ -45,6 +48,10 @@ func (r *Rules) Version() int64 { return r.version }
 
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.rules) }
+
+// Notes returns what is no mistake and may surprise: what follows from the document that
+// is not written in it, each with its path.
+func (r *Rules) Notes() []Problem { return r.notes }
 
 // Tiers returns the tiers that the document knows, sorted.
 func (r *Rules) Tiers() []string {
@@ -107,14 +114,15 @@ func (c *charger) add(r *rule, limits []limit) {
 		if subject == (limiter.Subject{}) {
 			continue
 		}
+		limit := c.rules.overrides.of(class, c.caller, l.Limit)
 		// A limit that several rules share counts a request once, at the highest cost.
-		same := func(made limiter.Charge) bool { return made.Limit == l.Limit && made.Subject == subject }
+		same := func(made limiter.Charge) bool { return made.Limit == limit && made.Subject == subject }
 		if i := slices.IndexFunc(c.charges[c.from:], same); i >= 0 {
 			made := &c.charges[c.from+i]
 			made.Cost = max(made.Cost, r.cost)
 			continue
 		}
-		c.charges = append(c.charges, limiter.Charge{Subject: subject, Limit: l.Limit, Cost: r.cost})
+		c.charges = append(c.charges, limiter.Charge{Subject: subject, Limit: limit, Cost: r.cost})
 	}
 }
 
