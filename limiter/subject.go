@@ -57,6 +57,12 @@ func Endpoint(method, pattern string) Subject {
 // Global is all requests together.
 func Global() Subject { return Subject{"global"} }
 
+// Custom is a subject of the application's own: what it counts by that no rule knows, such
+// as the user name of a login. kind keeps it apart from other things that are counted.
+func Custom(kind, value string) Subject {
+	return Subject{"custom:" + escape(kind) + "=" + escape(value)}
+}
+
 // And is the combination of both: each pair of them is counted apart.
 func (s Subject) And(t Subject) Subject { return Subject{s.name + "|" + t.name} }
 

@@ -9,8 +9,9 @@ import (
 // maxBody is the longest body that the sample API reads.
 const maxBody = 1 << 20
 
-// NewAPI returns the sample API, the place of your own. It knows nothing of limits.
-func NewAPI() http.Handler {
+// NewAPI returns the sample API, the place of your own. It knows nothing of limits, but
+// for its login.
+func NewAPI(e *Environment) http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/search", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"query": r.URL.Query().Get("q"), "results": []string{}})
@@ -26,6 +27,7 @@ func NewAPI() http.Handler {
 	api.HandleFunc("GET /api/v1/items/{id}", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"id": r.PathValue("id")})
 	})
+	api.HandleFunc("POST /api/v1/login", e.login)
 	return api
 }
 

@@ -260,7 +260,7 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 	for _, file := range []string{"rest-proxy-user.json", "rest-proxy-apikey.json", "rest-proxy-anonymous.json"} {
 		e := memory(t)
 		for range 10 {
-			a := handle(t, e, app.NewAPI(), sample(t, file))
+			a := handle(t, e, app.NewAPI(e), sample(t, file))
 			if a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"query":"weir","results":[]}` {
 				t.Fatalf("%s: %+v", file, a)
 			}
@@ -278,7 +278,7 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 	e := memory(t)
 	other := changed(t, sample(t, "rest-proxy-anonymous.json"), `"decision": "allowed"`, `"org": "acme"`)
 	for i, want := range []int{200, 200, 429} {
-		if a := handle(t, e, app.NewAPI(), other); a.StatusCode != want {
+		if a := handle(t, e, app.NewAPI(e), other); a.StatusCode != want {
 			t.Errorf("request %d behind another authorizer: %d, want %d", i+1, a.StatusCode, want)
 		}
 	}
@@ -300,11 +300,11 @@ func TestHandler_enforces(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			e := memory(t)
 			for i := range c.capacity {
-				if a := handle(t, e, app.NewAPI(), sample(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
+				if a := handle(t, e, app.NewAPI(e), sample(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
 					t.Fatalf("request %d: %+v", i+1, a)
 				}
 			}
-			a := handle(t, e, app.NewAPI(), sample(t, c.file))
+			a := handle(t, e, app.NewAPI(e), sample(t, c.file))
 			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
 				t.Errorf("over the limit: %+v", a)
 			}
@@ -370,16 +370,16 @@ func TestHandler_path(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/5", "/api/v1//items/5/", "/api/v1/%69tems/5", "/api/v1/x/../items/5", "/./api/v1/items/%35"} {
 		e := memory(t)
 		event := changed(t, sample(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
-		if a := handle(t, e, app.NewAPI(), event); a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"id":"5"}` {
+		if a := handle(t, e, app.NewAPI(e), event); a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"id":"5"}` {
 			t.Errorf("%s: %+v", path, a)
 		}
-		if a := handle(t, e, app.NewAPI(), sample(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
+		if a := handle(t, e, app.NewAPI(e), sample(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("%s is counted apart", path)
 		}
 	}
 	for _, path := range []string{"/api/v1/items/a%2Fb", "/api/v1/%2569tems/5"} {
 		event := changed(t, sample(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
-		if a := handle(t, memory(t), app.NewAPI(), event); a.StatusCode != http.StatusNotFound {
+		if a := handle(t, memory(t), app.NewAPI(memory(t)), event); a.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %+v", path, a)
 		}
 	}
@@ -387,7 +387,7 @@ func TestHandler_path(t *testing.T) {
 
 func TestHandler_errors(t *testing.T) {
 	e := memory(t)
-	h := app.NewHandler(e, app.NewAPI())
+	h := app.NewHandler(e, app.NewAPI(e))
 	for want, payload := range map[string]string{
 		"event: unexpected end":                      "",
 		"no event of API Gateway or a load balancer": `{"Records":[]}`,
@@ -415,7 +415,7 @@ func TestDegraded(t *testing.T) {
 	}
 	behind := changed(t, sample(t, "rest-proxy-user.json"), `"decision": "allowed"`, `"decision": "allowed", "degraded": "store_unavailable"`)
 	for _, event := range [][]byte{behind, sample(t, "http-api-user.json")} {
-		if a := handle(t, e, app.NewAPI(), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
+		if a := handle(t, e, app.NewAPI(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
 			t.Errorf("handler: %+v", a)
 		}
 	}
@@ -424,7 +424,7 @@ func TestDegraded(t *testing.T) {
 // The same http.Handler runs as a plain server, with the peer's address.
 func TestServe(t *testing.T) {
 	e := memory(t)
-	server := httptest.NewServer(e.Serve(app.NewAPI()))
+	server := httptest.NewServer(e.Serve(app.NewAPI(e)))
 	defer server.Close()
 	for i, want := range []int{200, 200, 429} {
 		if got := send(t, http.MethodGet, server.URL+"/api/v1/search/", ""); got != want {
@@ -478,7 +478,8 @@ func FuzzHandler(f *testing.F) {
 	for _, file := range files {
 		f.Add(sample(f, file.Name()))
 	}
-	h, a := app.NewHandler(memory(f), app.NewAPI()), app.NewAuthorizer(memory(f))
+	e := memory(f)
+	h, a := app.NewHandler(e, app.NewAPI(e)), app.NewAuthorizer(e)
 	f.Fuzz(func(t *testing.T, event []byte) {
 		for _, function := range []interface {
 			Invoke(context.Context, []byte) ([]byte, error)

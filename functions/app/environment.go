@@ -30,6 +30,8 @@ type Environment struct {
 	// MaxDelay is how long a request that no authorizer has admitted may wait for its
 	// turn in a leaky bucket.
 	MaxDelay time.Duration
+	// SampleLogin is the user:password that the sample API's login knows; empty: none.
+	SampleLogin string
 }
 
 // Serve returns api as every host runs it: behind the limits, unless an authorizer

@@ -28,7 +28,7 @@ func ExampleEnvironment_Serve() {
 		Clock:      time.Now,
 		Logger:     slog.Default(),
 	}
-	server := httptest.NewServer(e.Serve(app.NewAPI()))
+	server := httptest.NewServer(e.Serve(app.NewAPI(e)))
 	defer server.Close()
 	for range 2 {
 		answer, err := http.Get(server.URL + "/api/v1/search?q=weir") //nolint:noctx // as a reader would write it

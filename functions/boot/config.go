@@ -54,6 +54,9 @@ type Config struct {
 	// IPv6Bits is the length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
+	// SampleLogin is a user:password for the login of the sample API.
+	SampleLogin string `env:"SAMPLE_LOGIN"`
+
 	// Local says that this runs on somebody's own machine. Key files are refused
 	// without it: what a repository's sample files sign must not be believed at AWS.
 	Local bool `env:"WEIR_LOCAL"`

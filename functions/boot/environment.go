@@ -26,13 +26,14 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		return nil, err
 	}
 	return &app.Environment{
-		Limiter:    limiter.New(store, limiter.Options{Timeout: c.Timeout, Cells: memstore.New(memstore.Options{}), Logger: logger}),
-		Rules:      r,
-		Identifier: i,
-		Clock:      time.Now,
-		Logger:     logger,
-		BasePath:   c.BasePath,
-		MaxDelay:   c.MaxDelay,
+		Limiter:     limiter.New(store, limiter.Options{Timeout: c.Timeout, Cells: memstore.New(memstore.Options{}), Logger: logger}),
+		Rules:       r,
+		Identifier:  i,
+		Clock:       time.Now,
+		Logger:      logger,
+		BasePath:    c.BasePath,
+		MaxDelay:    c.MaxDelay,
+		SampleLogin: c.SampleLogin,
 	}, nil
 }
 

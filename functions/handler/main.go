@@ -9,5 +9,5 @@ import (
 )
 
 func main() {
-	boot.Start(func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI()) })
+	boot.Start(func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) })
 }

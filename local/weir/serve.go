@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ func (s *server) prepare(ctx context.Context) error {
 	s.variables = map[string]string{
 		"STORE": s.store, "TABLE": localTable, "RULES_FILE": s.rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
-		"API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
+		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
 	}
 	if s.namespace != "" {
 		s.variables["NAMESPACE"] = s.namespace
@@ -219,7 +220,7 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 		case authorizerID:
 			handlers[f.ID] = app.NewAuthorizer(e)
 		case handlerID:
-			handlers[f.ID] = app.NewHandler(e, app.NewAPI())
+			handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
 		}
 	}
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.logger, Clock: s.clock})

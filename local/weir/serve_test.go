@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,6 +34,7 @@ type local struct {
 	t          *testing.T
 	checkout   checkout
 	rest, http *httptest.Server
+	apiKeys    map[string]string // by tier
 	mu         sync.Mutex
 	now        time.Time
 }
@@ -60,6 +62,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	if err != nil {
 		t.Fatal(err)
 	}
+	l.apiKeys = s.apiKeys
 	l.rest, l.http = httptest.NewServer(apis[0]), httptest.NewServer(apis[1])
 	t.Cleanup(l.rest.Close)
 	t.Cleanup(l.http.Close)
@@ -99,6 +102,27 @@ func (l *local) send(api *httptest.Server, method, path, token string) reply {
 	return send(l.t, method, api.URL+path, token)
 }
 
+// sendWith sends a body and a header.
+func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) reply {
+	l.t.Helper()
+	request, err := http.NewRequestWithContext(l.t.Context(), method, api.URL+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	maps.Copy(request.Header, header)
+	return do(l.t, request)
+}
+
+// apiKey returns a key that the gateway knows.
+func (l *local) apiKey() string {
+	l.t.Helper()
+	for _, key := range l.apiKeys {
+		return key
+	}
+	l.t.Fatal("no API key was made")
+	return ""
+}
+
 func send(t *testing.T, method, url, token string) reply {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
@@ -108,6 +132,11 @@ func send(t *testing.T, method, url, token string) reply {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+	return do(t, request)
+}
+
+func do(t *testing.T, request *http.Request) reply {
+	t.Helper()
 	r, err := http.DefaultClient.Do(request)
 	if err != nil {
 		t.Fatal(err)
