@@ -1,0 +1,56 @@
+package limiter_test
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// What a decision costs in this process, over a store in memory: one limit, three, and
+// one that a lease serves.
+func BenchmarkLimiter_Take(b *testing.B) {
+	rate := algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
+	for _, n := range []int{1, 3} {
+		b.Run(fmt.Sprintf("limits=%d", n), func(b *testing.B) {
+			l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+			var charges []limiter.Charge
+			for i := range n {
+				charges = append(charges, limiter.Charge{Subject: user, Limit: limit(b, limiter.Limit{Name: string('a' + rune(i)), Rate: rate}), Cost: 1})
+			}
+			benchmarkTake(b, l, charges)
+		})
+	}
+	b.Run("leased", func(b *testing.B) {
+		l := limiter.New(newRemote(), limiter.Options{})
+		benchmarkTake(b, l, []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}})
+	})
+	b.Run("leased parallel", func(b *testing.B) {
+		l := limiter.New(newRemote(), limiter.Options{})
+		charges := []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}}
+		b.ReportAllocs()
+		var n atomic.Int64
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				if d, err := l.Take(ctx, noon.Add(time.Duration(n.Add(1))), charges); err != nil || !d.Allowed {
+					b.Error(d, err)
+				}
+			}
+		})
+	})
+}
+
+func benchmarkTake(b *testing.B, l *limiter.Limiter, charges []limiter.Charge) {
+	b.ReportAllocs()
+	now := noon
+	for b.Loop() {
+		now = now.Add(time.Microsecond)
+		if d, err := l.Take(ctx, now, charges); err != nil || !d.Allowed {
+			b.Fatal(d, err)
+		}
+	}
+}
