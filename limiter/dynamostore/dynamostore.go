@@ -82,16 +82,14 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		if err != nil {
 			return false, err
 		}
-		refused := t.exact && !t.passes // and that a limit was converted or mended is now written down
+		charged := applied && (!t.exact || t.passes) // else a conversion or mend is written down
 		if err := t.learn(it); err != nil {
 			return false, err
 		}
-		if applied {
+		if charged {
 			t.report()
-			if !refused {
-				s.tidy(ctx, now, subject, it, charges)
-			}
-			return !refused, nil
+			s.tidy(ctx, now, subject, it, charges)
+			return true, nil
 		}
 	}
 	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, len(charges)+2+overtaken)

@@ -192,7 +192,11 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
-	e.require(e.absentOr(newest, "<=", e.number(index)))
+	if index > w.Index(t.now) { // as remembered; after a reset it is not
+		e.require(e.compare(newest, "=", e.number(index)))
+	} else {
+		e.require(e.absentOr(newest, "<=", e.number(index)))
+	}
 	switch {
 	case c.Spend:
 		e.require(e.absentOr(current, "<=", e.number(w.Deepest()-c.Cost)))

@@ -45,6 +45,7 @@ func Run(t *testing.T, s Suite) {
 		{"ClockBack", testClockBack},
 		{"Stale", testStale},
 		{"FarAhead", testFarAhead},
+		{"Forgotten", testForgotten},
 		{"Changed", testChanged},
 		{"Refund", testRefund},
 		{"Spend", testSpend},

@@ -1,0 +1,59 @@
+package dynamostore_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// overtaking is an API in which something else happens before the update of a number,
+// counted from 1.
+type overtaking struct {
+	dynamostore.API
+	updates, before int
+	happens         func()
+}
+
+func (o *overtaking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if o.updates++; o.updates == o.before {
+		o.happens()
+	}
+	return o.API.UpdateItem(ctx, in, f...)
+}
+
+// A refusal that writes down a conversion is of the item as it then is: if the limit that
+// refused was given back its charge in between, the request passes.
+func TestStore_refusalOvertaken(t *testing.T) {
+	client, table := local(t)
+	other := dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "overtaken"})
+	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
+	old := storetest.Limit(t, "changed", bucket)
+	next, err := limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", fixed), Cost: fixed.Requests}
+	results := make([]limiter.Result, 2)
+	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
+		t.Fatalf("allowed %t, %v", ok, err)
+	}
+	store := dynamostore.New(&overtaking{API: client, before: 2, happens: func() {
+		if err := other.Refund(ctx, who, []limiter.Charge{full}, results[:1], 0); err != nil {
+			t.Error(err)
+		}
+	}}, dynamostore.Options{Table: table, Namespace: "overtaken"})
+	after := make([]limiter.Result, 2)
+	ok, err := store.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, after)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wait := full.Limit.Machine().RetryAfter(after[0].State, now, full.Cost); !ok {
+		t.Errorf("refused, and told to retry after %s", wait)
+	}
+}

@@ -1,0 +1,23 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// What an environment remembers of a subject that was reset meanwhile does not count,
+// even where its own clock is behind what it remembers.
+func testForgotten(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second) // in two windows
+	_, remembered := p.take(t, ahead, one(l, 4), nil)
+	p.reset(t)
+	_, remembered = p.take(t, behind, one(l, 2), remembered)
+	p.inspect(t)
+	p.reset(t)
+	p.take(t, behind, one(l, 0), remembered)
+	p.take(t, behind.Add(-20*time.Second), one(l, 10), remembered)
+	p.inspect(t)
+}
