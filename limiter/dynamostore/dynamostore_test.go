@@ -15,16 +15,21 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// local returns a client of DynamoDB Local and a table of the test's own.
-func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.Client, table string) {
+// connect returns a client of DynamoDB Local.
+func connect(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client {
 	t.Helper()
-	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
-	client = dynamodb.New(dynamodb.Options{
-		BaseEndpoint: aws.String(endpoint),
+	return dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")),
 		Region:       "us-east-1",
 		Credentials:  credentials.NewStaticCredentialsProvider("local", "local", ""),
 		Retryer:      aws.NopRetryer{},
 	}, options...)
+}
+
+// local returns a client of DynamoDB Local and a table of the test's own.
+func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.Client, table string) {
+	t.Helper()
+	client = connect(t, options...)
 	table = "weir-test-" + rand.Text()
 	ctx := context.Background()
 	if _, err := client.CreateTable(ctx, dynamostore.TableInput(table)); err != nil {
@@ -45,5 +50,19 @@ func TestStore(t *testing.T) {
 			return dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond})
 		},
 		Margin: 50 * time.Millisecond,
+	})
+}
+
+func TestStore_linearizable(t *testing.T) {
+	storetest.Linearizable(t, storetest.Linear{
+		Place: func(t *testing.T) string {
+			_, table := local(t)
+			return table
+		},
+		Open: func(t *testing.T, table string) limiter.Store {
+			return dynamostore.New(connect(t), dynamostore.Options{Table: table, Namespace: "linear", Margin: 50 * time.Millisecond})
+		},
+		Margin:    50 * time.Millisecond,
+		Processes: true,
 	})
 }

@@ -48,6 +48,18 @@ func TestStore(t *testing.T) {
 	})
 }
 
+func TestStore_linearizable(t *testing.T) {
+	client := local(t)
+	storetest.Linearizable(t, storetest.Linear{
+		Place: func(*testing.T) string { return "linear-" + rand.Text() },
+		Open: func(_ *testing.T, namespace string) limiter.Store {
+			return redisstore.New(client, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
+		},
+		Margin:    50 * time.Millisecond,
+		Processes: true,
+	})
+}
+
 var (
 	ctx  = context.Background()
 	noon = algo.InstantOf(time.Date(2100, 3, 4, 12, 0, 0, 0, time.UTC))

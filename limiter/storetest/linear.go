@@ -1,0 +1,196 @@
+package storetest
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Linear is a store whose histories Linearizable checks.
+type Linear struct {
+	// Place prepares what all processes share and nobody else has, a table say, and
+	// returns its name.
+	Place func(t *testing.T) string
+	// Open returns the store of one process at place.
+	Open func(t *testing.T, place string) limiter.Store
+	// Margin is what the store adds to the elapsed time of a refund.
+	Margin time.Duration
+	// Processes says that the store can be shared by several. A limiter.Local cannot.
+	Processes bool
+}
+
+// The size of a history.
+const (
+	histories  = 6
+	processes  = 4
+	goroutines = 3
+	operations = 30
+)
+
+// Linearizable records what concurrent callers were answered, and looks for an order of
+// their operations, each between its call and its return, in which the model answers the
+// same, bit for bit. The callers are several processes (for a store in memory, as many
+// parts of this one), each with a clock and a memory of its own. An operation that failed with limiter.ErrContended has not
+// happened.
+//
+// The test that calls it MUST be of the top level: the processes are this binary, told
+// to run that test.
+func Linearizable(t *testing.T, l Linear) {
+	if place := os.Getenv(placeVariable); place != "" {
+		serve(t, l.Open(t, place))
+		return
+	}
+	callers := l.callers(t)
+	var kinds tally
+	for seed := range uint64(histories) {
+		r := rand.New(rand.NewPCG(seed, 7))
+		name := fmt.Sprintf("history-%d-", seed)
+		scripts := make([]script, len(callers))
+		for i := range scripts {
+			scripts[i] = newScript(r, name)
+		}
+		h := play(t, callers, scripts)
+		if t.Failed() {
+			return
+		}
+		kinds.count(h)
+		check(t, h, l.Margin)
+	}
+	t.Logf("%+v", kinds)
+	kinds.check(t)
+}
+
+// callers starts the processes.
+func (l Linear) callers(t *testing.T) (callers []caller) {
+	t.Helper()
+	place := l.Place(t)
+	if l.Processes {
+		for range processes {
+			callers = append(callers, newProcess(t, place))
+		}
+		return callers
+	}
+	store := l.Open(t, place)
+	for range processes {
+		callers = append(callers, newWorker(t, store))
+	}
+	return callers
+}
+
+// caller runs a script: a process, or a worker in this one.
+type caller interface {
+	run(script) ([]event, error)
+}
+
+// play runs scripts at the same time and returns all that happened.
+func play(t *testing.T, callers []caller, scripts []script) (h []event) {
+	t.Helper()
+	events, errs := make([][]event, len(callers)), make([]error, len(callers))
+	together(t, len(callers), func(i int) { events[i], errs[i] = callers[i].run(scripts[i]) })
+	for i, err := range errs {
+		if err != nil {
+			t.Fatalf("process %d: %v", i, err)
+		}
+		for _, e := range events[i] {
+			if e.Failure != "" {
+				t.Errorf("process %d: %s", i, e.Failure)
+			}
+			e.process = i
+			h = append(h, e)
+		}
+	}
+	return h
+}
+
+// check looks for a sequential history, subject by subject.
+func check(t *testing.T, h []event, margin time.Duration) {
+	t.Helper()
+	spec := specification(family(t), margin)
+	bySubject := map[string][]event{}
+	for _, e := range h {
+		bySubject[e.Op.Subject] = append(bySubject[e.Op.Subject], e)
+	}
+	for subject, events := range bySubject {
+		var ops []porcupine.Operation
+		for _, e := range events {
+			ops = append(ops, porcupine.Operation{ClientId: e.client(), Input: e, Output: e, Call: e.Call, Return: e.Return})
+		}
+		result, info := porcupine.CheckOperationsVerbose(spec, ops, 0)
+		if result != porcupine.Ok {
+			t.Errorf("subject %s: no order of its operations explains their answers. %s", subject, explain(info, events))
+		}
+	}
+}
+
+// explain shows how far an order of operations can go, and those that then cannot come
+// next.
+func explain(info porcupine.LinearizationInfo, events []event) string {
+	longest := []porcupine.Operation{}
+	for _, orders := range info.PartialLinearizationsOperations() {
+		for _, o := range orders {
+			if len(o) > len(longest) {
+				longest = o
+			}
+		}
+	}
+	first := slices.MinFunc(events, func(a, b event) int { return cmp.Compare(a.Call, b.Call) }).Call
+	var b strings.Builder
+	show := func(e event) {
+		fmt.Fprintf(&b, "  %d.%d %9d to %9d ns  %s\n", e.process, e.Goroutine, e.Call-first, e.Return-first, e)
+	}
+	b.WriteString("These do, in this order:\n")
+	for _, op := range longest {
+		show(op.Input.(event))
+	}
+	b.WriteString("None of these can follow:\n")
+	for _, e := range events {
+		if !slices.ContainsFunc(longest, func(op porcupine.Operation) bool { return op.ClientId == e.client() && op.Call == e.Call }) {
+			show(e)
+		}
+	}
+	return b.String()
+}
+
+// tally counts what histories were made of: one in which nothing met shows nothing.
+type tally struct{ Allowed, Refused, Refunds, Resets, Inspections, Overlaps int }
+
+func (c *tally) count(h []event) {
+	for i, e := range h {
+		switch {
+		case e.Op.Kind == refunds:
+			c.Refunds++
+		case e.Op.Kind == resets:
+			c.Resets++
+		case e.Op.Kind == inspects:
+			c.Inspections++
+		case e.Allowed:
+			c.Allowed++
+		default:
+			c.Refused++
+		}
+		for _, o := range h[:i] {
+			if o.Op.Subject == e.Op.Subject && o.Call < e.Return && e.Call < o.Return && (o.process != e.process || o.Goroutine != e.Goroutine) {
+				c.Overlaps++
+			}
+		}
+	}
+}
+
+func (c *tally) check(t *testing.T) {
+	t.Helper()
+	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Resets, c.Inspections, c.Overlaps} {
+		if n < 50 {
+			t.Errorf("too little happened, or met: %+v", *c)
+			return
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// script is what one process is to do: a list of operations for each goroutine.
+type script struct{ Goroutines [][]operation }
+
+// operation is one call to a store.
+type operation struct {
+	Kind    kind
+	Subject string
+	Now     algo.Instant // takes
+	Charges []chargeOf   // takes
+	Cold    bool         // takes: with no hint
+	Elapsed time.Duration
+}
+
+type kind int
+
+// The kinds of operation. What is refunded is the latest take of the same goroutine that
+// charged the subject and was not refunded yet, if there is one.
+const (
+	takes kind = iota
+	refunds
+	resets
+	inspects
+)
+
+// chargeOf is a charge on a limit of the family.
+type chargeOf struct {
+	Limit, Version int
+	Cost           int64
+	Spend          bool
+}
+
+// family returns the limits that scripts charge, in two versions each. The first version
+// of each counts by another algorithm.
+func family(t *testing.T) (limits [][]*limiter.Limit) {
+	t.Helper()
+	for i, rate := range rates {
+		next := rates[(i+1)%len(rates)].Algorithm
+		first := Limit(t, string('a'+rune(i)), algo.Rate{Algorithm: rate.Algorithm, Requests: 12, Window: time.Second})
+		limits = append(limits, []*limiter.Limit{first, changed(t, first, 2, algo.Rate{Algorithm: next, Requests: 15, Window: 1300 * time.Millisecond})})
+	}
+	return limits
+}
+
+// newScript draws a script over one subject for each limit of the family and one more that
+// has several. The process's clock is up to 500 ms off, and somewhere in the script it
+// comes to hold the second version of the rules.
+func newScript(r *rand.Rand, name string) script {
+	skew := time.Duration(r.Int64N(int64(time.Second))) - 500*time.Millisecond
+	s := script{make([][]operation, goroutines)}
+	for g := range s.Goroutines {
+		newer := r.IntN(2 * operations)
+		for i := range operations {
+			now := start.Add(skew + time.Duration(i)*60*time.Millisecond + time.Duration(r.Int64N(int64(40*time.Millisecond))))
+			version := 0
+			if i >= newer {
+				version = 1
+			}
+			s.Goroutines[g] = append(s.Goroutines[g], newOperation(r, name, now, version))
+		}
+	}
+	return s
+}
+
+func newOperation(r *rand.Rand, name string, now algo.Instant, version int) operation {
+	which := r.IntN(len(rates) + 1)
+	op := operation{Subject: name + string('a'+rune(which)), Now: now, Cold: r.IntN(4) == 0, Elapsed: time.Duration(r.Int64N(int64(300 * time.Millisecond)))}
+	several := which == len(rates)
+	switch n := r.IntN(100); {
+	case n < 15:
+		op.Kind = refunds
+	case n < 20:
+		op.Kind = inspects
+	case n < 25 && !several: // see below
+		op.Kind = resets
+	default:
+		op.Charges = newCharges(r, which, version)
+	}
+	// A store that gives back several charges in two attempts may find one of them gone,
+	// and back again after a reset: it then gives back less than the model. So the subject
+	// of several limits is not reset.
+	return op
+}
+
+func newCharges(r *rand.Rand, which, version int) (charges []chargeOf) {
+	for limit := range rates {
+		if limit == which || which == len(rates) && r.IntN(2) == 0 {
+			c := chargeOf{Limit: limit, Version: version, Cost: r.Int64N(4)}
+			if r.IntN(12) == 0 {
+				c.Spend, c.Cost = true, r.Int64N(20)
+			}
+			charges = append(charges, c)
+		}
+	}
+	if charges == nil {
+		charges = []chargeOf{{Version: version, Cost: 1}}
+	}
+	return charges
+}

@@ -1,0 +1,69 @@
+package storetest
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// specification is the model, as a state that steps from one event of one subject to the
+// next.
+func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Model {
+	return porcupine.Model{
+		Init: func() any { return &Model{Margin: margin} },
+		Step: func(state, input, _ any) (bool, any) {
+			next := state.(*Model).clone()
+			return next.explains(limits, input.(event)), next
+		},
+		Equal: func(a, b any) bool { return a.(*Model).equal(b.(*Model)) },
+	}
+}
+
+// explains moves m on by an event, and reports whether that answers as the store did.
+func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
+	who := limiter.User(e.Op.Subject)
+	charges := charges(limits, who, e.Op.Charges)
+	switch e.Op.Kind {
+	case takes:
+		allowed, results := m.Take(e.Op.Now, who, charges)
+		return allowed == e.Allowed && slices.Equal(seenOf(results), e.Seen)
+	case refunds:
+		results := make([]limiter.Result, len(charges))
+		for i, given := range e.Given {
+			machine, err := algo.Parse(given.Fingerprint)
+			if err != nil {
+				return false
+			}
+			results[i] = limiter.Result{Machine: machine, State: given.State}
+		}
+		m.Refund(who, charges, results, e.Op.Elapsed)
+	case resets:
+		m.Reset(who)
+	case inspects:
+		return slices.Equal(seenIn(m.Inspect(who)), e.Seen)
+	}
+	return true
+}
+
+func (m *Model) clone() *Model {
+	c := &Model{Margin: m.Margin, held: map[limiter.Subject]map[limiter.ID]limiter.Held{}}
+	for subject, held := range m.held {
+		c.held[subject] = maps.Clone(held)
+	}
+	return c
+}
+
+// equal compares what two models hold. A subject that holds nothing is as one never seen.
+func (m *Model) equal(o *Model) bool {
+	for _, subject := range slices.AppendSeq(slices.Collect(maps.Keys(m.held)), maps.Keys(o.held)) {
+		if !maps.Equal(m.held[subject], o.held[subject]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,195 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// event is an operation that happened, between the instants Call and Return of a clock
+// that all processes share.
+type event struct {
+	Op           operation
+	Goroutine    int
+	Call, Return int64
+	Allowed      bool   // takes
+	Seen         []seen // takes: the results; inspections: the entries
+	Given        []seen // refunds: the results of the take that was refunded
+	Failure      string // what the store must not answer
+
+	process int
+}
+
+// client numbers all goroutines of all processes.
+func (e event) client() int { return e.process*goroutines + e.Goroutine }
+
+func (e event) String() string {
+	names := [...]string{takes: "take", refunds: "refund", resets: "reset", inspects: "inspect"}
+	return fmt.Sprintf("%s %+v at start%+v, elapsed %s: allowed %t, seen %+v, given %+v", names[e.Op.Kind], e.Op.Charges, e.Op.Now.Sub(start), e.Op.Elapsed, e.Allowed, e.Seen, e.Given)
+}
+
+// seen is a limiter.Entry that can be sent.
+type seen struct {
+	ID          limiter.ID
+	Version     int64
+	Fingerprint string
+	State       algo.State
+}
+
+func newSeen(r limiter.Result) seen {
+	r = trimmed(r)
+	return seen{Fingerprint: r.Machine.Fingerprint(), State: r.State}
+}
+
+// worker is a process: a store, and what it remembers of subjects.
+type worker struct {
+	t      *testing.T
+	store  limiter.Store
+	limits [][]*limiter.Limit
+
+	mu         sync.Mutex
+	remembered map[memo]limiter.Result
+}
+
+// memo is a limit of a subject; limits of another version are not the same.
+type memo struct {
+	subject limiter.Subject
+	limit   *limiter.Limit
+}
+
+func newWorker(t *testing.T, store limiter.Store) *worker {
+	return &worker{t: t, store: store, limits: family(t), remembered: map[memo]limiter.Result{}}
+}
+
+// run implements caller.
+func (w *worker) run(s script) ([]event, error) {
+	events := make([][]event, len(s.Goroutines))
+	together(w.t, len(s.Goroutines), func(g int) { events[g] = w.perform(g, s.Goroutines[g]) })
+	var all []event
+	for _, list := range events {
+		all = append(all, list...)
+	}
+	return all, nil
+}
+
+// taken is a take that can be refunded.
+type taken struct {
+	of      []chargeOf
+	charges []limiter.Charge
+	results []limiter.Result
+}
+
+// perform makes the calls of one goroutine. Those that have not happened leave no event.
+func (w *worker) perform(g int, ops []operation) (events []event) {
+	past := map[string][]taken{}
+	for _, op := range ops {
+		e := event{Op: op, Goroutine: g}
+		var happened bool
+		switch who := limiter.User(op.Subject); op.Kind {
+		case takes:
+			charges := charges(w.limits, who, op.Charges)
+			results := make([]limiter.Result, len(charges))
+			if happened = w.take(&e, who, charges, results); happened && e.Allowed && !charges[0].Spend {
+				past[op.Subject] = append(past[op.Subject], taken{op.Charges, charges, results})
+			}
+		case refunds:
+			last := len(past[op.Subject]) - 1
+			if last < 0 {
+				continue
+			}
+			back := past[op.Subject][last]
+			past[op.Subject] = past[op.Subject][:last]
+			e.Op.Charges, e.Given = back.of, seenOf(back.results)
+			happened = e.call(func() error { return w.store.Refund(ctx, who, back.charges, back.results, op.Elapsed) })
+		case resets:
+			happened = e.call(func() error { return w.store.Reset(ctx, who) })
+		case inspects:
+			happened = e.call(func() error {
+				entries, err := w.store.Inspect(ctx, who)
+				e.Seen = seenIn(entries)
+				return err
+			})
+		}
+		if happened {
+			events = append(events, e)
+		}
+	}
+	return events
+}
+
+// call makes a call and notes when. It reports whether it has happened.
+func (e *event) call(f func() error) bool {
+	e.Call = sharedClock()
+	runtime.Gosched() // or the calls of a store in memory would hardly ever meet
+	err := f()
+	runtime.Gosched()
+	e.Return = sharedClock()
+	if err != nil && !errors.Is(err, limiter.ErrContended) {
+		e.Failure = err.Error()
+		return true
+	}
+	return err == nil
+}
+
+// take asks the store, with what the process remembers.
+func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, results []limiter.Result) bool {
+	w.mu.Lock()
+	for i, c := range charges {
+		if !e.Op.Cold {
+			results[i] = w.remembered[memo{who, c.Limit}]
+		}
+	}
+	w.mu.Unlock()
+	if !e.call(func() (err error) { e.Allowed, err = w.store.Take(ctx, e.Op.Now, who, charges, results); return err }) {
+		return false
+	}
+	if e.Failure != "" {
+		return true
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, c := range charges {
+		w.remembered[memo{who, c.Limit}] = results[i]
+	}
+	e.Seen = seenOf(results)
+	return true
+}
+
+func charges(limits [][]*limiter.Limit, who limiter.Subject, of []chargeOf) (list []limiter.Charge) {
+	for _, c := range of {
+		list = append(list, limiter.Charge{Subject: who, Limit: limits[c.Limit][c.Version], Cost: c.Cost, Spend: c.Spend})
+	}
+	return list
+}
+
+func seenOf(results []limiter.Result) (list []seen) {
+	for _, r := range results {
+		list = append(list, newSeen(r))
+	}
+	return list
+}
+
+func seenIn(entries []limiter.Entry) (list []seen) {
+	for _, e := range entries {
+		s := newSeen(e.Result)
+		s.ID, s.Version = e.ID, e.Version
+		list = append(list, s)
+	}
+	return list
+}
+
+// sharedClock reads a clock that is the same in all processes and never goes back.
+func sharedClock() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err) // no system that has this clock fails to read it
+	}
+	return now.Nano()
+}
