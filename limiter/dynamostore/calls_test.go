@@ -88,6 +88,9 @@ var (
 	bucket  = algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}
 )
 
+// algorithms are all that there are.
+var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
+
 // report prints calls per decision, and fails the test above most.
 func report(t *testing.T, what string, calls int64, decisions int, most float64) {
 	t.Helper()

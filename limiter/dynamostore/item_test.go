@@ -52,15 +52,25 @@ func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool
 	return ok
 }
 
-// size is what DynamoDB counts of an item: names, text, and half a byte a digit.
+// size is what DynamoDB counts of an item: names, text, half a byte a digit, and three
+// bytes a list and one for each of its elements.
 func size(item map[string]types.AttributeValue) (n int) {
 	for name, value := range item {
-		n += len(name)
-		switch v := value.(type) {
-		case *types.AttributeValueMemberS:
-			n += len(v.Value)
-		case *types.AttributeValueMemberN:
-			n += (len(v.Value)+1)/2 + 1
+		n += len(name) + sizeOf(value)
+	}
+	return n
+}
+
+func sizeOf(value types.AttributeValue) (n int) {
+	switch v := value.(type) {
+	case *types.AttributeValueMemberS:
+		n = len(v.Value)
+	case *types.AttributeValueMemberN:
+		n = (len(v.Value)+1)/2 + 1
+	case *types.AttributeValueMemberL:
+		n = 3
+		for _, element := range v.Value {
+			n += 1 + sizeOf(element)
 		}
 	}
 	return n
@@ -95,6 +105,30 @@ func TestStore_itemSize(t *testing.T) {
 	t.Logf("largest item: %d bytes", largest)
 	if largest > 1024 {
 		t.Errorf("the item of a caller visited a thousand times has %d bytes", largest)
+	}
+}
+
+// So does one for each algorithm by itself, visited at its limit and now and then in debt;
+// a log is cut when it holds twice what it may.
+func TestStore_itemSize_algorithms(t *testing.T) {
+	b := newTable(t)
+	for _, algorithm := range algorithms {
+		limit := storetest.Limit(t, "l", algo.Rate{Algorithm: algorithm, Requests: 20, Window: 10 * time.Second})
+		who, now, largest := caller(), noon, 0
+		for i := range 1000 {
+			now = now.Add(time.Duration(i%7) * 150 * time.Millisecond)
+			if i%50 == 0 {
+				now = now.Add(17 * time.Second)
+			}
+			b.take(t, now, limiter.Charge{Subject: who, Limit: limit, Cost: int64(i % 4), Spend: i%40 == 0})
+			if i%20 == 19 {
+				largest = max(largest, size(b.item(t, who)))
+			}
+		}
+		t.Logf("%s: largest item %d bytes", algorithm, largest)
+		if largest > 1024 {
+			t.Errorf("%s: the item has %d bytes", algorithm, largest)
+		}
 	}
 }
 
@@ -141,6 +175,60 @@ func TestStore_itemTTL(t *testing.T) {
 	b.take(t, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: second, Cost: 1})
 	if got, want := expiry(), int64(49*3600+60); got != want {
 		t.Errorf("after a short limit's write it expires after %d s, want %d", got, want)
+	}
+}
+
+// Whatever a short limit writes: a first charge, more, a refusal that converts it, a debt,
+// a refund, or the cut of a log.
+func TestStore_itemTTL_algorithms(t *testing.T) {
+	b, ctx := newTable(t), context.Background()
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
+	for i, algorithm := range algorithms {
+		who := caller()
+		short := func(version int64, algorithm algo.Algorithm) *limiter.Limit {
+			l, err := limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Second}, Version: version, Horizon: day.Horizon})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		now := noon
+		check := func(what string) {
+			t.Helper()
+			n, err := strconv.ParseInt(b.item(t, who)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if left := time.Unix(n, 0).Sub(now); left < 48*time.Hour {
+				t.Errorf("%s, %s: expires after %s", algorithm, what, left)
+			}
+		}
+		take := func(what string, limit *limiter.Limit, cost int64, spend bool) []limiter.Result {
+			t.Helper()
+			results := make([]limiter.Result, 1)
+			charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: cost, Spend: spend}}
+			if _, err := b.Take(ctx, algo.InstantOf(now), who, charges, results); err != nil {
+				t.Fatal(err)
+			}
+			check(what)
+			return results
+		}
+		first, next := short(1, algorithm), short(2, algorithms[(i+1)%len(algorithms)])
+		b.take(t, now, limiter.Charge{Subject: who, Limit: day, Cost: 1})
+		now = now.Add(10 * time.Second)
+		results := take("first charge", first, 3, false)
+		if err := b.Refund(ctx, who, []limiter.Charge{{Subject: who, Limit: first, Cost: 3}}, results, 0); err != nil {
+			t.Fatal(err)
+		}
+		check("refund")
+		take("debt", first, 7, true)
+		take("capped debt", first, 9, true)
+		take("refusal", first, 1, false)
+		take("refusal that converts", next, 1, false)
+		for range 12 {
+			now = now.Add(10 * time.Second)
+			take("charge", next, 5, false)
+		}
 	}
 }
 

@@ -151,6 +151,46 @@ func TestStore_value(t *testing.T) {
 	}
 }
 
+// The value of a caller visited a thousand times stays small, and whatever a short limit
+// writes, the count of a day beside it lives on.
+func TestStore_value_algorithms(t *testing.T) {
+	client := local(t)
+	s := redisstore.New(client, redisstore.Options{Namespace: "values"})
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 1000, Window: 24 * time.Hour})
+	algorithms := []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
+	for i, algorithm := range algorithms {
+		who := caller()
+		key := "{values/1/" + who.String() + "}"
+		var short []*limiter.Limit
+		for j, a := range []algo.Algorithm{algorithm, algorithms[(i+1)%len(algorithms)]} {
+			l, err := limiter.NewLimit(limiter.Limit{Name: "short", Rate: algo.Rate{Algorithm: a, Requests: 20, Window: 10 * time.Second}, Version: int64(j + 1), Horizon: day.Horizon})
+			if err != nil {
+				t.Fatal(err)
+			}
+			short = append(short, l)
+		}
+		now, largest := noon, int64(0)
+		take(t, s, now, limiter.Charge{Subject: who, Limit: day, Cost: 1})
+		for n := range 1000 {
+			now = now.Add(time.Duration(n%7) * 150 * time.Millisecond)
+			charge := limiter.Charge{Subject: who, Limit: short[n/500], Cost: int64(n % 4), Spend: n%40 == 0}
+			ok, results := take(t, s, now, charge)
+			if ok && n%5 == 0 {
+				if err := s.Refund(ctx, who, []limiter.Charge{charge}, results, 0); err != nil {
+					t.Fatal(err)
+				}
+			}
+			largest = max(largest, client.StrLen(ctx, key).Val())
+			if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
+				t.Fatalf("%s, visit %d: expires after %s", algorithm, n, ttl)
+			}
+		}
+		if largest > 1024 {
+			t.Errorf("%s: the value has %d bytes", algorithm, largest)
+		}
+	}
+}
+
 // Records of limits that rules no longer have go once there are many and they have
 // been idle for an hour.
 func TestStore_tidy(t *testing.T) {
