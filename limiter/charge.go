@@ -2,6 +2,8 @@ package limiter
 
 import (
 	"fmt"
+	"math"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -26,9 +28,14 @@ func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.Stat
 	return m.Take(s, now, c.Cost)
 }
 
+var lastInstant = time.Unix(0, math.MaxInt64-int64(4*algo.MaxWindow))
+
 // validate reports the first charge that cannot be decided, and whether any is on a
 // limit that is spread.
-func (l *Limiter) validate(charges []Charge) (spread bool, err error) {
+func (l *Limiter) validate(now time.Time, charges []Charge) (spread bool, err error) {
+	if now.Unix() <= 0 || now.After(lastInstant) {
+		return false, fmt.Errorf("%w: at %s, want an instant from 1970 to 2262", ErrInvalidCharge, now)
+	}
 	for i, c := range charges {
 		switch {
 		case c.Limit == nil || c.Limit.machine == nil:

@@ -16,6 +16,11 @@ import (
 // at every attempt.
 const MinWindow = time.Second
 
+// MaxVersion is the highest Limit.Version that a store has room for.
+const MaxVersion = 1<<47 - 1
+
+const maxID = 1<<40 - 1
+
 // MaxCharges is how many limits one request may charge on one subject: what the
 // condition of one DynamoDB write has room for.
 const MaxCharges = 10
@@ -49,7 +54,7 @@ func (id ID) String() string {
 // ParseID reads what String returned.
 func ParseID(s string) (ID, error) {
 	var b [8]byte
-	if n, err := idText.Decode(b[3:], []byte(s)); err != nil || n != 5 {
+	if n, err := idText.Decode(b[3:], []byte(s)); err != nil || n != 5 || len(s) != 8 {
 		return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
 	}
 	return ID(binary.BigEndian.Uint64(b[:])), nil
@@ -67,7 +72,7 @@ type Limit struct {
 	// Global says that it counts all callers together. It then speaks in an answer
 	// only when it refuses.
 	Global bool
-	// Version is that of the rules that set the Rate. It only grows: where a store
+	// Version is that of the rules that set the Rate, 0 to MaxVersion. It only grows: where a store
 	// finds state of a higher one, the state's own parameters decide.
 	Version int64
 	// Horizon is how long a store keeps a subject that is charged on this limit. 0
@@ -93,6 +98,12 @@ var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 func NewLimit(l Limit) (*Limit, error) {
 	if !validName.MatchString(l.Name) {
 		return nil, &algo.FieldError{Field: "name", Got: fmt.Sprintf("%q", l.Name), Want: "1 to 32 of a-z, 0-9, _ and -"}
+	}
+	switch {
+	case l.ID > maxID:
+		return nil, &algo.FieldError{Field: "id", Got: uint64(l.ID), Want: "40 bits, as NewID makes it"}
+	case l.Version < 0 || l.Version > MaxVersion:
+		return nil, &algo.FieldError{Field: "version", Got: l.Version, Want: fmt.Sprintf("0 to %d, such as Unix seconds", int64(MaxVersion))}
 	}
 	if l.Rate.Window < MinWindow {
 		return nil, &algo.FieldError{Field: "window", Got: l.Rate.Window, Want: "1 second to 100 days"}

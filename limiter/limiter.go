@@ -123,7 +123,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 
 // decide fills r.
 func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
-	spread, err := l.validate(charges)
+	spread, err := l.validate(now, charges)
 	if err != nil {
 		return Decision{}, err
 	}

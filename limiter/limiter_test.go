@@ -41,6 +41,9 @@ func newRemote() *remote { return &remote{Store: memstore.New(memstore.Options{}
 
 func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	r.takes.Add(1)
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	if err := r.fail[s]; err != nil {
 		return false, err
 	}

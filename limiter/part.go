@@ -176,6 +176,7 @@ func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
 			continue
 		}
 		c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
+		it.Limit = c.Limit
 		p.results[0] = Result{}
 		if !l.memory.recall(r.now, c.Subject, p.charges, p.results) {
 			return false

@@ -52,7 +52,8 @@ func (w *Window) Weight(index int64, now Instant) int64 {
 }
 
 // Room returns the largest Count of window index with which cost is allowed at
-// now if the window before counts previous; negative if there is none.
+// now if the window before counts previous; negative if there is none. cost MUST be at
+// most Requests.
 func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 	return w.Requests - cost - mulDivCeil(previous, w.Weight(index, now), one)
 }
@@ -86,7 +87,7 @@ func (w *Window) At(s State, now Instant) State {
 // Take implements Machine.
 func (w *Window) Take(s State, now Instant, cost int64) (State, bool) {
 	at := w.At(s, now)
-	if at.Count > w.Room(at.Window, now, at.Previous, cost) {
+	if cost > w.Requests || at.Count > w.Room(at.Window, now, at.Previous, cost) {
 		return s, false
 	}
 	if cost == 0 {

@@ -178,6 +178,35 @@ func TestStore_itemTTL(t *testing.T) {
 	}
 }
 
+// Neither does that of an environment whose rules are older: they have the limit with a
+// shorter window, or do not have it.
+func TestStore_itemTTL_olderRules(t *testing.T) {
+	b, who := newTable(t), caller()
+	limits := map[string]*limiter.Limit{}
+	for name, l := range map[string]limiter.Limit{
+		"month":   {Name: "a", Version: 2, Rate: algo.Rate{Requests: 10, Window: 30 * 24 * time.Hour}},
+		"older":   {Name: "a", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}},
+		"another": {Name: "b", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}},
+	} {
+		made, err := limiter.NewLimit(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits[name] = made
+	}
+	for i, name := range []string{"month", "older", "another", "month", "another"} {
+		now := noon.Add(time.Duration(i) * time.Second)
+		b.take(t, now, limiter.Charge{Subject: who, Limit: limits[name], Cost: 1})
+		n, err := strconv.ParseInt(b.item(t, who)[dynamostore.TTLAttribute].(*types.AttributeValueMemberN).Value, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if left := time.Unix(n, 0).Sub(now); left < 30*24*time.Hour {
+			t.Errorf("after %s it expires after %s", name, left)
+		}
+	}
+}
+
 // Whatever a short limit writes: a first charge, more, a refusal that converts it, a debt,
 // a refund, or the cut of a log.
 func TestStore_itemTTL_algorithms(t *testing.T) {

@@ -2,9 +2,12 @@ package dynamostore
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -26,6 +29,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	for _, c := range charges {
 		e.cutLog(it, c.Limit)
 	}
+	e.outlive(it, charges)
 	if len(e.set) > 0 {
 		_, _, _ = s.update(ctx, subject, e)
 		return
@@ -41,6 +45,36 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	if len(e.remove) > deadMost {
 		_, _, _ = s.update(ctx, subject, e)
 	}
+}
+
+// outlive adds a longer life for an item that holds limits which these charges' rules know
+// nothing of, or know with a shorter horizon: older rules must not let the counts of newer
+// ones expire.
+func (e *expression) outlive(it item, charges []limiter.Charge) {
+	r := reader{it: it}
+	given := r.number(TTLAttribute)
+	needed := given
+	for name := range it {
+		id, ok := strings.CutPrefix(name, string(fingerprintAttribute))
+		if !ok || own(it, id, charges) {
+			continue
+		}
+		if held, err := it.held(id, nil); err == nil {
+			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
+		}
+	}
+	if needed > given && r.err == nil {
+		e.require(e.compare(TTLAttribute, "=", e.number(given)))
+		e.setTo(TTLAttribute, e.number(needed))
+	}
+}
+
+// own reports whether the limit id is one of those charged, with its parameters.
+func own(it item, id string, charges []limiter.Charge) bool {
+	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
+	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {
+		return c.Limit.ID.String() == id && c.Limit.Fingerprint() == f.Value
+	})
 }
 
 // cutLog adds the removal of a log's expired entries, once the list holds twice what

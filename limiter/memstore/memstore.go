@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"hash/maphash"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -18,7 +19,7 @@ const DefaultSubjects = 1_000_000
 // Options of a Store. The zero value is ready for use.
 type Options struct {
 	// Subjects is the most that are held at once; 0 means DefaultSubjects. It is divided
-	// evenly among parts of the store, to which subjects are assigned by hash. In a part
+	// evenly, and at least one each, among parts of the store, to which subjects are assigned by hash. In a part
 	// that is full, subjects at full quota make room; if there are none, Take of a new
 	// subject fails with limiter.ErrFull.
 	Subjects int
@@ -50,6 +51,7 @@ func New(o Options) *Store {
 	for i := range s.shards {
 		s.shards[i].capacity = max(1, o.Subjects/shards)
 		s.shards[i].subjects = map[limiter.Subject][]slot{}
+		s.shards[i].due = math.MaxInt64
 	}
 	return s
 }
@@ -98,6 +100,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		return false, limiter.ErrFull
 	}
 	sh.subjects[subject] = slots
+	sh.due = min(sh.due, idle(slots, now))
 	return true, nil
 }
 
@@ -144,9 +147,9 @@ type shard struct {
 	mu       sync.Mutex
 	subjects map[limiter.Subject][]slot
 	capacity int
-	// sweep is when the next subject reaches full quota; before it, a sweep of a
-	// full shard would find nothing.
-	sweep algo.Instant
+	// due is when the next subject reaches full quota: before it, a sweep of a full shard
+	// would find nothing. swept is when it was last swept.
+	due, swept algo.Instant
 }
 
 // slot is one limit of a subject.
@@ -179,28 +182,37 @@ func settle(slots []slot, c limiter.Charge, now algo.Instant) limiter.Held {
 	return held
 }
 
+// sweepPause is the least time between two sweeps of a shard: a flood of new subjects
+// must not buy one each.
+const sweepPause = time.Second
+
 // room reports whether the shard can take one more subject, after removing those
-// at full quota if it is full. It sweeps at most once for each time that a subject
-// becomes removable, so a flood of new subjects does not buy a sweep each.
+// at full quota if it is full.
 func (sh *shard) room(now algo.Instant) bool {
 	if len(sh.subjects) < sh.capacity {
 		return true
 	}
-	if now < sh.sweep {
+	if pause := now.Sub(sh.swept); now < sh.due || pause >= 0 && pause < sweepPause {
 		return false
 	}
-	sh.sweep = now.Add(algo.MaxWindow)
+	sh.swept, sh.due = now, math.MaxInt64
 	for subject, slots := range sh.subjects {
-		full := now
-		for i := range slots {
-			h := &slots[i].held
-			full = max(full, now.Add(h.Machine.ResetAfter(h.State, now)))
-		}
-		if full == now {
-			delete(sh.subjects, subject)
+		if at := idle(slots, now); at > now {
+			sh.due = min(sh.due, at)
 		} else {
-			sh.sweep = min(sh.sweep, full)
+			delete(sh.subjects, subject)
 		}
 	}
 	return len(sh.subjects) < sh.capacity
+}
+
+// idle returns when all limits of a subject are at full quota, if nothing more is
+// charged; now if they are.
+func idle(slots []slot, now algo.Instant) algo.Instant {
+	at := now
+	for i := range slots {
+		h := &slots[i].held
+		at = max(at, now.Add(h.Machine.ResetAfter(h.State, now)))
+	}
+	return at
 }

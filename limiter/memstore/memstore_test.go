@@ -100,3 +100,23 @@ func BenchmarkTake(b *testing.B) {
 		}
 	}
 }
+
+// A few subjects that count for a month do not keep a full store from making room.
+func TestStore_full_longLived(t *testing.T) {
+	s := memstore.New(memstore.Options{Subjects: 6400})
+	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 1, Window: time.Second})
+	for i := range 640 {
+		if err := take(t, s, noon, "long"+strconv.Itoa(i), long, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for round := range 6 {
+		for i := range 3200 {
+			now := noon.Add(time.Duration(round) * time.Hour)
+			if err := take(t, s, now, strconv.Itoa(round)+"/"+strconv.Itoa(i), short, 1); err != nil {
+				t.Fatalf("round %d, subject %d: %v, and all short ones are idle", round, i, err)
+			}
+		}
+	}
+}

@@ -29,7 +29,7 @@ func encodeTake(now algo.Instant, charges []limiter.Charge) []byte {
 			if c.Spend {
 				latest = m.Deepest(now).Add(-m.Increment(c.Cost))
 			}
-			b = appendIntegers(b, 8, int64(latest), int64(m.Increment(c.Cost)), int64(m.Spoiled(now)))
+			b = appendIntegers(b, 8, int64(latest), int64(m.Increment(c.Cost)), 0)
 		case *algo.Window:
 			index := m.Index(now)
 			weight, room := m.Weight(index, now), m.Requests-c.Cost

@@ -54,6 +54,7 @@ type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
+	ExpireGT(ctx context.Context, key string, expiration time.Duration) *redis.BoolCmd
 }
 
 // Store is a limiter.Store in Redis. It is safe for concurrent use.
@@ -97,6 +98,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	if err := v.report(charges, results); err != nil {
 		return false, err
 	}
+	s.outlive(ctx, now, key, v, charges)
 	if tidied := v.tidied(now); tidied != nil {
 		_, _, _ = run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), ttl(charges)) // else a later decision does it
 	}
@@ -127,8 +129,12 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 			return allowed, err
 		}
 		present, replaced, err := run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), ttl(charges))
-		if err != nil || replaced {
+		if err != nil {
 			return allowed, err
+		}
+		if replaced {
+			s.outlive(ctx, now, key, next, charges)
+			return allowed, nil
 		}
 		v = present
 	}
@@ -192,11 +198,26 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 	return v, done, v.check()
 }
 
-// ttl returns the time to live of a subject's key in ms.
-func ttl(charges []limiter.Charge) int64 {
-	horizon := time.Duration(0)
-	for _, c := range charges {
-		horizon = max(horizon, c.Limit.Horizon)
+// outlive lengthens the life of a key that holds limits which these charges' rules know
+// nothing of, or know with a shorter horizon: older rules must not let the counts of newer
+// ones expire. It fails in silence: any later decision does it.
+func (s *Store) outlive(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
+	given := horizon(charges)
+	needed := given
+	for r := range v.records {
+		needed = max(needed, r.idle().Sub(now))
 	}
-	return (horizon + expiryMargin).Milliseconds()
+	if needed > given {
+		_ = s.client.ExpireGT(ctx, key, needed+expiryMargin).Err()
+	}
 }
+
+func horizon(charges []limiter.Charge) (longest time.Duration) {
+	for _, c := range charges {
+		longest = max(longest, c.Limit.Horizon)
+	}
+	return longest
+}
+
+// ttl returns the time to live of a subject's key in ms.
+func ttl(charges []limiter.Charge) int64 { return (horizon(charges) + expiryMargin).Milliseconds() }

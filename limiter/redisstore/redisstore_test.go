@@ -191,6 +191,38 @@ func TestStore_value_algorithms(t *testing.T) {
 	}
 }
 
+// An environment whose rules are older, and have a limit with a shorter window or not at
+// all, does not shorten the life of its count, also where it only refuses.
+func TestStore_value_olderRules(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "older"}), caller()
+	made := func(l limiter.Limit) *limiter.Limit {
+		limit, err := limiter.NewLimit(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limit
+	}
+	for _, rate := range []algo.Rate{
+		{Requests: 10, Window: 30 * 24 * time.Hour},
+		{Requests: 10, Window: 90 * 24 * time.Hour, Algorithm: algo.TokenBucket},
+		{Requests: 10, Window: 30 * 24 * time.Hour, Algorithm: algo.SlidingLog},
+	} {
+		who := who.And(limiter.User(string(rate.Algorithm)))
+		month := made(limiter.Limit{Name: "a", Version: 2, Rate: rate})
+		older := made(limiter.Limit{Name: "a", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}})
+		another := made(limiter.Limit{Name: "b", Version: 1, Rate: algo.Rate{Requests: 10, Window: time.Second}})
+		changed := made(limiter.Limit{Name: "b", Version: 2, Rate: algo.Rate{Requests: 1, Window: time.Second}})
+		for i, limit := range []*limiter.Limit{month, older, another, changed} {
+			cost := int64(5)
+			take(t, s, noon.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: limit, Cost: min(cost, limit.MaxCost())})
+			if ttl := client.PTTL(ctx, "{older/1/"+who.String()+"}").Val(); ttl < 30*24*time.Hour {
+				t.Errorf("%s, after %s of version %d: expires after %s", month.Fingerprint(), limit.Name, limit.Version, ttl)
+			}
+		}
+	}
+}
+
 // Records of limits that rules no longer have go once there are many and they have
 // been idle for an hour.
 func TestStore_tidy(t *testing.T) {

@@ -6,7 +6,7 @@
 --            I6   version of the rules that set it
 --            B    kind: 1 bucket, 2 sliding window, 3 fixed window, 4 log
 --            six I4, which are
---              bucket: latest TAT that allows the cost; increment; latest TAT of honest clocks
+--              bucket: latest TAT that allows the cost; increment; 0, 0
 --              window: index, cost; latest index of honest clocks, weight of the previous
 --                window in 2^-20; largest count that allows the cost, 0
 --              log: latest instant that has expired; largest count that allows the cost,
@@ -52,7 +52,7 @@ for i = 9, #args, 48 do
   if at < last then version, s, n, m = unpack('>I6I4I4I4', new, at + 17) end
   local writes, from, dead, more
   if kind == 1 then
-    if s > a or s == a and n > b or s > e or s == e and n > f then return {value} end
+    if s > a or s == a and n > b then return {value} end -- and so if it is spoiled
     writes = c + d > 0
     if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
     s, n = s + c, n + d

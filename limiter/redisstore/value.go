@@ -144,6 +144,19 @@ func (r record) read(m algo.Machine) limiter.Held {
 	return h
 }
 
+// idle returns the instant from which the record counts nothing, as algo.Machine.Idle
+// does. A value is asked at every decision, so it does without a Machine.
+func (r record) idle() algo.Instant {
+	length, state := integer(r.fixed[lengthOffset:capOffset]), r.fixed[stateOffset:]
+	switch r.fixed[kindOffset] {
+	case kindBucket:
+		return algo.Instant(integer(state[:8]))
+	case kindLog:
+		return algo.Instant(integer(state[:8]) + length)
+	}
+	return algo.Instant((integer(state[:4]) + 2) * length)
+}
+
 // report writes the states that a script left to results.
 func (v value) report(charges []limiter.Charge, results []limiter.Result) error {
 	for i, c := range charges {

@@ -11,11 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Bounds of what a document holds.
-const (
-	maxRules   = 1000
-	maxVersion = 1<<47 - 1 // what a store has room for
-)
+// maxRules is how many rules a document holds.
+const maxRules = 1000
 
 // Options of Parse.
 type Options struct {
@@ -80,7 +77,7 @@ func (p *parser) document(root *node) {
 	list := o.required("rules")
 	tier := o.member("default_tier")
 	p.shadow = o.choice("mode", modes) == modeShadow
-	if version, ok := o.whole(o.member("version"), maxVersion); ok {
+	if version, ok := o.whole(o.member("version"), limiter.MaxVersion); ok {
 		p.rules.version = version
 	}
 	overrides := o.member("overrides")
