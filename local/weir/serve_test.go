@@ -324,8 +324,25 @@ type process struct {
 
 func startProcess(t *testing.T, args []string, environment ...string) *process {
 	t.Helper()
+	for range 10 {
+		p, ready := tryProcess(t, args, environment)
+		if ready {
+			return p
+		}
+		if err := p.Wait(); !strings.Contains(p.output.String(), inUse) {
+			t.Fatalf("the gateway ended before it was ready: %v\n%s", err, p.output)
+		}
+	}
+	t.Fatal("no ports stayed free")
+	return nil
+}
+
+// tryProcess starts a gateway on ports that were free just now, and reports whether it
+// got so far as to say what to try.
+func tryProcess(t *testing.T, args, environment []string) (p *process, ready bool) {
+	t.Helper()
 	port := freePorts(t)
-	p := &process{exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--port", strconv.Itoa(port)}, args...)...), fmt.Sprintf("http://127.0.0.1:%d", port), &bytes.Buffer{}}
+	p = &process{exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--port", strconv.Itoa(port)}, args...)...), fmt.Sprintf("http://127.0.0.1:%d", port), &bytes.Buffer{}}
 	p.Env = append(append(os.Environ(), "WEIR_TEST_MAIN=1"), environment...)
 	p.Stderr = p.output
 	out, err := p.StdoutPipe()
@@ -340,11 +357,10 @@ func startProcess(t *testing.T, args []string, environment ...string) *process {
 	for lines.Scan() {
 		if strings.HasPrefix(lines.Text(), "Try:") {
 			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return p
+			return p, true
 		}
 	}
-	t.Fatalf("the gateway ended before it was ready: %v\n%s", p.Wait(), p.output)
-	return nil
+	return p, false
 }
 
 // Two gateways over one server, and 64 clients of one caller: exactly the limit is
