@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -120,15 +121,15 @@ func TestConfig_Environment(t *testing.T) {
 		t.Errorf("no credential: %v", err)
 	}
 	for want, variables := range map[string][]string{
-		"rules: stat nowhere": {"STORE=memory", "RULES_FILE=nowhere"},
-		"rules:\nline 1: ":    {"STORE=memory", "RULES_FILE=" + secret},
-		"JWKS: open nowhere":  {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
-		"key set: ":           {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"rules: stat nowhere":                        {"STORE=memory", "RULES_FILE=nowhere"},
+		"rules:\nline 1: ":                           {"STORE=memory", "RULES_FILE=" + secret},
+		"JWKS: open nowhere":                         {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"JWKS " + rules + ": key set: ":              {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
 		"key set: got \"ftp://i/k\", want an https":  {"STORE=memory", "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
 		"environment: token algorithm: got \"none\"": {"STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_ALGORITHMS=none"},
 		"API_KEYS_FILE: open nowhere":                {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=nowhere", "API_KEY_SECRET_FILE=" + secret},
 		"API_KEY_SECRET_FILE: open nowhere":          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=nowhere"},
-		"API key records: ":                          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + rules, "API_KEY_SECRET_FILE=" + secret},
+		"API_KEYS_FILE " + rules + ", API_KEY_SECRET_FILE " + secret + ": API key records: ": {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + rules, "API_KEY_SECRET_FILE=" + secret},
 	} {
 		if _, err := load(t, variables...).Environment(store, logger); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v:\n got %v\nwant %s", variables, err, want)
@@ -139,9 +140,10 @@ func TestConfig_Environment(t *testing.T) {
 func TestConfig_OpenStore(t *testing.T) {
 	for want, variables := range map[string][]string{
 		"REDIS_URL: redis: invalid URL scheme":     {"STORE=redis", "REDIS_URL=http://x"},
+		"REDIS_URL: is not a URL: want such as ":   {"STORE=redis", "REDIS_URL=redis://user:hunt/er2@127.0.0.1:1"},
 		`DYNAMODB_ENDPOINT: got "localhost:8000",`: {"TABLE=t", "DYNAMODB_ENDPOINT=localhost:8000"},
 	} {
-		if _, _, err := load(t, variables...).OpenStore(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, _, err := load(t, variables...).OpenStore(t.Context()); err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "hunt") {
 			t.Errorf("%v: got %v, want %s", variables, err, want)
 		}
 	}
@@ -158,6 +160,44 @@ func TestConfig_OpenStore(t *testing.T) {
 		if err := closeStore(); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// What is in the user's own AWS configuration does not matter to a local run, nor can
+// an endpoint get to know it.
+func TestConfig_DynamoDBClient_local(t *testing.T) {
+	t.Setenv("AWS_PROFILE", "no-such-profile")
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEUSER")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "of the user")
+	c := load(t, "TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true")
+	client, err := c.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if key, err := client.Options().Credentials.Retrieve(t.Context()); err != nil || key.AccessKeyID != "local" {
+		t.Errorf("credentials %q, %v", key.AccessKeyID, err)
+	}
+	c.Local = false
+	if _, err := c.DynamoDBClient(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-profile") {
+		t.Errorf("at AWS the profile counts: %v", err)
+	}
+}
+
+// A server that is not there is asked once, not until the time is up.
+func TestConfig_RedisClient(t *testing.T) {
+	client, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	var dialed atomic.Int64
+	dial := client.Options().Dialer
+	client.Options().Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialed.Add(1)
+		return dial(ctx, network, address)
+	}
+	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
+		t.Errorf("%d attempts to connect, %v", dialed.Load(), err)
 	}
 }
 

@@ -103,7 +103,7 @@ func (c Config) identifier() (*identity.Identifier, error) {
 			return nil, fmt.Errorf("API_KEY_SECRET_FILE: %w", err)
 		}
 		if o.APIKeys, err = identity.ParseAPIKeys(list, secret); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("API_KEYS_FILE %s, API_KEY_SECRET_FILE %s: %w", c.APIKeysFile, c.APIKeySecretFile, err)
 		}
 	}
 	return identity.New(o), nil
@@ -117,5 +117,9 @@ func (c Config) keys() (identity.KeySource, error) {
 	if err != nil {
 		return nil, fmt.Errorf("JWKS: %w", err)
 	}
-	return identity.ParseKeySet(document)
+	set, err := identity.ParseKeySet(document)
+	if err != nil {
+		return nil, fmt.Errorf("JWKS %s: %w", c.JWKS, err)
+	}
+	return set, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/logging"
 	"github.com/redis/go-redis/v9"
+	redislog "github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -45,38 +46,60 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 }
 
 // RedisClient returns a client that makes each attempt once: a script that is tried
-// again may charge twice.
+// again may charge twice, and a server that refuses a connection is not there.
 func (c Config) RedisClient() (*redis.Client, error) {
 	o, err := redis.ParseURL(c.RedisURL)
+	if _, malformed := errors.AsType[*url.Error](err); malformed {
+		// Its text has the URL, and its cause may have a part of the password.
+		return nil, errors.New("REDIS_URL: is not a URL: want such as rediss://user:password@host:6379, with what is no letter or digit in the password as %XX")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("REDIS_URL: %w", err)
 	}
+	redislog.Disable() // errors are told once, by whoever gets them
 	o.MaxRetries = -1
+	o.DialerRetries = 1 // the number of attempts
 	o.ContextTimeoutEnabled = true
 	return redis.NewClient(o), nil
 }
 
 // DynamoDBClient returns a client that makes each attempt once: the store makes those
-// that its protocol allows. An endpoint of one's own needs no credentials.
+// that its protocol allows.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
-	var options []func(*awsconfig.LoadOptions) error
-	if c.DynamoDBEndpoint != "" {
-		if u, err := url.Parse(c.DynamoDBEndpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return nil, fmt.Errorf("DYNAMODB_ENDPOINT: got %q, want a URL such as http://127.0.0.1:8000", c.DynamoDBEndpoint)
-		}
-		options = append(options, awsconfig.WithBaseEndpoint(c.DynamoDBEndpoint), awsconfig.WithDefaultRegion("us-east-1"))
-		if c.Local {
-			options = append(options, awsconfig.WithCredentialsProvider(credentials.NewStaticCredentialsProvider("local", "local", "")))
-		}
-	}
-	config, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	config, err := c.awsConfig(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("AWS configuration: %w", err)
+		return nil, err
 	}
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 	}), nil
+}
+
+// localRegion is that of an endpoint which has none of its own.
+const localRegion = "us-east-1"
+
+// awsConfig returns the configuration of AWS. A local run with an endpoint of its own
+// needs none: no profile of its user's can stop it, or be seen by the endpoint.
+func (c Config) awsConfig(ctx context.Context) (aws.Config, error) {
+	var options []func(*awsconfig.LoadOptions) error
+	if c.DynamoDBEndpoint != "" {
+		if u, err := url.Parse(c.DynamoDBEndpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return aws.Config{}, fmt.Errorf("DYNAMODB_ENDPOINT: got %q, want a URL such as http://127.0.0.1:8000", c.DynamoDBEndpoint)
+		}
+		if c.Local {
+			return aws.Config{
+				Region: localRegion, BaseEndpoint: aws.String(c.DynamoDBEndpoint),
+				Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+			}, nil
+		}
+		options = append(options, awsconfig.WithBaseEndpoint(c.DynamoDBEndpoint), awsconfig.WithDefaultRegion(localRegion))
+	}
+	config, err := awsconfig.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return config, fmt.Errorf("AWS configuration: %w", err)
+	}
+	return config, nil
 }
 
 // probeTimeout is how long a store may take to answer for the first time.
