@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -117,6 +118,7 @@ type server struct {
 	now    time.Time
 	store  limiter.Store
 	served int
+	log    bytes.Buffer
 }
 
 func newServer(t *testing.T) *server {
@@ -135,7 +137,7 @@ func newServer(t *testing.T) *server {
 		},
 		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return s.caller, s.err },
 		Clock:    func() time.Time { return s.now },
-		Logger:   slog.New(slog.DiscardHandler),
+		Logger:   slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	s.Handler = m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.served++
@@ -215,7 +217,7 @@ func TestMiddleware_credentials(t *testing.T) {
 	for range 2 {
 		r := s.get(t, http.MethodGet, "/a")
 		if got := body(t, r); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" ||
-			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed or expired."}` {
+			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed, unknown or expired."}` {
 			t.Fatalf("%s %v %s", r.Status, r.Header, got)
 		}
 		if r.Header.Get("X-RateLimit-Limit") != "" {
@@ -261,30 +263,32 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-func ExampleMiddleware() {
-	limit, err := limiter.NewLimit(limiter.Limit{Name: "hello", Rate: algo.Rate{Requests: 2, Window: time.Minute}})
-	if err != nil {
-		fmt.Println(err)
-		return
+// A bad credential leaves a line in the log, as with the authorizer.
+func TestMiddleware_log(t *testing.T) {
+	s := newServer(t)
+	s.caller, s.err = limiter.Caller{Rejected: true}, fmt.Errorf("%w: forged", limiter.ErrInvalidCredential)
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusUnauthorized {
+		t.Fatal(r.Status)
 	}
-	m := &httplimit.Middleware{
-		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
-		Charges: func(dst []limiter.Charge, _, _ string, caller limiter.Caller) []limiter.Charge {
-			return append(dst, limiter.Charge{Subject: caller.Subject(), Limit: limit, Cost: 1})
-		},
-		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return limiter.Caller{User: "alice"}, nil },
-		Clock:    func() time.Time { return noon },
+	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=INFO msg="credential refused" err="`) || !strings.Contains(log, "forged") {
+		t.Errorf("logged %q", log)
 	}
-	handler := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") }))
-	for range 3 {
-		w := httptest.NewRecorder()
-		handler.ServeHTTP(w, httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/", http.NoBody))
-		fmt.Println(w.Code, w.Header().Get("X-RateLimit-Remaining"))
+}
+
+// What is missing is told before there are requests, by its name.
+func TestMiddleware_Wrap_missing(t *testing.T) {
+	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	charges := func(dst []limiter.Charge, _, _ string, _ limiter.Caller) []limiter.Charge { return dst }
+	for field, m := range map[string]httplimit.Middleware{"Limiter": {}, "Charges": {Limiter: l}, "Identify": {Limiter: l, Charges: charges}} {
+		func() {
+			defer func() {
+				if got, want := recover(), "httplimit: Middleware."+field+" is nil"; got != want {
+					t.Errorf("panics with %v, want %s", got, want)
+				}
+			}()
+			m.Wrap(http.NotFoundHandler())
+		}()
 	}
-	// Output:
-	// 200 1
-	// 200 0
-	// 429 0
 }
 
 // Requests on a leaky bucket leave one interval apart, wait no longer than is allowed, and

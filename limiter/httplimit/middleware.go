@@ -34,8 +34,17 @@ type Middleware struct {
 	Logger *slog.Logger
 }
 
-// Wrap returns next behind the limits.
+// Wrap returns next behind the limits. It panics if a required field is missing:
+// better at the start than at the first request.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
+	switch {
+	case m.Limiter == nil:
+		panic("httplimit: Middleware.Limiter is nil")
+	case m.Charges == nil:
+		panic("httplimit: Middleware.Charges is nil")
+	case m.Identify == nil:
+		panic("httplimit: Middleware.Identify is nil")
+	}
 	clock, logger := m.Clock, m.Logger
 	if clock == nil {
 		clock = time.Now
@@ -62,8 +71,9 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 			w.Header().Set(RetryAfterField, "1")
 			write(w, http.StatusServiceUnavailable, "authorizer_failed", "The request could not be authorized. Try again.")
 		case failed != nil:
+			logger.LogAttrs(r.Context(), slog.LevelInfo, "credential refused", slog.Any("err", failed))
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			write(w, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed or expired.")
+			write(w, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed, unknown or expired.")
 		default:
 			answer.SetHeader(w.Header())
 			if !wait(r.Context(), min(decision.Delay, m.MaxDelay)) {

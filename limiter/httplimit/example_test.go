@@ -1,0 +1,68 @@
+package httplimit_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// A server of your own behind the limits of a document. Its callers are known by an
+// API key, else by the address of the peer.
+func ExampleMiddleware() {
+	limits, err := rules.Parse([]byte(`{"rules":[
+		{"endpoint":"/hello","limits":{"free":{"requests":1,"window":"1h"},"paid":{"requests":100,"window":"1h"}}}
+	]}`), rules.Options{Version: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	secret := []byte("kept in a secret store")
+	keys, err := identity.ParseAPIKeys(fmt.Appendf(nil, `[{"id":"k1","tier":"paid","hash":%q}]`, identity.HashAPIKey(secret, "the key of a customer")), secret)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	identifier := identity.New(identity.Options{APIKeys: keys})
+	m := &httplimit.Middleware{
+		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+		Charges: limits.Charges,
+		Identify: func(r *http.Request, now time.Time) (limiter.Caller, error) {
+			return identifier.Caller(r.Context(), now, identity.Credentials{
+				APIKey: r.Header.Get("X-Api-Key"), Address: identity.ParseAddress(r.RemoteAddr),
+			})
+		},
+	}
+	server := httptest.NewServer(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })))
+	defer server.Close()
+
+	for _, key := range []string{"", "", "the key of a customer", "a guess"} {
+		request, err := http.NewRequest(http.MethodGet, server.URL+"/hello", http.NoBody) //nolint:noctx // as a reader would write it
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if key != "" {
+			request.Header.Set("X-Api-Key", key)
+		}
+		answer, err := http.DefaultClient.Do(request)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = answer.Body.Close()
+		fmt.Println(answer.StatusCode, answer.Header.Get("X-RateLimit-Remaining"))
+	}
+	// Output:
+	// 200 0
+	// 429 0
+	// 200 99
+	// 401
+}
