@@ -1,8 +1,6 @@
 // Package events holds sample events, as AWS sends them: names are the integration,
 // who calls, and the case. jwks.json has the public key of the token in them, whose
-// private key is nowhere.
-//
-//	sam local invoke AuthorizerFunction --event events/rest-authorizer-user.json
+// private key is nowhere. The tests of functions/app feed each to a function.
 package events
 
 import "embed"

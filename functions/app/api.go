@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // maxBody is the longest body that the sample API reads.
@@ -28,11 +30,22 @@ func NewAPI(e *Environment) http.Handler {
 		reply(w, http.StatusOK, map[string]any{"id": r.PathValue("id")})
 	})
 	api.HandleFunc("POST /api/v1/login", e.login)
+	api.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/problem+json")
+		write(w, http.StatusNotFound, httplimit.Problem{
+			Type: "about:blank", Title: http.StatusText(http.StatusNotFound), Status: http.StatusNotFound,
+			Error: "not_found", Message: "There is nothing at this path, or not with this method.",
+		})
+	})
 	return api
 }
 
 func reply(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
+	write(w, status, value)
+}
+
+func write(w http.ResponseWriter, status int, value any) {
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(value) // the client may be gone
 }

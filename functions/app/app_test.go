@@ -8,12 +8,15 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -489,4 +492,57 @@ func FuzzHandler(f *testing.F) {
 			}
 		}
 	})
+}
+
+// counting counts the subjects that are charged: each is one write to a shared store.
+type counting struct {
+	limiter.Store
+	mu       sync.Mutex
+	subjects []string
+}
+
+func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	c.mu.Lock()
+	c.subjects = append(c.subjects, s.String())
+	c.mu.Unlock()
+	return c.Store.Take(ctx, now, s, charges, results)
+}
+
+// What the rules in this repository cost, as the README says it: a write for each
+// subject of a request.
+func TestRules_writes(t *testing.T) {
+	shipped, err := rules.Parse(functions.Rules, rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		method, path, user string
+		want               string
+	}{
+		{http.MethodGet, "/api/v1/search", "alice", "ip:203.0.113.7 user:alice"},
+		{http.MethodGet, "/api/v1/search", "", "ip:203.0.113.7"},
+		{http.MethodPost, "/api/v1/data", "alice", "endpoint:POST:/api/v1/data ip:203.0.113.7 user:alice"},
+	} {
+		store := &counting{Store: memstore.New(memstore.Options{})}
+		caller := limiter.Caller{User: c.user, IP: identity.Prefix(identity.ParseAddress("203.0.113.7"), 64)}
+		charges := shipped.Charges(nil, c.method, c.path, caller)
+		if d, err := limiter.New(store, limiter.Options{}).Take(ctx, noon, charges); err != nil || !d.Allowed {
+			t.Fatalf("%+v, %v", d, err)
+		}
+		slices.Sort(store.subjects)
+		if got := strings.Join(store.subjects, " "); got != c.want {
+			t.Errorf("%s %s by %q writes %s, want %s", c.method, c.path, c.user, got, c.want)
+		}
+	}
+}
+
+// A path that only the gateway takes for one of the API's gets a problem document.
+func TestAPI_notFound(t *testing.T) {
+	w := httptest.NewRecorder()
+	e := memory(t)
+	e.Serve(app.NewAPI(e)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/items/a%2Fb", http.NoBody))
+	var problem struct{ Status int }
+	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Code != http.StatusNotFound || problem.Status != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
+		t.Errorf("%d %v %s: %v", w.Code, w.Header(), w.Body, err)
+	}
 }

@@ -180,7 +180,7 @@ func TestInfra_AccessDenied_NoRetryAfter(t *testing.T) {
 
 func TestInfra_Unauthorized(t *testing.T) {
 	got := infra(t, fails("Unauthorized"))
-	const want = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed or expired."}`
+	const want = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed, unknown or expired."}`
 	if got.status != http.StatusUnauthorized || got.body != want {
 		t.Errorf("got %d %s, want 401 %s", got.status, got.body, want)
 	}
