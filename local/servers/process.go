@@ -2,6 +2,7 @@ package servers
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,8 @@ type Server struct {
 
 	command *exec.Cmd
 	output  *tail
+	stop    sync.Once
+	stopped chan struct{} // closed when it is to end
 	done    chan struct{} // closed when the process has ended
 	err     error         // how it ended; read it after done
 }
@@ -35,7 +38,7 @@ const (
 
 // start runs command until it answers at address.
 func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
-	s := &Server{Name: name, URL: address, command: command, output: &tail{}, done: make(chan struct{})}
+	s := &Server{Name: name, URL: address, command: command, output: &tail{}, stopped: make(chan struct{}), done: make(chan struct{})}
 	command.Stdout, command.Stderr = s.output, s.output
 	endWithParent(command)
 	started := make(chan error)
@@ -76,8 +79,23 @@ func (s *Server) await(ctx context.Context, answers func(context.Context) error)
 	return nil
 }
 
+// Watch calls died, on another goroutine, if the server ends without Stop and before
+// ctx: Ctrl-C may reach it first.
+func (s *Server) Watch(ctx context.Context, died func(error)) {
+	go func() {
+		<-s.done
+		select {
+		case <-s.stopped:
+		case <-ctx.Done():
+		default:
+			died(cmp.Or(s.err, errors.New("exit status 0")))
+		}
+	}()
+}
+
 // Stop ends the server, and waits until it has.
 func (s *Server) Stop() {
+	s.stop.Do(func() { close(s.stopped) })
 	interrupt(s.command)
 	select {
 	case <-s.done:

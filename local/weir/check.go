@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,10 +19,10 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
-		Long:  "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any.",
+		Long:  "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any. FILE may be -, the standard input.",
 		Args:  exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return check(c.OutOrStdout(), args[0], asJSON)
+			return check(c.InOrStdin(), c.OutOrStdout(), args[0], asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -37,17 +38,20 @@ type checked struct {
 	Problems rules.Problems `json:"problems,omitempty"`
 }
 
-func check(out io.Writer, file string, asJSON bool) error {
-	document, err := os.ReadFile(file)
-	if err != nil {
+func check(in io.Reader, out io.Writer, file string, asJSON bool) error {
+	document, err := readDocument(in, file)
+	if err != nil && !asJSON {
 		return err
 	}
 	result := checked{File: file}
-	r, err := rules.Parse(document, rules.Options{})
+	var r *rules.Rules
+	if err == nil {
+		r, err = parseRules(document)
+	}
 	if problems, ok := errors.AsType[rules.Problems](err); ok {
 		result.Problems = problems
 	} else if err != nil {
-		return err
+		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
 		result.OK, result.Rules, result.Tiers = true, r.Len(), r.Tiers()
 	}
@@ -58,6 +62,25 @@ func check(out io.Writer, file string, asJSON bool) error {
 		return exitError{1}
 	}
 	return nil
+}
+
+// readDocument reads a file, or in if it is called "-".
+func readDocument(in io.Reader, file string) ([]byte, error) {
+	if file == "-" {
+		return io.ReadAll(in)
+	}
+	return os.ReadFile(file)
+}
+
+// byteOrderMark is what some editors put before UTF-8. It is no JSON, and invisible.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// parseRules is rules.Parse, with a word on what no editor shows.
+func parseRules(document []byte) (*rules.Rules, error) {
+	if bytes.HasPrefix(document, []byte(byteOrderMark)) {
+		return nil, rules.Problems{{Message: "begins with a byte order mark: save it as UTF-8 without one"}}
+	}
+	return rules.Parse(document, rules.Options{})
 }
 
 func (c checked) print(out io.Writer, asJSON bool) error {
@@ -74,6 +97,21 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	if !c.OK {
 		return nil
 	}
-	_, err := fmt.Fprintf(out, "%s: ok, %d rules, tiers: %s\n", c.File, c.Rules, strings.Join(c.Tiers, ", "))
+	summary := count(c.Rules)
+	if c.Rules == 0 {
+		summary += ": nothing is limited"
+	}
+	if len(c.Tiers) > 0 {
+		summary += ", tiers: " + strings.Join(c.Tiers, ", ")
+	}
+	_, err := fmt.Fprintf(out, "%s: ok, %s\n", c.File, summary)
 	return err
+}
+
+// count says how many rules there are.
+func count(n int) string {
+	if n == 1 {
+		return "1 rule"
+	}
+	return fmt.Sprintf("%d rules", n)
 }

@@ -58,7 +58,8 @@ func (c checkout) publicKeysFile() string   { return c.path(".weir", "jwks.json"
 func (c checkout) apiKeysFile() string      { return c.path(".weir", "apikeys.json") }
 func (c checkout) apiKeySecretFile() string { return c.path(".weir", "apikey-secret") }
 
-// signingKey returns the key that signs local tokens, and makes it if there is none.
+// signingKey returns the key that signs local tokens, and makes it if there is none,
+// and likewise the document of its public half.
 func (c checkout) signingKey() (jose.JSONWebKey, error) {
 	var key jose.JSONWebKey
 	document, err := os.ReadFile(c.privateKeyFile())
@@ -66,7 +67,10 @@ func (c checkout) signingKey() (jose.JSONWebKey, error) {
 		if err := json.Unmarshal(document, &key); err != nil {
 			return key, fmt.Errorf("%s: %w: remove .weir to start anew", c.privateKeyFile(), err)
 		}
-		return key, nil
+		if exists(c.publicKeysFile()) {
+			return key, nil
+		}
+		return key, c.writePublicKey(key)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return key, err
@@ -76,19 +80,24 @@ func (c checkout) signingKey() (jose.JSONWebKey, error) {
 		return key, err
 	}
 	key = jose.JSONWebKey{Key: private, KeyID: "local-" + rand.Text()[:8], Algorithm: string(localAlgorithm), Use: "sig"}
-	if err := writeJSON(c.publicKeysFile(), jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}}); err != nil {
+	if err := c.writePublicKey(key); err != nil {
 		return key, err
 	}
 	return key, writeJSON(c.privateKeyFile(), key)
+}
+
+func (c checkout) writePublicKey(key jose.JSONWebKey) error {
+	return writeJSON(c.publicKeysFile(), jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
 }
 
 // sampleTiers are those of the API keys that seed makes.
 var sampleTiers = []string{"free", "paid", "enterprise"}
 
 // seedAPIKeys makes API keys, one a tier, and returns them: they are told once and
-// kept nowhere. It returns nil if there are some already and renew is false.
+// kept nowhere. It returns nil if there are some already and renew is false; records
+// without their secret are none.
 func (c checkout) seedAPIKeys(renew bool) (map[string]string, error) {
-	if _, err := os.Stat(c.apiKeysFile()); err == nil && !renew {
+	if exists(c.apiKeysFile()) && exists(c.apiKeySecretFile()) && !renew {
 		return nil, nil
 	}
 	secret := []byte(rand.Text())
@@ -102,6 +111,12 @@ func (c checkout) seedAPIKeys(renew bool) (map[string]string, error) {
 		return nil, err
 	}
 	return keys, writeJSON(c.apiKeysFile(), records)
+}
+
+// exists reports whether a file is there, or whatever else reading it will tell.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
 }
 
 func writeJSON(path string, value any) error {

@@ -71,16 +71,38 @@ func TestCheck(t *testing.T) {
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || len(result.Problems) != 5 || result.Problems[0].Path != "rules[0].endpoint" {
 		t.Errorf("as JSON: exit %d, %v, %q", code, err, out)
 	}
+	code, out, _ = weir(t, "check", "--json", "nowhere.json")
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || result.File != "nowhere.json" || len(result.Problems) != 1 {
+		t.Errorf("no such file, as JSON: exit %d, %v, %q", code, err, out)
+	}
+	for document, want := range map[string]string{
+		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
+		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n",
+		"\ufeff{}": "-: begins with a byte order mark: save it as UTF-8 without one\n",
+	} {
+		var out bytes.Buffer
+		err := check(strings.NewReader(document), &out, "-", false)
+		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
+			t.Errorf("%q: %v, %q", document, err, &out)
+		}
+	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
 		t.Errorf("no such file: exit %d, %q", code, errs)
 	}
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}} {
+	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"},
+		{"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
+	}
+	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: weir serve --help\n" {
+		t.Errorf("--port abc: %q", errs)
+	}
+	if code, out, _ := weir(t, "--version"); code != 0 || !strings.HasPrefix(out, "weir version ") {
+		t.Errorf("--version: exit %d, %q", code, out)
 	}
 	if code, out, _ := weir(t); code != 0 || !strings.Contains(out, "serve") {
 		t.Errorf("no arguments: exit %d, %q", code, out)
@@ -98,7 +120,7 @@ func TestSeed(t *testing.T) {
 	if code, again, _ := weir(t, "seed"); code != 0 || strings.Contains(again, "x-api-key") {
 		t.Errorf("a second time: exit %d, %q", code, again)
 	}
-	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 {
+	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 || !strings.Contains(renewed, "until it is started again") {
 		t.Errorf("renewed: exit %d, %q", code, renewed)
 	}
 	if _, _, errs := weir(t, "token"); errs != "" {
@@ -125,6 +147,9 @@ func TestSeed(t *testing.T) {
 	if code, _, errs := weir(t, "seed", "--endpoint", "http://dynamodb.eu-central-1.amazonaws.com"); code != 1 || !strings.Contains(errs, "not on this machine") {
 		t.Errorf("a table at AWS: exit %d, %q", code, errs)
 	}
+	if code, _, errs := weir(t, "seed", "--endpoint", "127.0.0.1:8000"); code != 1 || !strings.Contains(errs, `got "127.0.0.1:8000", want a URL such as http://127.0.0.1:8000`) {
+		t.Errorf("no URL: exit %d, %q", code, errs)
+	}
 }
 
 func TestWith(t *testing.T) {
@@ -138,7 +163,19 @@ func TestWith(t *testing.T) {
 	if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 0 || strings.Count(errs, "SKIPPED: redis: redis-server not found on the PATH") != 2 {
 		t.Errorf("no server: exit %d, %q", code, errs)
 	}
-	for _, require := range []string{"redis", "all", "dynamodb,redis"} {
+	t.Setenv("WEIR_REQUIRE", " redis ,")
+	t.Setenv("REDIS_URL", "redis://set-already")
+	if code, out, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "echo $WEIR_REQUIRE"); code != 0 || out != "redis\n" {
+		t.Errorf("what the command finds required: exit %d, %q, %q", code, out, errs)
+	}
+	t.Setenv("REDIS_URL", "")
+	for _, require := range []string{"1", "foo", "redis,mysql", "redis dynamodb"} {
+		t.Setenv("WEIR_REQUIRE", require)
+		if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 2 || !strings.Contains(errs, "WEIR_REQUIRE: got ") {
+			t.Errorf("WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
+		}
+	}
+	for _, require := range []string{"redis", "all", "dynamodb,redis", "dynamodb, redis"} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 1 || !strings.Contains(errs, "redis is required") {
 			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)

@@ -19,7 +19,7 @@ import (
 )
 
 func seedCommand() *cobra.Command {
-	var endpoint, table string
+	var endpoint string
 	var renew bool
 	c := &cobra.Command{
 		Use:   "seed",
@@ -32,25 +32,24 @@ func seedCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return seed(c.Context(), c.OutOrStdout(), checkout, endpoint, table, renew)
+			return seed(c.Context(), c.OutOrStdout(), checkout, endpoint, renew)
 		},
 	}
 	c.Flags().StringVar(&endpoint, "endpoint", os.Getenv("DYNAMODB_ENDPOINT"), "where DynamoDB Local is; default $DYNAMODB_ENDPOINT")
-	c.Flags().StringVar(&table, "table", localTable, "the name of the table")
 	c.Flags().BoolVar(&renew, "renew", false, "make new API keys in place of those that there are")
 	return c
 }
 
-func seed(ctx context.Context, out io.Writer, c checkout, endpoint, table string, renew bool) error {
+func seed(ctx context.Context, out io.Writer, c checkout, endpoint string, renew bool) error {
 	if endpoint != "" {
-		made, err := makeTable(ctx, endpoint, table)
+		made, err := makeTable(ctx, endpoint, localTable)
 		if err != nil {
 			return err
 		}
 		if made {
-			fmt.Fprintf(out, "made table %s at %s\n", table, endpoint)
+			fmt.Fprintf(out, "made table %s at %s\n", localTable, endpoint)
 		} else {
-			fmt.Fprintf(out, "table %s is there already\n", table)
+			fmt.Fprintf(out, "table %s is there already\n", localTable)
 		}
 	} else {
 		fmt.Fprintln(out, "no table made: give --endpoint or set DYNAMODB_ENDPOINT")
@@ -61,7 +60,10 @@ func seed(ctx context.Context, out io.Writer, c checkout, endpoint, table string
 	}
 	printAPIKeys(out, keys)
 	if keys == nil {
-		fmt.Fprintf(out, "API keys are there already; --renew makes new ones\n")
+		fmt.Fprintln(out, "API keys are there already; --renew makes new ones")
+	}
+	if renew {
+		fmt.Fprintln(out, "a weir serve (make run) that is running knows the old ones until it is started again")
 	}
 	return nil
 }
@@ -77,13 +79,13 @@ func printAPIKeys(out io.Writer, keys map[string]string) {
 // makeTable makes the table of the limits on DynamoDB Local. made is false if it was
 // there.
 func makeTable(ctx context.Context, endpoint, table string) (made bool, err error) {
-	if !isLocal(endpoint) {
-		return false, fmt.Errorf("%s is not on this machine: cdk deploy makes the table at AWS", endpoint)
-	}
 	config := boot.Config{Store: "dynamodb", DynamoDBEndpoint: endpoint, Local: true}
 	client, err := config.DynamoDBClient(ctx)
 	if err != nil {
 		return false, err
+	}
+	if !isLocal(endpoint) {
+		return false, fmt.Errorf("%s is not on this machine: cdk deploy makes the table at AWS", endpoint)
 	}
 	_, err = client.CreateTable(ctx, dynamostore.TableInput(table))
 	if _, exists := errors.AsType[*types.ResourceInUseException](err); exists {

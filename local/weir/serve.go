@@ -28,12 +28,13 @@ import (
 )
 
 func serveCommand() *cobra.Command {
-	s := &server{clock: time.Now}
+	s := &server{clock: time.Now, port: 8080}
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS. " +
-			"STORE=dynamodb and STORE=redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one.",
+			"--store dynamodb and --store redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one. " +
+			"Of the variables of the functions no other is read.",
 		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.out, s.logger = c.OutOrStdout(), slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
@@ -41,10 +42,10 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&s.rules, "rules", "", "the rules document; default functions/rules.json")
-	c.Flags().StringVar(&s.store, "store", "memory", "where the state lives: memory, dynamodb or redis")
+	c.Flags().StringVar(&s.store, "store", memory, "where the state lives: memory, dynamodb or redis")
 	c.Flags().StringVar(&s.template, "template", "", "the CloudFormation template; default infra/template.json")
 	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one store; default as in the template")
-	c.Flags().IntVar(&s.port, "port", 8080, "the port of the first API; the next has the next")
+	c.Flags().Var(&s.port, "port", "the port of the first API; the next has the next")
 	return c
 }
 
@@ -52,7 +53,7 @@ func serveCommand() *cobra.Command {
 type server struct {
 	rules, store, template string
 	namespace              string
-	port                   int
+	port                   port
 	out                    io.Writer
 	logger                 *slog.Logger
 	clock                  func() time.Time // of the functions
@@ -61,7 +62,33 @@ type server struct {
 	// variables are what the functions get beside what the template gives them.
 	variables map[string]string
 	apiKeys   map[string]string // by tier, if they were made just now
+	endpoints []endpoint        // of the rules
+	loaded    *rules.Rules      // by which the functions decide
 	closers   []func()
+}
+
+// memory is the store of a run that names none.
+const memory = "memory"
+
+// port is the port of the first API, as a flag. Another one follows it.
+type port int
+
+const maxPort = 65534
+
+// String implements pflag.Value.
+func (p *port) String() string { return strconv.Itoa(int(*p)) }
+
+// Type implements pflag.Value.
+func (p *port) Type() string { return "int" }
+
+// Set implements pflag.Value.
+func (p *port) Set(text string) error {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > maxPort {
+		return fmt.Errorf("want 1 to %d", maxPort)
+	}
+	*p = port(n)
+	return nil
 }
 
 // The functions of the template.
@@ -72,7 +99,7 @@ const (
 
 func (s *server) run(ctx context.Context) error {
 	defer s.close()
-	loaded, template, err := s.read()
+	template, err := s.read()
 	if err != nil {
 		return err
 	}
@@ -84,7 +111,7 @@ func (s *server) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.greet(apis, loaded)
+	s.greet(apis)
 	return s.serve(ctx, apis, listeners)
 }
 
@@ -96,26 +123,29 @@ func (s *server) close() {
 
 // read reads the rules and the template before anything is started, so that a mistake
 // shows at once, and all mistakes do.
-func (s *server) read() (loaded *rules.Rules, template *gateway.Template, err error) {
+func (s *server) read() (template *gateway.Template, err error) {
 	if s.checkout, err = findCheckout(); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	s.rules = absolute(s.rules, s.checkout.path("functions", "rules.json"))
 	s.template = absolute(s.template, s.checkout.path("infra", "template.json"))
 	document, err := os.ReadFile(s.rules)
 	if err != nil {
-		return nil, nil, fmt.Errorf("rules: %w", err)
+		return nil, fmt.Errorf("rules: %w", err)
 	}
-	if loaded, err = rules.Parse(document, rules.Options{}); err != nil {
-		return nil, nil, fmt.Errorf("%s has mistakes:\n%w", s.rules, err)
+	if _, err := parseRules(document); err != nil {
+		return nil, fmt.Errorf("%s has mistakes:\n%w", s.rules, err)
+	}
+	if s.endpoints, err = endpointsOf(document); err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
 	}
 	if document, err = os.ReadFile(s.template); err != nil {
-		return nil, nil, fmt.Errorf("template: %w", err)
+		return nil, fmt.Errorf("template: %w", err)
 	}
 	if template, err = gateway.ParseTemplate(document); err != nil {
-		return nil, nil, fmt.Errorf("%s has mistakes:\n%w", s.template, err)
+		return nil, fmt.Errorf("%s has mistakes:\n%w", s.template, err)
 	}
-	return loaded, template, nil
+	return template, nil
 }
 
 // open starts what the functions need, and puts the gateway before them.
@@ -144,10 +174,10 @@ func absolute(path, fallback string) string {
 // listen takes the ports.
 func (s *server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
 	for i := range n {
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port+i))
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+		port := int(s.port) + i
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 		if err != nil {
-			return nil, fmt.Errorf("port %d cannot be had (%w): choose others with PORT=, or --port", s.port+i, err)
+			return nil, fmt.Errorf("port %d cannot be had (%w): choose others with PORT=, or --port", port, err)
 		}
 		s.closers = append(s.closers, func() { _ = l.Close() })
 		listeners = append(listeners, l)
@@ -164,6 +194,7 @@ func (s *server) prepare(ctx context.Context) error {
 	if s.apiKeys, err = s.checkout.seedAPIKeys(false); err != nil {
 		return err
 	}
+	s.store = cmp.Or(s.store, memory) // to the functions an empty STORE is DynamoDB at AWS
 	s.variables = map[string]string{
 		"STORE": s.store, "TABLE": localTable, "RULES_FILE": s.rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
@@ -182,6 +213,9 @@ func (s *server) prepare(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		started.Watch(ctx, func(err error) {
+			s.logger.Error("the server of the state has ended: start this again", "server", s.store, "err", err)
+		})
 		s.closers = append(s.closers, started.Stop)
 		address = started.URL
 	}
@@ -212,10 +246,10 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			}
 		}
 		e, err := c.Environment(store, s.logger.With("function", f.ID))
-		if err != nil {
-			return nil, err
+		if err != nil { // the rules have been read: it is the keys
+			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
 		}
-		e.Clock = s.clock
+		e.Clock, s.loaded = s.clock, e.Rules
 		switch f.ID {
 		case authorizerID:
 			handlers[f.ID] = app.NewAuthorizer(e)
@@ -239,6 +273,9 @@ func (s *server) lookup(environment map[string]string) func(string) (string, boo
 
 // openStore opens the store, and makes its table where that is ours to do.
 func (s *server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
+	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
+		return nil, errors.New("DYNAMODB_ENDPOINT: is missing: a local run must not charge a table at AWS unasked")
+	}
 	if c.Store == "dynamodb" && isLocal(c.DynamoDBEndpoint) {
 		if _, err := makeTable(ctx, c.DynamoDBEndpoint, c.Table); err != nil {
 			return nil, err
@@ -252,25 +289,35 @@ func (s *server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 	return store, c.Probe(ctx, store)
 }
 
-// greet says where everything is, and three requests to try.
-func (s *server) greet(apis []*gateway.API, r *rules.Rules) {
+// greet says where everything is, and requests to try.
+func (s *server) greet(apis []*gateway.API) {
 	where := s.store
 	if address := s.variables[serverVariables[s.store]]; address != "" {
 		where += " at " + address
 	}
-	fmt.Fprintf(s.out, "rules  %s (%d rules)\nstate  in %s\n", s.rules, r.Len(), where)
+	fmt.Fprintf(s.out, "rules  %s (%s, version %d)\nstate  in %s\n", s.rules, count(s.loaded.Len()), s.loaded.Version(), where)
 	first, last := s.url(0), s.url(len(apis)-1)
 	for i, api := range apis {
 		fmt.Fprintf(s.out, "%s   %s\n", api.Kind, s.url(i))
 	}
 	printAPIKeys(s.out, s.apiKeys)
+	if s.apiKeys == nil {
+		fmt.Fprintf(s.out, "API keys were made and told before; for new ones end this, and run %s seed --renew\n", s.self())
+	}
+	for _, line := range unmatched(s.endpoints, apis) {
+		fmt.Fprintln(s.out, "warning:", line)
+	}
 	fmt.Fprintf(s.out, "\nTry:\n"+
 		"  curl -i %s/api/v1/search\n"+
 		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s/api/v1/search\n"+
-		"  curl -i -X POST %s/api/v1/data\n\n", first, s.self(), first, last)
+		"  curl -i -X POST %s/api/v1/data\n", first, s.self(), first, last)
+	if key := s.apiKeys["paid"]; key != "" {
+		fmt.Fprintf(s.out, "  curl -i -H \"x-api-key: %s\" %s/api/v1/search\n", key, first)
+	}
+	fmt.Fprintln(s.out)
 }
 
-func (s *server) url(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", s.port+i) }
+func (s *server) url(i int) string { return fmt.Sprintf("http://127.0.0.1:%d", int(s.port)+i) }
 
 // self returns this program as a shell finds it.
 func (s *server) self() string {

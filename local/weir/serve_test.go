@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"encoding/json"
 	"fmt"
@@ -11,21 +10,16 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/gateway"
 )
 
 // local is the REST API and the HTTP API as serve runs them, with a clock that the
@@ -44,8 +38,8 @@ var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
 
 func newLocal(t *testing.T, store, rules string) *local {
 	t.Helper()
-	if store != "memory" {
-		storetest.Server(t, store, serverVariables[store])
+	if variable := serverVariables[store]; variable != "" {
+		storetest.Server(t, store, variable)
 	}
 	rules, err := filepath.Abs(rules)
 	if err != nil {
@@ -54,7 +48,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	l := &local{t: t, checkout: scratch(t), now: start}
 	s := &server{rules: rules, store: store, out: io.Discard, logger: slog.New(slog.DiscardHandler), clock: l.clock, namespace: namespace()}
 	t.Cleanup(s.close)
-	_, template, err := s.read()
+	template, err := s.read()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -315,201 +309,107 @@ func TestServe_credentials(t *testing.T) {
 	}
 }
 
-// process is a gateway in a process of its own.
-type process struct {
-	*exec.Cmd
-	url    string
-	output *bytes.Buffer
-}
-
-func startProcess(t *testing.T, args []string, environment ...string) *process {
-	t.Helper()
-	for range 10 {
-		p, ready := tryProcess(t, args, environment)
-		if ready {
-			return p
-		}
-		if err := p.Wait(); !strings.Contains(p.output.String(), inUse) {
-			t.Fatalf("the gateway ended before it was ready: %v\n%s", err, p.output)
-		}
+// An empty name of a store is memory, and not DynamoDB at AWS.
+func TestServe_noStore(t *testing.T) {
+	l := newLocal(t, "", "testdata/design.json")
+	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
+		t.Errorf("%s %v", r.Status, r.Header)
 	}
-	t.Fatal("no ports stayed free")
-	return nil
-}
-
-// tryProcess starts a gateway on ports that were free just now, and reports whether it
-// got so far as to say what to try.
-func tryProcess(t *testing.T, args, environment []string) (p *process, ready bool) {
-	t.Helper()
-	port := freePorts(t)
-	p = &process{exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--port", strconv.Itoa(port)}, args...)...), fmt.Sprintf("http://127.0.0.1:%d", port), &bytes.Buffer{}}
-	p.Env = append(append(os.Environ(), "WEIR_TEST_MAIN=1"), environment...)
-	p.Stderr = p.output
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Process.Kill() })
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "Try:") {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return p, true
-		}
-	}
-	return p, false
-}
-
-// Two gateways over one server, and 64 clients of one caller: exactly the limit is
-// admitted, whatever the algorithm, and a refusal by one limit charges no other.
-func TestServe_twoProcesses(t *testing.T) {
-	for _, store := range stores[1:] {
-		t.Run(store, func(t *testing.T) {
-			storetest.Server(t, store, serverVariables[store])
-			rules, err := filepath.Abs("testdata/exact.json")
-			if err != nil {
-				t.Fatal(err)
-			}
-			c := scratch(t)
-			name := namespace()
-			args := []string{"--store", store, "--rules", rules, "--namespace", name}
-			gateways := []*process{startProcess(t, args), startProcess(t, args)}
-			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
-				token, err := makeToken(c, "hammer-"+tier, tier, time.Hour, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				admitted, least := hammer(t, gateways, token)
-				if admitted != 50 {
-					t.Errorf("%s: %d admitted of a limit of 50", tier, admitted)
-				}
-				if least != 0 {
-					t.Errorf("%s: the last to be admitted had %d remaining", tier, least)
-				}
-			}
-			if got, want := remaining(t, store, name, rules), "bucket 10, sliding 0, fixed 20"; got != want {
-				t.Errorf("of three limits remain %s, want %s: a refusal by one has charged another", got, want)
-			}
-		})
+	s := &server{}
+	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: localTable, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: is missing") {
+		t.Errorf("DynamoDB without an endpoint: %v", err)
 	}
 }
 
-// remaining looks into the store: what the caller with three limits has left of each.
-func remaining(t *testing.T, store, namespace, rulesFile string) string {
-	t.Helper()
-	c := boot.Config{Store: store, Namespace: namespace, Table: localTable, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
-	s, closeStore, err := c.OpenStore(t.Context())
-	if err != nil {
+// The greeting says by which version of the rules the functions decide, which rules
+// nothing can match, and how to use an API key, as long as that is known.
+func TestServe_greet(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = closeStore() }()
-	document, err := os.ReadFile(rulesFile)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err := rules.Parse(document, rules.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	charges := r.Charges(nil, http.MethodGet, "/api/v1/search", limiter.Caller{User: "hammer-three", Tier: "three"})
-	for i := range charges {
-		charges[i].Cost = 0
-	}
-	now, results := algo.InstantOf(time.Now()), make([]limiter.Result, len(charges))
-	if _, err := s.Take(t.Context(), now, charges[0].Subject, charges, results); err != nil {
-		t.Fatal(err)
-	}
-	var left []string
-	for i, c := range charges {
-		left = append(left, fmt.Sprintf("%s %d", c.Limit.Name, results[i].Machine.Remaining(results[i].State, now)))
-	}
-	return strings.Join(left, ", ")
-}
-
-// hammer sends 4 requests from each of 64 clients, and returns how many were admitted
-// and the least that one of them had remaining.
-func hammer(t *testing.T, gateways []*process, token string) (admitted, least int64) {
-	t.Helper()
-	var n, low atomic.Int64
-	low.Store(1 << 30)
-	var wg sync.WaitGroup
-	for i := range 64 {
-		wg.Go(func() {
-			for range 4 {
-				r := send(t, http.MethodGet, gateways[i%2].url+"/api/v1/search", token)
-				if degraded := r.Header.Get("Weir-Degraded"); degraded != "" {
-					t.Errorf("not decided: %s", degraded)
-				}
-				switch r.StatusCode {
-				case http.StatusOK:
-					n.Add(1)
-					remaining, err := strconv.ParseInt(r.Header.Get("X-RateLimit-Remaining"), 10, 64)
-					if err != nil {
-						t.Error(err)
-					}
-					for old := low.Load(); remaining < old && !low.CompareAndSwap(old, remaining); old = low.Load() {
-					}
-				case http.StatusTooManyRequests:
-				default:
-					t.Errorf("%s: %s", r.Status, r.body)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	return n.Load(), low.Load()
-}
-
-// What serve started ends with it, on SIGTERM and on Ctrl-C.
-func TestServe_ends(t *testing.T) {
-	for _, c := range []struct {
-		store  string
-		signal os.Signal
-	}{{"memory", syscall.SIGTERM}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
-		t.Run(c.store+" "+c.signal.String(), func(t *testing.T) {
-			if c.store != "memory" { // which says that the server can be started here
-				storetest.Server(t, c.store, serverVariables[c.store])
-			}
-			scratch(t)
-			p := startProcess(t, []string{"--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
-			if r := send(t, http.MethodGet, p.url+"/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
-				t.Fatalf("%s %v", r.Status, r.Header)
-			}
-			children := childrenOf(t, p.Process.Pid)
-			if want := map[bool]int{true: 0, false: 1}[c.store == "memory"]; len(children) != want {
-				t.Errorf("%d processes were started, want %d", len(children), want)
-			}
-			if err := p.Process.Signal(c.signal); err != nil {
-				t.Fatal(err)
-			}
-			if err := p.Wait(); err != nil {
-				t.Errorf("ended with %v: %s", err, p.output)
-			}
-			for _, child := range children {
-				if err := syscall.Kill(child, 0); err == nil {
-					t.Errorf("process %d is still there", child)
-				}
-			}
-		})
-	}
-}
-
-// childrenOf returns the processes that a process has started.
-func childrenOf(t *testing.T, pid int) (children []int) {
-	t.Helper()
-	out, err := exec.CommandContext(t.Context(), "ps", "-o", "pid=", "--ppid", strconv.Itoa(pid)).Output()
-	if err != nil && len(out) > 0 {
-		t.Fatal(err)
-	}
-	for field := range strings.FieldsSeq(string(out)) {
-		child, err := strconv.Atoi(field)
+	scratch(t)
+	for _, want := range [][]string{
+		{"rules  " + document + " (1 rule, version 7)", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"},
+		{"API keys were made and told before; for new ones end this, and run ", " seed --renew\n"},
+	} {
+		var out bytes.Buffer
+		s := &server{rules: document, port: 8080, out: &out, logger: slog.New(slog.DiscardHandler), clock: time.Now}
+		template, err := s.read()
 		if err != nil {
 			t.Fatal(err)
 		}
-		children = append(children, child)
+		apis, err := s.open(t.Context(), template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.greet(apis)
+		s.close()
+		for _, text := range want {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%q is not in\n%s", text, &out)
+			}
+		}
 	}
-	return children
+}
+
+// A file of the keys that is gone is made again; one that is spoiled is named.
+func TestServe_keys(t *testing.T) {
+	c := scratch(t)
+	open := func() (*server, error) {
+		s := &server{out: io.Discard, logger: slog.New(slog.DiscardHandler), clock: time.Now}
+		t.Cleanup(s.close)
+		template, err := s.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.open(t.Context(), template)
+		return s, err
+	}
+	if s, err := open(); err != nil || len(s.apiKeys) != 3 {
+		t.Fatal(err)
+	}
+	for _, file := range []string{c.publicKeysFile(), c.apiKeysFile(), c.apiKeySecretFile(), c.privateKeyFile()} {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(); err != nil {
+			t.Errorf("without %s: %v", file, err)
+		}
+		good, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to start anew") {
+			t.Errorf("%s is spoiled: %v", file, err)
+		}
+		if err := os.WriteFile(file, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUnmatched(t *testing.T) {
+	apis := []*gateway.API{{Routes: []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "HEAD", Path: "/h"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/o"}, {Method: "POST", Path: "/"}}}}
+	for _, rule := range []endpoint{
+		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""}, {"/g/b/c", "GET"}, {"/", "POST"},
+	} {
+		if lines := unmatched([]endpoint{rule}, apis); lines != nil {
+			t.Errorf("%v: %s", rule, lines)
+		}
+	}
+	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""}, {"/b", ""}, {"/", "GET"}} {
+		if lines := unmatched([]endpoint{rule}, apis); len(lines) != 1 {
+			t.Errorf("%v: %s", rule, lines)
+		}
+	}
+	if lines := unmatched([]endpoint{{"*", ""}, {"/b", "PUT"}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
+		t.Error(lines)
+	}
+	if lines := unmatched([]endpoint{{"/b", "PUT"}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
+		t.Errorf("the route for all else: %s", lines)
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -39,7 +40,17 @@ func tokenCommand() *cobra.Command {
 	return c
 }
 
+// ownClaims are those that --claim does not set, and what does: the registered ones
+// (RFC 7519, 4.1), which the gateway checks, and the tier.
+var ownClaims = map[string]string{
+	"sub": "--user", "tier": "--tier", "exp": "--valid",
+	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
+}
+
 func makeToken(c checkout, user, tier string, valid time.Duration, extra []string) (string, error) {
+	if user == "" {
+		return "", usageError{errors.New(`--user: got "", want a user: a token without one is refused`)}
+	}
 	now := time.Now()
 	claims := map[string]any{"iss": localIssuer, "aud": localAudience, "sub": user, "iat": now.Unix(), "exp": now.Add(valid).Unix()}
 	if tier != "" {
@@ -49,6 +60,9 @@ func makeToken(c checkout, user, tier string, valid time.Duration, extra []strin
 		name, value, ok := strings.Cut(claim, "=")
 		if !ok || name == "" {
 			return "", usageError{fmt.Errorf("--claim: got %q, want name=value", claim)}
+		}
+		if by := ownClaims[name]; by != "" {
+			return "", usageError{fmt.Errorf("--claim: got %q, want another claim: %s is set by %s", claim, name, by)}
 		}
 		claims[name] = value
 	}

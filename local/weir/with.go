@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -30,7 +31,11 @@ func withCommand() *cobra.Command {
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) error {
-			w := with{stdout: c.OutOrStdout(), stderr: c.ErrOrStderr(), install: install}
+			require, err := parseRequire(os.Getenv("WEIR_REQUIRE"))
+			if err != nil {
+				return err
+			}
+			w := with{require: require, stdout: c.OutOrStdout(), stderr: c.ErrOrStderr(), install: install}
 			return w.run(c.Context(), strings.Split(args[0], ","), args[1:])
 		},
 	}
@@ -45,11 +50,31 @@ var serverVariables = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis"
 type with struct {
 	stdout, stderr io.Writer
 	install        bool
+	require        []string // servers that must not be left out
 	skipped        []string
 }
 
+// parseRequire reads the list of servers in WEIR_REQUIRE. What it does not know is an
+// error: who misspells a server means to have it.
+func parseRequire(list string) (servers []string, err error) {
+	for item := range strings.SplitSeq(list, ",") {
+		item = strings.TrimSpace(item)
+		switch {
+		case item == "":
+		case item == "all":
+			servers = append(servers, slices.Sorted(maps.Keys(serverVariables))...)
+		case serverVariables[item] != "":
+			servers = append(servers, item)
+		default:
+			return nil, usageError{fmt.Errorf("WEIR_REQUIRE: got %q, want all, or some of dynamodb,redis", item)}
+		}
+	}
+	return servers, nil
+}
+
 func (w *with) run(ctx context.Context, names, command []string) error {
-	environment := os.Environ()
+	// The command finds the list as it was understood here.
+	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
 	for _, name := range names {
 		variable, known := serverVariables[name]
 		if !known {
@@ -60,12 +85,13 @@ func (w *with) run(ctx context.Context, names, command []string) error {
 		}
 		server, err := w.start(ctx, name)
 		if err != nil {
-			if required(name) {
+			if slices.Contains(w.require, name) {
 				return fmt.Errorf("%s is required: %w", name, err)
 			}
 			w.skipped = append(w.skipped, fmt.Sprintf("SKIPPED: %s: %v", name, err))
 			continue
 		}
+		server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s has ended before the command: %v\n", name, err) })
 		defer server.Stop()
 		environment = append(environment, variable+"="+server.URL)
 	}
@@ -88,12 +114,6 @@ func (w *with) start(ctx context.Context, name string) (*servers.Server, error) 
 		return nil, err
 	}
 	return servers.StartDynamoDB(ctx, c.root, w.stderr)
-}
-
-// required reports whether WEIR_REQUIRE lists a server.
-func required(name string) bool {
-	list := strings.Split(os.Getenv("WEIR_REQUIRE"), ",")
-	return slices.Contains(list, "all") || slices.Contains(list, name)
 }
 
 // warn says loudly what is left out: before the command, and again after it, where it

@@ -1,0 +1,301 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// process is a gateway in a process of its own.
+type process struct {
+	*exec.Cmd
+	url    string
+	output *output
+}
+
+// output is what a process writes, to be read while it does.
+type output struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	written chan struct{} // gets one when there is more
+}
+
+func newOutput() *output { return &output{written: make(chan struct{}, 1)} }
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.written <- struct{}{}:
+	default:
+	}
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+func startProcess(t *testing.T, args []string, environment ...string) *process {
+	t.Helper()
+	for range 10 {
+		p, ready := tryProcess(t, args, environment)
+		if ready {
+			return p
+		}
+		if err := p.Wait(); !strings.Contains(p.output.String(), inUse) {
+			t.Fatalf("the gateway ended before it was ready: %v\n%s", err, p.output)
+		}
+	}
+	t.Fatal("no ports stayed free")
+	return nil
+}
+
+// tryProcess starts a gateway on ports that were free just now, and reports whether it
+// got so far as to say what to try.
+func tryProcess(t *testing.T, args, environment []string) (p *process, ready bool) {
+	t.Helper()
+	port := freePorts(t)
+	p = &process{exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--port", strconv.Itoa(port)}, args...)...), fmt.Sprintf("http://127.0.0.1:%d", port), newOutput()}
+	p.Env = append(append(os.Environ(), "WEIR_TEST_MAIN=1"), environment...)
+	p.Stderr = p.output
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "Try:") {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// Two gateways over one server, and 64 clients of one caller: exactly the limit is
+// admitted, whatever the algorithm, and a refusal by one limit charges no other.
+func TestServe_twoProcesses(t *testing.T) {
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			storetest.Server(t, store, serverVariables[store])
+			rules, err := filepath.Abs("testdata/exact.json")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := scratch(t)
+			name := namespace()
+			args := []string{"--store", store, "--rules", rules, "--namespace", name}
+			gateways := []*process{startProcess(t, args), startProcess(t, args)}
+			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
+				token, err := makeToken(c, "hammer-"+tier, tier, time.Hour, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				admitted, least := hammer(t, gateways, token)
+				if admitted != 50 {
+					t.Errorf("%s: %d admitted of a limit of 50", tier, admitted)
+				}
+				if least != 0 {
+					t.Errorf("%s: the last to be admitted had %d remaining", tier, least)
+				}
+			}
+			if got, want := remaining(t, store, name, rules), "bucket 10, sliding 0, fixed 20"; got != want {
+				t.Errorf("of three limits remain %s, want %s: a refusal by one has charged another", got, want)
+			}
+		})
+	}
+}
+
+// remaining looks into the store: what the caller with three limits has left of each.
+func remaining(t *testing.T, store, namespace, rulesFile string) string {
+	t.Helper()
+	c := boot.Config{Store: store, Namespace: namespace, Table: localTable, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
+	s, closeStore, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = closeStore() }()
+	document, err := os.ReadFile(rulesFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := rules.Parse(document, rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	charges := r.Charges(nil, http.MethodGet, "/api/v1/search", limiter.Caller{User: "hammer-three", Tier: "three"})
+	for i := range charges {
+		charges[i].Cost = 0
+	}
+	now, results := algo.InstantOf(time.Now()), make([]limiter.Result, len(charges))
+	if _, err := s.Take(t.Context(), now, charges[0].Subject, charges, results); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for i, c := range charges {
+		left = append(left, fmt.Sprintf("%s %d", c.Limit.Name, results[i].Machine.Remaining(results[i].State, now)))
+	}
+	return strings.Join(left, ", ")
+}
+
+// hammer sends 4 requests from each of 64 clients, and returns how many were admitted
+// and the least that one of them had remaining.
+func hammer(t *testing.T, gateways []*process, token string) (admitted, least int64) {
+	t.Helper()
+	var n, low atomic.Int64
+	low.Store(1 << 30)
+	var wg sync.WaitGroup
+	for i := range 64 {
+		wg.Go(func() {
+			for range 4 {
+				r := send(t, http.MethodGet, gateways[i%2].url+"/api/v1/search", token)
+				if degraded := r.Header.Get("Weir-Degraded"); degraded != "" {
+					t.Errorf("not decided: %s", degraded)
+				}
+				switch r.StatusCode {
+				case http.StatusOK:
+					n.Add(1)
+					remaining, err := strconv.ParseInt(r.Header.Get("X-RateLimit-Remaining"), 10, 64)
+					if err != nil {
+						t.Error(err)
+					}
+					for old := low.Load(); remaining < old && !low.CompareAndSwap(old, remaining); old = low.Load() {
+					}
+				case http.StatusTooManyRequests:
+				default:
+					t.Errorf("%s: %s", r.Status, r.body)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return n.Load(), low.Load()
+}
+
+// A store that does not answer is told in one line, and by nobody else: not by the
+// client of Redis either, which writes past the command's own output.
+func TestServe_oneLine(t *testing.T) {
+	scratch(t)
+	for range 10 {
+		c := exec.CommandContext(t.Context(), os.Args[0], "serve", "--store", "redis", "--port", strconv.Itoa(freePorts(t)))
+		c.Env = append(os.Environ(), "WEIR_TEST_MAIN=1", "REDIS_URL=redis://user:hunter2@127.0.0.1:1")
+		var output bytes.Buffer
+		c.Stdout, c.Stderr = &output, &output
+		err := c.Run()
+		if strings.Contains(output.String(), inUse) {
+			continue
+		}
+		status, ok := errors.AsType[*exec.ExitError](err)
+		if !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.HasPrefix(output.String(), "weir: Redis at redis://user:xxxxx@127.0.0.1:1 does not answer") {
+			t.Errorf("%v: %s", err, &output)
+		}
+		return
+	}
+	t.Fatal("no ports stayed free")
+}
+
+// A server that serve has started, and that dies, is told of.
+func TestServe_serverDies(t *testing.T) {
+	storetest.Server(t, "redis", serverVariables["redis"]) // which says that it can be started here
+	scratch(t)
+	p := startProcess(t, []string{"--store", "redis"}, "REDIS_URL=")
+	for _, child := range childrenOf(t, p.Process.Pid) {
+		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `the server of the state has ended`
+	for !strings.Contains(p.output.String(), want) {
+		select {
+		case <-p.output.written:
+		case <-time.After(30 * time.Second):
+			t.Fatalf("no word of it: %s", p.output)
+		}
+	}
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("ended with %v: %s", err, p.output)
+	}
+	if n := strings.Count(p.output.String(), want); n != 1 {
+		t.Errorf("told %d times: %s", n, p.output)
+	}
+}
+
+// What serve started ends with it, on SIGTERM and on Ctrl-C.
+func TestServe_ends(t *testing.T) {
+	for _, c := range []struct {
+		store  string
+		signal os.Signal
+	}{{"memory", syscall.SIGTERM}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
+		t.Run(c.store+" "+c.signal.String(), func(t *testing.T) {
+			if c.store != "memory" { // which says that the server can be started here
+				storetest.Server(t, c.store, serverVariables[c.store])
+			}
+			scratch(t)
+			p := startProcess(t, []string{"--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
+			if r := send(t, http.MethodGet, p.url+"/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
+				t.Fatalf("%s %v", r.Status, r.Header)
+			}
+			children := childrenOf(t, p.Process.Pid)
+			if want := map[bool]int{true: 0, false: 1}[c.store == "memory"]; len(children) != want {
+				t.Errorf("%d processes were started, want %d", len(children), want)
+			}
+			if err := p.Process.Signal(c.signal); err != nil {
+				t.Fatal(err)
+			}
+			if err := p.Wait(); err != nil {
+				t.Errorf("ended with %v: %s", err, p.output)
+			}
+			for _, child := range children {
+				if err := syscall.Kill(child, 0); err == nil {
+					t.Errorf("process %d is still there", child)
+				}
+			}
+		})
+	}
+}
+
+// childrenOf returns the processes that a process has started.
+func childrenOf(t *testing.T, pid int) (children []int) {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "ps", "-o", "pid=", "--ppid", strconv.Itoa(pid)).Output()
+	if err != nil && len(out) > 0 {
+		t.Fatal(err)
+	}
+	for field := range strings.FieldsSeq(string(out)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		children = append(children, child)
+	}
+	return children
+}
