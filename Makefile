@@ -26,8 +26,10 @@ run: build ## Run the REST API and the HTTP API with their limits, on this machi
 check: build ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
+# What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
 test: lint build ## Check formatting, vet, lint, and run all tests against real servers
 	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./...
+	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
 
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
