@@ -52,6 +52,7 @@ func Example() {
 	// Output:
 	// REST POST /api/v1/data
 	// REST GET /api/v1/items/{id}
+	// REST POST /api/v1/login
 	// REST GET /api/v1/search
 	// 429 [7]
 	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Wait.","limit":100,"window":"60s","violated-policies":["search"]}

@@ -50,6 +50,7 @@ func TestGateway_APIs(t *testing.T) {
 		return []gateway.Route{
 			{"POST", "/api/v1/data", "HandlerFunction", authorizer},
 			{"GET", "/api/v1/items/{id}", "HandlerFunction", authorizer},
+			{"POST", "/api/v1/login", "HandlerFunction", authorizer},
 			{"GET", "/api/v1/search", "HandlerFunction", authorizer},
 		}
 	}
