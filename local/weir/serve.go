@@ -34,7 +34,7 @@ func serveCommand() *cobra.Command {
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS. " +
 			"--store dynamodb and --store redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one. " +
-			"Of the variables of the functions no other is read.",
+			"Of the functions' other variables only SAMPLE_LOGIN is read, a user:password for the login of the sample API.",
 		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.out, s.logger = c.OutOrStdout(), slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
