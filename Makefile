@@ -12,13 +12,17 @@ STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
 
-.PHONY: help run check test lint build clean
+# How long `make fuzz` spends on each target.
+FUZZTIME ?= 30s
+
+.PHONY: help run check test fuzz lint build clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
 	@echo "  WEIR_REQUIRE=dynamodb,redis|all  makes make test fail where it would skip a store"
+	@echo "  FUZZTIME=30s  on each target of make fuzz"
 
 run: build ## Run the REST API and the HTTP API with their limits, on this machine
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)"
@@ -30,6 +34,15 @@ check: build ## Find all mistakes in the rules document (RULES=path)
 test: lint build ## Check formatting, vet, lint, and run all tests against real servers
 	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./...
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
+
+fuzz: ## Fuzz every target there is, one after another
+	@targets=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }'); \
+	total=$$(wc -l <<<"$$targets"); n=0; failed=; \
+	while read -r package target; do \
+		n=$$((n + 1)); echo "fuzz $$n of $$total: $$package $$target for $(FUZZTIME)"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || failed="$$failed $$target"; \
+	done <<<"$$targets"; \
+	if [[ -n $$failed ]]; then echo "found something:$$failed (the input is in testdata/fuzz beside the test)"; exit 1; fi
 
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff

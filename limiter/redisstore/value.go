@@ -54,7 +54,7 @@ func (v value) check() error {
 	}
 	size := headerSize + int(v[1])*recordSize
 	for r := range v.records {
-		size += len(r.entries)
+		size += r.entriesSize()
 	}
 	if size != len(v) {
 		return fmt.Errorf("%w: %d bytes, want %d", limiter.ErrFormat, len(v), size)
@@ -67,6 +67,14 @@ type record struct{ fixed, entries []byte }
 
 func (r record) id() limiter.ID { return limiter.ID(integer(r.fixed[:idSize])) }
 
+// entriesSize returns how many bytes of entries a record has, as it says itself.
+func (r record) entriesSize() int {
+	if r.fixed[kindOffset] != kindLog {
+		return 0
+	}
+	return int(integer(r.fixed[recordSize-4:])) * entrySize
+}
+
 // records iterates over the records of v.
 func (v value) records(yield func(record) bool) {
 	if len(v) == 0 {
@@ -75,10 +83,8 @@ func (v value) records(yield func(record) bool) {
 	entries := v[headerSize+int(v[1])*recordSize:]
 	for i := range int(v[1]) {
 		r := record{fixed: v[headerSize+i*recordSize:][:recordSize]}
-		if r.fixed[kindOffset] == kindLog {
-			n := min(len(entries), int(integer(r.fixed[recordSize-4:]))*entrySize)
-			r.entries, entries = entries[:n], entries[n:]
-		}
+		n := min(len(entries), r.entriesSize()) // less only before check
+		r.entries, entries = entries[:n], entries[n:]
 		if !yield(r) {
 			return
 		}

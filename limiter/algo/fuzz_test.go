@@ -1,0 +1,175 @@
+package algo_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+func FuzzBucket_Take(f *testing.F) {
+	fuzzTake(f, algo.TokenBucket, func(t *testing.T, m algo.Machine, taken []taken) {
+		b := m.(*algo.Bucket)
+		intervals(taken, func(sum int64, apart time.Duration) {
+			if most := int64((b.Depth + apart) / b.Interval); sum > most {
+				t.Errorf("%s: %d admitted in %s, at most %d", m.Fingerprint(), sum, apart, most)
+			}
+		})
+	})
+}
+
+// Those who wait out their Delay leave a queue one Interval apart.
+func FuzzBucket_Delay(f *testing.F) {
+	fuzzTake(f, algo.LeakyBucket, func(t *testing.T, m algo.Machine, taken []taken) {
+		b := m.(*algo.Bucket)
+		var free algo.Instant // when those before have left
+		for _, k := range taken {
+			leaves := k.clock.Add(b.Delay(k.left, k.clock, k.cost))
+			if leaves < free {
+				t.Errorf("%s: leaves %s before the one ahead has", m.Fingerprint(), free.Sub(leaves))
+			}
+			if wait := leaves.Sub(k.clock); wait > b.Depth-b.Increment(k.cost) {
+				t.Errorf("%s: waits %s, the queue is %s deep", m.Fingerprint(), wait, b.Depth)
+			}
+			free = leaves.Add(b.Increment(k.cost))
+		}
+	})
+}
+
+func FuzzWindow_Take_sliding(f *testing.F) {
+	fuzzTake(f, algo.SlidingWindow, func(t *testing.T, m algo.Machine, taken []taken) {
+		w := m.(*algo.Window)
+		intervals(taken, func(sum int64, apart time.Duration) {
+			if most := float64(w.Requests) * (1 + float64(apart)/float64(w.Length)); float64(sum) > most*(1+1e-12) {
+				t.Errorf("%s: %d admitted in %s, at most %f", m.Fingerprint(), sum, apart, most)
+			}
+		})
+	})
+}
+
+func FuzzWindow_Take_fixed(f *testing.F) {
+	fuzzTake(f, algo.FixedWindow, func(t *testing.T, m algo.Machine, taken []taken) {
+		counts := map[int64]int64{}
+		for _, k := range taken {
+			if counts[k.left.Window] += k.cost; counts[k.left.Window] > m.Capacity() {
+				t.Errorf("%s: %d admitted in window %d", m.Fingerprint(), counts[k.left.Window], k.left.Window)
+			}
+		}
+	})
+}
+
+func FuzzLog_Take(f *testing.F) {
+	fuzzTake(f, algo.SlidingLog, func(t *testing.T, m algo.Machine, taken []taken) {
+		l := m.(*algo.Log)
+		intervals(taken, func(sum int64, apart time.Duration) {
+			if apart < l.Length && sum > l.Requests {
+				t.Errorf("%s: %d admitted in %s", m.Fingerprint(), sum, apart)
+			}
+		})
+	})
+}
+
+// taken is an admitted request.
+type taken struct {
+	at    algo.Instant // by a clock that is right
+	clock algo.Instant // by the caller's, which is up to ahead fast
+	ahead time.Duration
+	cost  int64
+	left  algo.State
+}
+
+// intervals calls f with what was admitted in each interval and the longest that it can
+// have been by the callers' clocks.
+func intervals(all []taken, f func(sum int64, apart time.Duration)) {
+	for from := range all {
+		sum := int64(0)
+		for _, k := range all[from:] {
+			sum += k.cost
+			f(sum, k.at.Sub(all[from].at)+k.ahead)
+		}
+	}
+}
+
+// fuzzTake looks for a limit and a script of requests, three bytes each (how long after
+// the last, in parts of the window and in ns; its cost and how fast its clock is), of which
+// more are admitted than may be, or one is told a wrong RetryAfter.
+func fuzzTake(f *testing.F, algorithm algo.Algorithm, check func(*testing.T, algo.Machine, []taken)) {
+	f.Add(uint16(100), int64(time.Minute), uint16(20), []byte("\x00\x00\x03\x27\x00\x03\x01\x00\x03\x10\x07\x31"))
+	f.Add(uint16(7), int64(23), uint16(3), []byte("\x01\x00\x00\x00\x00\x00\x01\x01\x01\x40\x01\x71\x01\x00\x00\x00\x00\x00"))
+	f.Add(uint16(1), int64(1), uint16(1), []byte("\x00\x00\x00\x00\x01\x00\x00\x01\x00"))
+	f.Add(uint16(999), int64(algo.MaxWindow), uint16(9), []byte("\x28\x00\x03\x28\x00\x03\x28\xff\x03\x27\xff\x03"))
+	f.Fuzz(func(t *testing.T, requests uint16, window int64, burst uint16, script []byte) {
+		rate := algo.Rate{Algorithm: algorithm, Requests: int64(requests), Window: time.Duration(window)}
+		if algorithm == algo.TokenBucket || algorithm == algo.LeakyBucket {
+			rate.Burst = int64(burst)
+		}
+		m, err := algo.New(rate)
+		if err != nil {
+			t.Skip(err)
+		}
+		check(t, m, replay(t, m, rate.Window, script[:min(len(script), 3*200)]))
+	})
+}
+
+func replay(t *testing.T, m algo.Machine, window time.Duration, script []byte) (admitted []taken) {
+	var s algo.State
+	now, fastest := start, window/8
+	for ; len(script) >= 3; script = script[3:] {
+		now = now.Add(window/40*time.Duration(script[0]%128) + time.Duration(script[1]))
+		clock := now.Add(fastest / 15 * time.Duration(script[2]>>4))
+		cost := 1 + int64(script[2]&3)
+		wait := m.RetryAfter(s, clock, cost)
+		next, ok := m.Take(s, clock, cost)
+		if ok != (wait == 0) {
+			t.Fatalf("%s %+v: allowed %t, retry after %d", m.Fingerprint(), s, ok, wait)
+		}
+		if ok {
+			s = next
+			admitted = append(admitted, taken{now, clock, fastest, cost, s})
+			continue
+		}
+		if wait == algo.Never {
+			continue
+		}
+		if _, early := m.Take(s, clock.Add(wait-1), cost); early {
+			t.Fatalf("%s %+v: passed 1 ns before %d", m.Fingerprint(), s, wait)
+		}
+		if _, due := m.Take(s, clock.Add(wait), cost); !due {
+			t.Fatalf("%s %+v: refused after %d", m.Fingerprint(), s, wait)
+		}
+	}
+	return admitted
+}
+
+// FuzzParse looks for a fingerprint that is read as something else, or a state that breaks
+// the machine of one, such as a store may hold.
+func FuzzParse(f *testing.F) {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "log/1s/10000", "bucket/1ns/1000000000", "sliding/2400h/1e9", "bucket/0x1s/+1", "log//"} {
+		f.Add(s, int64(start), int64(7), int64(3), int64(1), int64(1), "\x38\xee\x28\x6f\x00\x00\x00\x00\x38\xee\x28\x6f\x00\x00\x00\x01")
+	}
+	f.Add("sliding/1m0s/100", int64(-1), int64(-1), int64(-1), int64(-1), int64(-1), "")
+	f.Fuzz(func(t *testing.T, fingerprint string, at, window, count, previous, cost int64, entries string) {
+		m, err := algo.Parse(fingerprint)
+		if err != nil {
+			return
+		}
+		again, err := algo.Parse(m.Fingerprint())
+		if err != nil || again.Fingerprint() != m.Fingerprint() || again.Capacity() != m.Capacity() {
+			t.Fatalf("%q: %s is read as %+v, %v", fingerprint, m.Fingerprint(), again, err)
+		}
+		now := start
+		s, _ := m.Mend(algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at), Entries: algo.Entries(entries[:len(entries)/8*8])}, now)
+		cost = max(0, cost)
+		m.Take(s, now, cost)
+		m.Spend(s, now, min(cost, 50_000))
+		m.RetryAfter(s, now, cost)
+		m.Refund(s, s, cost, time.Second)
+		m.Idle(s)
+		if left := m.Remaining(s, now); left < 0 {
+			t.Errorf("%s %+v: %d remain", fingerprint, s, left)
+		}
+		if reset := m.ResetAfter(s, now); reset < 0 {
+			t.Errorf("%s %+v: reset after %s", fingerprint, s, reset)
+		}
+	})
+}

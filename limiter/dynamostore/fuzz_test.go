@@ -1,0 +1,146 @@
+package dynamostore_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// canned is a table of one item. It refuses an update, applies the next without a change,
+// and so on, and keeps what was asked.
+type canned struct {
+	dynamostore.API
+	item    map[string]types.AttributeValue
+	updates []*dynamodb.UpdateItemInput
+}
+
+func (c *canned) GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return &dynamodb.GetItemOutput{Item: c.item}, nil
+}
+
+func (c *canned) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	c.updates = append(c.updates, in)
+	if len(c.updates)%2 == 1 {
+		return nil, &types.ConditionalCheckFailedException{Item: c.item}
+	}
+	return &dynamodb.UpdateItemOutput{Attributes: c.item}, nil
+}
+
+// FuzzStore_item looks for an item that breaks the store, or of which it makes an update
+// that DynamoDB does not take. attributes are lines of a name, of which * stands for the
+// limit's id, a type and a value: "f* S sliding/1m0s/10".
+func FuzzStore_item(f *testing.F) {
+	var limits []*limiter.Limit
+	for _, algorithm := range algorithms {
+		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}))
+	}
+	other := storetest.Limit(f, "b", sliding)
+	for _, attributes := range []string{
+		"", "f* S sliding/1m0s/10\nv* N 1\nx* N 68377680\nc*_68377680 N 10\nc*_68377679 N 3\nc*_68377600 N 3\nttl N 5",
+		"f* S bucket/6s/10\nv* N 1\nt* N 4107585625000000000\ng* N 2", "f* S log/1m0s/10\nv* N 0\nn* N 4107585625000000000\nl* L 4107585620000000000,4107585625000000000",
+		"f* S fixed/1h0m0s/10\nx* N 1.5", "f* N 7", "f* S sliding/1m0s/10\nx* S 7\nc* L ,", "f* S log/1s/3\nl* L x\nn* N -1", "f* S bucket/1s/3\nt* L 7",
+	} {
+		f.Add(attributes, int64(3), false)
+		f.Add(attributes, int64(17), true)
+		f.Add(attributes, int64(0), false)
+	}
+	f.Fuzz(func(t *testing.T, attributes string, cost int64, spend bool) {
+		for _, limit := range limits {
+			c := &canned{item: parseItem(attributes, limit.ID.String())}
+			s, who, ctx := dynamostore.New(c, dynamostore.Options{Table: "t", Namespace: "n"}), limiter.User("fuzz"), context.Background()
+			_, err := s.Inspect(ctx, who)
+			readable := err == nil
+			if !readable && !errors.Is(err, limiter.ErrFormat) {
+				t.Fatalf("%q: got error %v, want ErrFormat", attributes, err)
+			}
+			charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Spend: spend}, {Subject: who, Limit: other, Cost: 1}}
+			results := make([]limiter.Result, 2)
+			if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
+				charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // as one that was admitted
+				err = s.Refund(ctx, who, charges, results, time.Second)
+				if err != nil {
+					t.Fatalf("%q: refund: %v", attributes, err)
+				}
+			} else if readable && !errors.Is(err, limiter.ErrContended) {
+				t.Fatalf("%q: got error %v", attributes, err)
+			}
+			for _, u := range c.updates {
+				checkUpdate(t, u)
+			}
+		}
+	})
+}
+
+func parseItem(attributes, id string) map[string]types.AttributeValue {
+	item := map[string]types.AttributeValue{}
+	for line := range strings.Lines(attributes) {
+		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 3)
+		if len(fields) < 3 || !strings.Contains(fields[0], "*") {
+			continue
+		}
+		name := strings.Replace(fields[0], "*", id, 1)
+		switch fields[1] {
+		case "S":
+			item[name] = &types.AttributeValueMemberS{Value: fields[2]}
+		case "N":
+			item[name] = &types.AttributeValueMemberN{Value: fields[2]}
+		case "L":
+			list := &types.AttributeValueMemberL{}
+			for n := range strings.SplitSeq(fields[2], ",") {
+				list.Value = append(list.Value, &types.AttributeValueMemberN{Value: n})
+			}
+			item[name] = list
+		}
+	}
+	return item
+}
+
+var placeholder = regexp.MustCompile(`[#:][0-9a-z]+`)
+
+// checkUpdate checks what DynamoDB does: every placeholder is known and used, and no
+// attribute is updated twice.
+func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
+	t.Helper()
+	used := map[string]bool{}
+	for _, p := range placeholder.FindAllString(*u.UpdateExpression+" "+*u.ConditionExpression, -1) {
+		used[p] = true
+	}
+	known := slices.Collect(maps.Keys(u.ExpressionAttributeNames))
+	known = slices.AppendSeq(known, maps.Keys(u.ExpressionAttributeValues))
+	for _, p := range known {
+		if !used[p] {
+			t.Errorf("%s is unused in %q under %q", p, *u.UpdateExpression, *u.ConditionExpression)
+		}
+		delete(used, p)
+	}
+	if len(used) > 0 {
+		t.Errorf("%v unknown in %q under %q", used, *u.UpdateExpression, *u.ConditionExpression)
+	}
+	set, removed, _ := strings.Cut(strings.TrimPrefix(*u.UpdateExpression, "SET "), " REMOVE ")
+	var paths []string
+	for clause := range strings.SplitSeq(set, ", #") {
+		name, _, _ := strings.Cut(strings.TrimPrefix(clause, "#"), " = ")
+		if !strings.ContainsAny(name, "(: ") { // the default of an if_not_exists
+			paths = append(paths, "#"+name)
+		}
+	}
+	if removed != "" {
+		paths = append(paths, strings.Split(removed, ", ")...)
+	}
+	if slices.Sort(paths); len(slices.Compact(slices.Clone(paths))) != len(paths) {
+		t.Errorf("an attribute is named twice in %q", *u.UpdateExpression)
+	}
+}

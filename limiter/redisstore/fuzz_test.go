@@ -1,0 +1,94 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// canned is a Redis that holds one value and says of every charge whether it was made.
+type canned struct {
+	redis.Scripter
+	value    string
+	charges  bool
+	replaced []string
+}
+
+func (c *canned) Get(context.Context, string) *redis.StringCmd {
+	return redis.NewStringResult(c.value, nil)
+}
+
+func (c *canned) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(1, nil) }
+
+func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
+	if len(args) == 3 { // the replacement of a value
+		c.replaced = append(c.replaced, string(args[1].([]byte)))
+		return redis.NewCmdResult(int64(1), nil)
+	}
+	if c.charges {
+		return redis.NewCmdResult(c.value, nil)
+	}
+	return redis.NewCmdResult([]any{c.value}, nil)
+}
+
+// FuzzStore_value looks for a value that breaks the store, or of which it makes one that it
+// cannot read.
+func FuzzStore_value(f *testing.F) {
+	window, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Version: 2})
+	if err != nil {
+		f.Fatal(err)
+	}
+	limits := []*limiter.Limit{window}
+	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingLog} {
+		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}))
+	}
+	who := limiter.User("fuzz")
+	for _, l := range limits { // what the store itself makes of an empty value
+		c := &canned{}
+		s := redisstore.New(c, redisstore.Options{Namespace: "fuzz"})
+		if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 3}}, make([]limiter.Result, 1)); err != nil {
+			f.Fatal(err)
+		}
+		f.Add([]byte(c.replaced[0]), int64(3), false, true)
+		f.Add([]byte(c.replaced[0]), int64(11), true, false)
+		f.Add([]byte(c.replaced[0][:20]), int64(1), true, false)
+	}
+	f.Add([]byte("\x01\x00"), int64(1), false, false)
+	// A log that says it has entries, and has a part of one.
+	f.Add([]byte("\x01\x01;\x19o\xd4\x90\x04\x00000000\x00\x00 0"+strings.Repeat("0", 6+12+1)), int64(26), false, true)
+	f.Add([]byte("\x01\xff"), int64(0), false, false)
+	f.Fuzz(func(t *testing.T, value []byte, cost int64, spend, charges bool) {
+		c := &canned{value: string(value), charges: charges}
+		s := redisstore.New(c, redisstore.Options{Namespace: "fuzz"})
+		entries, err := s.Inspect(ctx, who)
+		readable := err == nil
+		if err != nil && !errors.Is(err, limiter.ErrFormat) {
+			t.Fatalf("%x: got error %v, want ErrFormat", value, err)
+		}
+		for _, l := range limits {
+			charge := limiter.Charge{Subject: who, Limit: l, Cost: max(0, cost), Spend: spend}
+			results := make([]limiter.Result, 1)
+			_, err := s.Take(ctx, noon, who, []limiter.Charge{charge}, results)
+			if err != nil && (readable || !errors.Is(err, limiter.ErrFormat)) {
+				t.Fatalf("%x, which holds %+v: got error %v", value, entries, err)
+			}
+			if err == nil && results[0].Machine == nil {
+				t.Fatalf("%x: decided, with no machine", value)
+			}
+		}
+		for _, c.value = range c.replaced {
+			if _, err := s.Inspect(ctx, who); err != nil && readable {
+				t.Errorf("%x: replaced by %x, which it cannot read: %v", value, c.value, err)
+			}
+		}
+	})
+}
