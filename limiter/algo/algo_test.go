@@ -198,27 +198,33 @@ func TestWindow_examples(t *testing.T) {
 }
 
 // Bursts on both sides of a boundary: a fixed window lets both through, a sliding one
-// hardly more than one of them.
+// hardly more than one of them, and a log just that.
 func TestBoundary(t *testing.T) {
 	for _, c := range []struct {
 		algorithm   algo.Algorithm
 		most, least int
-	}{{algo.FixedWindow, 200, 200}, {algo.SlidingWindow, 102, 100}} {
-		m := machine(t, algo.Rate{Algorithm: c.algorithm, Requests: 100, Window: time.Minute})
-		var s algo.State
-		admitted := 0
-		for _, at := range []time.Duration{59 * time.Second, 60 * time.Second} {
-			for range 100 {
-				var ok bool
-				if s, ok = m.Take(s, start.Add(at), 1); ok {
-					admitted++
-				}
-			}
-		}
-		if admitted > c.most || admitted < c.least {
+	}{{algo.FixedWindow, 200, 200}, {algo.SlidingWindow, 102, 100}, {algo.SlidingLog, 100, 100}} {
+		if admitted := boundaryAttack(t, c.algorithm); admitted > c.most || admitted < c.least {
 			t.Errorf("%s: %d admitted within a second of a limit of 100, want %d to %d", c.algorithm, admitted, c.least, c.most)
 		}
 	}
+}
+
+// boundaryAttack returns how many of 100 at 0:59 and 100 at 1:00 are admitted at a limit of
+// 100 a minute.
+func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
+	t.Helper()
+	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: 100, Window: time.Minute})
+	var s algo.State
+	for _, at := range []time.Duration{59 * time.Second, 60 * time.Second} {
+		for range 100 {
+			var ok bool
+			if s, ok = m.Take(s, start.Add(at), 1); ok {
+				admitted++
+			}
+		}
+	}
+	return admitted
 }
 
 // A caller who takes all that it can get, as soon as it can: what is admitted in the
@@ -239,17 +245,22 @@ func TestWindow_greedy(t *testing.T) {
 		in   time.Duration
 		want int
 	}{{time.Second, 101}, {6 * time.Second, 109}, {time.Minute, 199}} {
-		worst, from := 0, 0
-		for to := range admitted {
-			for admitted[to]-admitted[from] >= algo.Instant(c.in) {
-				from++
-			}
-			worst = max(worst, to-from+1)
-		}
-		if worst != c.want {
-			t.Errorf("worst %s admits %d, want %d", c.in, worst, c.want)
+		if got := worst(admitted, c.in); got != c.want {
+			t.Errorf("worst %s admits %d, want %d", c.in, got, c.want)
 		}
 	}
+}
+
+// worst returns the most instants in any time as long as in.
+func worst(instants []algo.Instant, in time.Duration) (most int) {
+	from := 0
+	for to := range instants {
+		for instants[to].Sub(instants[from]) >= in {
+			from++
+		}
+		most = max(most, to-from+1)
+	}
+	return most
 }
 
 func TestNew(t *testing.T) {

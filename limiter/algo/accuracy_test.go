@@ -1,0 +1,190 @@
+package algo_test
+
+import (
+	"bytes"
+	_ "embed"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"text/template"
+	"time"
+	"unsafe"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+var update = flag.Bool("update", false, "rewrite ACCURACY.md")
+
+//go:embed testdata/accuracy.tmpl
+var accuracyTemplate string
+
+// ACCURACY.md says what its numbers are now; with -update it is made to.
+func TestAccuracy(t *testing.T) {
+	var rows []row
+	for _, p := range patterns() {
+		rows = append(rows, p.measure(t))
+	}
+	data := struct {
+		Rows     []row
+		Boundary map[string]int
+		Sizes    []sizes
+	}{rows, map[string]int{}, nil}
+	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog} {
+		data.Boundary[string(algorithm)] = boundaryAttack(t, algorithm)
+	}
+	for _, requests := range []int64{100, 1000, 10_000} {
+		data.Sizes = append(data.Sizes, sizes{requests, full(t, algo.SlidingWindow, requests), full(t, algo.SlidingLog, requests)})
+	}
+	var want bytes.Buffer
+	if err := template.Must(template.New("accuracy").Parse(accuracyTemplate)).Execute(&want, data); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile("ACCURACY.md", want.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile("ACCURACY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gotLines, wantLines := strings.Split(string(got), "\n"), strings.Split(want.String(), "\n")
+	for i := range max(len(gotLines), len(wantLines)) {
+		if i >= len(gotLines) || i >= len(wantLines) || gotLines[i] != wantLines[i] {
+			t.Fatalf("ACCURACY.md is stale from line %d on; go test ./limiter/algo -run Accuracy -update rewrites it", i+1)
+		}
+	}
+}
+
+// row is what became of one pattern of arrivals.
+type row struct {
+	Name                            string
+	Requests                        int
+	Admitted, ByLog                 int // by the sliding window, and by a log
+	WronglyAdmitted, WronglyRefused int
+	Worst                           int // admitted by the window in the worst minute
+}
+
+// Percent returns how many of the requests n are.
+func (r row) Percent(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Requests)) }
+
+// pattern is an hour of arrivals at a limit of 100 a minute.
+type pattern struct {
+	name string
+	// next returns how long after a request the next one comes, and of which caller. wait
+	// is how long the window asks the caller to wait.
+	next func(r *rand.Rand, wait time.Duration) (after time.Duration, caller int)
+}
+
+func patterns() (list []pattern) {
+	for _, percent := range []int64{50, 95, 105, 200} {
+		list = append(list, pattern{fmt.Sprintf("constant, %d %% of the limit", percent), func(*rand.Rand, time.Duration) (time.Duration, int) {
+			return time.Minute / time.Duration(percent), 0
+		}})
+	}
+	for _, percent := range []int64{95, 200} {
+		list = append(list, pattern{fmt.Sprintf("random, %d %% of the limit", percent), func(r *rand.Rand, _ time.Duration) (time.Duration, int) {
+			return time.Duration(r.Int64N(int64(2*time.Minute) / percent)), 0
+		}})
+	}
+	left := 0
+	list = append(list, pattern{"bursty: 60 in a second, every 20 to 40 s", func(r *rand.Rand, _ time.Duration) (time.Duration, int) {
+		if left--; left < 0 {
+			left = 59
+			return 20*time.Second + time.Duration(r.Int64N(int64(20*time.Second))), 0
+		}
+		return time.Second / 60, 0
+	}})
+	zipf, total := []int64{}, int64(0)
+	for rank := range int64(1000) {
+		total += 1_000_000 / (rank + 1)
+		zipf = append(zipf, total)
+	}
+	list = append(list, pattern{"Zipf: 2,000 a minute of 1,000 callers", func(r *rand.Rand, _ time.Duration) (time.Duration, int) {
+		drawn, caller := r.Int64N(total), 0
+		for drawn >= zipf[caller] {
+			caller++
+		}
+		return time.Duration(r.Int64N(int64(time.Minute) / 1000)), caller
+	}})
+	return append(list, pattern{"greedy: each as soon as it passes", func(_ *rand.Rand, wait time.Duration) (time.Duration, int) {
+		return wait, 0
+	}})
+}
+
+// measure judges each answer of a sliding window by the exact log of what that window
+// admitted before: an admission is wrong if the limit was reached in the last minute, a
+// refusal if it was not.
+func (p pattern) measure(t *testing.T) row {
+	t.Helper()
+	rate := algo.Rate{Requests: 100, Window: time.Minute}
+	window := machine(t, rate)
+	rate.Algorithm = algo.SlidingLog
+	log := machine(t, rate)
+	type caller struct {
+		window, judge, log algo.State
+		admitted           []algo.Instant
+	}
+	callers, now, last := map[int]*caller{}, start.Add(time.Minute-1), 0
+	r, result := rand.New(rand.NewPCG(1, 2)), row{Name: p.name}
+	for {
+		wait := time.Duration(0)
+		if c := callers[last]; c != nil {
+			wait = window.RetryAfter(c.window, now, 1)
+		}
+		after, who := p.next(r, wait)
+		if now, last = now.Add(after), who; now >= start.Add(61*time.Minute) {
+			break
+		}
+		c := callers[who]
+		if c == nil {
+			c = &caller{}
+			callers[who] = c
+		}
+		result.Requests++
+		var byWindow, byLog bool
+		right := log.Remaining(c.judge, now) > 0
+		c.window, byWindow = window.Take(c.window, now, 1)
+		if c.log, byLog = log.Take(c.log, now, 1); byLog {
+			result.ByLog++
+		}
+		switch {
+		case byWindow:
+			result.Admitted++
+			c.admitted = append(c.admitted, now)
+			c.judge = log.Spend(c.judge, now, 1)
+			if !right {
+				result.WronglyAdmitted++
+			}
+		case right:
+			result.WronglyRefused++
+		}
+	}
+	for _, c := range callers {
+		result.Worst = max(result.Worst, worst(c.admitted, time.Minute))
+	}
+	if off := result.Admitted - result.ByLog; 50*max(off, -off) > result.ByLog { // as the text says
+		t.Errorf("%s: the window admits %d, a log %d: more than 2 %% apart", p.name, result.Admitted, result.ByLog)
+	}
+	return result
+}
+
+// sizes are the bytes of a caller's state at its limit.
+type sizes struct {
+	Requests    int64
+	Window, Log int
+}
+
+// full returns the bytes of the state of a caller who is at its limit.
+func full(t *testing.T, algorithm algo.Algorithm, requests int64) int {
+	t.Helper()
+	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute})
+	s, ok := m.Take(algo.State{}, start, requests)
+	if !ok {
+		t.Fatal("a full quota is refused")
+	}
+	return int(unsafe.Sizeof(s)) + len(s.Entries)
+}
