@@ -11,16 +11,18 @@ LINT := .bin/golangci-lint-$(LINT_VERSION)
 STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
+BENCH ?=
 
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 
-.PHONY: help run check test fuzz lint build clean
+.PHONY: help run check test fuzz lint build bench bench-docs clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
+	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  WEIR_REQUIRE=dynamodb,redis|all  makes make test fail where it would skip a store"
 	@echo "  FUZZTIME=30s  on each target of make fuzz"
 
@@ -33,6 +35,7 @@ check: build ## Find all mistakes in the rules document (RULES=path)
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
 test: lint build ## Check formatting, vet, lint, and run all tests against real servers
 	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./...
+	go -C local/bench test ./...
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
 
 fuzz: ## Fuzz every target there is, one after another
@@ -48,9 +51,18 @@ lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
 	go vet ./...
 	$(LINT) run ./...
+	cd local/bench && go mod tidy -diff && go vet ./... && $(CURDIR)/$(LINT) run ./...
 
 build: ## Build the weir command into .bin
 	@go build -o .bin/weir ./local/weir
+
+bench: build ## Measure Weir beside its peers and print the tables; about ten minutes
+	@go -C local/bench build -o $(CURDIR)/.bin/bench .
+	@.bin/weir with --install dynamodb,redis -- .bin/bench $(BENCH)
+
+bench-docs: build ## The same, and write the tables into limiter/BENCHMARKS.md
+	@go -C local/bench build -o $(CURDIR)/.bin/bench .
+	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
 	rm -rf .bin dist local/servers/dynamodb/node_modules

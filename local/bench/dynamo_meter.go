@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// meter is a dynamostore.API that counts what is asked of DynamoDB.
+type meter struct {
+	client *dynamodb.Client
+
+	mu       sync.Mutex
+	requests int
+	units    float64 // write units
+}
+
+func (m *meter) add(requests int, units float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.requests += requests
+	m.units += units
+}
+
+// read returns what has been counted.
+func (m *meter) read() (requests int, units float64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.requests, m.units
+}
+
+// wrote counts a write. A failed condition returns no capacity, but is billed by the
+// size of the item that failed it.
+func (m *meter) wrote(c *types.ConsumedCapacity, err error) {
+	var units float64
+	if c != nil && c.CapacityUnits != nil {
+		units = *c.CapacityUnits
+	}
+	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		units = writeUnits(failed.Item)
+	}
+	m.add(1, units)
+}
+
+// UpdateItem implements dynamostore.API.
+func (m *meter) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.client.UpdateItem(ctx, in, o...)
+	if err != nil {
+		m.wrote(nil, err)
+		return nil, err
+	}
+	m.wrote(out.ConsumedCapacity, nil)
+	return out, nil
+}
+
+// PutItem is for the pattern that writes whole items.
+func (m *meter) PutItem(ctx context.Context, in *dynamodb.PutItemInput) error {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.client.PutItem(ctx, in)
+	if err != nil {
+		m.wrote(nil, err)
+		return err
+	}
+	m.wrote(out.ConsumedCapacity, nil)
+	return nil
+}
+
+// GetItem implements dynamostore.API.
+func (m *meter) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	m.add(1, 0)
+	return m.client.GetItem(ctx, in, o...)
+}
+
+// DeleteItem implements dynamostore.API.
+func (m *meter) DeleteItem(ctx context.Context, in *dynamodb.DeleteItemInput, o ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := m.client.DeleteItem(ctx, in, o...)
+	if err != nil {
+		m.wrote(nil, err)
+		return nil, err
+	}
+	m.wrote(out.ConsumedCapacity, nil)
+	return out, nil
+}
+
+// writeUnits returns what a write to item is billed: a unit for each KB begun.
+func writeUnits(item map[string]types.AttributeValue) float64 {
+	size := 0
+	for name, v := range item {
+		size += len(name) + sizeOf(v)
+	}
+	return float64(max(1, (size+1023)/1024))
+}
+
+// sizeOf returns the size of a value as DynamoDB documents it, about.
+func sizeOf(v types.AttributeValue) int {
+	switch v := v.(type) {
+	case *types.AttributeValueMemberS:
+		return len(v.Value)
+	case *types.AttributeValueMemberN:
+		return (len(v.Value)+1)/2 + 1
+	case *types.AttributeValueMemberB:
+		return len(v.Value)
+	case *types.AttributeValueMemberL:
+		size := 3
+		for _, e := range v.Value {
+			size += 1 + sizeOf(e)
+		}
+		return size
+	}
+	return 1
+}

@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// scenario is a way in which requests of one caller come.
+type scenario struct {
+	name       string
+	limits     []budget
+	concurrent bool // its clock runs, and requests compete
+	run        func(*trial) error
+}
+
+// budget is a limit, yet without an algorithm.
+type budget struct {
+	requests int64
+	window   time.Duration
+}
+
+// usual is the limit of most scenarios: ten a second, in windows that a run sees many of.
+var usual = budget{100, 10 * time.Second}
+
+// roomy is a limit that the scenario does not come near.
+var roomy = budget{2000, time.Minute}
+
+// The rows that goals name.
+const (
+	remembered    = "remembered, one by one at half the limit"
+	notRemembered = "never seen, one by one at half the limit"
+	threeLimits   = "remembered, three limits"
+	overload      = "five times the limit, one environment"
+	floodRow      = "refused flood, 100 a second"
+	atOnce        = "400 at one instant on a limit of 100, 64 callers"
+)
+
+const floodRate = 100 // requests a second
+
+func callersRow(n int) string { return fmt.Sprintf("%d concurrent callers on one key, remembered", n) }
+func callersColdRow(n int) string {
+	return fmt.Sprintf("%d concurrent callers on one key, never seen", n)
+}
+func spreadRow(n int, load string) string {
+	return fmt.Sprintf("spread over %d environments, %s load", n, load)
+}
+
+func dynamoScenarios(quick bool) []scenario {
+	windows := 6 // of the usual limit, that a scenario lasts
+	if quick {
+		windows = 3
+	}
+	all := []scenario{
+		{remembered, []budget{usual}, false, evenly(windows, true)},
+		{notRemembered, []budget{usual}, false, evenly(windows, false)},
+		{threeLimits, []budget{usual, {2000, time.Minute}, {50_000, time.Hour}}, false, evenly(windows, true)},
+	}
+	for _, n := range []int{1, 8, 64} {
+		all = append(all,
+			scenario{callersRow(n), []budget{roomy}, true, competing(n, true)},
+			scenario{callersColdRow(n), []budget{roomy}, true, competing(n, false)})
+	}
+	all = append(all,
+		scenario{overload, []budget{usual}, false, overloaded},
+		scenario{floodRow, []budget{{10, time.Hour}}, false, flooded},
+		scenario{atOnce, []budget{usual}, true, allAtOnce})
+	for _, load := range []struct {
+		name  string
+		share float64
+	}{{"half", 0.5}, {"full", 1}} {
+		for _, n := range []int{1, 10, 50} {
+			all = append(all, scenario{spreadRow(n, load.name), []budget{usual}, false, spread(n, load.share, windows)})
+		}
+	}
+	return all
+}
+
+// interval is the time between two requests at the rate of the usual limit.
+var interval = usual.window / time.Duration(usual.requests)
+
+// evenly sends requests at half the limit, all to one environment or each to one that
+// has never seen the caller.
+func evenly(windows int, remembered bool) func(*trial) error {
+	return func(t *trial) error {
+		decide := t.environment()
+		for i := range windows * int(usual.requests) / 2 {
+			if !remembered {
+				decide = t.environment()
+			}
+			if err := t.decide(decide, t.start.Add(time.Duration(i)*2*interval)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// competing lets callers send requests one after another, each as soon as its last was
+// decided. The clock starts at a given instant and then runs.
+func competing(callers int, remembered bool) func(*trial) error {
+	return func(t *trial) error {
+		shared, begun := t.environment(), time.Now()
+		each := max(5, 100/callers)
+		return together(callers, func(int) error {
+			for range each {
+				decide := shared
+				if !remembered {
+					decide = t.environment()
+				}
+				if err := t.decide(decide, t.start.Add(time.Since(begun))); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+}
+
+// together runs f once for each caller and returns one of the errors.
+func together(callers int, f func(caller int) error) error {
+	errs := make(chan error, callers)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() { errs <- f(caller) })
+	}
+	wg.Wait()
+	close(errs)
+	for err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// overloaded sends five times what the limit allows to one environment. The first two
+// windows, in which the caller uses up what it had, are not counted.
+func overloaded(t *trial) error {
+	decide := t.environment()
+	for at, warm := t.start, true; at.Before(t.start.Add(4 * usual.window)); at = at.Add(t.poisson(interval / 5)) {
+		if warm && !at.Before(t.start.Add(2*usual.window)) {
+			warm = false
+			t.forget()
+		}
+		if err := t.decide(decide, at); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flooded sends 100 requests a second for 10 seconds to one environment, of a caller
+// who has used up a limit of 10 an hour.
+func flooded(t *trial) error {
+	decide := t.environment()
+	for range 10 {
+		if err := t.decide(decide, t.start); err != nil {
+			return err
+		}
+	}
+	t.forget()
+	for i := range 10 * floodRate {
+		if err := t.decide(decide, t.start.Add(time.Duration(i)*time.Second/floodRate)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allAtOnce has 64 callers, of eight environments, ask four times for what there is.
+func allAtOnce(t *trial) error {
+	var environments [8]decideDynamo
+	for i := range environments {
+		environments[i] = t.environment()
+	}
+	return together(64, func(caller int) error {
+		for range 4 * usual.requests / 64 {
+			if err := t.decide(environments[caller%len(environments)], t.start); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// spread sends requests at a share of the limit, each to a random environment.
+func spread(environments int, load float64, windows int) func(*trial) error {
+	return func(t *trial) error {
+		all := make([]decideDynamo, environments)
+		for i := range all {
+			all[i] = t.environment()
+		}
+		end := t.start.Add(time.Duration(windows) * usual.window)
+		for at := t.start; at.Before(end); at = at.Add(t.poisson(time.Duration(float64(interval) / load))) {
+			if err := t.decide(all[t.random.IntN(environments)], at); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// poisson returns the time to the next of arrivals that are mean apart.
+func (t *trial) poisson(mean time.Duration) time.Duration {
+	return time.Duration(t.random.ExpFloat64() * float64(mean))
+}
+
+// newRandom returns the source of a round's arrivals, the same for all contenders.
+func newRandom(round int) *rand.Rand { return rand.New(rand.NewPCG(2026, uint64(round))) }

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// outcome is what one scenario cost one contender.
+type outcome struct {
+	requests, units figure // a decision
+	over, failed    figure // decisions
+}
+
+// trial is one scenario with one contender, on a caller of its own.
+type trial struct {
+	ctx         context.Context
+	start       time.Time
+	random      *mathrand.Rand
+	environment func() decideDynamo
+	meter       *meter
+
+	mu        sync.Mutex
+	decisions int
+	failed    int
+	admitted  []algo.Instant
+	// What had been counted when the trial began to count.
+	decisionsBefore, requestsBefore int
+	unitsBefore                     float64
+}
+
+// noon is where the simulated clocks start, off the boundaries of windows.
+var noon = time.Date(2100, 3, 4, 12, 0, 3, 0, time.UTC)
+
+func (m *dynamoMeasure) trial(ctx context.Context, c dynamoContender, s scenario, round int) (outcome, error) {
+	t := &trial{ctx: ctx, start: noon, random: newRandom(round), meter: &meter{client: m.client}}
+	place := dynamoPlace{t.meter, m.table, rand.Text()}
+	limits, err := s.limitsOf(c.algorithm)
+	if err != nil {
+		return outcome{}, err
+	}
+	t.environment = func() decideDynamo { return c.environment(place, limits) }
+	if err := s.run(t); err != nil {
+		return outcome{}, err
+	}
+	requests, units := t.meter.read()
+	n := figure(t.decisions - t.decisionsBefore)
+	o := outcome{
+		requests: figure(requests-t.requestsBefore) / n,
+		units:    figure(units-t.unitsBefore) / n,
+		failed:   figure(t.failed),
+		over:     none,
+	}
+	switch {
+	case c.aligned:
+		o.over = figure(t.over(limits))
+	case s.name == atOnce:
+		o.over = figure(max(0, len(t.admitted)-int(usual.requests)))
+	}
+	return o, nil
+}
+
+// limitsOf returns the limits of a scenario under an algorithm.
+func (s scenario) limitsOf(a algo.Algorithm) ([]*limiter.Limit, error) {
+	var limits []*limiter.Limit
+	for i, b := range s.limits {
+		rate := algo.Rate{Algorithm: a, Requests: b.requests, Window: b.window}
+		if a == algo.SlidingLog {
+			rate.Requests = min(rate.Requests, algo.MaxLog)
+		}
+		l, err := limiter.NewLimit(limiter.Limit{Name: string(rune('a' + i)), Rate: rate})
+		if err != nil {
+			return nil, err
+		}
+		limits = append(limits, l)
+	}
+	return limits, nil
+}
+
+// decide makes one decision. A decision that was not reached counts as one that failed.
+func (t *trial) decide(decide decideDynamo, now time.Time) error {
+	if err := t.ctx.Err(); err != nil {
+		return err
+	}
+	allowed, err := decide(t.ctx, now)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.decisions++
+	switch {
+	case errors.Is(err, errUndecided):
+		t.failed++
+	case err != nil:
+		return err
+	case allowed:
+		t.admitted = append(t.admitted, algo.InstantOf(now))
+	}
+	return nil
+}
+
+// forget leaves what has been decided so far out of the cost. It still counts as
+// admitted.
+func (t *trial) forget() {
+	t.decisionsBefore = t.decisions
+	t.requestsBefore, t.unitsBefore = t.meter.read()
+}
+
+// over returns how many of the admitted the limits would have refused, asked in order
+// of the instants.
+func (t *trial) over(limits []*limiter.Limit) (over int) {
+	slices.SortFunc(t.admitted, cmp.Compare)
+	states := make([]algo.State, len(limits))
+	for _, at := range t.admitted {
+		all := true
+		for i, l := range limits {
+			var ok bool
+			states[i], ok = l.Machine().Take(states[i], at, 1)
+			all = all && ok
+		}
+		if !all {
+			over++
+		}
+	}
+	return over
+}

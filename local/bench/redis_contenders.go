@@ -1,0 +1,158 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/go-redis/redis_rate/v10"
+	"github.com/redis/go-redis/v9"
+	"github.com/throttled/throttled/v2"
+	throttledredis "github.com/throttled/throttled/v2/store/goredisstore.v9"
+	ulule "github.com/ulule/limiter/v3"
+	ululeredis "github.com/ulule/limiter/v3/drivers/store/redis"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+)
+
+func redisPeers() []redisContender {
+	return []redisContender{
+		{noop, baseline, openNoop},
+		{"PING", baseline, openPing},
+		{"redis_rate", peerRow, openRedisRate},
+		{"throttled", peerRow, openThrottledRedis},
+		{"ulule/limiter", peerRow, openUluleRedis},
+	}
+}
+
+func redisWeir() []redisContender {
+	return []redisContender{
+		{"Weir redisstore.Take, token_bucket", weirRow, openRedisStore(algo.TokenBucket)},
+		{"Weir Limiter.Take, token_bucket", weirRow, openRedisLimiter(algo.TokenBucket)},
+		{"Weir Limiter.Take, sliding_window", weirRow, openRedisLimiter(algo.SlidingWindow)},
+	}
+}
+
+func openNoop(client *redis.Client, _ []redisLimit) (decideRedis, error) {
+	script := redis.NewScript("return 1")
+	return func(ctx context.Context, caller string) (bool, error) {
+		return true, script.Run(ctx, client, []string{caller}).Err()
+	}, nil
+}
+
+func openPing(client *redis.Client, _ []redisLimit) (decideRedis, error) {
+	return func(ctx context.Context, _ string) (bool, error) { return true, client.Ping(ctx).Err() }, nil
+}
+
+// eachLimit asks for one limit after another, as peers do that know only one. The
+// limits after the first have a suffix to their keys.
+func eachLimit(limits []redisLimit, decide func(ctx context.Context, limit int, key string) (bool, error)) decideRedis {
+	return func(ctx context.Context, caller string) (bool, error) {
+		for i := range limits {
+			key := caller
+			if i > 0 {
+				key += ":" + strconv.Itoa(i)
+			}
+			if ok, err := decide(ctx, i, key); !ok || err != nil {
+				return false, err
+			}
+		}
+		return true, nil
+	}
+}
+
+func openRedisRate(client *redis.Client, limits []redisLimit) (decideRedis, error) {
+	l := redis_rate.NewLimiter(client)
+	return eachLimit(limits, func(ctx context.Context, i int, key string) (bool, error) {
+		r, err := l.Allow(ctx, key, redis_rate.Limit{Rate: limits[i].requests, Burst: limits[i].requests, Period: limits[i].window})
+		return err == nil && r.Allowed > 0, err
+	}), nil
+}
+
+func openThrottledRedis(client *redis.Client, limits []redisLimit) (decideRedis, error) {
+	store, err := throttledredis.NewCtx(client, "t:")
+	if err != nil {
+		return nil, err
+	}
+	limiters := make([]*throttled.GCRARateLimiterCtx, len(limits))
+	for i, l := range limits {
+		quota := throttled.RateQuota{MaxRate: throttled.PerDuration(l.requests, l.window), MaxBurst: l.requests - 1}
+		if limiters[i], err = throttled.NewGCRARateLimiterCtx(store, quota); err != nil {
+			return nil, err
+		}
+	}
+	return eachLimit(limits, func(ctx context.Context, i int, key string) (bool, error) {
+		limited, _, err := limiters[i].RateLimitCtx(ctx, key, 1)
+		return !limited, err
+	}), nil
+}
+
+func openUluleRedis(client *redis.Client, limits []redisLimit) (decideRedis, error) {
+	store, err := ululeredis.NewStoreWithOptions(client, ulule.StoreOptions{Prefix: "u"})
+	if err != nil {
+		return nil, err
+	}
+	limiters := make([]*ulule.Limiter, len(limits))
+	for i, l := range limits {
+		limiters[i] = ulule.New(store, ulule.Rate{Period: l.window, Limit: int64(l.requests)})
+	}
+	return eachLimit(limits, func(ctx context.Context, i int, key string) (bool, error) {
+		state, err := limiters[i].Get(ctx, key)
+		return err == nil && !state.Reached, err
+	}), nil
+}
+
+// silent drops what a Limiter logs: failures are counted.
+var silent = slog.New(slog.DiscardHandler)
+
+// weirLimits returns charges for a caller yet to be named.
+func weirLimits(a algo.Algorithm, limits []redisLimit) ([]limiter.Charge, error) {
+	var charges []limiter.Charge
+	for i, l := range limits {
+		limit, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Algorithm: a, Requests: int64(l.requests), Window: l.window}})
+		if err != nil {
+			return nil, err
+		}
+		charges = append(charges, limiter.Charge{Limit: limit, Cost: 1})
+	}
+	return charges, nil
+}
+
+// charged returns charges to caller.
+func charged(template []limiter.Charge, caller string) []limiter.Charge {
+	charges, subject := make([]limiter.Charge, len(template)), limiter.User(caller)
+	for i, c := range template {
+		c.Subject = subject
+		charges[i] = c
+	}
+	return charges
+}
+
+func openRedisStore(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {
+	return func(client *redis.Client, limits []redisLimit) (decideRedis, error) {
+		template, err := weirLimits(a, limits)
+		store := redisstore.New(client, redisstore.Options{Namespace: "s" + string(a[:1])})
+		return func(ctx context.Context, caller string) (bool, error) {
+			charges := charged(template, caller)
+			return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+		}, err
+	}
+}
+
+func openRedisLimiter(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {
+	return func(client *redis.Client, limits []redisLimit) (decideRedis, error) {
+		template, err := weirLimits(a, limits)
+		l := limiter.New(redisstore.New(client, redisstore.Options{Namespace: "l" + string(a[:1])}), limiter.Options{Logger: silent})
+		return func(ctx context.Context, caller string) (bool, error) {
+			d, err := l.Take(ctx, time.Now(), charged(template, caller))
+			if err == nil && d.Reason != limiter.ReasonNone {
+				err = fmt.Errorf("not decided: %s", d.Reason)
+			}
+			return d.Allowed, err
+		}, err
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// group is what was measured of one kind of store.
+type group struct {
+	Name   string  `json:"name"`
+	Tables []table `json:"tables"`
+	Goals  []goal  `json:"goals"`
+}
+
+// table is figures: a row for each way to decide, a column for each thing measured.
+type table struct {
+	Title   string   `json:"title"`
+	Note    string   `json:"note,omitempty"`
+	Corner  string   `json:"-"` // heads the names of the rows
+	Columns []column `json:"columns"`
+	Rows    []row    `json:"rows"`
+}
+
+type column struct {
+	Name   string `json:"name"`
+	Digits int    `json:"-"` // after the point
+}
+
+type row struct {
+	Name   string   `json:"name"`
+	Values []figure `json:"values"`
+}
+
+// figure is a number, or none.
+type figure float64
+
+// none is the figure of what does not exist.
+var none = figure(math.NaN())
+
+// MarshalJSON implements json.Marshaler: JSON has no NaN.
+func (f figure) MarshalJSON() ([]byte, error) {
+	if math.IsNaN(float64(f)) {
+		return []byte("null"), nil
+	}
+	return json.Marshal(float64(f))
+}
+
+func (f figure) text(digits int) string {
+	if math.IsNaN(float64(f)) {
+		return "-"
+	}
+	return strconv.FormatFloat(float64(f), 'f', digits, 64)
+}
+
+// goal is what a figure was to be, and what it was.
+type goal struct {
+	What     string `json:"what"`
+	Want     string `json:"want"`
+	Measured string `json:"measured"`
+	Met      bool   `json:"met"`
+}
+
+// atMost is a goal that figure f is not above most.
+func atMost(what string, f figure, most float64, digits int) goal {
+	return goal{what, "at most " + figure(most).text(digits), f.text(digits), float64(f) <= most}
+}
+
+// below is a goal that figure f is under limit.
+func below(what string, f figure, limit float64, digits int) goal {
+	return goal{what, "below " + figure(limit).text(digits), f.text(digits), float64(f) < limit}
+}
+
+// atLeast is a goal that figure f is not under least.
+func atLeast(what string, f figure, least float64) goal {
+	return goal{what, "at least " + figure(least).text(2), f.text(2), float64(f) >= least}
+}
+
+// value returns the figure of a row and a column.
+func (t table) value(name, column string) figure {
+	for _, r := range t.Rows {
+		for i, c := range t.Columns {
+			if r.Name == name && c.Name == column {
+				return r.Values[i]
+			}
+		}
+	}
+	return none
+}
+
+// markdown returns the table, padded so that it reads as plain text too.
+func (t table) markdown() string {
+	cells := [][]string{{t.Corner}}
+	for _, c := range t.Columns {
+		cells[0] = append(cells[0], c.Name)
+	}
+	for _, r := range t.Rows {
+		line := []string{r.Name}
+		for i, v := range r.Values {
+			line = append(line, v.text(t.Columns[i].Digits))
+		}
+		cells = append(cells, line)
+	}
+	text := "### " + t.Title + "\n\n" + grid(cells, true)
+	if t.Note != "" {
+		text += "\n" + t.Note + "\n"
+	}
+	return text
+}
+
+// grid returns a Markdown table whose first line is the head; the first column is
+// aligned left, the others right if they are numbers.
+func grid(cells [][]string, numbers bool) string {
+	widths := make([]int, len(cells[0]))
+	for _, line := range cells {
+		for i, cell := range line {
+			widths[i] = max(widths[i], utf8.RuneCountInString(cell), 3)
+		}
+	}
+	var b strings.Builder
+	for n, line := range cells {
+		b.WriteString("|")
+		for i, cell := range line {
+			pad := strings.Repeat(" ", widths[i]-utf8.RuneCountInString(cell))
+			if numbers && i > 0 {
+				fmt.Fprintf(&b, " %s%s |", pad, cell)
+			} else {
+				fmt.Fprintf(&b, " %s%s |", cell, pad)
+			}
+		}
+		b.WriteString("\n")
+		if n > 0 {
+			continue
+		}
+		b.WriteString("|")
+		for i := range line {
+			if numbers && i > 0 {
+				b.WriteString(strings.Repeat("-", widths[i]+1) + ":|")
+			} else {
+				b.WriteString(strings.Repeat("-", widths[i]+2) + "|")
+			}
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// goalGrid returns goals as a Markdown table.
+func goalGrid(goals []goal) string {
+	cells := [][]string{{"goal", "want", "measured", ""}}
+	for _, g := range goals {
+		verdict := "MISSED"
+		if g.Met {
+			verdict = "met"
+		}
+		cells = append(cells, []string{g.What, g.Want, g.Measured, verdict})
+	}
+	return grid(cells, false)
+}
