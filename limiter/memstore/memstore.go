@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"math"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -49,9 +48,7 @@ func New(o Options) *Store {
 	}
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
-		s.shards[i].capacity = max(1, o.Subjects/shards)
-		s.shards[i].subjects = map[limiter.Subject][]slot{}
-		s.shards[i].due = math.MaxInt64
+		s.shards[i] = shard{seed: s.seed, capacity: max(1, o.Subjects/shards), chains: make([]*slot, 1), logs: map[*slot]algo.Entries{}, due: math.MaxInt64}
 	}
 	return s
 }
@@ -59,75 +56,79 @@ func New(o Options) *Store {
 // Local implements limiter.Local.
 func (s *Store) Local() {}
 
-func (s *Store) shard(subject limiter.Subject) *shard {
-	return &s.shards[maphash.Comparable(s.seed, subject)%shards]
+// lock returns the locked part of the store that subject is in, and its place there.
+func (s *Store) lock(subject limiter.Subject) (*shard, key) {
+	k := keyOf(s.seed, subject)
+	sh := &s.shards[k.hash%shards]
+	sh.mu.Lock()
+	return sh, k
 }
 
 // Take implements limiter.Store.
 func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
-	sh := s.shard(subject)
-	sh.mu.Lock()
+	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	slots := sh.subjects[subject]
-	allowed := true
-	for i, c := range charges {
-		held := settle(slots, c, now)
-		next, ok := c.Apply(held.Machine, held.State, now)
-		results[i] = limiter.Result{Machine: held.Machine, State: next}
+	var slots [limiter.MaxCharges]*slot
+	allowed, grows := true, false
+	for i := range charges {
+		c := &charges[i]
+		slots[i] = sh.find(k, c.Limit.ID)
+		ok, known := slots[i].quick(c, now, &results[i])
+		if !known {
+			held := sh.settle(slots[i], c, now)
+			results[i].Machine = held.Machine
+			results[i].State, ok = c.Apply(held.Machine, held.State, now)
+		}
 		allowed = allowed && ok
+		grows = grows || slots[i] == nil && c.Cost > 0
 	}
 	if !allowed {
-		for i, c := range charges {
-			results[i].State = settle(slots, c, now).State
+		for i := range charges {
+			if len(charges) > 1 { // a single one has refused, and left its state as it was
+				results[i].State = sh.settle(slots[i], &charges[i], now).State
+			}
 		}
 		return false, nil
 	}
-	grown := len(slots)
-	for i, c := range charges {
-		if c.Cost == 0 {
-			continue
-		}
-		if at := find(slots, c.Limit.ID); at != nil {
-			at.held.State = results[i].State
-		} else {
-			slots = append(slots, slot{c.Limit.ID, limiter.Held{Result: results[i], Version: c.Limit.Version}})
-		}
-	}
-	if grown == len(slots) {
-		return true, nil
-	}
-	if grown == 0 && !sh.room(now) {
+	if grows && !sh.knows(k) && !sh.room(now) {
 		return false, limiter.ErrFull
 	}
-	sh.subjects[subject] = slots
-	sh.due = min(sh.due, idle(slots, now))
+	for i := range charges {
+		if charges[i].Cost == 0 {
+			continue
+		}
+		if slots[i] == nil {
+			slots[i] = sh.add(k, charges[i].Limit)
+			sh.due = min(sh.due, now.Add(results[i].Machine.ResetAfter(results[i].State, now)))
+		}
+		sh.put(slots[i], results[i].State)
+	}
 	return true, nil
 }
 
 // Refund implements limiter.Store.
 func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
-	sh := s.shard(subject)
-	sh.mu.Lock()
+	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	slots := sh.subjects[subject]
 	for i, c := range charges {
-		at := find(slots, c.Limit.ID)
-		if at == nil || at.held.Machine.Fingerprint() != results[i].Machine.Fingerprint() {
+		at := sh.find(k, c.Limit.ID)
+		if at == nil || at.limit.Fingerprint() != results[i].Machine.Fingerprint() {
 			continue
 		}
-		at.held.State = at.held.Machine.Refund(at.held.State, results[i].State, c.Cost, elapsed+refundMargin)
+		sh.put(at, at.limit.Machine().Refund(sh.state(at), results[i].State, c.Cost, elapsed+refundMargin))
 	}
 	return nil
 }
 
 // Inspect implements limiter.Store.
 func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
-	sh := s.shard(subject)
-	sh.mu.Lock()
+	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	var entries []limiter.Entry
-	for _, slot := range sh.subjects[subject] {
-		entries = append(entries, limiter.Entry{ID: slot.id, Held: slot.held})
+	for at := *sh.chain(k); at != nil; at = at.next {
+		if at.subject == subject {
+			entries = append(entries, limiter.Entry{ID: at.limit.ID, Held: sh.held(at)})
+		}
 	}
 	slices.SortFunc(entries, func(a, b limiter.Entry) int { return cmp.Compare(a.ID, b.ID) })
 	return entries, nil
@@ -135,84 +136,31 @@ func (s *Store) Inspect(_ context.Context, subject limiter.Subject) ([]limiter.E
 
 // Reset implements limiter.Store.
 func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
-	sh := s.shard(subject)
-	sh.mu.Lock()
+	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
-	delete(sh.subjects, subject)
-	return nil
-}
-
-// shard is a part of the subjects under one lock.
-type shard struct {
-	mu       sync.Mutex
-	subjects map[limiter.Subject][]slot
-	capacity int
-	// due is when the next subject reaches full quota: before it, a sweep of a full shard
-	// would find nothing. swept is when it was last swept.
-	due, swept algo.Instant
-}
-
-// slot is one limit of a subject.
-type slot struct {
-	id   limiter.ID
-	held limiter.Held
-}
-
-func find(slots []slot, id limiter.ID) *slot {
-	for i := range slots {
-		if slots[i].id == id {
-			return &slots[i]
-		}
+	if sh.knows(k) {
+		sh.remove(sh.chain(k), subject)
 	}
 	return nil
 }
 
 // settle returns how a charge's limit counts at now, and writes down what had to
-// change for that, unless the charge only looks.
-func settle(slots []slot, c limiter.Charge, now algo.Instant) limiter.Held {
-	var held limiter.Held
-	at := find(slots, c.Limit.ID)
-	if at != nil {
-		held = at.held
+// change for that, unless the charge only looks. at is nil for a limit never charged.
+func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
+	if at == nil {
+		held, _ := limiter.Held{}.Settle(c.Limit, now)
+		return held
 	}
-	held, _ = held.Settle(c.Limit, now)
-	if at != nil && c.Cost > 0 {
-		at.held = held
+	held := sh.held(at)
+	if at.limit != c.Limit && at.limit.Fingerprint() == c.Limit.Fingerprint() {
+		held.Machine = c.Limit.Machine() // or Settle writes out the fingerprint each time
+	}
+	held, changed := held.Settle(c.Limit, now)
+	if changed && c.Cost > 0 {
+		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
+			at.limit = c.Limit
+		}
+		sh.put(at, held.State)
 	}
 	return held
-}
-
-// sweepPause is the least time between two sweeps of a shard: a flood of new subjects
-// must not buy one each.
-const sweepPause = time.Second
-
-// room reports whether the shard can take one more subject, after removing those
-// at full quota if it is full.
-func (sh *shard) room(now algo.Instant) bool {
-	if len(sh.subjects) < sh.capacity {
-		return true
-	}
-	if pause := now.Sub(sh.swept); now < sh.due || pause >= 0 && pause < sweepPause {
-		return false
-	}
-	sh.swept, sh.due = now, math.MaxInt64
-	for subject, slots := range sh.subjects {
-		if at := idle(slots, now); at > now {
-			sh.due = min(sh.due, at)
-		} else {
-			delete(sh.subjects, subject)
-		}
-	}
-	return len(sh.subjects) < sh.capacity
-}
-
-// idle returns when all limits of a subject are at full quota, if nothing more is
-// charged; now if they are.
-func idle(slots []slot, now algo.Instant) algo.Instant {
-	at := now
-	for i := range slots {
-		h := &slots[i].held
-		at = max(at, now.Add(h.Machine.ResetAfter(h.State, now)))
-	}
-	return at
 }

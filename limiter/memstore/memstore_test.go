@@ -85,6 +85,46 @@ func TestStore_full(t *testing.T) {
 	}
 }
 
+// A subject is forgotten with all its limits or not at all, in a table that has grown.
+func TestStore_fullOfSeveral(t *testing.T) {
+	const subjects = 640
+	s := memstore.New(memstore.Options{Subjects: subjects})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
+	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour})
+	for i := range 4 * subjects { // until every part is full
+		for _, l := range []*limiter.Limit{short, long}[:1+i%2] {
+			if err := take(t, s, noon, strconv.Itoa(i), l, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
+				t.Fatal(err)
+			}
+		}
+	}
+	held := func(who string) int {
+		entries, err := s.Inspect(ctx, limiter.User(who))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(entries)
+	}
+	before := 0
+	for i := range 4 * subjects {
+		before += min(1, held(strconv.Itoa(i)))
+	}
+	if before != subjects {
+		t.Fatalf("%d subjects held, want %d", before, subjects)
+	}
+	later := noon.Add(time.Minute) // the short ones are at full quota
+	for i := range 8 * subjects {
+		if err := take(t, s, later, "new"+strconv.Itoa(i), long, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
+			t.Fatal(err)
+		}
+	}
+	for i := range 4 * subjects {
+		if n := held(strconv.Itoa(i)); n != 0 && (i%2 == 0 || n != 2) {
+			t.Errorf("subject %d holds %d limits after the sweep", i, n)
+		}
+	}
+}
+
 func BenchmarkTake(b *testing.B) {
 	l := storetest.Limit(b, "a", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second})
 	s := memstore.New(memstore.Options{})

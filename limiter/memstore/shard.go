@@ -1,0 +1,213 @@
+package memstore
+
+import (
+	"hash/maphash"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// shard is a part of the subjects under one lock: a hash table with chains of slots.
+// A map of subjects to slices of limits would take three times the memory, and hash
+// each subject a second time.
+type shard struct {
+	mu       sync.Mutex
+	seed     maphash.Seed // the store's
+	chains   []*slot      // a power of two
+	slots    int
+	subjects int
+	capacity int // of subjects
+	// logs holds the entries of logs, which have no room in a slot.
+	logs map[*slot]algo.Entries
+	// due is when the next subject reaches full quota: before it, a sweep of a full shard
+	// would find nothing. swept is when it was last swept.
+	due, swept algo.Instant
+
+	_ [32]byte // keeps the locks of two shards out of one cache line
+}
+
+// key is a subject and its place in a shard.
+type key struct {
+	subject limiter.Subject
+	hash    uint64
+}
+
+func keyOf(seed maphash.Seed, subject limiter.Subject) key {
+	return key{subject, maphash.Comparable(seed, subject)}
+}
+
+// slot is one limit of a subject. The limits of a subject are in one chain.
+type slot struct {
+	next    *slot
+	subject limiter.Subject
+	limit   *limiter.Limit // whose parameters and version the state has
+	// instant is a bucket's TAT, a window's index or the newest entry of a log; count
+	// a bucket's refunds, or the two counts of a window, which fit 32 bits each.
+	instant int64
+	count   uint64
+}
+
+// chain returns the head of the chain that k is in.
+func (sh *shard) chain(k key) **slot {
+	return &sh.chains[k.hash/shards&uint64(len(sh.chains)-1)] // below that it says which shard
+}
+
+func (sh *shard) find(k key, id limiter.ID) *slot {
+	at := *sh.chain(k)
+	for at != nil && (at.limit.ID != id || at.subject != k.subject) {
+		at = at.next
+	}
+	return at
+}
+
+// knows reports whether the shard holds a limit of the subject.
+func (sh *shard) knows(k key) bool {
+	at := *sh.chain(k)
+	for at != nil && at.subject != k.subject {
+		at = at.next
+	}
+	return at != nil
+}
+
+// add returns a new slot for a limit of k.
+func (sh *shard) add(k key, limit *limiter.Limit) *slot {
+	if !sh.knows(k) {
+		sh.subjects++
+	}
+	if sh.slots++; sh.slots > len(sh.chains) {
+		sh.grow()
+	}
+	head := sh.chain(k)
+	*head = &slot{next: *head, subject: k.subject, limit: limit}
+	return *head
+}
+
+// grow doubles the table.
+func (sh *shard) grow() {
+	old := sh.chains
+	sh.chains = make([]*slot, 2*len(old))
+	for _, at := range old {
+		for at != nil {
+			next, head := at.next, sh.chain(keyOf(sh.seed, at.subject))
+			at.next, *head = *head, at
+			at = next
+		}
+	}
+}
+
+// remove removes every limit of subject from its chain.
+func (sh *shard) remove(chain **slot, subject limiter.Subject) {
+	for at := chain; *at != nil; {
+		if (*at).subject != subject {
+			at = &(*at).next
+			continue
+		}
+		delete(sh.logs, *at)
+		*at = (*at).next
+		sh.slots--
+	}
+	sh.subjects--
+}
+
+// quick decides a charge as Machine.Take does, if the slot holds the very limit and an
+// honest state, of the present window if it is a window's. It reports false otherwise.
+// States are large, and passing them through interfaces takes ten times as long.
+func (at *slot) quick(c *limiter.Charge, now algo.Instant, r *limiter.Result) (ok, known bool) {
+	if at == nil || at.limit != c.Limit || c.Spend || c.Cost == 0 {
+		return false, false
+	}
+	switch m := at.limit.Machine().(type) {
+	case *algo.Bucket:
+		tat := algo.Instant(at.instant)
+		if tat > m.Spoiled(now) || c.Cost > m.Burst {
+			return false, false
+		}
+		if ok = tat <= m.Latest(now, c.Cost); ok {
+			tat = max(tat, now).Add(m.Increment(c.Cost))
+		}
+		*r = limiter.Result{Machine: m, State: algo.State{TAT: tat, Refunds: int64(at.count)}}
+		return ok, true
+	case *algo.Window:
+		index, count, previous := m.Index(now), int64(at.count>>32), int64(uint32(at.count))
+		if at.instant != index || c.Cost > m.Requests {
+			return false, false
+		}
+		if ok = count <= m.Room(index, now, previous, c.Cost); ok {
+			count += c.Cost
+		}
+		*r = limiter.Result{Machine: m, State: algo.State{Window: index, Count: count, Previous: previous}}
+		return ok, true
+	}
+	return false, false
+}
+
+// held returns what a slot holds.
+func (sh *shard) held(at *slot) limiter.Held {
+	return limiter.Held{Result: limiter.Result{Machine: at.limit.Machine(), State: sh.state(at)}, Version: at.limit.Version}
+}
+
+func (sh *shard) state(at *slot) algo.State {
+	switch at.limit.Machine().(type) {
+	case *algo.Bucket:
+		return algo.State{TAT: algo.Instant(at.instant), Refunds: int64(at.count)}
+	case *algo.Window:
+		return algo.State{Window: at.instant, Count: int64(at.count >> 32), Previous: int64(uint32(at.count))}
+	}
+	return algo.State{Newest: algo.Instant(at.instant), Entries: sh.logs[at]}
+}
+
+// put replaces the state in a slot.
+func (sh *shard) put(at *slot, s algo.State) {
+	switch at.limit.Machine().(type) {
+	case *algo.Bucket:
+		at.instant, at.count = int64(s.TAT), uint64(s.Refunds)
+	case *algo.Window:
+		at.instant, at.count = s.Window, uint64(s.Count)<<32|uint64(s.Previous)
+	case *algo.Log:
+		at.instant = int64(s.Newest)
+		sh.logs[at] = s.Entries
+	}
+}
+
+// sweepPause is the least time between two sweeps of a shard: a flood of new subjects
+// must not buy one each.
+const sweepPause = time.Second
+
+// room reports whether the shard can take one more subject, after removing those
+// at full quota if it is full.
+func (sh *shard) room(now algo.Instant) bool {
+	if sh.subjects < sh.capacity {
+		return true
+	}
+	if pause := now.Sub(sh.swept); now < sh.due || pause >= 0 && pause < sweepPause {
+		return false
+	}
+	sh.swept, sh.due = now, math.MaxInt64
+	for i := range sh.chains {
+		chain := &sh.chains[i]
+		for at := chain; *at != nil; {
+			subject := (*at).subject
+			if full := sh.fullAt(*chain, subject, now); full > now {
+				sh.due = min(sh.due, full)
+				at = &(*at).next
+			} else {
+				sh.remove(chain, subject) // what stands before it in the chain stays
+			}
+		}
+	}
+	return sh.subjects < sh.capacity
+}
+
+// fullAt returns when all limits of subject are at full quota, now at the earliest.
+func (sh *shard) fullAt(chain *slot, subject limiter.Subject, now algo.Instant) algo.Instant {
+	full := now
+	for at := chain; at != nil; at = at.next {
+		if at.subject == subject {
+			full = max(full, now.Add(at.limit.Machine().ResetAfter(sh.state(at), now)))
+		}
+	}
+	return full
+}
