@@ -34,6 +34,7 @@ var groups = []struct {
 	{"memory", "", memoryGroup},
 	{"redis", "REDIS_URL", redisGroup},
 	{"dynamodb", "DYNAMODB_ENDPOINT", dynamoGroup},
+	{"leases", "REDIS_URL", leaseGroup},
 }
 
 // bench is one run.

@@ -17,8 +17,7 @@ import (
 type redisContender struct {
 	name string
 	kind redisKind
-	// open returns a decision on a caller of each of limits, which come with a window
-	// of their own. "" is the caller of nobody: names are part of keys.
+	// open returns a decision by all of limits.
 	open func(client *redis.Client, limits []redisLimit) (decideRedis, error)
 }
 
@@ -53,27 +52,17 @@ var redisColumns = []column{
 }
 
 func redisGroup(ctx context.Context, b *bench) (group, error) {
-	options, err := redis.ParseURL(b.address)
+	m, err := b.redis(ctx)
 	if err != nil {
 		return group{}, err
 	}
-	options.PoolSize, options.MaxRetries = redisCallers, -1
-	client := redis.NewClient(options)
-	defer func() { _ = client.Close() }()
-	m := &redisMeasure{client: client, run: fmt.Sprintf("bench%08x", rand.Uint32()), time: time.Second}
-	if b.quick {
-		m.time = 100 * time.Millisecond
-	}
-	defer m.clean(context.WithoutCancel(ctx))
-	if b.versions["Redis"], err = m.info(ctx, "server", "redis_version"); err != nil {
-		return group{}, err
-	}
+	defer m.close(context.WithoutCancel(ctx))
 	contenders := append(redisPeers(), redisWeir()...)
 	var names []string
 	for _, c := range contenders {
 		names = append(names, c.name)
 	}
-	lines, err := interleave(ctx, b, names, func(i, round int) ([]figure, error) { return m.line(ctx, contenders[i], round) })
+	lines, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) { return m.line(ctx, contenders[i]) })
 	if err != nil {
 		return group{}, err
 	}
@@ -117,12 +106,37 @@ type redisMeasure struct {
 	noop   [2]figure     // throughput in this round, on many keys and on one
 }
 
+// redis connects to the server.
+func (b *bench) redis(ctx context.Context) (*redisMeasure, error) {
+	options, err := redis.ParseURL(b.address)
+	if err != nil {
+		return nil, err
+	}
+	options.PoolSize, options.MaxRetries = redisCallers, -1
+	m := &redisMeasure{client: redis.NewClient(options), run: fmt.Sprintf("bench%08x", rand.Uint32()), time: time.Second}
+	if b.quick {
+		m.time /= 10
+	}
+	b.versions["Redis"], err = m.info(ctx, "server", "redis_version")
+	return m, err
+}
+
+// close removes what the run wrote.
+func (m *redisMeasure) close(ctx context.Context) {
+	_ = m.each(ctx, m.run, func(key string) error { return m.client.Unlink(ctx, key).Err() }) // it expires anyway
+	_ = m.client.Close()
+}
+
+// caller returns a caller that nobody has seen. All names are of one length, which is
+// part of what a caller takes.
+func (m *redisMeasure) caller() string { return fmt.Sprintf("%s-%016x", m.run, rand.Uint64()) }
+
 // generous are limits that no measurement reaches.
 var generous = []redisLimit{{endless, time.Hour}, {endless, time.Minute}, {endless, 24 * time.Hour}}
 
 // line measures all columns of a contender. Contenders come in the same order in each
 // round, the no-op script first.
-func (m *redisMeasure) line(ctx context.Context, c redisContender, round int) ([]figure, error) {
+func (m *redisMeasure) line(ctx context.Context, c redisContender) ([]figure, error) {
 	line := []figure{none, none, none, none, none, none, none, none, none, none}
 	one, err := c.open(m.client, generous[:1])
 	if err != nil {
@@ -154,11 +168,11 @@ func (m *redisMeasure) line(ctx context.Context, c redisContender, round int) ([
 	}
 	line[2], line[4] = loaded.throughput/m.noop[0], loaded.cpu
 	for i, decide := range []decideRedis{one, three} {
-		if line[5+i], err = m.bytes(ctx, decide, fmt.Sprintf("%s-%d-%d-%s", m.run, round, i, strings.ReplaceAll(c.name, " ", "_"))); err != nil {
+		if line[5+i], err = m.bytes(ctx, decide); err != nil {
 			return nil, err
 		}
 	}
-	line[8], err = m.over(ctx, c, round)
+	line[8], err = m.over(ctx, c)
 	return line, err
 }
 
@@ -169,7 +183,7 @@ type redisLoad struct{ throughput, cpu, errors figure }
 func (m *redisMeasure) load(ctx context.Context, decide decideRedis, keys int) (l redisLoad, err error) {
 	names := make([]string, keys)
 	for i := range names {
-		names[i] = m.run + "-" + strconv.Itoa(i)
+		names[i] = fmt.Sprintf("%s-%016d", m.run, i)
 	}
 	if _, err := decide(ctx, names[0]); err != nil { // loads the script
 		return l, err
@@ -229,11 +243,10 @@ func (m *redisMeasure) info(ctx context.Context, section, field string) (string,
 }
 
 // bytes returns what a caller takes, in all its keys.
-func (m *redisMeasure) bytes(ctx context.Context, decide decideRedis, mark string) (figure, error) {
-	// The name that counts is as long for everybody; the mark tells whose keys it is.
-	caller := fmt.Sprintf("%s-%016x", m.run, rand.Uint64())
+func (m *redisMeasure) bytes(ctx context.Context, decide decideRedis) (figure, error) {
+	caller := m.caller()
 	if _, err := decide(ctx, caller); err != nil {
-		return 0, fmt.Errorf("%s: %w", mark, err)
+		return 0, err
 	}
 	total := int64(0)
 	err := m.each(ctx, caller, func(key string) error {
@@ -255,24 +268,20 @@ func (m *redisMeasure) each(ctx context.Context, text string, f func(key string)
 	return keys.Err()
 }
 
-// clean removes what the run wrote.
-func (m *redisMeasure) clean(ctx context.Context) {
-	_ = m.each(ctx, m.run, func(key string) error { return m.client.Unlink(ctx, key).Err() }) // it expires anyway
-}
-
 // over returns how many requests above the limit 64 callers together got admitted.
-func (m *redisMeasure) over(ctx context.Context, c redisContender, round int) (figure, error) {
+func (m *redisMeasure) over(ctx context.Context, c redisContender) (figure, error) {
 	const limit, attempts = 100, 10
 	decide, err := c.open(m.client, []redisLimit{{limit, time.Hour}})
 	if err != nil {
 		return 0, err
 	}
+	caller := m.caller()
 	var admitted atomic.Int64
 	var wg sync.WaitGroup
 	for range redisCallers {
 		wg.Go(func() {
 			for range attempts {
-				if ok, err := decide(ctx, fmt.Sprintf("%s-over-%d-%s", m.run, round, strings.ReplaceAll(c.name, " ", "_"))); ok && err == nil {
+				if ok, err := decide(ctx, caller); ok && err == nil {
 					admitted.Add(1)
 				}
 			}

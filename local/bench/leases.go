@@ -1,0 +1,153 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+)
+
+var leaseColumns = []column{
+	{"million decisions/s", 2}, {"one goroutine", 2}, {"store calls in 1000", 3}, {"failed", 0}, {"over-admitted", 0},
+}
+
+// leaseGroup measures one hot key on Redis, in one process that leases.
+func leaseGroup(ctx context.Context, b *bench) (group, error) {
+	m, err := b.redis(ctx)
+	if err != nil {
+		return group{}, err
+	}
+	defer m.close(context.WithoutCancel(ctx))
+	algorithms := []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket}
+	leases := []int64{100_000, 0}
+	var names []string
+	for _, a := range algorithms {
+		names = append(names, string(a)+", leases", string(a)+", none")
+	}
+	lines, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) {
+		return m.leaseLine(ctx, algorithms[i/len(leases)], leases[i%len(leases)])
+	})
+	if err != nil {
+		return group{}, err
+	}
+	t := table{
+		Title: "Leases: one hot key on Redis, one process", Corner: "limit", Columns: leaseColumns, Rows: rows(names, lines),
+		Note: "A limit of a billion a minute, leased 100,000 at a time at most, by all cores together (without leases by 64 goroutines) and by one goroutine. " +
+			"Over-admitted is of ten environments that together ask four times for a limit of 1000, leased 50 at a time at most.",
+	}
+	over := figure(0)
+	for _, name := range names {
+		over += t.value(name, "over-admitted") + t.value(name, "failed")
+	}
+	return group{Name: "Leases", Tables: []table{t}, Goals: []goal{
+		atLeast("sliding_window, million decisions/s", t.value(names[0], "million decisions/s"), 1),
+		atLeast("fixed_window, million decisions/s", t.value(names[2], "million decisions/s"), 1),
+		atMost("over-admission and failures", over, 0, 0),
+	}}, nil
+}
+
+// countingStore counts the calls of Take.
+type countingStore struct {
+	limiter.Store
+	calls atomic.Int64
+}
+
+// Take implements limiter.Store.
+func (s *countingStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	s.calls.Add(1)
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
+
+func (m *redisMeasure) environment() (*limiter.Limiter, *countingStore) {
+	store := &countingStore{Store: redisstore.New(m.client, redisstore.Options{Namespace: m.run})}
+	return limiter.New(store, limiter.Options{Logger: silent}), store
+}
+
+func leased(a algo.Algorithm, requests int64, window time.Duration, lease int64) (*limiter.Limit, error) {
+	return limiter.NewLimit(limiter.Limit{Name: "hot", Rate: algo.Rate{Algorithm: a, Requests: requests, Window: window}, Spread: limiter.Spread{Lease: lease}})
+}
+
+func (m *redisMeasure) leaseLine(ctx context.Context, a algo.Algorithm, lease int64) ([]figure, error) {
+	limit, err := leased(a, endless, time.Minute, lease)
+	if err != nil {
+		return nil, err
+	}
+	workers := runtime.GOMAXPROCS(0)
+	if lease == 0 {
+		workers = redisCallers
+	}
+	charge := limiter.Charge{Subject: limiter.User(m.caller()), Limit: limit, Cost: 1}
+	l, store := m.environment()
+	all, failed, err := m.hotLoad(ctx, l, workers, charge)
+	if err != nil {
+		return nil, err
+	}
+	calls := figure(store.calls.Load())
+	one, failedOne, err := m.hotLoad(ctx, l, 1, charge)
+	if err != nil {
+		return nil, err
+	}
+	over, err := m.leaseOver(ctx, a, min(lease, 50))
+	seconds := figure(m.time.Seconds())
+	return []figure{all / seconds / 1e6, one / seconds / 1e6, 1000 * calls / all, failed + failedOne, over}, err
+}
+
+// hotLoad lets goroutines decide for a while, and returns how many decisions there were.
+func (m *redisMeasure) hotLoad(ctx context.Context, l *limiter.Limiter, workers int, charge limiter.Charge) (decisions, failed figure, err error) {
+	var done, undecided atomic.Int64
+	end := time.Now().Add(m.time)
+	err = together(workers, func(int) error {
+		charges := []limiter.Charge{charge}
+		n, bad := int64(0), int64(0)
+		for ctx.Err() == nil {
+			now := time.Now()
+			if now.After(end) {
+				break
+			}
+			d, err := l.Take(ctx, now, charges)
+			if err != nil {
+				return err
+			}
+			if d.Reason != limiter.ReasonNone || !d.Allowed {
+				bad++
+			}
+			n++
+		}
+		done.Add(n)
+		undecided.Add(bad)
+		return ctx.Err()
+	})
+	return figure(done.Load()), figure(undecided.Load()), err
+}
+
+// leaseOver returns how many requests above the limit ten environments together admit.
+func (m *redisMeasure) leaseOver(ctx context.Context, a algo.Algorithm, lease int64) (figure, error) {
+	const requests, environments, goroutines = 1000, 10, 4
+	limit, err := leased(a, requests, time.Hour, lease)
+	if err != nil {
+		return 0, err
+	}
+	subject := limiter.User(m.caller())
+	var admitted atomic.Int64
+	var wg sync.WaitGroup
+	for range environments {
+		l, _ := m.environment()
+		for range goroutines {
+			wg.Go(func() {
+				charges := []limiter.Charge{{Subject: subject, Limit: limit, Cost: 1}}
+				for range 4 * requests / environments / goroutines {
+					if d, err := l.Take(ctx, time.Now(), charges); err == nil && d.Allowed && d.Reason == limiter.ReasonNone {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+	}
+	wg.Wait()
+	return figure(max(0, admitted.Load()-requests)), nil
+}
