@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	mathrand "math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -182,6 +183,44 @@ func TestStore_calls(t *testing.T) {
 	if m.bytes > 4096 || m.operators > 300 {
 		t.Error("an expression is larger than DynamoDB allows")
 	}
+}
+
+// A caller of a bucket that many environments serve: each remembers an old state, and
+// guesses from what was lately right. Arrivals are random, at half and at all of the limit.
+func TestStore_calls_environments(t *testing.T) {
+	client, table := local(t)
+	for _, load := range []float64{0.5, 1} {
+		for _, n := range []int{1, 10, 50} {
+			m := &counted{API: client}
+			var all []*limiter.Limiter
+			for range n {
+				all = append(all, limiter.New(dynamostore.New(m, dynamostore.Options{Table: table, Namespace: "environments"}), limiter.Options{}))
+			}
+			c := limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, "b", bucket), Cost: 1}
+			r := mathrand.New(mathrand.NewPCG(1, 2))
+			at, allowed := 0.0, 0
+			const requests = 400
+			for range requests {
+				at += r.ExpFloat64() / load * float64(bucket.Window) / float64(bucket.Requests)
+				if decide(t, all[r.IntN(n)], noon.Add(time.Duration(at)), c).Allowed {
+					allowed++
+				}
+			}
+			most := map[int]float64{1: 1, 10: 1.5, 50: 1.5}[n]
+			report(t, fmt.Sprintf("bucket over %d environments at %.0f %% of its limit", n, load*100), m.calls.Load(), requests, most)
+		}
+	}
+}
+
+// counted is an API that counts its calls.
+type counted struct {
+	dynamostore.API
+	calls atomic.Int64
+}
+
+func (c *counted) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	c.calls.Add(1)
+	return c.API.UpdateItem(ctx, in, o...)
 }
 
 // Attempts are bounded while the instant is fixed and no window moves on: k+1 with k

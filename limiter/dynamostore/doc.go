@@ -18,7 +18,8 @@
 // A bucket that is busy (TAT ahead of now) takes "add the increment, if TAT is not
 // past the latest that allows it": additions commute, so concurrent callers do not
 // collide. An idle one takes "set TAT to now plus the increment, if it is not ahead
-// of now". Which of the two holds is guessed from what the environment saw last.
+// of now". Which of the two holds is known if the environment itself has made the bucket
+// busy; otherwise it is guessed as was lately right for the limit.
 //
 // A window keeps one count per index, so that nothing rolls over. With the previous
 // count known, the condition is "count <= room". An environment that never saw the
@@ -36,7 +37,8 @@
 // the answer, with the exact wait. If not, the guess was wrong, and the next attempt
 // is built from the item. With k limits on the subject at most k+1 attempts are made
 // from memory and k+2 without, plus one for each time that a window moved on, a
-// refund landed or a limit was converted in between. The instant stays the same.
+// log grew, a refund landed, a limit was converted, or a bucket that was wrongly guessed to
+// be busy became so in between. The instant stays the same.
 //
 // # What it needs
 //

@@ -47,8 +47,9 @@ const refundAttempts = 4
 
 // Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
 type Store struct {
-	api API
-	o   Options
+	api     API
+	o       Options
+	guesses guesses
 }
 
 var _ limiter.Store = (*Store)(nil)
@@ -58,12 +59,12 @@ func New(api API, o Options) *Store {
 	if o.Margin <= 0 {
 		o.Margin = DefaultMargin
 	}
-	return &Store{api, o}
+	return &Store{api: api, o: o}
 }
 
 // Take implements limiter.Store.
 func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
-	t := newTake(now, charges, results)
+	t := newTake(now, charges, results, &s.guesses)
 	if t.hopeless() {
 		it, err := s.get(ctx, subject)
 		if err != nil {
@@ -82,9 +83,13 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		if err != nil {
 			return false, err
 		}
-		charged := applied && (!t.exact || t.passes) // else a conversion or mend is written down
+		guessed := !t.exact
+		charged := applied && (guessed || t.passes) // else a conversion or mend is written down
 		if err := t.learn(it); err != nil {
 			return false, err
+		}
+		if guessed {
+			t.teach(&s.guesses, applied)
 		}
 		if charged {
 			t.report()

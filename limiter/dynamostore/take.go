@@ -34,9 +34,11 @@ type view struct {
 	changed bool         // the two differ, and the charge writes
 	capped  bool         // the charge spends more than the largest debt
 	next    algo.State   // after the charge
+	guessed bool         // whether a bucket is busy was guessed, as follows
+	busy    bool
 }
 
-func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Result) *take {
+func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Result, g *guesses) *take {
 	t := &take{now: now, charges: charges, results: results, views: make([]view, len(charges))}
 	for i, c := range charges {
 		v := &t.views[i]
@@ -47,8 +49,29 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Resul
 				v.settled.Result = hint
 			}
 		}
+		if _, ok := v.settled.Machine.(*algo.Bucket); ok {
+			v.busy = v.settled.State.TAT > now
+			if v.guessed = !v.busy; v.guessed {
+				v.busy = g.busy(c.Limit.ID)
+			}
+		}
 	}
 	return t
+}
+
+// teach tells the guesses what the item that an attempt found, or left, says of them.
+func (t *take) teach(g *guesses, applied bool) {
+	for i := range t.views {
+		v := &t.views[i]
+		if !v.guessed {
+			continue
+		}
+		if applied {
+			g.learn(t.charges[i].Limit.ID, v.busy)
+		} else if _, ok := v.held.Machine.(*algo.Bucket); ok {
+			g.learn(t.charges[i].Limit.ID, v.held.State.TAT > t.now)
+		}
+	}
 }
 
 // hopeless reports that the answer needs no write: every charge only looks, or one
@@ -176,7 +199,7 @@ func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Ch
 	switch {
 	case c.Cost == 0:
 		e.require(e.absentOr(tat, "<=", e.number(int64(latest))))
-	case v.settled.State.TAT > t.now:
+	case v.settled.State.TAT > t.now, !t.exact && v.busy:
 		e.require(e.compare(tat, ">", e.number(int64(t.now))))
 		e.require(e.compare(tat, "<=", e.number(int64(latest))))
 		e.setTo(tat, e.name(tat)+" + "+e.number(int64(increment)))

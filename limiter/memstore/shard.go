@@ -26,7 +26,7 @@ type shard struct {
 	// would find nothing. swept is when it was last swept.
 	due, swept algo.Instant
 
-	_ [32]byte // keeps the locks of two shards out of one cache line
+	_ [40]byte // keeps the locks of two shards out of one cache line
 }
 
 // key is a subject and its place in a shard.

@@ -29,6 +29,10 @@ func (c *canned) Get(context.Context, string) *redis.StringCmd {
 
 func (c *canned) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(1, nil) }
 
+func (c *canned) ExpireGT(context.Context, string, time.Duration) *redis.BoolCmd {
+	return redis.NewBoolResult(true, nil)
+}
+
 func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
 	if len(args) == 3 { // the replacement of a value
 		c.replaced = append(c.replaced, string(args[1].([]byte)))

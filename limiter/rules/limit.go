@@ -241,7 +241,7 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	}
 	if s.spread == (limiter.Spread{}) {
 		if s.spread.Lease = p.leases(s.rate); s.spread.Lease > 0 {
-			p.rules.notes = append(p.rules.notes, Problem{s.path, fmt.Sprintf("more than %d requests a second: leases up to %d at once", p.o.LeaseAbove, s.spread.Lease)})
+			p.rules.notes = append(p.rules.notes, Problem{s.path, fmt.Sprintf("more than %d requests a second, so on DynamoDB it leases up to %d at once", p.o.LeaseAbove, s.spread.Lease)})
 		}
 	}
 	l, ok := p.newLimit(s.path, limiter.Limit{

@@ -69,7 +69,7 @@ func TestParse_leases(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("above %d: leases %v, want %v", above, got, want)
 		}
-		if notes := fmt.Sprint(r.Notes()); strings.Contains(notes, "rules[0].limits.global: more than 500 requests a second: leases up to 1000 at once") != (above > 0) {
+		if notes := fmt.Sprint(r.Notes()); strings.Contains(notes, "rules[0].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 1000 at once") != (above > 0) {
 			t.Errorf("notes %s", notes)
 		}
 	}

@@ -31,11 +31,12 @@ func checkCommand() *cobra.Command {
 
 // checked is the result of a check, as --json prints it.
 type checked struct {
-	File     string         `json:"file"`
-	OK       bool           `json:"ok"`
-	Rules    int            `json:"rules"`
-	Tiers    []string       `json:"tiers,omitempty"`
-	Problems rules.Problems `json:"problems,omitempty"`
+	File     string          `json:"file"`
+	OK       bool            `json:"ok"`
+	Rules    int             `json:"rules"`
+	Tiers    []string        `json:"tiers,omitempty"`
+	Problems rules.Problems  `json:"problems,omitempty"`
+	Notes    []rules.Problem `json:"notes,omitempty"`
 }
 
 func check(in io.Reader, out io.Writer, file string, asJSON bool) error {
@@ -53,7 +54,7 @@ func check(in io.Reader, out io.Writer, file string, asJSON bool) error {
 	} else if err != nil {
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
-		result.OK, result.Rules, result.Tiers = true, r.Len(), r.Tiers()
+		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), r.Notes()
 	}
 	if err := result.print(out, asJSON); err != nil {
 		return err
@@ -80,7 +81,7 @@ func parseRules(document []byte) (*rules.Rules, error) {
 	if bytes.HasPrefix(document, []byte(byteOrderMark)) {
 		return nil, rules.Problems{{Message: "begins with a byte order mark: save it as UTF-8 without one"}}
 	}
-	return rules.Parse(document, rules.Options{})
+	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 }
 
 func (c checked) print(out io.Writer, asJSON bool) error {
@@ -104,8 +105,15 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	if len(c.Tiers) > 0 {
 		summary += ", tiers: " + strings.Join(c.Tiers, ", ")
 	}
-	_, err := fmt.Fprintf(out, "%s: ok, %s\n", c.File, summary)
-	return err
+	if _, err := fmt.Fprintf(out, "%s: ok, %s\n", c.File, summary); err != nil {
+		return err
+	}
+	for _, n := range c.Notes {
+		if _, err := fmt.Fprintf(out, "  note: %s\n", n); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // count says how many rules there are.

@@ -53,7 +53,10 @@ func scratch(t *testing.T) checkout {
 
 func TestCheck(t *testing.T) {
 	good, bad := "testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
-	if code, out, _ := weir(t, "check", good); code != 0 || out != good+": ok, 2 rules, tiers: enterprise, free, paid\n" {
+	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
+		"  note: rules[1].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 1000 at once\n" +
+		"  note: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n"
+	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
 		t.Errorf("good: exit %d, %q", code, out)
 	}
 	code, out, _ := weir(t, "check", bad)
