@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -51,13 +52,16 @@ func (c Config) rules() (*rules.Rules, error) {
 		}
 		version = info.ModTime()
 	}
-	o := rules.Options{Version: max(1, version.Unix()), MaxDelay: c.MaxDelay}
+	o := rules.Options{Version: max(0, version.Unix()), MaxDelay: c.MaxDelay}
 	if c.Store == "dynamodb" {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}
 	r, err := rules.Parse(document, o)
 	if err != nil {
 		return nil, fmt.Errorf("rules:\n%w", err)
+	}
+	if r.Version() == 0 && !c.Local { // a change would then never act on state that is there already
+		return nil, errors.New("rules: the document says no version, and the program was built without version control: add a version that grows with every change, such as Unix seconds")
 	}
 	return r, nil
 }

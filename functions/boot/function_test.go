@@ -71,7 +71,7 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, answers := lambdaRuntime(t, event)
-	c, output := function(t, "STORE=memory", "NAMESPACE=test", "AWS_LAMBDA_RUNTIME_API="+address)
+	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "AWS_LAMBDA_RUNTIME_API="+address)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 )
@@ -16,9 +15,14 @@ func Server(tb testing.TB, name, variable string) string {
 	if address := os.Getenv(variable); address != "" {
 		return address
 	}
-	required := strings.Split(os.Getenv("WEIR_REQUIRE"), ",")
-	if slices.Contains(required, "all") || slices.Contains(required, name) {
-		tb.Fatalf("%s is required by WEIR_REQUIRE, but %s is not set", name, variable)
+	for item := range strings.SplitSeq(os.Getenv("WEIR_REQUIRE"), ",") {
+		switch strings.TrimSpace(item) {
+		case "all", name:
+			tb.Fatalf("%s is required by WEIR_REQUIRE, but %s is not set", name, variable)
+		case "", "dynamodb", "redis":
+		default:
+			tb.Fatalf("WEIR_REQUIRE: got %q, want all, or some of dynamodb,redis", item)
+		}
 	}
 	tb.Skipf("SKIPPED: %s tests need %s; `make test` starts a server and sets it", name, variable)
 	return ""
