@@ -38,10 +38,11 @@ func (l *lease) left(now algo.Instant) int64 {
 
 // next returns how many requests to take at now for the next lease, where one request
 // costs cost: twice as many if the last one was used up in its time, else no more than
-// were used.
+// were used. Of a bucket's lease a part leaks away; it has to use most of it, or it would
+// grow by what is wasted.
 func (l *lease) next(now algo.Instant, cost, most int64) int64 {
 	size := l.used
-	if l.granted-l.used < cost && now.Sub(l.taken) <= leaseLife {
+	if l.left(now) < cost && 2*l.used >= l.granted && now.Sub(l.taken) <= leaseLife {
 		size = 2 * l.granted
 	}
 	return min(max(size, cost), max(most, cost))

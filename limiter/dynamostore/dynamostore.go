@@ -42,6 +42,10 @@ const DefaultMargin = 2 * time.Second
 // explain: for windows that moved on, refunds and conversions that landed meanwhile.
 const overtaken = 8
 
+// appended is how many more there are for each log: a caller whose clock is behind its
+// newest entry has to know that entry, and everyone who appends overtakes it.
+const appended = 64
+
 // refundAttempts bounds a refund that others overtake.
 const refundAttempts = 4
 
@@ -74,7 +78,8 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return false, err
 		}
 	}
-	for range len(charges) + 2 + overtaken {
+	attempts := t.attempts()
+	for range attempts {
 		if t.decided() {
 			t.report()
 			return t.passes, nil
@@ -97,7 +102,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, len(charges)+2+overtaken)
+	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, attempts)
 }
 
 // Refund implements limiter.Store.

@@ -59,6 +59,17 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Resul
 	return t
 }
 
+// attempts returns how many attempts the decision has.
+func (t *take) attempts() int {
+	n := len(t.charges) + 2 + overtaken
+	for i := range t.views {
+		if _, ok := t.views[i].settled.Machine.(*algo.Log); ok {
+			n += appended
+		}
+	}
+	return n
+}
+
 // teach tells the guesses what the item that an attempt found, or left, says of them.
 func (t *take) teach(g *guesses, applied bool) {
 	for i := range t.views {

@@ -59,11 +59,11 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 		if !ok || own(it, id, charges) {
 			continue
 		}
-		if held, err := it.held(id, nil); err == nil {
+		if held, err := it.held(id, nil); err == nil && held.Machine != nil {
 			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
 		}
 	}
-	if needed > given && r.err == nil {
+	if needed = min(needed, given+int64(2*algo.MaxWindow/time.Second)); needed > given && r.err == nil {
 		e.require(e.compare(TTLAttribute, "=", e.number(given)))
 		e.setTo(TTLAttribute, e.number(needed))
 	}

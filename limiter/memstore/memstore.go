@@ -68,25 +68,25 @@ func (s *Store) lock(subject limiter.Subject) (*shard, key) {
 func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
+	if len(charges) == 1 {
+		if ok, known := sh.find(k, charges[0].Limit.ID).charge(&charges[0], now, &results[0]); known {
+			return ok, nil
+		}
+	}
 	var slots [limiter.MaxCharges]*slot
 	allowed, grows := true, false
 	for i := range charges {
 		c := &charges[i]
 		slots[i] = sh.find(k, c.Limit.ID)
-		ok, known := slots[i].quick(c, now, &results[i])
-		if !known {
-			held := sh.settle(slots[i], c, now)
-			results[i].Machine = held.Machine
-			results[i].State, ok = c.Apply(held.Machine, held.State, now)
-		}
+		held := sh.settle(slots[i], c, now)
+		next, ok := c.Apply(held.Machine, held.State, now)
+		results[i] = limiter.Result{Machine: held.Machine, State: next}
 		allowed = allowed && ok
 		grows = grows || slots[i] == nil && c.Cost > 0
 	}
 	if !allowed {
 		for i := range charges {
-			if len(charges) > 1 { // a single one has refused, and left its state as it was
-				results[i].State = sh.settle(slots[i], &charges[i], now).State
-			}
+			results[i].State = sh.settle(slots[i], &charges[i], now).State
 		}
 		return false, nil
 	}

@@ -14,15 +14,24 @@ const (
 	refundCharge = limitSize + 1 + 7*4
 )
 
-// encodeTake returns the first argument of take.lua. No charge is hopeless.
-func encodeTake(now algo.Instant, charges []limiter.Charge) []byte {
+// otherRules marks the kind of a charge that is decided by what the value holds, and not
+// by the charge's own parameters.
+const otherRules = 128
+
+// encodeTake returns the first argument of take.lua. No charge is hopeless. seen is what
+// is known of each: where rules of the same or a higher version have set other parameters,
+// those decide.
+func encodeTake(now algo.Instant, charges []limiter.Charge, seen []limiter.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*takeCharge), int64(now), 8)
-	for _, c := range charges {
-		m := c.Limit.Machine()
+	for i, c := range charges {
+		m, mark := c.Limit.Machine(), byte(0)
+		if held := seen[i].Machine; held != nil && held != m && !tooMuch(c, held) && held.Fingerprint() != c.Limit.Fingerprint() {
+			m, mark = held, otherRules
+		}
 		kind, _ := kindOf(m)
 		b = appendLimit(b, c.Limit.ID, m)
 		b = appendInteger(b, c.Limit.Version, 6)
-		b = append(b, kind)
+		b = append(b, kind|mark)
 		switch m := m.(type) {
 		case *algo.Bucket:
 			latest := m.Latest(now, c.Cost)

@@ -1,6 +1,7 @@
 package redisstore
 
 import (
+	"bytes"
 	"context"
 	_ "embed"
 	"errors"
@@ -45,8 +46,8 @@ const DefaultMargin = 2 * time.Second
 // delay finds it gone too early.
 const expiryMargin = time.Minute
 
-// replaceAttempts bounds the rare decisions that are made outside the script.
-const replaceAttempts = 10
+// settleAttempts bounds the rare decisions that the script cannot make at once.
+const settleAttempts = 10
 
 // Client is what a Store needs of Redis: a *redis.Client, or any UniversalClient.
 // Turn its retries off (MaxRetries: -1): a retried script may charge twice.
@@ -88,29 +89,36 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		}
 		return s.settle(ctx, now, key, v, charges, results)
 	}
-	v, charged, err := run(ctx, s.client, takeScript, key, encodeTake(now, charges), ttl(charges))
-	if err != nil {
-		return false, err
+	v, charged, err := s.charge(ctx, now, key, charges, results)
+	if err != nil || charged {
+		return charged, err
 	}
-	if !charged {
-		return s.settle(ctx, now, key, v, charges, results)
+	return s.settle(ctx, now, key, v, charges, results)
+}
+
+// charge runs the script once. If that charges nothing, it returns the value that is
+// there.
+func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []limiter.Result) (value, bool, error) {
+	v, charged, err := run(ctx, s.client, takeScript, key, encodeTake(now, charges, results), ttl(charges))
+	if err != nil || !charged {
+		return v, false, err
 	}
 	if err := v.report(charges, results); err != nil {
-		return false, err
+		return nil, false, err
 	}
 	s.outlive(ctx, now, key, v, charges)
 	if tidied := v.tidied(now); tidied != nil {
 		_, _, _ = run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), ttl(charges)) // else a later decision does it
 	}
-	return true, nil
+	return v, true, nil
 }
 
 // hopeless reports that the script need not be tried: every charge only looks, or one
-// costs more than its limit ever allows, or than the largest debt.
+// can never be made.
 func hopeless(charges []limiter.Charge) bool {
 	looks := true
 	for _, c := range charges {
-		if most := c.Limit.Machine().Capacity(); c.Cost > most && (!c.Spend || c.Cost > 2*most) {
+		if tooMuch(c, c.Limit.Machine()) {
 			return true
 		}
 		looks = looks && c.Cost == 0
@@ -118,27 +126,36 @@ func hopeless(charges []limiter.Charge) bool {
 	return looks
 }
 
+// tooMuch reports whether a charge costs more than m ever allows, or than the largest
+// debt.
+func tooMuch(c limiter.Charge, m algo.Machine) bool {
+	most := m.Capacity()
+	return c.Cost > most && (!c.Spend || c.Cost > 2*most)
+}
+
 // settle decides from a value that the script did not charge. Most often the value
-// refuses, and that is the answer. Where a limit has other parameters or its state is
-// spoiled, what becomes of it is computed here, and replaces the value if it is still
-// as it was read.
+// refuses, and that is the answer. Where other parameters decide, the script is told. Where
+// a limit is to be converted or its state is spoiled, what becomes of it is computed here,
+// and replaces the value if it is still as it was read.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []limiter.Result) (bool, error) {
-	for range replaceAttempts {
-		next, allowed, err := v.charge(now, charges, results)
-		if err != nil || next == nil {
-			return allowed, err
+	var tried value // to no avail, by the script under other rules: it caps no debts
+	for range settleAttempts {
+		outcome, err := v.charge(now, charges, results)
+		if err != nil || outcome.next == nil {
+			return outcome.allowed, err
 		}
-		present, replaced, err := run(ctx, s.client, replaceScript, key, []byte(v), []byte(next), ttl(charges))
-		if err != nil {
-			return allowed, err
+		var done bool
+		if outcome.others && !bytes.Equal(v, tried) {
+			tried = v
+			v, done, err = s.charge(ctx, now, key, charges, results)
+		} else if v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), ttl(charges)); done {
+			s.outlive(ctx, now, key, outcome.next, charges)
 		}
-		if replaced {
-			s.outlive(ctx, now, key, next, charges)
-			return allowed, nil
+		if err != nil || done {
+			return done && outcome.allowed, err
 		}
-		v = present
 	}
-	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, replaceAttempts)
+	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, settleAttempts)
 }
 
 // Refund implements limiter.Store.

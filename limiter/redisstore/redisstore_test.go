@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -220,6 +221,34 @@ func TestStore_value_olderRules(t *testing.T) {
 				t.Errorf("%s, after %s of version %d: expires after %s", month.Fingerprint(), limit.Name, limit.Version, ttl)
 			}
 		}
+	}
+}
+
+// Callers whose rules are older do not get in each other's way, and once they know, a
+// decision is one call.
+func TestStore_olderRules(t *testing.T) {
+	s := redisstore.New(local(t), redisstore.Options{Namespace: "crowd"})
+	older := storetest.Limit(t, "a", algo.Rate{Requests: 100, Window: time.Minute})
+	newer, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Version: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who := caller()
+	take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
+	var wg sync.WaitGroup
+	for range 64 {
+		wg.Go(func() {
+			results := make([]limiter.Result, 1)
+			for range 10 {
+				if ok, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: older, Cost: 1}}, results); !ok || err != nil {
+					t.Error(ok, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if _, results := take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 0}); results[0].State.Count != 641 {
+		t.Errorf("%d counted, want 641", results[0].State.Count)
 	}
 }
 

@@ -4,7 +4,9 @@
 -- ARGV[1]  now (I4 I4), then 48 bytes a charge, integers big endian:
 --            c17  the limit: id I5, kind B, length in ns I7, capacity I4
 --            I6   version of the rules that set it
---            B    kind: 1 bucket, 2 sliding window, 3 fixed window, 4 log
+--            B    kind: 1 bucket, 2 sliding window, 3 fixed window, 4 log; 128 more if the
+--                 limit has other parameters than those rules set, and counts only if the
+--                 value has it of their version or a higher one
 --            six I4, which are
 --              bucket: latest TAT that allows the cost; increment; 0, 0
 --              window: index, cost; latest index of honest clocks, weight of the previous
@@ -49,7 +51,12 @@ for i = 9, #args, 48 do
     if at < last and sub(new, at, at + 16) ~= limit or limits == 255 then return {value} end
   end
   local s, n, m = 0, 0, 0
+  local own = version
   if at < last then version, s, n, m = unpack('>I6I4I4I4', new, at + 17) end
+  if kind > 127 then
+    if at > last or version < own then return {value} end
+    kind = kind - 128
+  end
   local writes, from, dead, more
   if kind == 1 then
     if s > a or s == a and n > b then return {value} end -- and so if it is spoiled

@@ -178,40 +178,50 @@ func (v value) report(charges []limiter.Charge, results []limiter.Result) error 
 	return nil
 }
 
-// charge decides charges from v, as a store that nobody else uses would. next is the
-// value that must replace v for that to be true; nil if v may stay.
-func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limiter.Result) (next value, allowed bool, err error) {
+// outcome is what charges make of a value, as of a store that nobody else uses.
+type outcome struct {
+	allowed bool
+	next    value // must replace the value for that to be true; nil if it may stay
+	others  bool  // the parameters of other rules decide, and nothing but the charges is to be written
+}
+
+// charge decides charges from v.
+func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limiter.Result) (o outcome, err error) {
 	var settled [limiter.MaxCharges]limiter.Held
 	var charged [limiter.MaxCharges]algo.State
 	var changed [limiter.MaxCharges]bool
-	allowed = true
+	o.allowed = true
+	writes := false
 	for i, c := range charges {
 		held, err := v.held(c.Limit)
 		if err != nil {
-			return nil, false, err
+			return o, err
 		}
 		var ok bool
 		settled[i], changed[i] = held.Settle(c.Limit, now)
 		charged[i], ok = c.Apply(settled[i].Machine, settled[i].State, now)
 		results[i] = settled[i].Result
-		allowed = allowed && ok
+		o.allowed = o.allowed && ok
+		o.others = o.others || settled[i].Machine != c.Limit.Machine()
+		writes = writes || changed[i]
 	}
+	o.others = o.others && o.allowed && !writes
 	for i, c := range charges {
-		if c.Cost == 0 || !allowed && !changed[i] {
+		if c.Cost == 0 || !o.allowed && !changed[i] {
 			continue
 		}
-		if allowed {
+		if o.allowed {
 			settled[i].State = charged[i]
 			results[i] = settled[i].Result
 		}
-		if next == nil {
-			next = slices.Clone(v)
+		if o.next == nil {
+			o.next = slices.Clone(v)
 		}
-		if next, err = next.with(c.Limit.ID, settled[i]); err != nil {
-			return nil, false, err
+		if o.next, err = o.next.with(c.Limit.ID, settled[i]); err != nil {
+			return o, err
 		}
 	}
-	return next, allowed, nil
+	return o, nil
 }
 
 // with returns a value like v in which the record of the limit id is h.

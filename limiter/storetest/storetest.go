@@ -50,6 +50,7 @@ func Run(t *testing.T, s Suite) {
 		{"Refund", testRefund},
 		{"Spend", testSpend},
 		{"Concurrent", testConcurrent},
+		{"ConcurrentOlder", testConcurrentOlder},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, rate := range rates {
@@ -315,6 +316,25 @@ func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	})
 	if n := admitted.Load(); n != 10 {
 		t.Fatalf("%d of 40 admitted at one instant, want 10", n)
+	}
+}
+
+// Many callers whose rules are older are admitted exactly what the newer ones allow.
+func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
+	store, who := s.Open(t), subject()
+	older := Limit(t, "a", algo.Rate{Algorithm: rate.Algorithm, Requests: 100, Window: time.Minute})
+	newer := changed(t, older, 2, rate)
+	if ok, err := store.Take(ctx, start, who, []limiter.Charge{{Subject: who, Limit: newer, Cost: 1}}, make([]limiter.Result, 1)); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	var admitted atomic.Int64
+	together(t, 40, func(int) {
+		if takeSoon(t, store, start, []limiter.Charge{{Subject: who, Limit: older, Cost: 1}}) {
+			admitted.Add(1)
+		}
+	})
+	if n := admitted.Load(); n != 9 {
+		t.Fatalf("%d of 40 admitted, want the 9 that are left", n)
 	}
 }
 
