@@ -127,6 +127,9 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	if err != nil {
 		return Decision{}, err
 	}
+	if l.memory == nil && len(charges) == 1 && !spread && !charges[0].Limit.Shadow && !r.look && !r.receipt {
+		return l.decideOne(ctx, r, now, charges), nil
+	}
 	r.begin(now, charges, l.memory == nil)
 	defer func() {
 		if r.cancel != nil {
@@ -149,6 +152,28 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	return r.decision(false), nil
 }
 
+// decideOne decides the only charge of a request in a store in this process, where what
+// decide does for others would take most of the time.
+func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
+	now, it := algo.InstantOf(at), item{Charge: charges[0], limit: charges[0].Limit, want: charges[0].Cost}
+	// Of the request's, because what a Store is given cannot be on the stack.
+	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], Result{})
+	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
+	d := Decision{Allowed: allowed || err != nil, At: at}
+	if err != nil {
+		d.Reason = reasonOf(err)
+		l.logFailure(ctx, err)
+		return d
+	}
+	if d.speak(&it, r.results[0], now); d.RetryAfter == algo.Never {
+		d.RetryAfter = 0
+	}
+	if d.Superseded {
+		l.logSuperseded(ctx, now, &it, r.results[0])
+	}
+	return d
+}
+
 // deadline returns ctx with the deadline of the decision, which begins when it is
 // first asked for.
 func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
@@ -163,21 +188,24 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 
 // log tells what failed.
 func (l *Limiter) log(ctx context.Context, r *request) {
-	tell := func(err error) {
-		if err != nil {
-			l.logger.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("reason", string(reasonOf(err))), slog.Any("err", err))
-		}
-	}
 	for i := range r.parts {
 		p := &r.parts[i]
-		tell(p.err)
+		if p.err != nil {
+			l.logFailure(ctx, p.err)
+		}
 		for j := range p.items {
 			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
 				l.logSuperseded(ctx, r.now, it, p.results[j])
 			}
 		}
 	}
-	tell(r.failure)
+	if r.failure != nil {
+		l.logFailure(ctx, r.failure)
+	}
+}
+
+func (l *Limiter) logFailure(ctx context.Context, err error) {
+	l.logger.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("reason", string(reasonOf(err))), slog.Any("err", err))
 }
 
 // logSuperseded tells, at most once a minute, that the store holds other rules.

@@ -54,7 +54,7 @@ type Receipt struct {
 
 // TakeRefundable is Take, with a Receipt if the request is allowed.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
-	r := new(request) // not reused: the receipt keeps parts of it
+	r := &request{receipt: true} // not reused: the receipt keeps parts of it
 	d, err := l.decide(ctx, r, now, charges)
 	if err != nil || !d.Allowed {
 		return d, nil, err

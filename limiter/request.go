@@ -11,9 +11,10 @@ import (
 
 // request is one decision in the making. Its slices are reused.
 type request struct {
-	at   time.Time
-	now  algo.Instant
-	look bool // charge nothing
+	at      time.Time
+	now     algo.Instant
+	look    bool // charge nothing
+	receipt bool // what is charged may be given back
 
 	items   []item // as they come
 	kept    []kept // decided by accounts of this environment
