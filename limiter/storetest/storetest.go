@@ -64,6 +64,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
 	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
 	t.Run("Cancelled", func(t *testing.T) { testCancelled(t, s) })
+	t.Run("Spread", func(t *testing.T) { testSpread(t, s) })
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 

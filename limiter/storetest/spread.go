@@ -1,0 +1,65 @@
+package storetest
+
+import (
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// testSpread takes limits that spare the store, at two environments at once: they admit
+// what their documentation says.
+func testSpread(t *testing.T, s Suite) {
+	const capacity, interval = 200, 100 * time.Millisecond
+	first := s.Open(t)
+	stores := []limiter.Store{first, s.Open(t)}
+	if _, ok := first.(limiter.Local); ok {
+		stores[1] = first
+	}
+	for _, c := range []struct {
+		name        string
+		spread      limiter.Spread
+		least, most int64
+	}{
+		{"lease", limiter.Spread{Lease: 20}, capacity, capacity},
+		{"shards", limiter.Spread{Shards: 4}, capacity, capacity},
+		{"sync", limiter.Spread{Sync: interval}, capacity, 2 * capacity},
+		{"none", limiter.Spread{}, capacity, capacity},
+	} {
+		for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
+			t.Run(fmt.Sprintf("%s/%s", c.name, algorithm), func(t *testing.T) {
+				limit, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: capacity, Window: time.Minute}, Spread: c.spread, Version: 1})
+				if err != nil {
+					t.Fatal(err)
+				}
+				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
+				var admitted, failed atomic.Int64
+				together(t, 2, func(i int) {
+					// Trust nothing: a refusal that the other's lease or shard explains is asked again.
+					l := limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)})
+					for refused := 0; refused < 20; {
+						d, err := l.Take(ctx, start.Time(), charges)
+						switch {
+						case err != nil:
+							t.Error(err)
+							return
+						case d.Reason != limiter.ReasonNone:
+							failed.Add(1) // it was let through, and is not counted
+						case d.Allowed:
+							admitted.Add(1)
+						default:
+							refused++
+						}
+					}
+				})
+				if n := admitted.Load(); n < c.least-failed.Load() || n > c.most {
+					t.Errorf("%d admitted, want %d to %d (%d decisions failed)", n, c.least, c.most, failed.Load())
+				}
+			})
+		}
+	}
+}
