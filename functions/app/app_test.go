@@ -126,7 +126,7 @@ func TestAuthorizer(t *testing.T) {
 				if got, want := p.PolicyDocument.Statement[0].Resource[0], "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/*"; got != want {
 					t.Fatalf("resource %s, want %s", got, want)
 				}
-				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["decision"] != "allowed" || p.Context["subject"] != c.principal {
+				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["weir"] != "allowed" || p.Context["subject"] != c.principal {
 					t.Fatalf("request %d: context %v", i+1, p.Context)
 				}
 			}
@@ -134,7 +134,7 @@ func TestAuthorizer(t *testing.T) {
 			if err != nil || effect(p) != "Deny" {
 				t.Fatalf("over the limit: %+v, %v", p, err)
 			}
-			for key, want := range map[string]any{"decision": "refused", "policy": "search", "window": "60s", "rateLimitRemaining": "0"} {
+			for key, want := range map[string]any{"weir": "refused", "policy": "search", "window": "60s", "rateLimitRemaining": "0"} {
 				if p.Context[key] != want {
 					t.Errorf("%s: %v, want %v", key, p.Context[key], want)
 				}
@@ -277,13 +277,81 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 			}
 		}
 	}
-	// A REST API whose authorizer is not Weir's has no decision to copy.
+}
+
+// Limits of all callers together do not speak when they allow: the handler has no field
+// to copy, and must not charge the request again.
+func TestHandler_behindAuthorizer_silent(t *testing.T) {
 	e := memory(t)
-	other := changed(t, sample(t, "rest-proxy-anonymous.json"), `"decision": "allowed"`, `"org": "acme"`)
-	for i, want := range []int{200, 200, 429} {
-		if a := handle(t, e, app.NewAPI(e), other); a.StatusCode != want {
-			t.Errorf("request %d behind another authorizer: %d, want %d", i+1, a.StatusCode, want)
+	var err error
+	e.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 5 {
+		p, err := authorize(t, e, sample(t, "rest-authorizer-anonymous.json"))
+		if err != nil {
+			t.Fatal(err)
 		}
+		if want := map[bool]string{true: "Allow", false: "Deny"}[i < 4]; effect(p) != want {
+			t.Fatalf("request %d: %s, want %s", i+1, effect(p), want)
+		}
+		if i == 4 {
+			return
+		}
+		if a := handle(t, e, app.NewAPI(e), behind(t, p)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
+			t.Errorf("request %d: %+v", i+1, a)
+		}
+	}
+}
+
+// behind returns the event that the handler gets after p.
+func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
+	t.Helper()
+	var event map[string]any
+	if err := json.Unmarshal(sample(t, "rest-proxy-anonymous.json"), &event); err != nil {
+		t.Fatal(err)
+	}
+	event["requestContext"].(map[string]any)["authorizer"] = p.Context
+	b, err := json.Marshal(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Only the context of a REST API's authorizer, and only if it says that Weir has allowed
+// the request, spares it the limits.
+func TestHandler_notDecided(t *testing.T) {
+	const ours = `"weir": "allowed"`
+	for _, c := range []struct {
+		name, file, old, replacement string
+	}{
+		{"no word of Weir's", "rest-proxy-anonymous.json", ours, `"org": "acme"`},
+		{"another authorizer's decision", "rest-proxy-anonymous.json", ours, `"decision": "allowed"`},
+		{"refused", "rest-proxy-anonymous.json", ours, `"weir": "refused"`},
+		{"no such word", "rest-proxy-anonymous.json", ours, `"weir": "Allowed"`},
+		{"not text", "rest-proxy-anonymous.json", ours, `"weir": true`},
+		{"no authorizer", "rest-proxy-anonymous.json", `"authorizer"`, `"other"`},
+		{"HTTP API, payload 1.0", "rest-proxy-anonymous.json", `"resource": "/api/v1/search"`, `"version": "1.0"`},
+		{"HTTP API", "http-api-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `, "lambda": {` + ours + `}},`},
+		{"function URL", "function-url-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `},`},
+		{"load balancer", "alb-anonymous.json", `"requestContext": {`, `"requestContext": {"authorizer": {` + ours + `},`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e := memory(t)
+			event := changed(t, sample(t, c.file), c.old, c.replacement)
+			for i := range 3 {
+				a := handle(t, e, app.NewAPI(e), event)
+				if a.StatusCode == http.StatusTooManyRequests {
+					return
+				}
+				if a.header("X-RateLimit-Limit") == "100" {
+					t.Errorf("request %d: copied %+v", i+1, a.MultiValueHeaders)
+				}
+			}
+			t.Error("three requests were served at a limit of two")
+		})
 	}
 }
 
@@ -416,7 +484,7 @@ func TestDegraded(t *testing.T) {
 	if err != nil || effect(p) != "Allow" || p.Context["degraded"] != "store_unavailable" {
 		t.Fatalf("authorizer: %+v, %v", p, err)
 	}
-	behind := changed(t, sample(t, "rest-proxy-user.json"), `"decision": "allowed"`, `"decision": "allowed", "degraded": "store_unavailable"`)
+	behind := changed(t, sample(t, "rest-proxy-user.json"), `"weir": "allowed"`, `"weir": "allowed", "degraded": "store_unavailable"`)
 	for _, event := range [][]byte{behind, sample(t, "http-api-user.json")} {
 		if a := handle(t, e, app.NewAPI(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
 			t.Errorf("handler: %+v", a)

@@ -10,13 +10,19 @@ import (
 // context.authorizer.<key>), and the handler maps them to those of its own answer.
 // Values with quotes go to headers only: a body template escapes nothing.
 const (
-	keyDecision = "decision" // "allowed" or "refused"; tells that Weir has decided
-	keyMessage  = "message"
-	keyLimit    = "limit"
-	keyWindow   = "window"
-	keyPolicy   = "policy"
-	keySubject  = "subject"
-	keyTier     = "tier"
+	keyWeir    = "weir" // what Weir has decided: allowed or refused
+	keyMessage = "message"
+	keyLimit   = "limit"
+	keyWindow  = "window"
+	keyPolicy  = "policy"
+	keySubject = "subject"
+	keyTier    = "tier"
+)
+
+// The values of keyWeir.
+const (
+	allowed = "allowed"
+	refused = "refused"
 )
 
 // fieldKeys are the keys of header fields.
@@ -32,7 +38,7 @@ var fieldKeys = map[string]string{
 
 // decisionContext returns the context of a policy.
 func decisionContext(a httplimit.Answer, caller limiter.Caller) map[string]any {
-	context := map[string]any{keyDecision: "allowed", keySubject: caller.Subject().String()}
+	context := map[string]any{keyWeir: allowed, keySubject: caller.Subject().String()}
 	if caller.Tier != "" {
 		context[keyTier] = caller.Tier
 	}
@@ -40,7 +46,7 @@ func decisionContext(a httplimit.Answer, caller limiter.Caller) map[string]any {
 		context[fieldKeys[f[0]]] = f[1]
 	}
 	if p := a.Problem; p != nil {
-		context[keyDecision] = "refused"
+		context[keyWeir] = refused
 		context[keyMessage] = p.Message
 		context[keyLimit] = p.Limit
 		context[keyWindow] = p.Window
@@ -49,16 +55,18 @@ func decisionContext(a httplimit.Answer, caller limiter.Caller) map[string]any {
 	return context
 }
 
-// decisionFields returns the header fields in a context, nil if it is not Weir's.
-func decisionFields(context map[string]any) map[string]string {
-	if _, ours := context[keyDecision]; !ours {
-		return nil
+// decisionFields returns the header fields in a context; ok reports whether it says that
+// Weir has allowed the request. There may be no field: limits of all callers together do
+// not speak when they allow, and yet they have been charged.
+func decisionFields(context map[string]any) (fields map[string]string, ok bool) {
+	if context[keyWeir] != allowed {
+		return nil, false
 	}
-	fields := map[string]string{}
+	fields = map[string]string{}
 	for name, key := range fieldKeys {
 		if value, ok := context[key].(string); ok {
 			fields[name] = value
 		}
 	}
-	return fields
+	return fields, true
 }

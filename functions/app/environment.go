@@ -49,11 +49,11 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath()), ""
 		from := originOf(r.Context())
-		if len(from.decision) == 0 {
+		if !from.decided {
 			limited.ServeHTTP(w, r)
 			return
 		}
-		for name, value := range from.decision {
+		for name, value := range from.fields {
 			w.Header().Set(name, value)
 		}
 		api.ServeHTTP(w, r)
@@ -77,8 +77,9 @@ func (e *Environment) path(sent string) string {
 
 // origin is what a host says of a request, beside the request itself.
 type origin struct {
-	address  netip.Addr        // of the client; zero if the request came by net/http
-	decision map[string]string // header fields that the authorizer has decided on
+	address netip.Addr        // of the client; zero if the request came by net/http
+	decided bool              // the authorizer has charged the request and allowed it
+	fields  map[string]string // header fields of its decision; there may be none
 }
 
 type originKey struct{}

@@ -18,7 +18,7 @@ import (
 // (payload 1.0), an HTTP API or a function URL (payload 2.0). It is decoded once; the
 // fields tell which host it was.
 type proxyEvent struct {
-	Version string `json:"version"` // "2.0", else payload 1.0
+	Version string `json:"version"` // "2.0", else payload 1.0; a REST API sends none
 
 	HTTPMethod   string              `json:"httpMethod"`
 	Path         string              `json:"path"`
@@ -86,7 +86,8 @@ func (e *proxyEvent) request(ctx context.Context) (*http.Request, error) {
 		return nil, err
 	}
 	address := e.address(header)
-	ctx = withOrigin(ctx, origin{address: address, decision: decisionFields(e.authorizerContext())})
+	fields, decided := decisionFields(e.authorizerContext())
+	ctx = withOrigin(ctx, origin{address: address, decided: decided, fields: fields})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -107,9 +108,9 @@ func unescaped(path string) string {
 
 // authorizerContext returns the context of a REST API's authorizer. API Gateway alone
 // can write there; behind a load balancer the whole event is its word, and an HTTP API
-// keeps its authorizer's context elsewhere.
+// has no authorizer of Weir's, in whatever version of the payload.
 func (e *proxyEvent) authorizerContext() map[string]any {
-	if e.host() != restAPI {
+	if e.host() != restAPI || e.Version != "" {
 		return nil
 	}
 	return e.RequestContext.Authorizer

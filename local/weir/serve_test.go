@@ -247,26 +247,38 @@ func (l *local) data(api *httptest.Server) {
 func TestServe_global(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
-		"free":{"requests":10,"window_seconds":60},"global":{"name":"all","requests":4,"window_seconds":60}}}]}`), 0o600); err != nil {
+		"free":{"requests":10,"window_seconds":60},"global":{"name":"all","requests":4,"window_seconds":60}}},
+		{"endpoint":"/api/v1/search","limits":{"paid":{"requests":10,"window_seconds":60}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for _, store := range stores {
-		t.Run(store, func(t *testing.T) {
-			l := newLocal(t, store, document)
-			for i := range 6 {
-				r := l.send(l.http, http.MethodPost, "/api/v1/data", l.token("user"+strconv.Itoa(i%2), ""))
-				if want := map[bool]int{true: http.StatusCreated, false: http.StatusTooManyRequests}[i < 4]; r.StatusCode != want {
-					t.Fatalf("POST %d: %s", i+1, r.Status)
+		for _, kind := range []string{"REST", "HTTP"} {
+			t.Run(store+" "+kind, func(t *testing.T) {
+				l := newLocal(t, store, document)
+				api := map[string]*httptest.Server{"REST": l.rest, "HTTP": l.http}[kind]
+				l.everybody(api, "")
+				l.wait(2 * time.Minute)
+				if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
+					t.Errorf("two minutes later: %v", r.Header)
 				}
-				if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
-					t.Errorf("refused by %s", r.Header.Get("RateLimit-Policy"))
-				}
-			}
-			l.wait(2 * time.Minute)
-			if r := l.send(l.http, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
-				t.Errorf("two minutes later: %v", r.Header)
-			}
-		})
+				l.wait(2 * time.Minute)
+				l.everybody(api, "paid") // who have no limit of their own
+			})
+		}
+	}
+}
+
+// everybody expects four requests by callers of a tier to be admitted, and no more.
+func (l *local) everybody(api *httptest.Server, tier string) {
+	l.t.Helper()
+	for i := range 6 {
+		r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user"+strconv.Itoa(i%2), tier))
+		if want := map[bool]int{true: http.StatusCreated, false: http.StatusTooManyRequests}[i < 4]; r.StatusCode != want {
+			l.t.Fatalf("POST %d: %s", i+1, r.Status)
+		}
+		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
+			l.t.Errorf("refused by %s", r.Header.Get("RateLimit-Policy"))
+		}
 	}
 }
 
