@@ -8,12 +8,12 @@ import (
 // Prefix returns what counts as one caller of addr: the address itself for IPv4,
 // also where it is mapped into IPv6 (RFC 4291, 2.5.5.2), and for IPv6 the network of
 // so many bits, of which one customer commonly has a whole one (RFC 6177). It returns
-// the zero Prefix for the zero Addr.
+// the zero Prefix for the zero Addr, and one without a zone for any other.
 func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	if !addr.IsValid() {
 		return netip.Prefix{}
 	}
-	addr = addr.Unmap().WithZone("")
+	addr = addr.Unmap()
 	bits := 32
 	if addr.Is6() {
 		bits = ipv6Bits

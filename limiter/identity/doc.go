@@ -7,6 +7,9 @@
 // by address alone, so a forged token costs its claimed user nothing. Neither a token
 // nor an API key is kept, logged or made part of an error.
 //
+// A claim that is a string, a number or a boolean can be counted by; a list or an object
+// counts as absent, and a limit by such a claim is skipped.
+//
 // The address must come from whoever terminates the connection: the context of API
 // Gateway, the peer of a connection, the last hop that a load balancer has added. A
 // header that a client can send is not an address.

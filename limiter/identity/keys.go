@@ -2,6 +2,9 @@ package identity
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,10 +38,13 @@ const (
 	maxKeys   = 100
 )
 
-// ParseKeySet reads a key set. Keys that are not for signatures are left out; a
-// secret or private key is an error, for it has no business here.
+// ParseKeySet reads a key set. Keys that are not for signatures are left out, and so are
+// those that are not understood (RFC 7517, 5); a secret or private key is an error, for
+// it has no business here.
 func ParseKeySet(document []byte) (*KeySet, error) {
-	var set jose.JSONWebKeySet
+	var set struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
 	if err := json.Unmarshal(document, &set); err != nil {
 		return nil, fmt.Errorf("key set: %w", err)
 	}
@@ -45,10 +52,12 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 		return nil, fmt.Errorf("key set: %d keys, at most %d are allowed", len(set.Keys), maxKeys)
 	}
 	s := &KeySet{}
-	for i, key := range set.Keys {
-		switch {
-		case !key.IsPublic() || !key.Valid():
-			return nil, fmt.Errorf("key set: keys[%d] is not a valid public key", i)
+	for i, document := range set.Keys {
+		var key jose.JSONWebKey
+		switch err := json.Unmarshal(document, &key); {
+		case err != nil:
+		case !key.IsPublic():
+			return nil, fmt.Errorf("key set: keys[%d] is not a public key", i)
 		case key.Use == "" || key.Use == "sig":
 			s.keys = append(s.keys, key)
 		}
@@ -60,12 +69,12 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 }
 
 // Key implements KeySource. A token without a key id is checked against the only key
-// of its algorithm, if there is just one.
+// that can have signed it, if there is just one.
 func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	var found *jose.JSONWebKey
 	for i := range s.keys {
 		key := &s.keys[i]
-		if key.Algorithm != "" && key.Algorithm != algorithm || id != "" && key.KeyID != id {
+		if id != "" && key.KeyID != id || !fits(key, algorithm) {
 			continue
 		}
 		if found != nil {
@@ -79,37 +88,73 @@ func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jos
 	return found, nil
 }
 
-// How long fetched keys are used, and how long an issuer is left alone after an
-// attempt, whatever key ids tokens come with.
+// fits reports whether a key is for an algorithm: it says so, or does not say, and is of
+// the algorithm's type (RFC 7518, 3.1; RFC 8037, 3.1).
+func fits(key *jose.JSONWebKey, algorithm string) bool {
+	if key.Algorithm != "" && key.Algorithm != algorithm {
+		return false
+	}
+	switch public := key.Key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return algorithm == map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}[public.Params().Name]
+	case ed25519.PublicKey:
+		return algorithm == "EdDSA"
+	}
+	return false
+}
+
+// How long fetched keys are used, and how long an issuer is left alone: after it has
+// answered, whatever key ids tokens come with, and after it has not.
 const (
 	keysFresh    = time.Hour
 	keysCooldown = 30 * time.Second
+	keysRetry    = 3 * time.Second // if a key is missing
+)
+
+// keysTimeout is how long an issuer may take, and maxRedirects how often it may send
+// elsewhere.
+const (
+	keysTimeout  = 2 * time.Second
+	maxRedirects = 3
 )
 
 // RemoteKeys is the key set of an issuer, fetched when it is needed and kept. It is a
 // KeySource, safe for concurrent use. If the issuer does not answer, the keys that
 // were fetched before stay valid.
+//
+// There is one fetch at a time, and it does not end with the request that began it. Who
+// needs a key that is not there waits for it, and so does whoever finds the keys too old
+// first; all others are served by the keys that there are.
 type RemoteKeys struct {
 	url    string
 	client *http.Client
 
-	mu      sync.Mutex
-	set     *KeySet
-	fetched time.Time // of set
-	tried   time.Time
-	failed  error // of the last attempt
+	mu       sync.Mutex
+	set      *KeySet
+	fetched  time.Time     // of set
+	tried    time.Time     // of the last attempt that has ended
+	failed   error         // of that attempt
+	fetching chan struct{} // closed at the end of the attempt under way; nil without one
 }
 
 // NewRemoteKeys returns the key set at an https URL, or an http one on this machine.
+// Redirections from https stay there.
 func NewRemoteKeys(address string) (*RemoteKeys, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("key set: %w", err)
-	case u.Scheme != "https" && (u.Scheme != "http" || !isLoopback(u.Hostname())):
+	case !isTrusted(u):
 		return nil, fmt.Errorf("key set: got %q, want an https URL", address)
 	}
-	return &RemoteKeys{url: address, client: &http.Client{Timeout: 2 * time.Second}}, nil
+	return &RemoteKeys{url: address, client: &http.Client{Timeout: keysTimeout, CheckRedirect: checkRedirect}}, nil
+}
+
+// isTrusted reports whether nobody on the way can change what is read from u.
+func isTrusted(u *url.URL) bool {
+	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
 
 func isLoopback(host string) bool {
@@ -117,36 +162,84 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && addr.IsLoopback()
 }
 
+func checkRedirect(r *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return fmt.Errorf("key set: more than %d redirections", maxRedirects)
+	case !isTrusted(r.URL) || via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
+		return errors.New("key set: redirected to what is no https URL")
+	}
+	return nil
+}
+
 // Key implements KeySource.
 func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
+	key, fetch, err := r.look(ctx, now, id, algorithm)
+	if fetch == nil {
+		return key, err
+	}
+	select {
+	case <-fetch:
+	case <-ctx.Done():
+		if err == nil {
+			return key, nil
+		}
+		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, ctx.Err())
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.set == nil || now.Sub(r.fetched) > keysFresh {
-		r.refresh(ctx, now)
+	return r.known(ctx, now, id, algorithm)
+}
+
+// look returns the key, as far as it is known, and the fetch to wait for, nil if there is
+// none. It begins one if it is time.
+func (r *RemoteKeys) look(ctx context.Context, now time.Time, id, algorithm string) (key *jose.JSONWebKey, fetch <-chan struct{}, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key, err = r.known(ctx, now, id, algorithm)
+	switch {
+	case err == nil && (r.fetching != nil || now.Sub(r.fetched) <= keysFresh):
+		return key, nil, nil
+	case r.fetching == nil && r.rested(now, err != nil):
+		r.fetching = make(chan struct{})
+		go r.refresh(context.WithoutCancel(ctx), now)
 	}
+	return key, r.fetching, err
+}
+
+// known returns a key of those that were fetched. r.mu is held.
+func (r *RemoteKeys) known(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	if r.set == nil {
 		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, r.failed)
 	}
 	key, err := r.set.Key(ctx, now, id, algorithm)
-	if err != nil && r.refresh(ctx, now) {
-		return r.set.Key(ctx, now, id, algorithm)
+	if err != nil && r.failed != nil { // it may be a new one
+		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, r.failed)
 	}
 	return key, err
 }
 
-// refresh fetches the keys, unless that was tried a moment ago. r.mu is held: callers
-// who need a key that is not there wait for the one fetch.
-func (r *RemoteKeys) refresh(ctx context.Context, now time.Time) bool {
-	if since := now.Sub(r.tried); !r.tried.IsZero() && since >= 0 && since < keysCooldown {
-		return false
+// rested reports whether the issuer may be asked again, for a key that is missing or for
+// fresh ones. Requests that come together do
+// not come in the order of their clocks. r.mu is held.
+func (r *RemoteKeys) rested(now time.Time, missing bool) bool {
+	cooldown := keysCooldown
+	if r.failed != nil && missing {
+		cooldown = keysRetry
 	}
-	r.tried = now
+	return r.tried.IsZero() || now.Sub(r.tried).Abs() >= cooldown
+}
+
+// refresh fetches the keys.
+func (r *RemoteKeys) refresh(ctx context.Context, now time.Time) {
 	set, err := r.fetch(ctx)
-	if r.failed = err; err != nil {
-		return false
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.tried, r.failed = now, err; err == nil {
+		r.set, r.fetched = set, now
 	}
-	r.set, r.fetched = set, now
-	return true
+	close(r.fetching)
+	r.fetching = nil
 }
 
 func (r *RemoteKeys) fetch(ctx context.Context) (*KeySet, error) {

@@ -2,8 +2,10 @@ package identity
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -36,7 +38,10 @@ type TokenOptions struct {
 type Claims struct {
 	User string
 	Tier string
-	Text map[string]string // all claims that are strings
+	// Text has the claims that are strings, and those that are numbers or booleans as the
+	// token spells them: 42 and "42" are the same. To whoever counts by a claim one that is
+	// null, a list or an object is absent.
+	Text map[string]string
 }
 
 // Verifier verifies JSON Web Tokens (RFC 7519). It is safe for concurrent use.
@@ -92,7 +97,7 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 		return Claims{}, err
 	}
 	var standard jwt.Claims
-	var all map[string]any
+	var all map[string]json.RawMessage
 	if err := parsed.Claims(key, &standard, &all); err != nil {
 		return Claims{}, fmt.Errorf("%w: signature or claims of the token", limiter.ErrInvalidCredential)
 	}
@@ -106,10 +111,10 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 	return v.claims(all)
 }
 
-func (v *Verifier) claims(all map[string]any) (Claims, error) {
+func (v *Verifier) claims(all map[string]json.RawMessage) (Claims, error) {
 	text := make(map[string]string, len(all))
 	for name, value := range all {
-		if s, ok := value.(string); ok {
+		if s, ok := textOf(value); ok {
 			text[name] = s
 		}
 	}
@@ -118,4 +123,16 @@ func (v *Verifier) claims(all map[string]any) (Claims, error) {
 		return Claims{}, fmt.Errorf("%w: token without %s", limiter.ErrInvalidCredential, v.o.UserClaim)
 	}
 	return c, nil
+}
+
+// textOf returns the text of a string, a number or a boolean.
+func textOf(value json.RawMessage) (text string, ok bool) {
+	switch text = string(value); {
+	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["), text == "null":
+		return "", false
+	case strings.HasPrefix(text, `"`):
+		err := json.Unmarshal(value, &text)
+		return text, err == nil
+	}
+	return text, true
 }
