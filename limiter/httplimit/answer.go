@@ -56,6 +56,9 @@ const jitterFrom = 10 * time.Second
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	if d.Limit == nil {
+		if !d.Allowed {
+			a.Problem = refusal("Too many requests.")
+		}
 		return a
 	}
 	wait := int64(-1)
@@ -74,21 +77,24 @@ func NewAnswer(d limiter.Decision) Answer {
 	}
 	a.RateLimit = rateLimitField(d.Limit.Name, d.Remaining, wait)
 	if !d.Allowed {
-		a.Problem = &Problem{
-			Type:     "https://iana.org/assignments/http-problem-types#quota-exceeded",
-			Title:    http.StatusText(http.StatusTooManyRequests),
-			Status:   http.StatusTooManyRequests,
-			Error:    "rate_limit_exceeded",
-			Message:  message(wait),
-			Limit:    d.Limit.Rate.Requests,
-			Window:   strconv.FormatInt(seconds(d.Limit.Rate.Window), 10) + "s",
-			Violated: []string{d.Limit.Name},
-		}
-		if d.Superseded {
-			a.Problem.Limit, a.Problem.Window = d.Capacity, ""
+		a.Problem = refusal(message(wait))
+		a.Problem.Limit, a.Problem.Violated = d.Capacity, []string{d.Limit.Name}
+		if !d.Superseded {
+			a.Problem.Limit, a.Problem.Window = d.Limit.Rate.Requests, strconv.FormatInt(seconds(d.Limit.Rate.Window), 10)+"s"
 		}
 	}
 	return a
+}
+
+// refusal returns the problem of a refused request, as far as it is the same for all.
+func refusal(message string) *Problem {
+	return &Problem{
+		Type:    "https://iana.org/assignments/http-problem-types#quota-exceeded",
+		Title:   http.StatusText(http.StatusTooManyRequests),
+		Status:  http.StatusTooManyRequests,
+		Error:   "rate_limit_exceeded",
+		Message: message,
+	}
 }
 
 func jitter(wait time.Duration) time.Duration {
@@ -135,10 +141,15 @@ func (a Answer) SetHeader(h http.Header) {
 	}
 }
 
-// Refuse writes the answer to a refused request: status 429.
+// Refuse writes the answer to a refused request: status 429. The request is refused even
+// if the decision that the answer is of has allowed it.
 func (a Answer) Refuse(w http.ResponseWriter) {
 	a.SetHeader(w.Header())
-	a.Problem.write(w)
+	p := a.Problem
+	if p == nil {
+		p = refusal("Too many requests.")
+	}
+	p.write(w)
 }
 
 // write writes a problem document that nothing may cache (RFC 6585, 4).

@@ -91,6 +91,21 @@ RateLimit: "search";r=20
 	}
 }
 
+// A refusal without a limit that speaks says what there is to say, whoever asks for it.
+func TestAnswer_Refuse_noLimit(t *testing.T) {
+	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
+		t.Error("a problem is what a refusal has, and nothing else")
+	}
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Too many requests."}`
+	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}), "allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
+		w := httptest.NewRecorder()
+		a.Refuse(w)
+		if got := w.Body.String(); w.Code != http.StatusTooManyRequests || got != want || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("RateLimit") != "" {
+			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), got)
+		}
+	}
+}
+
 // A long wait is drawn out, never shortened, and by no more than 3 %.
 func TestNewAnswer_jitter(t *testing.T) {
 	l := limit(t, "slow", algo.Rate{Requests: 1, Window: time.Hour})
