@@ -39,6 +39,10 @@ func TestLoad(t *testing.T) {
 	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
+	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x"))
+	if err != nil || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
+		t.Errorf("as much as is allowed: %+v, %v", c, err)
+	}
 	for _, bad := range []struct {
 		variables []string
 		want      string
@@ -49,6 +53,11 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a"}, "TABLE: is missing: the DynamoDB table of the limits"},
 		{[]string{"NAMESPACE=a", "STORE=redis"}, "REDIS_URL: is missing: such as rediss://host:6379"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, `BASE_PATH: got "v1/", want a path such as /v1`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/.."}, `BASE_PATH: got "/..", want a path such as /v1`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/a/../b"}, `BASE_PATH: got "/a/../b", want a path such as /v1`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/./a"}, `BASE_PATH: got "/./a", want a path such as /v1`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=1s"}, "STORE_TIMEOUT: got 1s, want more than 0s and less than 1s, or 0s for 900ms"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=-5s"}, "STORE_TIMEOUT: got -5s, want more than 0s and less than 1s, or 0s for 900ms"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: is missing: without it any issuer that shares a key is believed"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed"},

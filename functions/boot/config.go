@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"github.com/sethvargo/go-envconfig"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // Config is what the variables of an environment say. Read it with Load.
@@ -24,7 +27,8 @@ type Config struct {
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	// RedisURL is a redis:// or rediss:// URL.
 	RedisURL string `env:"REDIS_URL"`
-	// Timeout is the time that the store has for a decision; 0 means the limiter's own.
+	// Timeout is the time that the store has for a decision, less than a second; 0 means
+	// the limiter's own.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
 	// RulesFile is the rules document; without it the one that is built in.
@@ -32,7 +36,7 @@ type Config struct {
 	// MaxDelay is how long the handler lets a request wait for its turn in a leaky bucket;
 	// 0: not at all. It makes queues no deeper in all functions that have it.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
-	// BasePath is what a custom domain puts before every path.
+	// BasePath is what the API's custom domain puts before every path.
 	BasePath string `env:"BASE_PATH"`
 
 	// JWKS is the URL of the issuer's keys or, locally, a file. Without it tokens mean
@@ -95,7 +99,8 @@ func (c *Config) validate() error {
 	default:
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
 	}
-	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath), "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.NormalizePath(c.BasePath) == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s", c.Timeout, limiter.MinWindow, limiter.DefaultTimeout)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: is missing: without it any issuer that shares a key is believed")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed")
