@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -178,22 +179,97 @@ func TestAuthorizer_credentials(t *testing.T) {
 	}
 }
 
+// Whichever of two values of a header comes first, neither is believed.
+func TestAuthorizer_doubled(t *testing.T) {
+	for file, header := range map[string]string{"rest-authorizer-user.json": "Authorization", "rest-authorizer-apikey.json": "x-api-key"} {
+		event := sample(t, file)
+		var sent struct {
+			Headers map[string][]string `json:"multiValueHeaders"`
+		}
+		if err := json.Unmarshal(event, &sent); err != nil {
+			t.Fatal(err)
+		}
+		good := sent.Headers[header][0]
+		for _, values := range [][]string{{good, "Bearer other"}, {"Bearer other", good}, {good, good}} {
+			both, err := json.Marshal(map[string]any{header: values})
+			if err != nil {
+				t.Fatal(err)
+			}
+			doubled := changed(t, event, `"multiValueHeaders": {`, `"multiValueHeaders": `+string(both)+`, "ignored": {`)
+			if _, err := authorize(t, memory(t), doubled); err == nil || err.Error() != "Unauthorized" {
+				t.Errorf("%s: %s: %v", file, both, err)
+			}
+		}
+	}
+}
+
+// The context names the tier that decided, and not what the caller says it is.
+func TestAuthorizer_tier(t *testing.T) {
+	e := memory(t)
+	event := sample(t, "rest-authorizer-user.json") // whose tier is paid
+	if p, err := authorize(t, e, event); err != nil || p.Context["tier"] != "paid" {
+		t.Errorf("a tier of the rules: %+v, %v", p.Context, err)
+	}
+	var err error
+	e.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != nil {
+		t.Errorf("a tier that the rules do not know: %+v, %v", p.Context, err)
+	}
+}
+
+// The problem document of a refusal is that of the middleware, in one value.
+func TestAuthorizer_problem(t *testing.T) {
+	e := memory(t)
+	var p events.APIGatewayCustomAuthorizerResponse
+	for range 3 {
+		var err error
+		if p, err = authorize(t, e, sample(t, "rest-authorizer-anonymous.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+		`"message":"Too many requests. Retry after 1 second.","limit":60,"window":"60s","violated-policies":["search"]}`
+	if got := "{" + p.Context["problem"].(string) + "}"; got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+}
+
+const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"`
+
 // However a path is spelled, it is the same endpoint; a long one makes no invalid
 // policy.
 func TestAuthorizer_path(t *testing.T) {
 	e := memory(t)
 	e.BasePath = "/v1"
-	event := sample(t, "rest-authorizer-user.json")
+	event := changed(t, sample(t, "rest-authorizer-user.json"), ownDomain, `"domainName": "api.example.com"`)
 	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || p.Context["rateLimitRemaining"] != string(rune('2'-i)) {
 			t.Errorf("%s: %+v, %v", path, p.Context, err)
 		}
 	}
-	for _, path := range []string{"/v10/api/v1/search", "/api/v1/%2573earch", "/api/v1/search/x"} {
+	for _, path := range []string{"/v10/api/v1/search", "/v1api/v1/search", "/api/v1/%2573earch", "/api/v1/search/x"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || effect(p) != "Allow" || p.Context["rateLimitLimit"] != "8" {
 			t.Errorf("%s is taken for the search: %+v, %v", path, p.Context, err)
+		}
+	}
+	for _, domain := range []string{
+		"a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com", "A1B2C3D4E5.Execute-API.eu-central-1.AmazonAWS.com.", "vpce-0123.execute-api.eu-central-1.vpce.amazonaws.com",
+		"a1b2c3d4e5.execute-api.cn-north-1.amazonaws.com.cn", "a1b2.lambda-url.eu-central-1.on.aws", "127.0.0.1:8080", "127.0.0.1", "[::1]:8080", "localhost", "localhost.localdomain:8080", "",
+	} {
+		other := changed(t, event, "api.example.com", domain)
+		p, err := authorize(t, memory(t), changed(t, other, `"path": "/api/v1/search"`, `"path": "/v1/api/v1/search"`))
+		if err != nil || p.Context["rateLimitLimit"] != "8" {
+			t.Errorf("%s has no base path: %+v, %v", domain, p.Context, err)
+		}
+		e := memory(t)
+		e.BasePath = "/api"
+		if p, err := authorize(t, e, other); err != nil || p.Context["rateLimitLimit"] != "3" {
+			t.Errorf("%s: the base path is taken off a path without one: %+v, %v", domain, p.Context, err)
 		}
 	}
 	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
@@ -419,9 +495,13 @@ func TestHandler_request(t *testing.T) {
 				cookies = a.MultiValueHeaders["Set-Cookie"]
 			}
 			if c.file == "alb-anonymous.json" {
-				cookies = strings.Split(a.Headers["Set-Cookie"], ", ")
+				cookies = []string{a.Headers["Set-Cookie"], a.Headers["set-Cookie"]}
+				slices.Sort(cookies)
 			}
-			if a.StatusCode != http.StatusAccepted || !a.IsBase64Encoded || a.Body != "//4=" || a.header("Vary") != "Accept" || len(cookies) != 2 {
+			if !slices.Equal(cookies, []string{"a=1", "b=2"}) {
+				t.Errorf("cookies %q", cookies)
+			}
+			if a.StatusCode != http.StatusAccepted || !a.IsBase64Encoded || a.Body != "//4=" || a.header("Vary") != "Accept" {
 				t.Errorf("answer %+v", a)
 			}
 		})
@@ -433,6 +513,87 @@ func TestHandler_request(t *testing.T) {
 	custom := changed(t, sample(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
 	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
 		t.Errorf("a custom domain has no stage in its paths: %s", seen.URL.Path)
+	}
+	beside := changed(t, sample(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
+	if handle(t, memory(t), api, beside); seen.URL.Path != "/devapi/v1/data" {
+		t.Errorf("a path that begins like the stage: %s", seen.URL.Path)
+	}
+	root := changed(t, sample(t, "http-api-anonymous.json"), `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev"`)
+	if handle(t, memory(t), api, root); seen.URL.Path != "/" {
+		t.Errorf("the stage alone: %s", seen.URL.Path)
+	}
+}
+
+// A base path is taken off where the host has put it: behind a custom domain.
+func TestHandler_basePath(t *testing.T) {
+	var seen string
+	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })
+	for _, c := range []struct{ file, old, replacement, want string }{
+		{"rest-proxy-user.json", ownDomain, `"domainName": "api.example.com"`, "/v1/search"},
+		{"rest-proxy-user.json", ownDomain, ownDomain, "/api/v1/search"},
+		{"http-api-user.json", `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"stage": "$default", "domainName": "api.example.com"`, "/dev/api/v1/data"},
+		{"http-api-user.json", `"rawPath": "/dev/api`, `"rawPath": "/dev/api`, "/api/v1/data"},
+		{"function-url-anonymous.json", "/api/v1/items/5", "/api/v1/items/5", "/api/v1/items/5"},
+		{"alb-anonymous.json", "/api/v1/search", "/api/v1/search", "/api/v1/search"},
+	} {
+		e := memory(t)
+		e.BasePath = "/api"
+		if handle(t, e, api, changed(t, sample(t, c.file), c.old, c.replacement)); seen != c.want {
+			t.Errorf("%s with %s: %s, want %s", c.file, c.replacement, seen, c.want)
+		}
+	}
+	e := memory(t)
+	e.BasePath = "/api"
+	e.Serve(api).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/api/v1/search", http.NoBody))
+	if seen != "/api/v1/search" {
+		t.Errorf("net/http: %s", seen)
+	}
+}
+
+// What a handler may do to its answer, and what of it an event can hold.
+func TestHandler_response(t *testing.T) {
+	for name, c := range map[string]struct {
+		api  http.HandlerFunc
+		want answer
+	}{
+		"an informational status is not the answer": {func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusEarlyHints)
+			w.WriteHeader(http.StatusAccepted)
+			w.WriteHeader(http.StatusTeapot)
+		}, answer{StatusCode: http.StatusAccepted}},
+		"text that is encoded is bytes": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, "text")
+		}, answer{StatusCode: http.StatusOK, Body: "dGV4dA==", IsBase64Encoded: true}},
+		"text": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, answer{StatusCode: http.StatusOK, Body: "text"}},
+	} {
+		for _, file := range []string{"rest-proxy-user.json", "http-api-user.json", "alb-anonymous.json"} {
+			a := handle(t, memory(t), c.api, sample(t, file))
+			if a.StatusCode != c.want.StatusCode || a.Body != c.want.Body || a.IsBase64Encoded != c.want.IsBase64Encoded {
+				t.Errorf("%s: %s: %+v", name, file, a)
+			}
+		}
+	}
+}
+
+// A load balancer that takes one value a name gets every cookie.
+func TestHandler_cookies(t *testing.T) {
+	const many = 40
+	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for i := range many {
+			w.Header().Add("Set-Cookie", "c"+strconv.Itoa(i)+"=1; Expires=Wed, 04 Mar 2026 12:00:00 GMT")
+		}
+	})
+	got := map[string]bool{}
+	for name, value := range handle(t, memory(t), api, sample(t, "alb-anonymous.json")).Headers {
+		if strings.EqualFold(name, "Set-Cookie") {
+			got[value] = true
+		}
+	}
+	for i := range many {
+		if want := "c" + strconv.Itoa(i) + "=1; Expires=Wed, 04 Mar 2026 12:00:00 GMT"; !got[want] {
+			t.Errorf("cookie %d is missing or changed", i)
+		}
 	}
 }
 

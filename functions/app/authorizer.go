@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -54,7 +55,8 @@ type authorizerEvent struct {
 	Headers        map[string]string   `json:"headers"`
 	MultiHeaders   map[string][]string `json:"multiValueHeaders"`
 	RequestContext struct {
-		Identity struct {
+		DomainName string `json:"domainName"`
+		Identity   struct {
 			SourceIP string `json:"sourceIp"`
 		} `json:"identity"`
 	} `json:"requestContext"`
@@ -65,7 +67,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	header := headerOf(event.Headers, event.MultiHeaders)
 	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
 	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
-	path := url.URL{Path: a.path(event.Path)}
+	path := url.URL{Path: a.path(event.Path, isCustom(event.RequestContext.DomainName))}
 	charges := a.Rules.Charges(nil, event.HTTPMethod, path.EscapedPath(), caller)
 	decision, err := a.Limiter.Take(ctx, now, charges)
 	if err != nil {
@@ -96,8 +98,17 @@ func (a authorizer) policy(event *authorizerEvent, effect string, d limiter.Deci
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: decisionContext(httplimit.NewAnswer(d), caller),
+		Context: decisionContext(httplimit.NewAnswer(d), caller.Subject(), a.tier(caller)),
 	}
+}
+
+// tier returns the caller's tier if it is one of the rules'. For any other the default
+// decides, which the rules keep to themselves.
+func (a authorizer) tier(caller limiter.Caller) string {
+	if !slices.Contains(a.Rules.Tiers(), caller.Tier) {
+		return ""
+	}
+	return caller.Tier
 }
 
 // stageARN returns <api>/<stage>/* for the ARN of a method, <api>/<stage>/GET/path.

@@ -1,6 +1,9 @@
 package app
 
 import (
+	"encoding/json"
+	"strings"
+
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
@@ -8,9 +11,13 @@ import (
 // A REST API's authorizer hands its decision on in the context of its policy: strings
 // by key. Gateway responses map the keys to the headers of a 429 (as
 // context.authorizer.<key>), and the handler maps them to those of its own answer.
-// Values with quotes go to headers only: a body template escapes nothing.
+//
+// A body template escapes nothing and has no statements. So the members of the problem
+// document come in one value, which is empty where somebody else has denied the request,
+// such as the API's resource policy: what is left is JSON still.
 const (
-	keyWeir    = "weir" // what Weir has decided: allowed or refused
+	keyWeir    = "weir"    // what Weir has decided: allowed or refused
+	keyProblem = "problem" // the members of the problem document, with their quotes
 	keyMessage = "message"
 	keyLimit   = "limit"
 	keyWindow  = "window"
@@ -36,23 +43,31 @@ var fieldKeys = map[string]string{
 	httplimit.DegradedField:   "degraded",
 }
 
-// decisionContext returns the context of a policy.
-func decisionContext(a httplimit.Answer, caller limiter.Caller) map[string]any {
-	context := map[string]any{keyWeir: allowed, keySubject: caller.Subject().String()}
-	if caller.Tier != "" {
-		context[keyTier] = caller.Tier
+// decisionContext returns the context of a policy; tier is the one that decided, empty if
+// that is not known.
+func decisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
+	context := map[string]any{keyWeir: allowed, keySubject: subject.String()}
+	if tier != "" {
+		context[keyTier] = tier
 	}
 	for _, f := range a.Fields() {
 		context[fieldKeys[f[0]]] = f[1]
 	}
 	if p := a.Problem; p != nil {
 		context[keyWeir] = refused
+		context[keyProblem] = members(p)
 		context[keyMessage] = p.Message
 		context[keyLimit] = p.Limit
 		context[keyWindow] = p.Window
-		context[keyPolicy] = p.Violated[0]
+		context[keyPolicy] = strings.Join(p.Violated, ",")
 	}
 	return context
+}
+
+// members returns p in JSON without its braces.
+func members(p *httplimit.Problem) string {
+	document, _ := json.Marshal(p) // strings and numbers always marshal
+	return string(document[1 : len(document)-1])
 }
 
 // decisionFields returns the header fields in a context; ok reports whether it says that

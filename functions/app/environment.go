@@ -24,8 +24,9 @@ type Environment struct {
 	// Clock is read once per request.
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// BasePath is what a custom domain puts before every path, such as "/v1"; rules do
-	// not see it. Empty if there is none.
+	// BasePath is what a custom domain puts before every path, such as "/v1", in the normal
+	// form of rules, which do not see it. Empty if there is none. By the domain of API
+	// Gateway, a load balancer or net/http paths come without it, and are left as they are.
 	BasePath string
 	// MaxDelay is how long a request that no authorizer has admitted may wait for its
 	// turn in a leaky bucket.
@@ -47,8 +48,8 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 	}
 	limited := m.Wrap(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath()), ""
 		from := originOf(r.Context())
+		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath(), from.custom), ""
 		if !from.decided {
 			limited.ServeHTTP(w, r)
 			return
@@ -60,12 +61,13 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 	})
 }
 
-// path returns the path that rules and router see of the one that the client sent.
-func (e *Environment) path(sent string) string {
+// path returns the path that rules and router see of the one that the client sent, to a
+// custom domain or another.
+func (e *Environment) path(sent string, custom bool) string {
 	normal := rules.NormalizePath(sent)
 	rest, ok := strings.CutPrefix(normal, e.BasePath)
 	switch {
-	case !ok || e.BasePath == "":
+	case !ok || e.BasePath == "" || !custom:
 		return normal
 	case rest == "":
 		return "/"
@@ -78,6 +80,7 @@ func (e *Environment) path(sent string) string {
 // origin is what a host says of a request, beside the request itself.
 type origin struct {
 	address netip.Addr        // of the client; zero if the request came by net/http
+	custom  bool              // it came by a custom domain
 	decided bool              // the authorizer has charged the request and allowed it
 	fields  map[string]string // header fields of its decision; there may be none
 }

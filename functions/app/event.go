@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter/identity"
@@ -87,7 +88,7 @@ func (e *proxyEvent) request(ctx context.Context) (*http.Request, error) {
 	}
 	address := e.address(header)
 	fields, decided := decisionFields(e.authorizerContext())
-	ctx = withOrigin(ctx, origin{address: address, decided: decided, fields: fields})
+	ctx = withOrigin(ctx, origin{address: address, custom: isCustom(e.RequestContext.DomainName), decided: decided, fields: fields})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -96,6 +97,20 @@ func (e *proxyEvent) request(ctx context.Context) (*http.Request, error) {
 	r.Header, r.Host, r.RequestURI = header, header.Get("Host"), r.URL.RequestURI()
 	r.RemoteAddr = netip.AddrPortFrom(address, 0).String()
 	return r, nil
+}
+
+// awsDomains end the domain names that AWS gives to an API.
+var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
+
+// isCustom reports whether the domain name in an event is a custom one. Only there does
+// API Gateway put a base path before the path, and nobody else may: by the domain of API
+// Gateway /v1/x is another path than /x. A load balancer names none, and locally it is
+// the host and the port.
+func isCustom(domain string) bool {
+	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
+	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
+	_, noAddress := netip.ParseAddr(domain)
+	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
 }
 
 // unescaped returns the path that url.URL wants beside RawPath.

@@ -77,7 +77,12 @@ func (r *response) event(request *proxyEvent) any {
 		if len(request.MultiHeaders) > 0 { // the target group is set to several values a name
 			answer.MultiValueHeaders = r.sent
 		} else {
+			cookies := r.sent["Set-Cookie"]
+			delete(r.sent, "Set-Cookie")
 			answer.Headers = joined(r.sent)
+			for i, cookie := range cookies {
+				answer.Headers[spelling("Set-Cookie", i)] = cookie
+			}
 		}
 		return answer
 	default:
@@ -114,4 +119,21 @@ func joined(h http.Header) map[string]string {
 		single[name] = strings.Join(values, ", ")
 	}
 	return single
+}
+
+// spelling returns name with the case of some letters changed, others for every i below
+// two to the power of their number: names have no case, and a load balancer that takes
+// one value a name passes all spellings on. Cookies cannot be joined (RFC 6265, 3).
+func spelling(name string, i int) string {
+	b := []byte(name)
+	for at, c := range b {
+		if c == '-' {
+			continue
+		}
+		if i&1 == 1 {
+			b[at] ^= 'a' ^ 'A'
+		}
+		i >>= 1
+	}
+	return string(b)
 }

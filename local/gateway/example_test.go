@@ -28,7 +28,7 @@ func Example() {
 			PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{Statement: []events.IAMPolicyStatement{{
 				Effect: "Deny", Action: []string{"execute-api:Invoke"}, Resource: []string{e.MethodArn},
 			}}},
-			Context: map[string]any{"retryAfter": "7", "policy": "search", "limit": 100, "window": "60s", "message": "Wait."},
+			Context: map[string]any{"retryAfter": "7", "problem": `"status":429,"message":"Wait."`},
 		}, nil
 	}
 	handler := func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
@@ -55,5 +55,5 @@ func Example() {
 	// REST POST /api/v1/login
 	// REST GET /api/v1/search
 	// 429 [7]
-	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Wait.","limit":100,"window":"60s","violated-policies":["search"]}
+	// {"status":429,"message":"Wait."}
 }
