@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -212,6 +214,34 @@ func TestConfig_RedisClient(t *testing.T) {
 	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
 		t.Errorf("%d attempts to connect, %v", dialed.Load(), err)
 	}
+}
+
+// A server that takes the connection and says nothing is waited for as long as the
+// request has, once.
+func TestConfig_RedisClient_silent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient()
+		if err != nil {
+			t.Fatal(err)
+		}
+		dialed := 0
+		client.Options().Dialer = func(context.Context, string, string) (net.Conn, error) {
+			dialed++
+			near, far := net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, far) }()
+			return near, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		begun := time.Now()
+		err = client.Ping(ctx).Err()
+		if took := time.Since(begun); err == nil || dialed != 1 || took != 20*time.Millisecond {
+			t.Errorf("%d connections in %s, %v", dialed, took, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // What an operator reads when the store does not answer.
