@@ -11,7 +11,8 @@ import (
 // nothing else is there. Limits of one class are in one subject for a given caller.
 type class struct {
 	key      string
-	parts    []string
+	parts    []string // claims first, so that a client is combined as what it is would be
+	families []string // keys of the subjects in which its limits can be
 	byIP     bool
 	global   bool // counts all callers together
 	endpoint limiter.Subject
@@ -31,12 +32,22 @@ const (
 // newClass returns the class of a per, which is valid and sorted.
 func newClass(per []string, method string, p pattern) class {
 	c := class{byIP: slices.Contains(per, perIP)}
+	var identities []string
 	for _, part := range per {
-		if part != perEndpoint && part != perGlobal {
+		switch {
+		case strings.HasPrefix(part, perClaim):
 			c.parts = append(c.parts, part)
+		case part != perEndpoint && part != perGlobal:
+			identities = append(identities, part)
 		}
 	}
+	c.parts = append(c.parts, identities...)
 	c.key = strings.Join(c.parts, " ")
+	c.families = []string{c.key}
+	if slices.Contains(identities, perClient) { // and no other
+		claims := strings.TrimSuffix(c.key, perClient)
+		c.families = []string{claims + perUser, claims + perAPIKey, claims + perIP}
+	}
 	if len(c.parts) > 0 {
 		return c
 	}
@@ -44,6 +55,7 @@ func newClass(per []string, method string, p pattern) class {
 	if slices.Contains(per, perEndpoint) {
 		c.key, c.endpoint = perEndpoint+" "+method+" "+p.text, limiter.Endpoint(method, p.text)
 	}
+	c.families = []string{c.key}
 	return c
 }
 
@@ -94,14 +106,5 @@ func identity(part string, caller *limiter.Caller) limiter.Subject {
 // countsBy reports whether the subject of c can be one of a kind: user, apikey, ip or
 // claim:<name>.
 func (c *class) countsBy(kind string) bool {
-	return slices.Contains(c.parts, kind) || c.key == perClient && slices.Contains(c.families(), kind)
-}
-
-// families returns the keys of the subjects in which limits of c can be: those of a
-// client are in the user's, the API key's or the address's.
-func (c *class) families() []string {
-	if c.key == perClient {
-		return []string{perUser, perAPIKey, perIP}
-	}
-	return []string{c.key}
+	return slices.Contains(c.parts, kind) || slices.Contains(c.parts, perClient) && !strings.HasPrefix(kind, perClaim)
 }

@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,8 +12,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// maxRules is how many rules a document holds.
-const maxRules = 1000
+// Bounds of what a document holds.
+const (
+	maxRules    = 1000
+	maxTiers    = 1000
+	maxEndpoint = 1024 // bytes
+	maxSegments = 32
+	maxPer      = 6 // a subject of as many claims is still a key to DynamoDB
+)
 
 // Options of Parse.
 type Options struct {
@@ -32,7 +39,7 @@ const LeaseAboveDynamoDB = 500
 
 // Parse reads a document. The error is of type Problems: all mistakes at once.
 func Parse(document []byte, o Options) (*Rules, error) {
-	p := &parser{o: o, rules: &Rules{tiers: map[string]bool{}, version: o.Version}, known: map[limitKey]identified{}}
+	p := newParser(o)
 	root, err := tree(document, &p.problems)
 	if err != nil {
 		return nil, Problems{{Message: err.Error()}}
@@ -44,6 +51,7 @@ func Parse(document []byte, o Options) (*Rules, error) {
 	if len(p.problems) > 0 {
 		return nil, p.problems
 	}
+	p.noteTiers()
 	return p.rules, nil
 }
 
@@ -54,7 +62,17 @@ type parser struct {
 	problems  Problems
 	shadow    bool // the whole document is tried out
 	overrides []override
-	known     map[limitKey]identified
+	classes   map[string]int // index in rules.classes, by key
+	known     map[limitKey]*identified
+	named     map[string][]*identified // in file order
+	steps     int                      // that remain to tell whether requests can charge too much
+}
+
+func newParser(o Options) *parser {
+	return &parser{
+		o: o, rules: &Rules{tiers: map[string]bool{}, version: o.Version}, classes: map[string]int{},
+		known: map[limitKey]*identified{}, named: map[string][]*identified{}, steps: maxSteps,
+	}
 }
 
 // limitKey tells limits apart.
@@ -63,10 +81,16 @@ type limitKey struct {
 	shadow bool
 }
 
-// identified is a limit that was made, and what its ID is the hash of.
+// hashed is what the ID of a limit is the hash of.
+type hashed struct{ tier, name, per, endpoint, method string }
+
+// identified is a limit that was made, for one rule or several.
 type identified struct {
-	text string
-	made limit
+	hashed
+	made     limit
+	spread   limiter.Spread // as the document has it
+	cost     int64          // the highest of the rules, and where it stands
+	costPath string
 }
 
 func (p *parser) document(root *node) {
@@ -83,34 +107,52 @@ func (p *parser) document(root *node) {
 	overrides := o.member("overrides")
 	o.done()
 	p.readOverrides(overrides)
+	before := len(p.problems)
 	if list != nil && list.kind != isList {
 		p.problems.add(list.path, "got %s, want a list", list)
 	} else if list != nil {
 		p.list(list.items)
 	}
+	whole := list != nil && len(p.problems) == before
 	p.defaultTier(o, tier)
-	p.applyOverrides()
-	p.noteTiers()
+	p.applyOverrides(whole)
 }
 
 const modeShadow = "shadow"
 
 var modes = []string{"enforce", modeShadow}
 
-// noteTiers notes which tiers a rule leaves without a limit.
+// noteTiers notes which tiers a rule leaves without a limit, the first of them by name.
 func (p *parser) noteTiers() {
+	tiers := p.rules.Tiers()
 	for i := range p.rules.rules {
 		r := &p.rules.rules[i]
-		var without []string
-		for _, tier := range p.rules.Tiers() {
-			if len(r.limits[tier]) == 0 && len(r.limits[otherTiers]) == 0 {
-				without = append(without, tier)
-			}
+		_, others := r.limits[otherTiers]
+		_, global := r.limits[globalKey]
+		missing := len(tiers) - len(r.limits)
+		if global {
+			missing++
 		}
-		if _, global := r.limits[globalKey]; len(without) > 0 && (!global || len(r.limits) > 1) {
-			p.rules.notes = append(p.rules.notes, Problem{join(r.path, "limits"), "callers of tier " + anyOf(without) + " have no limit of their own here"})
+		if others || missing == 0 || global && len(r.limits) == 1 {
+			continue
+		}
+		p.rules.notes = append(p.rules.notes, Problem{join(r.path, "limits"), "callers of tier " + r.without(tiers, missing) + " have no limit of their own here"})
+	}
+}
+
+// without lists the tiers that have no limit, of which there are missing.
+func (r *rule) without(tiers []string, missing int) string {
+	const most = 10
+	var words []string
+	for _, tier := range tiers {
+		if _, ok := r.limits[tier]; ok {
+			continue
+		}
+		if words = append(words, tier); len(words) == most && missing > most {
+			return strings.Join(words, ", ") + " and " + strconv.Itoa(missing-most) + " more"
 		}
 	}
+	return anyOf(words)
 }
 
 func (p *parser) list(items []*node) {
@@ -122,10 +164,14 @@ func (p *parser) list(items []*node) {
 	for _, item := range items {
 		specs = append(specs, p.rule(item)...)
 	}
+	if n := len(p.rules.tiers); n > maxTiers {
+		p.problems.add("rules", "have %d tiers, at most %d are allowed", n, maxTiers)
+		return
+	}
 	horizons := p.horizons(specs)
 	for _, s := range specs {
 		longest := time.Duration(0)
-		for _, family := range p.rules.classes[s.class].families() {
+		for _, family := range p.rules.classes[s.class].families {
 			longest = max(longest, horizons[family])
 		}
 		p.make(s, longest)
@@ -163,6 +209,7 @@ func (p *parser) rule(n *node) []spec {
 	if method := o.member("method"); method != nil {
 		r.method = p.method(o, method)
 	}
+	r.name = r.pattern.name()
 	limits := o.required("limits")
 	cost := o.member("cost")
 	if i, ok := o.whole(cost, algo.MaxRequests); ok {
@@ -184,6 +231,10 @@ func (p *parser) endpoint(path, text string) pattern {
 		p.problems.add(path, `got %q, want "*" or a path that begins with /`, shorten(text))
 		return pattern{}
 	}
+	if len(text) > maxEndpoint {
+		p.problems.add(path, "has %d bytes, at most %d are allowed", len(text), maxEndpoint)
+		return pattern{}
+	}
 	if strings.ContainsAny(text, "?#") {
 		p.problems.add(path, "got %q: a query or a fragment is no part of a path", shorten(text))
 		return pattern{}
@@ -191,6 +242,8 @@ func (p *parser) endpoint(path, text string) pattern {
 	pattern, problem := parsePattern(text)
 	if problem != "" {
 		p.problems.add(path, "got %q: %s", shorten(text), problem)
+	} else if n := len(pattern.segments); n > maxSegments {
+		p.problems.add(path, "has %d segments, at most %d are allowed", n, maxSegments)
 	}
 	return pattern
 }

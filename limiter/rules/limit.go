@@ -35,7 +35,7 @@ func (p *parser) limit(n *node, rule int, tier string, inList bool) (s spec, ok 
 	s.rate = p.rate(o)
 	s.spread = p.spread(o)
 	s.per = p.per(o, tier)
-	s.name = p.name(o, r.pattern, inList, s.per == nil || slices.Contains(s.per, perEndpoint))
+	s.name = p.name(o, r.name, inList, s.per == nil || slices.Contains(s.per, perEndpoint))
 	if note := o.member("note"); note != nil {
 		o.text(note)
 	}
@@ -113,11 +113,14 @@ func duration(s string) (time.Duration, error) {
 		n, err := strconv.ParseUint(days, 10, 7)
 		return time.Duration(n) * 24 * time.Hour, err
 	}
+	if strings.HasPrefix(s, "+") {
+		return 0, errors.New("a sign")
+	}
 	return time.ParseDuration(s)
 }
 
-// name reads a limit's name, or finds one.
-func (p *parser) name(o *object, pattern pattern, inList, endpoint bool) string {
+// name reads a limit's name; otherwise is that of a limit which has none.
+func (p *parser) name(o *object, otherwise string, inList, endpoint bool) string {
 	n := o.member("name")
 	if name, ok := o.text(n); ok {
 		if !validName.MatchString(name) {
@@ -132,16 +135,10 @@ func (p *parser) name(o *object, pattern pattern, inList, endpoint bool) string 
 	case !endpoint:
 		p.problems.add(join(o.node.path, "name"), "is missing: a limit that does not count by endpoint is one count for all rules that use its name")
 	}
-	if name := strings.Trim(unnamed.ReplaceAllString(strings.ToLower(pattern.lastLiteral()), "-"), "-"); name != "" {
-		return name[:min(32, len(name))]
-	}
-	return "all"
+	return otherwise
 }
 
-var (
-	validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
-	unnamed   = regexp.MustCompile(`[^a-z0-9_-]+`)
-)
+var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
 // per reads what a limit counts by, sorted; nil if it has mistakes.
 func (p *parser) per(o *object, tier string) []string {
@@ -156,6 +153,9 @@ func (p *parser) per(o *object, tier string) []string {
 		return nil
 	case len(n.items) == 0:
 		p.problems.add(n.path, "is empty: leave it out for client and endpoint")
+		return nil
+	case len(n.items) > maxPer:
+		p.problems.add(n.path, "has %d words, at most %d are allowed", len(n.items), maxPer)
 		return nil
 	}
 	before := len(p.problems)
@@ -200,32 +200,44 @@ func (p *parser) combination(path string, per []string) {
 // the subject is. The subjects of single identities are taken together: those of a
 // client are any of them.
 func (p *parser) horizons(specs []spec) map[string]time.Duration {
+	own := map[string]map[string]time.Duration{} // of overrides, by name and kind
+	for _, o := range p.overrides {
+		if own[o.name] == nil {
+			own[o.name] = map[string]time.Duration{}
+		}
+		own[o.name][o.who.kind] = max(own[o.name][o.who.kind], horizon(o.rate))
+	}
 	longest := map[string]time.Duration{}
 	for _, s := range specs {
 		class := &p.rules.classes[s.class]
-		rates := []algo.Rate{s.rate}
-		for _, o := range p.overrides {
-			if o.name == s.name && class.countsBy(o.who.kind) {
-				rates = append(rates, o.rate)
+		most := horizon(s.rate)
+		for kind, h := range own[s.name] {
+			if class.countsBy(kind) {
+				most = max(most, h)
 			}
 		}
-		for _, rate := range rates {
-			if machine, err := algo.New(rate); err == nil {
-				for _, family := range class.families() {
-					longest[family] = max(longest[family], machine.Horizon())
-				}
-			}
+		for _, family := range class.families {
+			longest[family] = max(longest[family], most)
 		}
 	}
 	return longest
 }
 
+// horizon returns how long a store keeps a count of a rate; 0 if the rate is wrong.
+func horizon(r algo.Rate) time.Duration {
+	machine, err := algo.New(r)
+	if err != nil {
+		return 0
+	}
+	return machine.Horizon()
+}
+
 // class returns the index of c, which it adds if it is new.
 func (p *parser) class(c class) int {
-	i := slices.IndexFunc(p.rules.classes, func(k class) bool { return k.key == c.key })
-	if i < 0 {
-		p.rules.classes = append(p.rules.classes, c)
-		i = len(p.rules.classes) - 1
+	i, ok := p.classes[c.key]
+	if !ok {
+		i = len(p.rules.classes)
+		p.rules.classes, p.classes[c.key] = append(p.rules.classes, c), i
 	}
 	return i
 }
@@ -234,21 +246,19 @@ func (p *parser) class(c class) int {
 func (p *parser) make(s spec, horizon time.Duration) {
 	r := &p.rules.rules[s.rule]
 	c := p.rules.classes[s.class]
-	parts := []string{s.tier, s.name, strings.Join(s.per, " ")}
+	is := hashed{tier: s.tier, name: s.name, per: strings.Join(s.per, " ")}
+	parts := []string{is.tier, is.name, is.per}
 	byEndpoint := slices.Contains(s.per, perEndpoint)
 	if byEndpoint {
-		parts = append(parts, r.pattern.text, r.method)
+		is.endpoint, is.method = r.pattern.text, r.method
+		parts = append(parts, is.endpoint, is.method)
 	}
-	if s.spread == (limiter.Spread{}) {
-		if s.spread.Lease = p.leases(s.rate); s.spread.Lease > 0 {
-			p.rules.notes = append(p.rules.notes, Problem{s.path, fmt.Sprintf("more than %d requests a second, so on DynamoDB it leases up to %d at once", p.o.LeaseAbove, s.spread.Lease)})
-		}
-	}
-	l, ok := p.newLimit(s.path, limiter.Limit{
+	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.name, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: s.spread,
+		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate),
 	})
-	if !ok {
+	if err != nil {
+		p.unmade(s.path, err)
 		return
 	}
 	if s.cost != nil && r.cost > l.MaxCost() {
@@ -256,10 +266,11 @@ func (p *parser) make(s spec, horizon time.Duration) {
 		return
 	}
 	made := limit{l, s.class, s.path}
-	key, text := limitKey{l.ID, l.Shadow}, fmt.Sprintf("%q", parts)
-	if known, ok := p.known[key]; ok {
+	key := limitKey{l.ID, l.Shadow}
+	known, ok := p.known[key]
+	if ok {
 		switch {
-		case known.text != text:
+		case known.hashed != is:
 			p.problems.add(join(s.path, "name"), "has by chance the same hash as that of %s: choose another", known.made.path)
 			return
 		case byEndpoint:
@@ -271,18 +282,32 @@ func (p *parser) make(s spec, horizon time.Duration) {
 		}
 		made.Limit = known.made.Limit
 	} else {
-		p.known[key] = identified{text, made}
+		known = &identified{hashed: is, made: made, spread: s.spread}
+		p.known[key], p.named[s.name] = known, append(p.named[s.name], known)
+	}
+	if s.cost != nil && r.cost > known.cost {
+		known.cost, known.costPath = r.cost, s.cost.path
 	}
 	r.limits[s.tier] = append(r.limits[s.tier], made)
 }
 
-// newLimit makes a limit, or notes what is wrong with it.
-func (p *parser) newLimit(path string, l limiter.Limit) (*limiter.Limit, bool) {
-	made, err := limiter.NewLimit(l)
+// spreads returns how a limit is spread: as the document says, or by leases if it says
+// nothing of a limit that is large.
+func (p *parser) spreads(path string, s limiter.Spread, r algo.Rate) limiter.Spread {
+	if s != (limiter.Spread{}) {
+		return s
+	}
+	if s.Lease = p.leases(r); s.Lease > 0 {
+		p.rules.notes = append(p.rules.notes, Problem{path, fmt.Sprintf("more than %d requests a second, so on DynamoDB it leases up to %d at once", p.o.LeaseAbove, s.Lease)})
+	}
+	return s
+}
+
+// unmade notes why a limit could not be made.
+func (p *parser) unmade(path string, err error) {
 	if field, ok := errors.AsType[*algo.FieldError](err); ok {
 		p.problems.add(join(path, field.Field), "got %v, want %s", field.Got, field.Want)
-	} else if err != nil {
+	} else {
 		p.problems.add(path, "%v", err)
 	}
-	return made, err == nil
 }

@@ -54,9 +54,12 @@ func (n *node) String() string {
 	return n.kind
 }
 
+// maxShown is how much of a text a message or a path shows.
+const maxShown = 64
+
 func shorten(s string) string {
-	if len(s) > 64 {
-		return s[:64] + "..."
+	if len(s) > maxShown {
+		return s[:maxShown] + "..."
 	}
 	return s
 }
@@ -146,7 +149,7 @@ func (n *node) readMembers(d *json.Decoder, depth int, problems *Problems) error
 
 func (n *node) readItems(d *json.Decoder, depth int, problems *Problems) error {
 	for d.More() {
-		child, err := read(d, fmt.Sprintf("%s[%d]", n.path, len(n.items)), depth+1, problems)
+		child, err := read(d, n.path+"["+strconv.Itoa(len(n.items))+"]", depth+1, problems)
 		if err != nil {
 			return err
 		}
@@ -160,7 +163,7 @@ var plainKey = regexp.MustCompile(`^[A-Za-z_$*][A-Za-z0-9_*-]*$`)
 // join returns the path of a member.
 func join(path, key string) string {
 	switch {
-	case !plainKey.MatchString(key):
+	case len(key) > maxShown || !plainKey.MatchString(key):
 		return path + "[" + strconv.Quote(shorten(key)) + "]"
 	case path == "":
 		return key

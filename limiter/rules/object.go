@@ -93,10 +93,32 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 		return 0, false
 	}
 	if number, isNumber := n.value.(json.Number); isNumber {
-		if i, err := strconv.ParseInt(number.String(), 10, 64); err == nil && i >= 1 && i <= most {
+		if i, ok := integer(number.String()); ok && i >= 1 && i <= most {
 			return i, true
 		}
 	}
 	o.problems.add(n.path, "got %s, want a whole number from 1 to %d", n, most)
 	return 0, false
+}
+
+// integer returns the value of a JSON number, if it is whole and an int64 holds it,
+// however it is spelled: 100, 100.0 and 1e2 are one number, in JSON Schema too.
+func integer(number string) (int64, bool) {
+	const most = 18 // zeros of an int64
+	mantissa, exponent := number, "0"
+	if i := strings.IndexAny(number, "eE"); i >= 0 {
+		mantissa, exponent = number[:i], number[i+1:]
+	}
+	shift, err := strconv.Atoi(exponent)
+	if err != nil {
+		return 0, false
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	zeros := len(whole) + shift - len(digits) // that stand behind digits
+	if zeros < 0 || zeros > most {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(digits+strings.Repeat("0", zeros), 10, 64)
+	return i, err == nil
 }

@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,19 +12,29 @@ import (
 )
 
 // overrides are the limits that single callers have instead of their tier's.
-type overrides map[who]map[*limiter.Limit]*limiter.Limit
+type overrides struct {
+	rates  map[who]map[string]algo.Rate // by name of the limit
+	limits map[own]*limiter.Limit
+}
+
+// own is what stands in place of a limit.
+type own struct {
+	base *limiter.Limit
+	rate algo.Rate
+}
 
 // who is one identity: a user, an API key's record, an address or a claim's value.
 type who struct{ kind, value string }
 
-// of returns the limit that holds for caller in place of l.
-func (o overrides) of(c *class, caller *limiter.Caller, l *limiter.Limit) *limiter.Limit {
-	if len(o) == 0 {
+// of returns the limit that holds for caller in place of l. Where l counts by several
+// identities, an override of the user, key or address goes before one of a claim.
+func (o *overrides) of(c *class, caller *limiter.Caller, l *limiter.Limit) *limiter.Limit {
+	if len(o.rates) == 0 {
 		return l
 	}
-	for _, part := range c.parts {
-		if own, ok := o[whoIs(part, caller)][l]; ok {
-			return own
+	for _, part := range slices.Backward(c.parts) {
+		if rate, ok := o.rates[whoIs(part, caller)][l.Name]; ok {
+			return o.limits[own{l, rate}]
 		}
 	}
 	return l
@@ -49,7 +61,14 @@ type override struct {
 	rate algo.Rate
 }
 
-const maxOverrides = 10_000
+// Bounds of overrides.
+const (
+	maxOverrides = 10_000
+	maxOwn       = 50_000 // limits that they make
+)
+
+// spreadFields are what an override leaves as the limit has it.
+var spreadFields = []string{"lease", "shards", "sync_ms", "cells"}
 
 // readOverrides reads the list of overrides.
 func (p *parser) readOverrides(n *node) {
@@ -106,10 +125,9 @@ func (p *parser) who(o *object) (w who, ok bool) {
 		}
 		w, ok = who{m.key, value}, isText && value != ""
 		if m.key == perIP && ok {
-			prefix, err := address(value)
-			if err != nil {
+			var prefix netip.Prefix
+			if prefix, ok = address(value); !ok {
 				p.problems.add(m.node.path, "got %s, want an IPv4 address, or an IPv6 network such as 2001:db8:1::/64", m.node)
-				ok = false
 			}
 			w.value = prefix.String()
 		}
@@ -120,52 +138,101 @@ func (p *parser) who(o *object) (w who, ok bool) {
 	return w, ok
 }
 
-// address reads an address as callers have it.
-func address(s string) (netip.Prefix, error) {
-	if a, err := netip.ParseAddr(s); err == nil && a.Is4() {
-		return netip.PrefixFrom(a, a.BitLen()), nil
+// address reads an address as callers have it: IPv4 by itself, also where it is written
+// as IPv6, and IPv6 as a network.
+func address(s string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Unmap().Is4() {
+		return netip.PrefixFrom(a.Unmap(), 32), true
 	}
 	prefix, err := netip.ParsePrefix(s)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
-	return prefix.Masked(), nil
+	a := prefix.Addr()
+	return prefix.Masked(), err == nil && (prefix.IsSingleIP() || a.Is6()) && !a.Is4In6()
 }
 
 // applyOverrides makes the limits of single callers: the same limit with other numbers,
-// so that a caller who gets or loses an override keeps what it has used.
-func (p *parser) applyOverrides() {
-	p.rules.overrides = overrides{}
+// so that a caller who gets or loses an override keeps what it has used. Callers with the
+// same numbers share them. whole says that all limits of the document are known.
+func (p *parser) applyOverrides(whole bool) {
+	p.rules.overrides = overrides{map[who]map[string]algo.Rate{}, map[own]*limiter.Limit{}}
+	done := map[numbers]bool{}
 	for _, o := range p.overrides {
-		made := p.rules.overrides[o.who]
-		if made == nil {
-			made = map[*limiter.Limit]*limiter.Limit{}
-			p.rules.overrides[o.who] = made
+		n := numbers{o.who.kind, o.name, o.rate}
+		if !done[n] && !p.applyOverride(o, whole) {
+			continue
 		}
-		found := false
-		for _, known := range p.known {
-			base := known.made
-			if base.Name != o.name || !p.rules.classes[base.class].countsBy(o.who.kind) {
-				continue
-			}
-			found = true
-			if _, twice := made[base.Limit]; twice {
-				p.problems.add(o.path, "stands twice for %s %s", o.who.kind, strconv.Quote(shorten(o.who.value)))
-				break
-			}
-			own := *base.Limit
-			own.Rate = o.rate
-			own.Spread.Lease = min(own.Spread.Lease, smallest(o.rate))
-			l, ok := p.newLimit(o.path, own)
-			if !ok {
-				break
-			}
-			made[base.Limit] = l
+		done[n] = true
+		rates := p.rules.overrides.rates[o.who]
+		if rates == nil {
+			rates = map[string]algo.Rate{}
+			p.rules.overrides.rates[o.who] = rates
 		}
-		if !found && len(p.problems) == 0 {
-			p.problems.add(o.path, "no limit of this name counts by %s", o.who.kind)
+		if _, twice := rates[o.name]; twice {
+			p.problems.add(o.path, "stands twice for %s %s", o.who.kind, strconv.Quote(shorten(o.who.value)))
 		}
+		rates[o.name] = o.rate
 	}
+}
+
+// numbers are what overrides of several callers can have in common.
+type numbers struct {
+	kind, name string
+	rate       algo.Rate
+}
+
+// applyOverride makes what an override puts in place of each limit of its name, and
+// reports whether there is any and all fit.
+func (p *parser) applyOverride(o override, whole bool) bool {
+	found := false
+	for _, base := range p.named[o.name] {
+		if !p.rules.classes[base.made.class].countsBy(o.who.kind) {
+			continue
+		}
+		found = true
+		key := own{base.made.Limit, o.rate}
+		if p.rules.overrides.limits[key] != nil {
+			continue
+		}
+		if len(p.rules.overrides.limits) == maxOwn {
+			p.problems.add(o.path, "is one too many: overrides make at most %d limits, one of each that has the name", maxOwn)
+			return false
+		}
+		l := p.instead(o, base)
+		if l == nil {
+			return false
+		}
+		p.rules.overrides.limits[key] = l
+	}
+	if !found && whole {
+		p.problems.add(o.path, "no limit of this name counts by %s", o.who.kind)
+	}
+	return found
+}
+
+// instead makes a limit with the numbers of an override; nil if they do not fit.
+func (p *parser) instead(o override, base *identified) *limiter.Limit {
+	l := *base.made.Limit
+	l.Rate = o.rate
+	switch {
+	case base.spread == limiter.Spread{}:
+		l.Spread = p.spreads(o.path, base.spread, o.rate)
+	case l.Spread.Lease > 0 && o.rate.Algorithm == algo.SlidingLog:
+		l.Spread.Lease = 0
+	default:
+		l.Spread.Lease = min(l.Spread.Lease, smallest(o.rate))
+	}
+	made, err := limiter.NewLimit(l)
+	if field, ok := errors.AsType[*algo.FieldError](err); ok && slices.Contains(spreadFields, field.Field) {
+		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(base.made.path, field.Field), field.Got, field.Want)
+		return nil
+	} else if err != nil {
+		p.unmade(o.path, err)
+		return nil
+	}
+	if base.cost > made.MaxCost() {
+		p.problems.add(o.path, "allows at most %d at once, less than %s (%d)", made.MaxCost(), base.costPath, base.cost)
+		return nil
+	}
+	return made
 }
 
 // smallest returns the smaller of what a rate admits in a window and at once.

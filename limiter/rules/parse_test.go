@@ -88,6 +88,17 @@ var defects = map[string]string{
 	"override_twice":                `overrides[1].limits.a: stands twice for user "u"`,
 	"override_unknown_field":        `overrides[0].limits.a.shards: unknown field; known here: requests, window_seconds, window, algorithm, burst, note`,
 	"endpoint_query":                `rules[0].endpoint: got "/a?b=c": a query or a fragment is no part of a path`,
+	"override_below_cost":           `overrides[0].limits.a: allows at most 5 at once, less than rules[0].cost (6)`,
+	"override_of_shards":            `overrides[0].limits.a: does not go with rules[0].limits.free.shards: got 8, want 2 to 5 here`,
+	"override_network":              `overrides[0].ip: got "10.0.0.0/24", want an IPv4 address, or an IPv6 network such as 2001:db8:1::/64`,
+	"override_mapped_network":       `overrides[0].ip: got "::ffff:10.0.0.1/128", want an IPv4 address, or an IPv6 network such as 2001:db8:1::/64`,
+	"overrides_unknown_limits": `overrides[0].limits.b: no limit of this name counts by user
+overrides[1].limits.c: no limit of this name counts by user`,
+	"per_many":          `rules[0].limits.free.per: has 7 words, at most 6 are allowed`,
+	"endpoint_deep":     `rules[0].endpoint: has 33 segments, at most 32 are allowed`,
+	"endpoint_long":     `rules[0].endpoint: has 1025 bytes, at most 1024 are allowed`,
+	"window_signed":     `rules[0].limits.free.window: got "+1m", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`,
+	"cost_almost_whole": `rules[0].cost: got 1.0000000000000000001, want a whole number from 1 to 1000000000`,
 	"five": `rules[0].endpoint: got "/a/": write /a
 rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them
 rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
@@ -138,6 +149,7 @@ func TestSchema(t *testing.T) {
 		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
+		"override_below_cost": true, "override_of_shards": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

@@ -119,12 +119,19 @@ func parsePattern(text string) (p pattern, problem string) {
 	return p, ""
 }
 
-// lastLiteral returns the last segment that is not a parameter, empty if none is.
-func (p pattern) lastLiteral() string {
+var unnamed = regexp.MustCompile(`[^a-z0-9_-]+`)
+
+// name returns what a limit is called that has no name: the last segment that is not a
+// parameter, or "all".
+func (p pattern) name() string {
 	for _, segment := range slices.Backward(p.segments) {
-		if segment != parameter {
-			return segment
+		if segment == parameter {
+			continue
 		}
+		if name := strings.Trim(unnamed.ReplaceAllString(strings.ToLower(segment), "-"), "-"); name != "" {
+			return name[:min(32, len(name))]
+		}
+		break
 	}
-	return ""
+	return "all"
 }

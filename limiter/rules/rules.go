@@ -27,6 +27,7 @@ type rule struct {
 	method  string // "" for any
 	shadow  bool
 	cost    int64
+	name    string             // of limits that have none
 	limits  map[string][]limit // by tier key
 }
 
@@ -63,6 +64,15 @@ func (r *Rules) Tiers() []string {
 	return tiers
 }
 
+// Tier returns the tier that decides for a caller who claims one: the document's default
+// tier if it knows no such tier.
+func (r *Rules) Tier(claimed string) string {
+	if r.tiers[claimed] {
+		return claimed
+	}
+	return r.defaultTier
+}
+
 // Charges appends to dst what a request is to be charged, in file order. path is as
 // the client spelled it, without stage or base path. An OPTIONS request is charged
 // nothing; HEAD counts as GET. A limit that counts by an identity which the caller
@@ -75,9 +85,7 @@ func (r *Rules) Charges(dst []limiter.Charge, method, path string, caller limite
 	case http.MethodHead:
 		method = http.MethodGet
 	}
-	if !r.tiers[caller.Tier] {
-		caller.Tier = r.defaultTier
-	}
+	caller.Tier = r.Tier(caller.Tier)
 	var matched [16]int
 	c := charger{rules: r, caller: &caller, charges: dst, from: len(dst)}
 	for _, i := range r.index.match(matched[:0], NormalizePath(path)) {

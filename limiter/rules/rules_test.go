@@ -171,6 +171,138 @@ func TestParse_horizon(t *testing.T) {
 	}
 }
 
+// The subjects of a client beside a claim are those of its user, key or address.
+func TestParse_horizon_combined(t *testing.T) {
+	acme := map[string]string{"org": "acme"}
+	for kind, caller := range map[string]limiter.Caller{
+		"user": {User: "u", APIKey: "k", IP: address, Claims: acme}, "apikey": {APIKey: "k", IP: address, Claims: acme}, "ip": {IP: address, Claims: acme},
+	} {
+		r := parse(t, document(
+			rule("/a", "", `"*":{"requests":1,"window":"1s","per":["client","claim:org","endpoint"]}`),
+			rule("/b", "", `"*":{"requests":1,"window":"30d","per":["`+kind+`","endpoint","claim:org"]}`),
+			rule("/c", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint","claim:org"]}`),
+			rule("/d", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint"]}`)))
+		of := func(path string) limiter.Charge { return r.Charges(nil, "GET", path, caller)[0] }
+		if a, b := of("/a"), of("/b"); a.Subject != b.Subject {
+			t.Errorf("%s: the client is %s, and by itself %s", kind, a.Subject, b.Subject)
+		}
+		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour, "/d": 2 * time.Second} {
+			if got := of(path).Limit.Horizon; got != want {
+				t.Errorf("%s: horizon of %s is %s, want %s", kind, path, got, want)
+			}
+		}
+	}
+}
+
+// A horizon is the longest, whatever the order of the rules.
+func TestParse_horizon_order(t *testing.T) {
+	windows := []string{"1s", "1h", "2d", "1m"}
+	for i := range windows {
+		var list []string
+		for j := range windows {
+			list = append(list, rule(fmt.Sprintf("/%d", j), "", fmt.Sprintf(`"*":{"requests":1,"window":%q}`, windows[(i+j)%len(windows)])))
+		}
+		for j := range windows {
+			if got, want := parse(t, document(list...)).Charges(nil, "GET", fmt.Sprintf("/%d", j), alice)[0].Limit.Horizon, 96*time.Hour; got != want {
+				t.Errorf("%s after %d others: horizon %s, want %s", windows[(i+j)%len(windows)], j, got, want)
+			}
+		}
+	}
+}
+
+func TestRules_Tier(t *testing.T) {
+	known := document(rule("/a", "", `"free":`+limit+`,"paid":{"requests":2,"window":"1s"},"*":{"requests":3,"window":"1s"},"global":{"requests":4,"window":"1s"}`))
+	for _, c := range []struct{ defaultTier, claimed, want string }{
+		{"free", "paid", "paid"}, {"free", "free", "free"}, {"free", "", "free"}, {"free", "gold", "free"}, {"free", "*", "free"}, {"free", "global", "free"},
+		{"paid", "", "paid"}, {"paid", "gold", "paid"}, {"paid", "free", "free"},
+	} {
+		r := parse(t, strings.Replace(known, "{", fmt.Sprintf(`{"default_tier":%q,`, c.defaultTier), 1))
+		if got := r.Tier(c.claimed); got != c.want {
+			t.Errorf("default %s: %q is %q, want %q", c.defaultTier, c.claimed, got, c.want)
+		}
+		claimed, decides := limiter.Caller{User: "u", Tier: c.claimed}, limiter.Caller{User: "u", Tier: c.want}
+		if got, want := show(r.Charges(nil, "GET", "/a", claimed)), show(r.Charges(nil, "GET", "/a", decides)); got != want {
+			t.Errorf("default %s: %q is charged %s, want %s", c.defaultTier, c.claimed, got, want)
+		}
+	}
+}
+
+// However many ways to count a document has, each is by what it says, in file order, and
+// behind what the charges held before.
+func TestRules_Charges_order(t *testing.T) {
+	var list, want []string
+	claims := map[string]string{}
+	for i := range 12 {
+		list = append(list, rule([]string{"*", "/a/*", "/{x}/b", "/a/b"}[i%4], "", fmt.Sprintf(`"*":{"name":"l%d","requests":1,"window":"1s","per":["claim:c%d"]}`, i, i)))
+		claims[fmt.Sprintf("c%d", i)] = fmt.Sprintf("v%d", i)
+		want = append(want, fmt.Sprintf("claim:c%d=v%d l%d 1", i, i, i))
+	}
+	r := parse(t, document(list...))
+	before := r.Charges(nil, "GET", "/", limiter.Caller{Claims: claims})
+	got := r.Charges(before, "GET", "/a/b", limiter.Caller{Claims: claims})
+	if show(got[len(before):]) != strings.Join(want, ", ") {
+		t.Errorf("\n got %s\nwant %s", show(got[len(before):]), strings.Join(want, ", "))
+	}
+}
+
+// A parameter is one segment that is there.
+func TestRules_Charges_parameter(t *testing.T) {
+	r := parse(t, document(rule("/items/{id}", "", `"*":`+limit), rule("/{x}", "", `"*":{"name":"one","requests":1,"window":"1s"}`)))
+	for path, want := range map[string]string{
+		"/": "", "//": "", "/items": "ip:203.0.113.7 one 1", "/items/": "ip:203.0.113.7 one 1", "/items//": "ip:203.0.113.7 one 1",
+		"/items/5": "ip:203.0.113.7 items 1", "/items/5/": "ip:203.0.113.7 items 1", "/items/5/6": "",
+	} {
+		if got := show(r.Charges(nil, "GET", path, anonymous)); got != want {
+			t.Errorf("%s: got %q, want %q", path, got, want)
+		}
+	}
+}
+
+// Of the costs of one count the highest is charged, wherever it stands.
+func TestParse_shared_cost(t *testing.T) {
+	for _, costs := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
+		var list []string
+		for i, cost := range costs {
+			list = append(list, strings.Replace(rule([]string{"*", "/a", "/{x}"}[i], "", `"*":{"name":"s","requests":3,"window":"1s","per":["client"]}`), "{", fmt.Sprintf(`{"cost":%d,`, cost), 1))
+		}
+		if got, want := show(parse(t, document(list...)).Charges(nil, "GET", "/a", alice)), "user:alice s 3"; got != want {
+			t.Errorf("costs %v: charged %s, want %s", costs, got, want)
+		}
+	}
+}
+
+// A limit of the same name counts the callers of each subject apart.
+func TestRules_Charges_sameLimit(t *testing.T) {
+	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,"window":"1s","per":["ip"]}]`)))
+	if got, want := show(r.Charges(nil, "GET", "/a", alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
+		t.Errorf("charged %s, want %s", got, want)
+	}
+	own := r.Charges(nil, "GET", "/a", alice)
+	own = r.Charges(own, "GET", "/a", alice)
+	if len(own) != 4 {
+		t.Errorf("two requests are charged %s", show(own))
+	}
+}
+
+// A cost of all that a limit allows is allowed, also of an override and of a part.
+func TestParse_cost(t *testing.T) {
+	for _, c := range []struct {
+		cost    int
+		rest    string
+		refused bool
+	}{
+		{10, "", false}, {11, "", true},
+		{20, `,"algorithm":"token_bucket","burst":20`, false}, {21, `,"algorithm":"token_bucket","burst":20`, true},
+		{5, `,"shards":2`, false}, {6, `,"shards":2`, true}, {3, `,"cells":3`, false}, {4, `,"cells":3`, true},
+	} {
+		limits := `"*":{"requests":10,"window":"1m"` + c.rest + `}`
+		text := strings.Replace(document(rule("/a", "", limits)), `{"endpoint"`, fmt.Sprintf(`{"cost":%d,"endpoint"`, c.cost), 1)
+		if _, err := rules.Parse([]byte(text), rules.Options{}); (err != nil) != c.refused {
+			t.Errorf("cost %d of 10%s: %v", c.cost, c.rest, err)
+		}
+	}
+}
+
 func TestNormalizePath(t *testing.T) {
 	for path, want := range map[string]string{
 		"/": "/", "": "/", "//": "/", "/a": "/a", "a": "/a", "/a/": "/a", "/a//b": "/a/b", "//a": "/a", "/a/b/": "/a/b",

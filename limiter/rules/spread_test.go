@@ -132,13 +132,125 @@ func TestParse_overrides(t *testing.T) {
 	}
 }
 
-// Limits that are taken in steps of their own do not crowd a subject.
-func TestParse_crowded_spread(t *testing.T) {
-	for rest, crowded := range map[string]bool{"": true, `,"shards":2`: false, `,"cells":2`: false, `,"lease":2`: true, `,"sync_ms":100`: true} {
-		limits := strings.ReplaceAll(list("l", 11, rest), `"requests":1,`, `"requests":10,`)
-		_, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits))), rules.Options{})
-		if (err != nil) != crowded {
-			t.Errorf("eleven limits%s: %v", rest, err)
+// What an override makes is checked as the limits are.
+func TestParse_overrides_fit(t *testing.T) {
+	const cost = `{"rules":[
+		{"endpoint":"/a","cost":3,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}},
+		{"endpoint":"/b","cost":5,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}}],
+		"overrides":[{"user":"alice","limits":{"s":%s}}]}`
+	for own, problem := range map[string]string{
+		`{"requests":5,"window":"1m"}`:                                      "",
+		`{"requests":4,"window":"1m"}`:                                      "overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
+		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
+		`{"requests":9,"window":"1m","burst":4}`:                            "overrides[0].limits.s.burst: got 4, want none: sliding_window has no burst",
+	} {
+		_, err := rules.Parse(fmt.Appendf(nil, cost, own), rules.Options{})
+		if got := fmt.Sprint(err); err == nil && problem != "" || err != nil && got != problem {
+			t.Errorf("%s: %s, want %s", own, got, problem)
 		}
 	}
+}
+
+// One override stands in place of every limit of its name that counts by its identity:
+// under each tier, in each rule that shares the count, tried out or enforced.
+func TestParse_overrides_all(t *testing.T) {
+	r := parse(t, `{"default_tier":"paid","rules":[
+		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,"window":"1m","per":["client"]}}},
+		{"endpoint":"/b","cost":2,"limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":30,"window":"1m","per":["user","endpoint"]}}},
+		{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"s","requests":40,"window":"1m"}}}],
+		"overrides":[{"user":"alice","limits":{"s":{"requests":5,"window":"1m"}}},{"user":"bob","limits":{"s":{"requests":5,"window":"1m"}}}]}`)
+	for _, tier := range []string{"free", "paid", "gold"} {
+		for _, path := range []string{"/a", "/b"} {
+			for _, user := range []string{"alice", "bob"} {
+				if got, want := numbers(r.Charges(nil, "GET", path, limiter.Caller{User: user, Tier: tier})), "s sliding/1m0s/5, s sliding/1m0s/5"; got != want {
+					t.Errorf("%s %s of %s: got %s, want %s", tier, path, user, got, want)
+				}
+			}
+		}
+	}
+	a, b := r.Charges(nil, "GET", "/a", limiter.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", "/b", limiter.Caller{User: "alice", Tier: "free"})[0]
+	if a.Limit != b.Limit {
+		t.Error("the override of a count that two rules share is two limits")
+	}
+	if shadow := r.Charges(nil, "GET", "/a", alice)[1].Limit; !shadow.Shadow {
+		t.Error("the override of a shadow limit is enforced")
+	}
+}
+
+// Where a limit counts by several identities, the caller's own goes before a claim's.
+func TestParse_overrides_combined(t *testing.T) {
+	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"s","requests":10,"window":"1m","per":["claim:org","client"]}}}],"overrides":[
+		{"claim:org":"acme","limits":{"s":{"requests":50,"window":"1m"}}},
+		{"user":"alice","limits":{"s":{"requests":1,"window":"30d"}}},
+		{"apikey":"k","limits":{"s":{"requests":2,"window":"1m"}}},
+		{"ip":"::ffff:203.0.113.7","limits":{"s":{"requests":3,"window":"1m"}}}]}`)
+	acme, other := map[string]string{"org": "acme"}, map[string]string{"org": "other"}
+	for _, c := range []struct {
+		caller limiter.Caller
+		want   string
+	}{
+		{limiter.Caller{User: "alice", Claims: acme}, "s sliding/720h0m0s/1"},
+		{limiter.Caller{User: "alice", APIKey: "k", Claims: other}, "s sliding/720h0m0s/1"},
+		{limiter.Caller{User: "bob", APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/50"},
+		{limiter.Caller{User: "bob", APIKey: "k", IP: address, Claims: other}, "s sliding/1m0s/10"},
+		{limiter.Caller{APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/2"},
+		{limiter.Caller{IP: address, Claims: acme}, "s sliding/1m0s/3"},
+		{limiter.Caller{Claims: acme}, "s sliding/1m0s/50"},
+	} {
+		charges := r.Charges(nil, "GET", "/", c.caller)
+		if got := numbers(charges); got != c.want {
+			t.Errorf("%+v: got %s, want %s", c.caller, got, c.want)
+		}
+		// Whoever the client is, its item is kept as long as any client's.
+		if got, want := charges[0].Limit.Horizon, 60*24*time.Hour; got != want {
+			t.Errorf("%+v: horizon %s, want %s", c.caller, got, want)
+		}
+	}
+}
+
+// The longest of all overrides is the horizon, whatever their order.
+func TestParse_overrides_horizon(t *testing.T) {
+	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
+		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
+			{"user":"u","limits":{"a":{"requests":1,"window":%q}}},{"user":"v","limits":{"a":{"requests":1,"window":%q}}},{"user":"w","limits":{"a":{"requests":1,"window":%q}}}]}`, windows...))
+		if got, want := r.Charges(nil, "GET", "/a", alice)[0].Limit.Horizon, 60*24*time.Hour; got != want {
+			t.Errorf("windows %v: horizon %s, want %s", windows, got, want)
+		}
+	}
+}
+
+// An override spares the store as its own numbers need it.
+func TestParse_overrides_leases(t *testing.T) {
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":[
+		{"name":"small","requests":10,"window":"1s"},{"name":"large","requests":10000,"window":"1s"},{"name":"said","requests":100,"window":"1s","lease":50}]}}],"overrides":[
+		{"user":"alice","limits":{"small":{"requests":20000,"window":"1s"},"large":{"requests":10,"window":"1s"},"said":{"requests":20,"window":"1s"}}},
+		{"user":"bob","limits":{"said":{"requests":20,"window":"1s","algorithm":"sliding_log"},"large":{"requests":20,"window":"1s","algorithm":"sliding_log"}}}]}`), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for user, want := range map[string][]int64{"alice": {200, 0, 20}, "bob": {0, 0, 0}, "carol": {0, 100, 50}} {
+		var got []int64
+		for _, c := range r.Charges(nil, "GET", "/", limiter.Caller{User: user}) {
+			got = append(got, c.Limit.Spread.Lease)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s leases %v, want %v", user, got, want)
+		}
+	}
+}
+
+// Limits that are spread crowd a subject too: those in cells apart from the others, and
+// those in shards where the store is this process's memory.
+func TestParse_crowded_spread(t *testing.T) {
+	for _, rest := range []string{"", `,"shards":2`, `,"cells":2`, `,"lease":2`, `,"sync_ms":100`} {
+		limits := func(n int) string {
+			return strings.ReplaceAll(list("l", n, rest), `"requests":1,`, `"requests":10,`)
+		}
+		decide(t, parse(t, document(rule("/a", "", `"*":`+limits(10)))), "/a", alice)
+		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits(11)))), rules.Options{}); err == nil {
+			t.Errorf("eleven limits%s are accepted", rest)
+		}
+	}
+	cells := strings.ReplaceAll(list("c", 6, `,"cells":2`), `"requests":1,`, `"requests":10,`)
+	decide(t, parse(t, document(rule("/a", "", `"*":`+cells), rule("*", "", `"*":`+list("l", 6, "")))), "/a", alice)
 }

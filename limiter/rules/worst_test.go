@@ -1,0 +1,131 @@
+package rules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// fill returns pieces with commas between them, as many as a document has room for.
+func fill(most int, piece func(i int) string) string {
+	var b strings.Builder
+	for i := range most {
+		next := piece(i)
+		if b.Len()+len(next) > 1_000_000 {
+			break
+		}
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(next)
+	}
+	return b.String()
+}
+
+const limit = `{"requests":1,"window":"1s"}`
+
+// tiers returns n limits of tiers of their own, from tier on.
+func tiers(tier, n int) string {
+	return fill(n, func(i int) string { return fmt.Sprintf(`"t%d":%s`, tier+i, limit) })
+}
+
+// Documents that are as much work as can be, and what is said of them; nothing if they
+// are accepted.
+var worst = []struct{ name, document, problem string }{
+	{"a tier for each rule", document(fill(1000, func(i int) string {
+		return rule(fmt.Sprintf("/a%d", i), "", tiers(i, 1))
+	})), ""},
+	{"many tiers", document(fill(1000, func(i int) string {
+		return rule(fmt.Sprintf("/a%d/*", i), "", tiers(i*20%1000, 20))
+	})), ""},
+	{"too many tiers", document(fill(1000, func(i int) string {
+		return rule(fmt.Sprintf("/a%d/*", i), "", tiers(i*20, 20))
+	})), "rules: have 20000 tiers, at most 1000 are allowed"},
+	{"many tiers over others", document(rule("*", "", `"t0":`+list("l", 10, "")), fill(999, func(i int) string {
+		return rule(fmt.Sprintf("/a%d", i), "", tiers(i+1, 1))
+	})), ""},
+	{"long endpoints", document(fill(1000, func(i int) string {
+		return rule(strings.Repeat("/{x}", i%20)+fmt.Sprintf("/l%d", i), "", `"free":`+limit)
+	})), ""},
+	{"parameters everywhere", document(fill(60, func(i int) string {
+		return rule(fmt.Sprintf("/{a}/{b}/{c}/{d}/{e}/{f}/{g}/x%d", i), "", `"*":`+limit) + "," +
+			rule(fmt.Sprintf("/k%d/{b}/l%d/{d}/m%d/{f}/n%d/y%d", i%12, i%11, i%7, i%5, i), "", `"*":`+limit)
+	})), ""},
+	{"parameters that diverge", document(fill(1000, func(i int) string {
+		at, segment := i%20, i/20
+		return rule(strings.Repeat("/{x}", at)+fmt.Sprintf("/c%d", segment)+strings.Repeat("/{x}", 20-at)+fmt.Sprintf("/e%d", i), "", `"free":`+limit)
+	})), "rules: overlap in too many ways to tell"},
+	{"all overlap", document(fill(1000, func(i int) string {
+		return rule(strings.Repeat("/{x}", 20)+"/*", []string{"GET", "POST", "PUT", "PATCH", "DELETE"}[i%5], tiers(i, 1))
+	})), ""},
+	{"many limits at once", document(rule("*", "", `"*":[`+fill(20_000, func(i int) string {
+		return fmt.Sprintf(`{"name":"l%d","requests":1,"window":"1s"}`, i)
+	})+`]`)), "is one of"},
+	{"many classes", document(rule("*", "", `"*":[`+fill(20_000, func(i int) string {
+		return fmt.Sprintf(`{"name":"l","requests":1,"window":"1s","per":["claim:c%d"]}`, i)
+	})+`]`)), ""},
+	{"many overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(i int) string {
+		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":%d,"window":"1s"}}}`, i, i+1)
+	}) + `]}`, ""},
+	{"overrides of many limits", `{"rules":[` + fill(16, func(i int) string {
+		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 500))
+	}) + `],"overrides":[` + fill(8_000, func(i int) string {
+		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":%d,"window":"1s"}}}`, i, i+1)
+	}) + `]}`, "is one too many: overrides make at most 50000 limits"},
+	{"callers with the same numbers", `{"rules":[` + fill(20, func(i int) string {
+		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 400))
+	}) + `],"overrides":[` + fill(8_000, func(i int) string {
+		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":5,"window":"1s"}}}`, i)
+	}) + `]}`, ""},
+	{"many words of per", document(rule("*", "", `"*":{"name":"l","requests":1,"window":"1s","per":[`+fill(50_000, func(i int) string {
+		return fmt.Sprintf(`"claim:c%d"`, i)
+	})+`]}`)), "at most 6 are allowed"},
+	{"a long endpoint", document(rule("/"+strings.Repeat("a/", 400_000)+"a", "", `"*":`+limit)), "has 800002 bytes, at most 1024 are allowed"},
+	{"a long key", `{"` + strings.Repeat("a", 500_000) + `":{` + fill(40_000, func(i int) string { return fmt.Sprintf(`"b%d":1`, i) }) + `}}`, "rules: is missing"},
+	{"a long list", `{"rules":[` + strings.Repeat("1,", 490_000) + `1]}`, "has 490001 rules"},
+	{"too many rules", document(fill(1001, func(i int) string { return rule(fmt.Sprintf("/a%d", i), "", `"*":`+limit) })), "has 1001 rules, at most 1000 are allowed"},
+	{"too many bytes", strings.Repeat(" ", 2<<20), "at most 1048576 are allowed"},
+}
+
+// A document is read or refused for what it is, however much it holds. How long that
+// takes is what the benchmark tells.
+func TestParse_worst(t *testing.T) {
+	for _, c := range worst {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := rules.Parse([]byte(c.document), rules.Options{Version: 1})
+			switch {
+			case err == nil && c.problem != "":
+				t.Errorf("%d bytes are accepted, want %s", len(c.document), c.problem)
+			case err != nil && (c.problem == "" || !strings.Contains(err.Error(), c.problem)):
+				t.Errorf("%d bytes: got %.300s, want %q", len(c.document), err, c.problem)
+			}
+		})
+	}
+}
+
+func BenchmarkParse_worst(b *testing.B) {
+	for _, c := range worst {
+		b.Run(strings.ReplaceAll(c.name, " ", "-"), func(b *testing.B) {
+			document := []byte(c.document)
+			b.ReportAllocs()
+			for b.Loop() {
+				_, _ = rules.Parse(document, rules.Options{Version: 1})
+			}
+		})
+	}
+}
+
+// What a rule leaves tiers without is told in few words.
+func TestRules_Notes_tiers(t *testing.T) {
+	for most, want := range map[int]string{
+		1: "", 3: "callers of tier t1 or t2 have no limit", 11: "t4, t5, t6, t7, t8 or t9 have no limit", 12: "t5, t6, t7, t8 and 1 more have no limit",
+	} {
+		r := parse(t, document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":`+limit), rule("/c", "", `"*":`+limit), rule("/d", "", `"global":`+limit)))
+		notes := fmt.Sprint(r.Notes())
+		if want == "" && len(r.Notes()) > 0 || !strings.Contains(notes, want) || len(r.Notes()) > 1 {
+			t.Errorf("%d tiers: notes %s, want %q", most, notes, want)
+		}
+	}
+}
