@@ -27,7 +27,7 @@ func mulDiv(a, b, d int64) (quo, rem int64) {
 		return math.MaxInt64, 0
 	}
 	q, r := bits.Div64(hi, lo, uint64(d))
-	if q > math.MaxInt64 {
+	if q >= math.MaxInt64 { // and no more, rounded up
 		return math.MaxInt64, 0
 	}
 	return int64(q), int64(r)

@@ -127,6 +127,9 @@ func TestRemaining(t *testing.T) {
 		if got := m.Remaining(s, now.Add(reset)); got != m.Capacity() {
 			t.Fatalf("%s %+v: %d remain at the reset", m.Fingerprint(), s, got)
 		}
+		if (reset == 0) != (left == m.Capacity()) {
+			t.Fatalf("%s %+v: %d remain, and full quota after %s", m.Fingerprint(), s, left, reset)
+		}
 		if reset > 0 && m.Remaining(s, now.Add(reset-1)) == m.Capacity() && m.ResetAfter(s, now.Add(reset-1)) != 1 {
 			t.Fatalf("%s %+v: full before the reset", m.Fingerprint(), s)
 		}
@@ -137,6 +140,56 @@ func TestRemaining(t *testing.T) {
 			t.Fatalf("%s %+v: idle later than the horizon", m.Fingerprint(), s)
 		}
 	})
+}
+
+// A cost of 0 changes nothing, taken, spent or given back, and neither does a spending that
+// is capped to nothing.
+func TestNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m, s, now := draw(t)
+		taken, _ := m.Take(s, now, 0)
+		for what, next := range map[string]algo.State{"take": taken, "spend": m.Spend(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
+			if next != s {
+				t.Fatalf("%s: a %s of nothing left %+v of %+v", m.Fingerprint(), what, next, s)
+			}
+		}
+		deepest := m.Spend(m.Spend(s, now, 1<<60), now, 1<<60)
+		if again := m.Spend(deepest, now, 1); again != deepest {
+			t.Fatalf("%s: the largest debt %+v grew to %+v", m.Fingerprint(), deepest, again)
+		}
+	})
+}
+
+// Room and PreviousRoom, from which stores build conditions, say what Take does.
+func TestWindow_Room_exhaustive(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
+		w := machine(t, algo.Rate{Algorithm: algorithm, Requests: 6, Window: 7}).(*algo.Window)
+		for now := algo.Instant(700); now < 707; now++ {
+			for cost := int64(1); cost <= 7; cost++ {
+				for previous := range int64(14) {
+					room := w.Room(100, now, previous, cost)
+					for count := range int64(14) {
+						if _, ok := w.Take(algo.State{Window: 100, Count: count, Previous: previous}, now, cost); ok != (count <= room) {
+							t.Fatalf("%s at %d: previous %d, count %d, cost %d: allowed %t, room %d", w.Fingerprint(), now, previous, count, cost, ok, room)
+						}
+					}
+					if _, ok := w.Take(algo.State{Window: 100, Previous: previous}, now, cost); ok != (previous <= w.PreviousRoom(100, now, cost)) {
+						t.Fatalf("%s at %d: previous %d, cost %d: allowed %t, room for a previous %d", w.Fingerprint(), now, previous, cost, ok, w.PreviousRoom(100, now, cost))
+					}
+				}
+			}
+		}
+	}
+}
+
+// Windows before 1970 are as long as others.
+func TestWindow_Index(t *testing.T) {
+	w := machine(t, algo.Rate{Requests: 6, Window: 7}).(*algo.Window)
+	for now, want := range map[algo.Instant]int64{0: 0, 6: 0, 7: 1, -1: -1, -7: -1, -8: -2} {
+		if got := w.Index(now); got != want {
+			t.Errorf("%d is in window %d, want %d", now, got, want)
+		}
+	}
 }
 
 // In any interval no more is admitted than the documented bound.
@@ -187,49 +240,12 @@ func TestTake_bound(t *testing.T) {
 	})
 }
 
-// A changed limit hands out nothing that was used.
-func TestConvert(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		from, s, now := draw(t)
-		to, _, _ := draw(t)
-		s, _ = from.Mend(s, now)
-		next := algo.Convert(from, to, s, now)
-		used := from.Capacity() - from.Remaining(s, now)
-		if w, ok := from.(*algo.Window); ok {
-			if _, ok := to.(*algo.Window); ok { // yesterday's requests are not in this second
-				used = w.At(s, now).Count
-			}
-		}
-		left := to.Remaining(next, now)
-		if most := max(0, to.Capacity()-used); left > most {
-			t.Fatalf("%s %+v had %d of %d used; converted to %s %+v it has %d of %d left", from.Fingerprint(), s, used, from.Capacity(),
-				to.Fingerprint(), next, left, to.Capacity())
-		}
-		if from.Fingerprint() == to.Fingerprint() && left != from.Remaining(s, now) {
-			t.Fatalf("%s %+v: converted to itself it has %d left, had %d", from.Fingerprint(), s, left, from.Remaining(s, now))
-		}
-	})
-}
-
-// A raised rate shortens the wait, and a raised burst ends it.
-func TestConvert_raised(t *testing.T) {
-	old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
-	s, _ := old.Take(algo.State{}, start, 20)
-	faster := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 20})
-	if wait := faster.RetryAfter(algo.Convert(old, faster, s, start), start, 1); wait != 60*time.Millisecond {
-		t.Errorf("ten times the rate: retry after %s, want 60ms instead of 600ms", wait)
-	}
-	both := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 100})
-	if left := both.Remaining(algo.Convert(old, both, s, start), start); left != 80 {
-		t.Errorf("a burst of 100 after 20 used: %d remain, want 80", left)
-	}
-}
-
 // State too far ahead is mended to one full charge; a nanosecond or a window less and
 // it is honest.
 func TestMend(t *testing.T) {
 	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})
+	log := machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 2, Window: time.Second})
 	for _, c := range []struct {
 		m    algo.Machine
 		s    algo.State
@@ -239,6 +255,8 @@ func TestMend(t *testing.T) {
 		{bucket, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3}, algo.State{TAT: start.Add(12 * time.Second), Refunds: 3}},
 		{window, algo.State{Window: int64(start)/1e9 + 5, Count: 1}, algo.State{Window: int64(start)/1e9 + 5, Count: 1}},
 		{window, algo.State{Window: int64(start)/1e9 + 6, Count: 1}, algo.State{Window: int64(start) / 1e9, Count: 10}},
+		{log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: start.Add(5 * time.Second)}},
+		{log, algo.State{Newest: start.Add(5*time.Second + 1)}, algo.State{Newest: start, Entries: algo.NewEntries(start, start)}},
 	} {
 		got, mended := c.m.Mend(c.s, start)
 		if got != c.want || mended != (c.s != c.want) {

@@ -138,6 +138,8 @@ func TestWindow_Refund(t *testing.T) {
 	for _, c := range []struct{ s, want algo.State }{
 		{algo.State{Window: 7, Count: 6, Previous: 3}, algo.State{Window: 7, Count: 2, Previous: 3}},
 		{algo.State{Window: 8, Count: 6, Previous: 5}, algo.State{Window: 8, Count: 6, Previous: 1}},
+		{algo.State{Window: 7, Count: 4}, algo.State{Window: 7}},
+		{algo.State{Window: 8, Previous: 4}, algo.State{Window: 8}},
 		{algo.State{Window: 9, Count: 6, Previous: 5}, algo.State{Window: 9, Count: 6, Previous: 5}},
 		{algo.State{Window: 6, Count: 6, Previous: 5}, algo.State{Window: 6, Count: 6, Previous: 5}},
 		{algo.State{Window: 7, Count: 3}, algo.State{Window: 7, Count: 3}}, // less than it gave
@@ -145,6 +147,50 @@ func TestWindow_Refund(t *testing.T) {
 	} {
 		if got := w.Refund(c.s, charged, 4, time.Hour); got != c.want {
 			t.Errorf("%+v: refunded to %+v, want %+v", c.s, got, c.want)
+		}
+	}
+}
+
+// A refund that gives back nothing changes nothing, and one that does is counted once.
+func TestBucket_Refund_counted(t *testing.T) {
+	b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Second, Burst: 5})
+	first, _ := b.Take(algo.State{}, start, 1)
+	second, _ := b.Take(first, start, 1)
+	if got := b.Refund(second, first, 1, time.Second); got != second {
+		t.Errorf("too late: %+v became %+v", second, got)
+	}
+	if got, want := b.Refund(second, first, 1, time.Second-1), (algo.State{TAT: second.TAT - 1, Refunds: 1}); got != want {
+		t.Errorf("a nanosecond: got %+v, want %+v", got, want)
+	}
+	if got, want := b.Refund(second, second, 1, time.Hour), (algo.State{TAT: first.TAT, Refunds: 1}); got != want {
+		t.Errorf("untouched: got %+v, want %+v", got, want)
+	}
+}
+
+// A log's refund removes the entries of the charge, where they all still stand.
+func TestLog_Refund(t *testing.T) {
+	l := machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute})
+	entries := func(after ...algo.Instant) algo.State {
+		for i := range after {
+			after[i] += start
+		}
+		return algo.State{Newest: start + 9, Entries: algo.NewEntries(after...)}
+	}
+	for _, c := range []struct {
+		name    string
+		s       algo.State
+		charged algo.Instant
+		cost    int64
+		want    algo.State
+	}{
+		{"all", entries(3, 3), 3, 2, entries()},
+		{"among others", entries(1, 3, 3, 3, 4), 3, 2, entries(1, 3, 4)},
+		{"the oldest", entries(3, 4, 5), 3, 1, entries(4, 5)},
+		{"too few", entries(1, 3, 4), 3, 2, entries(1, 3, 4)},
+		{"none", entries(2, 4), 3, 1, entries(2, 4)},
+	} {
+		if got := l.Refund(c.s, algo.State{Newest: start + c.charged}, c.cost, 0); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 	}
 }

@@ -27,6 +27,10 @@ func (o *overtaking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInpu
 	return o.API.UpdateItem(ctx, in, f...)
 }
 
+func newOvertaking(api *overtaking, table string) *dynamostore.Store {
+	return dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "overtaken"})
+}
+
 // A refusal that writes down a conversion is of the item as it then is: if the limit that
 // refused was given back its charge in between, the request passes.
 func TestStore_refusalOvertaken(t *testing.T) {
@@ -43,11 +47,11 @@ func TestStore_refusalOvertaken(t *testing.T) {
 	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
 		t.Fatalf("allowed %t, %v", ok, err)
 	}
-	store := dynamostore.New(&overtaking{API: client, before: 2, happens: func() {
+	store := newOvertaking(&overtaking{API: client, before: 2, happens: func() {
 		if err := other.Refund(ctx, who, []limiter.Charge{full}, results[:1], 0); err != nil {
 			t.Error(err)
 		}
-	}}, dynamostore.Options{Table: table, Namespace: "overtaken"})
+	}}, table)
 	after := make([]limiter.Result, 2)
 	ok, err := store.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, after)
 	if err != nil {

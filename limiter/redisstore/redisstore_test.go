@@ -106,6 +106,44 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
+// So is a decision at the very instant at which it changes, or a nanosecond beside it, in a
+// value with several logs: what the script cannot decide would take a second command.
+func TestStore_calls_critical(t *testing.T) {
+	client := local(t)
+	var calls atomic.Int64
+	client.AddHook(counter{&calls})
+	s := redisstore.New(client, redisstore.Options{Namespace: "critical"})
+	const half = 1 << 32 // ns
+	for i, algorithm := range []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow} {
+		who, now := caller(), noon-noon%half
+		var charges []limiter.Charge
+		for j, a := range []algo.Algorithm{algo.SlidingLog, algorithm, algo.SlidingLog} {
+			limit := storetest.Limit(t, "l"+strconv.Itoa(j), algo.Rate{Algorithm: a, Requests: 8, Window: 4 * half})
+			charges = append(charges, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
+		}
+		results := make([]limiter.Result, 3)
+		for n := range 200 {
+			charges[0].Cost, charges[1].Cost, charges[2].Cost = int64((n+i)%2), int64(1+n%2), int64((n+1)%3/2)
+			calls.Store(0)
+			ok, err := s.Take(ctx, now, who, charges, results)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := calls.Load(); c != 1 && n > 0 {
+				t.Fatalf("%s, decision %d: %d commands (allowed %t)", algorithm, n, c, ok)
+			}
+			wait := time.Duration(0)
+			for j, c := range charges {
+				wait = max(wait, results[j].Machine.RetryAfter(results[j].State, now, c.Cost))
+			}
+			now = now.Add(max(0, wait+time.Duration(n%3-1))) // behind it, at it, after it
+			if n%11 == 0 {
+				now = now.Add(-half)
+			}
+		}
+	}
+}
+
 // counter counts commands.
 type counter struct{ n *atomic.Int64 }
 

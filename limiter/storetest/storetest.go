@@ -46,6 +46,7 @@ func Run(t *testing.T, s Suite) {
 		{"Stale", testStale},
 		{"FarAhead", testFarAhead},
 		{"Forgotten", testForgotten},
+		{"Critical", testCritical},
 		{"Changed", testChanged},
 		{"Refund", testRefund},
 		{"Spend", testSpend},

@@ -1,0 +1,102 @@
+package algo_test
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// A changed limit hands out nothing that was used.
+func TestConvert(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		from, s, now := draw(t)
+		to, _, _ := draw(t)
+		s, _ = from.Mend(s, now)
+		next := algo.Convert(from, to, s, now)
+		used := from.Capacity() - from.Remaining(s, now)
+		if w, ok := from.(*algo.Window); ok {
+			if _, ok := to.(*algo.Window); ok { // yesterday's requests are not in this second
+				used = w.At(s, now).Count
+			}
+		}
+		left := to.Remaining(next, now)
+		if most := max(0, to.Capacity()-used); left > most {
+			t.Fatalf("%s %+v had %d of %d used; converted to %s %+v it has %d of %d left", from.Fingerprint(), s, used, from.Capacity(),
+				to.Fingerprint(), next, left, to.Capacity())
+		}
+		if from.Fingerprint() == to.Fingerprint() && left != from.Remaining(s, now) {
+			t.Fatalf("%s %+v: converted to itself it has %d left, had %d", from.Fingerprint(), s, left, from.Remaining(s, now))
+		}
+	})
+}
+
+// A raised rate shortens the wait, and a raised burst ends it.
+func TestConvert_raised(t *testing.T) {
+	old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
+	s, _ := old.Take(algo.State{}, start, 20)
+	faster := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 20})
+	if wait := faster.RetryAfter(algo.Convert(old, faster, s, start), start, 1); wait != 60*time.Millisecond {
+		t.Errorf("ten times the rate: retry after %s, want 60ms instead of 600ms", wait)
+	}
+	both := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 100})
+	if left := both.Remaining(algo.Convert(old, both, s, start), start); left != 80 {
+		t.Errorf("a burst of 100 after 20 used: %d remain, want 80", left)
+	}
+}
+
+// What of a window's counts is in windows of another length: every old window that overlaps
+// a new one counts in it whole, one that only touches it does not.
+func TestConvert_windows(t *testing.T) {
+	const s = algo.Instant(time.Second)
+	at := func(seconds, length algo.Instant) int64 { return int64((start + seconds*s) / (length * s)) }
+	for _, c := range []struct {
+		name     string
+		from, to time.Duration
+		old      algo.State
+		now      algo.Instant
+		want     algo.State
+	}{
+		{"the same length", time.Minute, time.Minute, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 200*s, algo.State{Window: at(0, 60), Count: 3, Previous: 4}},
+		{"never charged", time.Minute, time.Hour, algo.State{}, start, algo.State{}},
+		{"shorter, at its start", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start, algo.State{Window: at(0, 10), Count: 3, Previous: 4}},
+		{"shorter, inside", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 30*s, algo.State{Window: at(30, 10), Count: 3, Previous: 3}},
+		{"shorter, at its end", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 60*s, algo.State{Window: at(60, 10), Previous: 3}},
+		{"shorter, later", time.Minute, 10 * time.Second, algo.State{Window: at(0, 60), Count: 3, Previous: 4}, start + 70*s, algo.State{Window: at(70, 10)}},
+		{"shorter, by a slow clock", time.Minute, 10 * time.Second, algo.State{Window: at(60, 60), Count: 3, Previous: 4}, start + 59*s, algo.State{Window: at(60, 10), Count: 3, Previous: 4}},
+		{"longer, at its start", 10 * time.Second, time.Minute, algo.State{Window: at(0, 10), Count: 3, Previous: 4}, start, algo.State{Window: at(0, 60), Count: 3, Previous: 4}},
+		{"longer, inside", 10 * time.Second, time.Minute, algo.State{Window: at(30, 10), Count: 3, Previous: 4}, start + 35*s, algo.State{Window: at(0, 60), Count: 7}},
+		{"longer, one later", 10 * time.Second, time.Minute, algo.State{Window: at(50, 10), Count: 3, Previous: 4}, start + 60*s, algo.State{Window: at(60, 60), Previous: 7}},
+		{"longer, two later", 10 * time.Second, time.Minute, algo.State{Window: at(50, 10), Count: 3, Previous: 4}, start + 120*s, algo.State{Window: at(120, 60)}},
+		{"across", 7 * time.Second, 5 * time.Second, algo.State{Window: 10, Count: 3, Previous: 4}, 71 * s, algo.State{Window: 14, Count: 3, Previous: 4}},
+		{"across, later", 7 * time.Second, 5 * time.Second, algo.State{Window: 10, Count: 3, Previous: 4}, 76 * s, algo.State{Window: 15, Count: 3, Previous: 3}},
+		{"across, both", 7 * time.Second, 20 * time.Second, algo.State{Window: 3, Count: 3, Previous: 4}, 21 * s, algo.State{Window: 1, Count: 7, Previous: 4}},
+		{"across, in two", 7 * time.Second, 20 * time.Second, algo.State{Window: 2, Count: 3, Previous: 4}, 20 * s, algo.State{Window: 1, Count: 3, Previous: 7}},
+	} {
+		from, to := machine(t, algo.Rate{Requests: 10, Window: c.from}), machine(t, algo.Rate{Requests: 20, Window: c.to})
+		if got := algo.Convert(from, to, c.old, c.now); got != c.want {
+			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
+		}
+	}
+}
+
+// A debt that 64 bits cannot hold in the new limit is the largest, and never none.
+func TestConvert_overflow(t *testing.T) {
+	for _, c := range []struct {
+		requests int64 // a second, of the old limit
+		debt     time.Duration
+		interval time.Duration // of the new limit
+	}{
+		{1e9, 1 << 32, 1 << 32},                // 2^64
+		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2: the largest number, and a half
+		{1e9, 1 << 50, time.Duration(1 << 52)}, // far above
+	} {
+		old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: c.requests, Window: time.Second})
+		b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval}).(*algo.Bucket)
+		if got := algo.Convert(old, b, algo.State{TAT: start.Add(c.debt)}, start); got.TAT != start.Add(b.Depth) {
+			t.Errorf("%+v: TAT %s ahead, want %s", c, got.TAT.Sub(start), b.Depth)
+		}
+	}
+}

@@ -1,0 +1,82 @@
+package dynamostore_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A request of an environment that never saw the caller takes one call at the very top of
+// each rung of the ladder, and where the window counts nothing yet, up to the largest
+// previous count that has room.
+func TestStore_ladder(t *testing.T) {
+	store, m := metered(t)
+	ctx := context.Background()
+	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
+	machine := w.Machine().(*algo.Window)
+	now := algo.InstantOf(noon) // 20 s into its window
+	index := machine.Index(now)
+	take := func(who limiter.Subject, at algo.Instant, cost, calls int64) limiter.Result {
+		t.Helper()
+		results, before := make([]limiter.Result, 1), m.calls.Load()
+		ok, err := store.Take(ctx, at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, results)
+		if err != nil || !ok {
+			t.Fatalf("allowed %t, %v", ok, err)
+		}
+		if n := m.calls.Load() - before; calls > 0 && n != calls {
+			t.Errorf("%d calls to take %d of %+v, want %d", n, cost, results[0].State, calls)
+		}
+		return results[0]
+	}
+	for rung := range int64(9) {
+		previous := 100 * rung
+		for _, left := range []int64{0, 1} { // what the charge leaves of the room
+			who, cost := caller(), int64(7)
+			if previous > 0 {
+				take(who, now.Add(-time.Minute), previous, 0)
+			}
+			first := machine.Room(index, now, previous, cost) - left
+			take(who, now, first, 0)
+			take(who, now, cost, 1)
+		}
+		// A count of zero is a count: what was charged there was given back.
+		who := caller()
+		if previous > 0 {
+			take(who, now.Add(-time.Minute), previous, 0)
+		}
+		r := take(who, now, 5, 0)
+		if err := store.Refund(ctx, who, []limiter.Charge{{Subject: who, Limit: w, Cost: 5}}, []limiter.Result{r}, 0); err != nil {
+			t.Fatal(err)
+		}
+		take(who, now, machine.Room(index, now, previous, 0), 1)
+	}
+	for _, cost := range []int64{300, 500, 799} {
+		who := caller()
+		take(who, now.Add(-time.Minute), machine.PreviousRoom(index, now, cost), 0)
+		take(who, now, cost, 1)
+	}
+}
+
+// A look is a read and no write, also where a limit among others refuses; and a request for
+// all that a limit holds is a write like others.
+func TestStore_looks(t *testing.T) {
+	client, name := local(t)
+	api := &overtaking{API: client}
+	store, who := newOvertaking(api, name), caller()
+	for _, algorithm := range algorithms {
+		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, string(algorithm[:3]), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}
+		for _, c := range []struct{ cost, updates int64 }{{0, 0}, {5, 1}, {0, 0}, {6, 0}} {
+			api.updates, charge.Cost = 0, c.cost
+			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]limiter.Result, 1)); err != nil {
+				t.Fatal(err)
+			}
+			if int64(api.updates) != c.updates {
+				t.Errorf("%s: %d updates to take %d, want %d", algorithm, api.updates, c.cost, c.updates)
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// testCritical asks at the instants at which an answer changes, and a nanosecond beside
+// them. The windows are such that sums of instants fall on both halves of 64 bits, and two
+// logs beside the limit have the same instants.
+func testCritical(t *testing.T, s Suite, rate algo.Rate) {
+	const half = 1 << 32
+	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
+	logs := algo.Rate{Algorithm: algo.SlidingLog, Requests: 12, Window: 2 * half}
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		p, limit := newPair(t, s), Limit(t, "a", rate)
+		before, after := Limit(t, "b", logs), Limit(t, "c", logs)
+		last := limiter.Result{Machine: limit.Machine()}
+		var past []taken
+		now := start - start%half + algo.Instant(half/2*(seed%2))
+		p.take(t, now, []limiter.Charge{{Limit: before, Cost: 1}}, nil)
+		for range 60 {
+			charges := []limiter.Charge{{Limit: limit, Cost: r.Int64N(4)}, {Limit: before, Cost: r.Int64N(2)}, {Limit: after, Cost: r.Int64N(2)}}
+			if r.IntN(8) == 0 {
+				charges[0].Spend, charges[0].Cost = true, r.Int64N(18)
+			}
+			switch r.IntN(3) {
+			case 0:
+				now = now.Add(half / 4 * time.Duration(r.IntN(4)))
+			default:
+				list := critical(last, now, charges[0].Cost)
+				now = list[r.IntN(len(list))].Add(time.Duration(r.IntN(3) - 1))
+			}
+			if len(past) > 0 && r.IntN(5) == 0 { // now and then a second time
+				k := past[r.IntN(len(past))]
+				p.refund(t, k.charges, k.results, time.Duration(r.Int64N(half/2)))
+			}
+			allowed, results := p.take(t, now, charges, nil)
+			if last = results[0]; allowed && !charges[0].Spend {
+				past = append(past, taken{nil, charges, results})
+			}
+		}
+	}
+}
+
+// critical returns the instants, around now, at which what a state answers changes.
+func critical(r limiter.Result, now algo.Instant, cost int64) []algo.Instant {
+	const honest = 5 * time.Second // how far ahead state may be
+	list := []algo.Instant{now}
+	switch m := r.Machine.(type) {
+	case *algo.Bucket:
+		tat := max(r.State.TAT, now)
+		list = append(list, tat, tat.Add(m.Increment(min(cost, m.Burst))-m.Depth), tat.Add(m.Increment(cost)-2*m.Depth), tat.Add(-2*m.Depth-honest))
+	case *algo.Window:
+		w := max(r.State.Window, m.Index(now))
+		list = append(list, m.Start(w), m.Start(w+1), m.Start(w+2), m.Start(w).Add(-honest), now.Add(m.RetryAfter(r.State, now, min(cost, m.Requests))))
+	case *algo.Log:
+		newest := max(r.State.Newest, now)
+		list = append(list, newest, newest.Add(-honest), newest.Add(m.Length+honest))
+		for i := range min(3, r.State.Entries.Len()) {
+			list = append(list, r.State.Entries.At(i).Add(m.Length), r.State.Entries.At(i).Add(m.Length+honest))
+		}
+	}
+	return list
+}
