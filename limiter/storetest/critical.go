@@ -29,8 +29,9 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 			if r.IntN(8) == 0 {
 				charges[0].Spend, charges[0].Cost = true, r.Int64N(18)
 			}
-			switch r.IntN(3) {
-			case 0:
+			switch r.IntN(6) {
+			case 0, 1: // the same instant again
+			case 2:
 				now = now.Add(half / 4 * time.Duration(r.IntN(4)))
 			default:
 				list := critical(last, now, charges[0].Cost)
@@ -39,6 +40,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 			if len(past) > 0 && r.IntN(5) == 0 { // now and then a second time
 				k := past[r.IntN(len(past))]
 				p.refund(t, k.charges, k.results, time.Duration(r.Int64N(half/2)))
+				p.inspect(t)
 			}
 			allowed, results := p.take(t, now, charges, nil)
 			if last = results[0]; allowed && !charges[0].Spend {

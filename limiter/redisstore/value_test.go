@@ -1,0 +1,120 @@
+package redisstore_test
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A subject has room for 255 limits. One more is refused with an error of its own, and
+// those that it has go on, also when they change.
+func TestStore_value_full(t *testing.T) {
+	s, who := redisstore.New(local(t), redisstore.Options{Namespace: "full"}), caller()
+	limit := func(n int, version int64) limiter.Charge {
+		l, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 10 * version, Window: time.Hour}, Version: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return limiter.Charge{Subject: who, Limit: l, Cost: 1}
+	}
+	for n := range 255 {
+		take(t, s, noon, limit(n, 1))
+	}
+	results := make([]limiter.Result, 1)
+	if _, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); !errors.Is(err, limiter.ErrFull) {
+		t.Errorf("limit 256: got error %v, want ErrFull", err)
+	}
+	for _, version := range []int64{1, 2} {
+		_, results := take(t, s, noon, limit(7, version))
+		if left, want := results[0].Machine.Remaining(results[0].State, noon), 10*version-1-version; left != want {
+			t.Errorf("version %d: %d remain, want %d", version, left, want)
+		}
+	}
+}
+
+// Few limits are not worth a look for those that are idle.
+func TestStore_value_few(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "few"}), caller()
+	for n := range 20 {
+		l := storetest.Limit(t, "l"+strconv.Itoa(n), algo.Rate{Requests: 10, Window: time.Second})
+		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
+	}
+	if n := client.StrLen(ctx, "{few/1/"+who.String()+"}").Val(); n != 2+20*35 {
+		t.Errorf("%d bytes, want 20 records", n)
+	}
+}
+
+// A value of no limits is one of a subject never charged.
+func TestStore_value_empty(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "empty"}), caller()
+	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	if err := client.Set(ctx, "{empty/1/"+who.String()+"}", "\x01\x00", time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	for _, cost := range []int64{11, 0, 10, 1} {
+		if ok, _ := take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: cost}); ok != (cost == 0 || cost == 10) {
+			t.Errorf("cost %d: allowed %t", cost, ok)
+		}
+	}
+}
+
+// A refund leaves alone what it cannot read, and a limit of an unknown kind is an error.
+func TestStore_value_unreadable(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "refund"}), caller()
+	key := "{refund/1/" + who.String() + "}"
+	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 3}}
+	_, results := take(t, s, noon, charges...)
+	good := client.Get(ctx, key).Val()
+	for _, value := range []string{"\x02" + good[1:], "\x01", "", "\x01\x02" + good[2:], good[:36]} {
+		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Refund(ctx, who, charges, results, 0); err != nil {
+			t.Errorf("%q: %v", value, err)
+		}
+		if now := client.Get(ctx, key).Val(); now != value {
+			t.Errorf("%q became %q", value, now)
+		}
+	}
+	for _, kind := range []string{"\x00", "\x05", "\xff"} {
+		if err := client.Set(ctx, key, good[:7]+kind+good[8:], time.Minute).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Inspect(ctx, who); !errors.Is(err, limiter.ErrFormat) {
+			t.Errorf("kind %q: got error %v, want ErrFormat", kind, err)
+		}
+	}
+	if err := client.Set(ctx, key, "\x01\x01"+strings.Repeat("x", 35), time.Minute).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Inspect(ctx, who); !errors.Is(err, limiter.ErrFormat) {
+		t.Errorf("got error %v, want ErrFormat", err)
+	}
+}
+
+// The state of a log as far ahead as an honest clock may be is decided in one command.
+func TestStore_value_ahead(t *testing.T) {
+	client := local(t)
+	s := redisstore.New(client, redisstore.Options{Namespace: "ahead"})
+	for _, algorithm := range []algo.Algorithm{algo.SlidingLog, algo.SlidingWindow, algo.FixedWindow} {
+		who := caller()
+		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Second}), Cost: 1}
+		take(t, s, noon, charge)
+		var calls atomic.Int64
+		client.AddHook(counter{&calls})
+		if ok, _ := take(t, s, noon.Add(-5*time.Second), charge); !ok || calls.Load() != 1 {
+			t.Errorf("%s: allowed %t with %d commands", algorithm, ok, calls.Load())
+		}
+	}
+}
