@@ -70,3 +70,37 @@ func critical(r limiter.Result, now algo.Instant, cost int64) []algo.Instant {
 	}
 	return list
 }
+
+// testRefundTwice gives back the same charge twice, beside others of the same instant: the
+// second time there may be too little left, and what is left is not its own.
+func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
+	const half = 1 << 32
+	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
+	now := start - start%half
+	for _, script := range [][]struct {
+		limit int
+		cost  int64
+		after time.Duration
+	}{
+		{{0, 2, 0}, {0, 1, 0}},                        // a bucket's instant on the edge of 32 bits
+		{{1, 1, 0}, {0, 1, 0}},                        // the other limit holds the same
+		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one is left, and later ones
+		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // more than it gives
+		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // by a slow clock
+	} {
+		for back := range script {
+			p, limits := newPair(t, s), []*limiter.Limit{Limit(t, "a", rate), Limit(t, "b", rate)}
+			var past []taken
+			for _, c := range script {
+				charges := one(limits[c.limit], c.cost)
+				_, results := p.take(t, now.Add(c.after), charges, nil)
+				past = append(past, taken{nil, charges, results})
+			}
+			for range 2 {
+				p.refund(t, past[back].charges, past[back].results, time.Millisecond)
+				p.inspect(t)
+			}
+			p.take(t, now.Add(half), []limiter.Charge{{Limit: limits[0], Cost: 3}, {Limit: limits[1], Cost: 2}}, nil)
+		}
+	}
+}

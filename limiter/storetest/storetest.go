@@ -47,6 +47,7 @@ func Run(t *testing.T, s Suite) {
 		{"FarAhead", testFarAhead},
 		{"Forgotten", testForgotten},
 		{"Critical", testCritical},
+		{"RefundTwice", testRefundTwice},
 		{"Changed", testChanged},
 		{"Refund", testRefund},
 		{"Spend", testSpend},
