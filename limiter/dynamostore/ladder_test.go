@@ -61,21 +61,23 @@ func TestStore_ladder(t *testing.T) {
 	}
 }
 
-// A look is a read and no write, also where a limit among others refuses; and a request for
-// all that a limit holds is a write like others.
+// A look is a read and no write, and so is a request for more than a limit holds; one for
+// all that it holds is a write like others.
 func TestStore_looks(t *testing.T) {
-	client, name := local(t)
+	m := &meter{}
+	client, name := local(t, m.install)
 	api := &overtaking{API: client}
 	store, who := newOvertaking(api, name), caller()
 	for _, algorithm := range algorithms {
 		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, string(algorithm[:3]), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}
 		for _, c := range []struct{ cost, updates int64 }{{0, 0}, {5, 1}, {0, 0}, {6, 0}} {
 			api.updates, charge.Cost = 0, c.cost
+			before := m.calls.Load()
 			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]limiter.Result, 1)); err != nil {
 				t.Fatal(err)
 			}
-			if int64(api.updates) != c.updates {
-				t.Errorf("%s: %d updates to take %d, want %d", algorithm, api.updates, c.cost, c.updates)
+			if calls := m.calls.Load() - before; int64(api.updates) != c.updates || calls != 1 {
+				t.Errorf("%s: %d updates in %d calls to take %d, want %d in one", algorithm, api.updates, calls, c.cost, c.updates)
 			}
 		}
 	}

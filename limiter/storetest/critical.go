@@ -104,3 +104,29 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 		}
 	}
 }
+
+// testRefundSeveral gives back a request of several limits of which others have used one
+// since, in the windows that were charged, the next ones and later.
+func testRefundSeveral(t *testing.T, s Suite) {
+	for _, apart := range []time.Duration{time.Second, time.Minute, 2 * time.Minute} {
+		for touched := range rates {
+			p := newPair(t, s)
+			var charges []limiter.Charge
+			for i, rate := range rates {
+				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 3})
+			}
+			_, results := p.take(t, start, charges, nil)
+			var later []limiter.Charge
+			for i, c := range charges {
+				if c.Cost = 1; i == touched || apart > time.Second {
+					later = append(later, c)
+				}
+			}
+			p.take(t, start.Add(apart), later, nil)
+			for range 2 {
+				p.refund(t, charges, results, apart)
+				p.inspect(t)
+			}
+		}
+	}
+}

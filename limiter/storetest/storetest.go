@@ -62,6 +62,7 @@ func Run(t *testing.T, s Suite) {
 	}
 	t.Run("Admin", func(t *testing.T) { testAdmin(t, s) })
 	t.Run("SeveralLimits", func(t *testing.T) { testSeveralLimits(t, s) })
+	t.Run("RefundSeveral", func(t *testing.T) { testRefundSeveral(t, s) })
 	t.Run("MostLimits", func(t *testing.T) { testMostLimits(t, s) })
 	t.Run("Subjects", func(t *testing.T) { testSubjects(t, s) })
 	t.Run("ConcurrentSeveral", func(t *testing.T) { testConcurrentSeveral(t, s) })
