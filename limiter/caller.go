@@ -9,7 +9,7 @@ type Caller struct {
 	APIKey string            // id of the API key's record; "" without one
 	IP     netip.Prefix      // address, IPv6 shortened to its network
 	Tier   string            // plan; "" lets the rules choose their default
-	Claims map[string]string // the verified token's claims that are strings
+	Claims map[string]string // the verified token's claims that are text, numbers or booleans, as text
 
 	// Rejected says that a credential was bad. Nothing that it claimed is in the
 	// other fields, and only limits that count by address are charged.

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -98,17 +97,8 @@ func (a authorizer) policy(event *authorizerEvent, effect string, d limiter.Deci
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: decisionContext(httplimit.NewAnswer(d), caller.Subject(), a.tier(caller)),
+		Context: decisionContext(httplimit.NewAnswer(d), caller.Subject(), a.Rules.Tier(caller.Tier)),
 	}
-}
-
-// tier returns the caller's tier if it is one of the rules'. For any other the default
-// decides, which the rules keep to themselves.
-func (a authorizer) tier(caller limiter.Caller) string {
-	if !slices.Contains(a.Rules.Tiers(), caller.Tier) {
-		return ""
-	}
-	return caller.Tier
 }
 
 // stageARN returns <api>/<stage>/* for the ARN of a method, <api>/<stage>/GET/path.

@@ -45,7 +45,7 @@ func TestAuthorizer_tier(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != nil {
+	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != "free" {
 		t.Errorf("a tier that the rules do not know: %+v, %v", p.Context, err)
 	}
 }

@@ -43,13 +43,9 @@ var fieldKeys = map[string]string{
 	httplimit.DegradedField:   "degraded",
 }
 
-// decisionContext returns the context of a policy; tier is the one that decided, empty if
-// that is not known.
+// decisionContext returns the context of a policy; tier is the one that decided.
 func decisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
-	context := map[string]any{keyWeir: allowed, keySubject: subject.String()}
-	if tier != "" {
-		context[keyTier] = tier
-	}
+	context := map[string]any{keyWeir: allowed, keySubject: subject.String(), keyTier: tier}
 	for _, f := range a.Fields() {
 		context[fieldKeys[f[0]]] = f[1]
 	}

@@ -224,7 +224,7 @@ func (s *Store) outlive(ctx context.Context, now algo.Instant, key string, v val
 	for r := range v.records {
 		needed = max(needed, r.idle().Sub(now))
 	}
-	if needed = min(needed, 2*algo.MaxWindow); needed > given {
+	if needed = min(needed, 2*algo.MaxWindow); needed > given+expiryMargin/2 { // half of it is for clocks
 		_ = s.client.ExpireGT(ctx, key, needed+expiryMargin).Err()
 	}
 }

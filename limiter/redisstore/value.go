@@ -182,7 +182,7 @@ func (v value) report(charges []limiter.Charge, results []limiter.Result) error 
 type outcome struct {
 	allowed bool
 	next    value // must replace the value for that to be true; nil if it may stay
-	others  bool  // the parameters of other rules decide, and nothing but the charges is to be written
+	others  bool  // the parameters of other rules decide, and the script can make the charges
 }
 
 // charge decides charges from v.
@@ -191,7 +191,7 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limi
 	var charged [limiter.MaxCharges]algo.State
 	var changed [limiter.MaxCharges]bool
 	o.allowed = true
-	writes := false
+	byHand := false
 	for i, c := range charges {
 		held, err := v.held(c.Limit)
 		if err != nil {
@@ -203,9 +203,9 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limi
 		results[i] = settled[i].Result
 		o.allowed = o.allowed && ok
 		o.others = o.others || settled[i].Machine != c.Limit.Machine()
-		writes = writes || changed[i]
+		byHand = byHand || changed[i] || tooMuch(c, settled[i].Machine)
 	}
-	o.others = o.others && o.allowed && !writes
+	o.others = o.others && o.allowed && !byHand
 	for i, c := range charges {
 		if c.Cost == 0 || !o.allowed && !changed[i] {
 			continue
