@@ -119,16 +119,29 @@ func message(wait int64) string {
 	return "Too many requests. Retry after " + strconv.FormatInt(wait, 10) + " seconds."
 }
 
+// fieldNames are those of an Answer's fields, and canonicalNames what net/http's map of
+// them has as keys.
+var (
+	fieldNames     = [...]string{RetryAfterField, LimitField, RemainingField, ResetField, PolicyField, RateLimitField, DegradedField}
+	canonicalNames = func() (names [len(fieldNames)]string) {
+		for i, name := range fieldNames {
+			names[i] = http.CanonicalHeaderKey(name)
+		}
+		return names
+	}()
+)
+
+// values returns the values of the fields, in the order of their names.
+func (a Answer) values() [len(fieldNames)]string {
+	return [...]string{a.RetryAfter, a.Limit, a.Remaining, a.Reset, a.Policy, a.RateLimit, a.Degraded}
+}
+
 // Fields returns the fields that have a value: name and value of each.
 func (a Answer) Fields() [][2]string {
-	all := [][2]string{
-		{RetryAfterField, a.RetryAfter}, {LimitField, a.Limit}, {RemainingField, a.Remaining}, {ResetField, a.Reset},
-		{PolicyField, a.Policy}, {RateLimitField, a.RateLimit}, {DegradedField, a.Degraded},
-	}
-	set := all[:0]
-	for _, f := range all {
-		if f[1] != "" {
-			set = append(set, f)
+	var set [][2]string
+	for i, value := range a.values() {
+		if value != "" {
+			set = append(set, [2]string{fieldNames[i], value})
 		}
 	}
 	return set
@@ -136,8 +149,13 @@ func (a Answer) Fields() [][2]string {
 
 // SetHeader sets the fields of the answer.
 func (a Answer) SetHeader(h http.Header) {
-	for _, f := range a.Fields() {
-		h.Set(f[0], f[1])
+	all := a.values()
+	kept := make([]string, len(all)) // one allocation for the values of all fields
+	copy(kept, all[:])
+	for i, value := range kept {
+		if value != "" {
+			h[canonicalNames[i]] = kept[i : i+1 : i+1]
+		}
 	}
 }
 
