@@ -70,8 +70,14 @@ func TestStore_looks(t *testing.T) {
 	store, who := newOvertaking(api, name), caller()
 	for _, algorithm := range algorithms {
 		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, string(algorithm[:3]), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}
-		for _, c := range []struct{ cost, updates int64 }{{0, 0}, {5, 1}, {0, 0}, {6, 0}} {
-			api.updates, charge.Cost = 0, c.cost
+		for _, c := range []struct {
+			cost, updates int64
+			spend         bool
+		}{{0, 0, false}, {5, 1, false}, {0, 0, false}, {6, 0, false}, {10, 1, true}} {
+			if charge.Spend = c.spend; c.spend { // the largest debt, of a caller never seen
+				who = caller()
+			}
+			api.updates, charge.Subject, charge.Cost = 0, who, c.cost
 			before := m.calls.Load()
 			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]limiter.Result, 1)); err != nil {
 				t.Fatal(err)

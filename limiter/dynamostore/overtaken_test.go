@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
@@ -59,5 +60,43 @@ func TestStore_refusalOvertaken(t *testing.T) {
 	}
 	if wait := full.Limit.Machine().RetryAfter(after[0].State, now, full.Cost); !ok {
 		t.Errorf("refused, and told to retry after %s", wait)
+	}
+}
+
+// Where the previous count is known, others who charge the window, or the one before it,
+// between two attempts cause no third, up to the last request that leaves room.
+func TestStore_windowOvertaken(t *testing.T) {
+	client, table := local(t)
+	ctx, now := context.Background(), algo.InstantOf(noon)
+	busy, window := storetest.Limit(t, "busy", bucket), storetest.Limit(t, "window", sliding)
+	w := window.Machine().(*algo.Window)
+	index := w.Index(now)
+	for name, c := range map[string]struct {
+		at   algo.Instant
+		cost int64
+	}{
+		"the window itself":     {now, w.Room(index, now, 400, 500)},
+		"the one before it":     {now.Add(-time.Minute), 100},
+		"the most that it may":  {now.Add(-time.Minute), w.PreviousRoom(index, now, 500) - 400},
+		"the window, with none": {now, 0},
+	} {
+		who := caller()
+		other := newOvertaking(&overtaking{API: client}, table)
+		take := func(store *dynamostore.Store, at algo.Instant, charges ...limiter.Charge) {
+			t.Helper()
+			for i := range charges {
+				charges[i].Subject = who
+			}
+			if ok, err := store.Take(ctx, at, who, charges, make([]limiter.Result, len(charges))); !ok || err != nil {
+				t.Fatalf("%s: allowed %t, %v", name, ok, err)
+			}
+		}
+		take(other, now, limiter.Charge{Limit: busy, Cost: 1})
+		take(other, now.Add(-time.Minute), limiter.Charge{Limit: window, Cost: 400})
+		api := &overtaking{API: client, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
+		take(newOvertaking(api, table), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
+		if api.updates != 2 {
+			t.Errorf("%s: %d attempts, want 2", name, api.updates)
+		}
 	}
 }
