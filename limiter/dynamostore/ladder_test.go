@@ -67,9 +67,10 @@ func TestStore_looks(t *testing.T) {
 	m := &meter{}
 	client, name := local(t, m.install)
 	api := &overtaking{API: client}
-	store, who := newOvertaking(api, name), caller()
+	store := newOvertaking(api, name)
 	for _, algorithm := range algorithms {
-		charge := limiter.Charge{Subject: who, Limit: storetest.Limit(t, string(algorithm[:3]), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}
+		who := caller()
+		charge := limiter.Charge{Limit: storetest.Limit(t, string(algorithm), algo.Rate{Algorithm: algorithm, Requests: 5, Window: time.Minute})}
 		for _, c := range []struct {
 			cost, updates int64
 			spend         bool
