@@ -54,7 +54,10 @@ func (id ID) String() string {
 // ParseID reads what String returned.
 func ParseID(s string) (ID, error) {
 	var b [8]byte
-	if n, err := idText.Decode(b[3:], []byte(s)); err != nil || n != 5 || len(s) != 8 {
+	if len(s) != idText.EncodedLen(5) { // Decode would write past the end
+		return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
+	}
+	if n, err := idText.Decode(b[3:], []byte(s)); err != nil || n != 5 {
 		return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
 	}
 	return ID(binary.BigEndian.Uint64(b[:])), nil
