@@ -12,12 +12,25 @@
 // An admitted request has been charged on every limit. A request that is refused
 // by one limit of a subject has charged no other limit of that subject, and what
 // other subjects were charged is given back as far as that is safe: a refund never
-// lets anyone through who should not pass. The instant is an argument: whoever
-// answers the request reads the clock, once. State is taken and written in one atomic step of the store, so no concurrency
-// admits one request too many.
+// lets anyone through who should not pass. State is taken and written in one atomic
+// step of the store, so no concurrency admits one request too many. The instant is an
+// argument: whoever answers the request reads the clock, once.
 //
 // Denial is a Decision and not an error. When the store fails, a Limiter admits
 // and says so in [Decision.Reason].
+//
+// # Busy limits
+//
+// A limit that many requests charge wears out its one item or key. [Spread] says how it
+// spares the store, and what each way may admit too many or too few: leases and shards
+// none too many, counters that are synchronized what their interval lets through.
+//
+// # Besides taking
+//
+// [Limiter.Peek] tells what a request would get. [Limiter.TakeRefundable] returns a
+// [Receipt] that gives a charge back. A [Charge] with Spend goes past the limit, into a
+// debt. [Limiter.Reset] forgets subjects, and [Store] has Inspect. A [Limit] with Shadow
+// is tried out: it refuses nobody.
 //
 // # What it does not do
 //

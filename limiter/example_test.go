@@ -41,3 +41,41 @@ func ExampleLimiter_Take() {
 	// true mine 0 0s
 	// false mine 0 1s
 }
+
+// Five tries to log in, of which those that succeed do not count.
+func ExampleLimiter_TakeRefundable() {
+	tries, err := limiter.NewLimit(limiter.Limit{Name: "login", Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	charges := []limiter.Charge{{Subject: limiter.Custom("login", "alice"), Limit: tries, Cost: 1}}
+	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	for i := range 7 {
+		d, receipt, err := l.TakeRefundable(context.Background(), now, charges)
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		if i < 2 { // the password was right
+			receipt.Refund(context.Background(), now)
+		}
+		fmt.Print(d.Allowed, " ")
+	}
+	d, err := l.Take(context.Background(), now, charges)
+	fmt.Println(d.Allowed, d.RetryAfter, err)
+	// Output:
+	// true true true true true true true false 1h0m0s <nil>
+}
+
+// A limit of all callers that one DynamoDB item could not bear: an environment takes up
+// to 500 requests at once.
+func ExampleSpread() {
+	l, err := limiter.NewLimit(limiter.Limit{
+		Name: "everybody", Global: true, Rate: algo.Rate{Requests: 50_000, Window: time.Second}, Spread: limiter.Spread{Lease: 500},
+	})
+	fmt.Println(l.Spread.Lease, err)
+	// Output:
+	// 500 <nil>
+}

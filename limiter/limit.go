@@ -54,13 +54,12 @@ func (id ID) String() string {
 // ParseID reads what String returned.
 func ParseID(s string) (ID, error) {
 	var b [8]byte
-	if len(s) != idText.EncodedLen(5) { // Decode would write past the end
-		return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
+	if len(s) == idText.EncodedLen(5) { // or Decode would write past the end
+		if n, err := idText.Decode(b[3:], []byte(s)); err == nil && n == 5 { // it skips line breaks
+			return ID(binary.BigEndian.Uint64(b[:])), nil
+		}
 	}
-	if n, err := idText.Decode(b[3:], []byte(s)); err != nil || n != 5 {
-		return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
-	}
-	return ID(binary.BigEndian.Uint64(b[:])), nil
+	return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
 }
 
 // Limit is at most Rate.Requests per Rate.Window. Make one with NewLimit and share
