@@ -49,7 +49,8 @@ type Decision struct {
 	// Delay is how long an allowed request has to wait for its turn in the queue of a
 	// leaky bucket; the longest of several. Who does not wait uses the bucket as a meter.
 	Delay time.Duration
-	// Shadowed is a limit with Shadow set that would have refused; nil if none would.
+	// Shadowed is a limit with Shadow set that would have refused; nil if none of those
+	// that were asked would. After a refusal by another limit some may not have been asked.
 	Shadowed *Limit
 	// Overshoot is by how many requests a limit with Spread.Sync was found to be past its
 	// capacity, when this request brought its counts together.

@@ -27,7 +27,7 @@ type kept struct {
 // spreads reports whether an account decides the item.
 func (r *request) spreads(it *item) bool {
 	s := &it.limit.Spread
-	return !r.look && it.want > 0 && (s.Sync > 0 || s.Lease > 1 && !it.Spend)
+	return it.want > 0 && (s.Sync > 0 || s.Lease > 1 && !it.Spend && !r.look)
 }
 
 // keep decides from accounts what they can decide. Leases that are used up stay
@@ -72,6 +72,11 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		k := kept{item: it, account: a}
 		synchronized := it.limit.Spread.Sync > 0
 		switch {
+		case r.look && a.counter.Machine == nil:
+			continue // the store knows more
+		case r.look:
+			k.result = a.counter.Result
+			k.allowed = it.Spend || k.result.wait(r.now, it.want) == 0
 		case synchronized && a.asking == nil && a.counter.due(r.now, it.limit.Spread.Sync):
 			due = it
 			a.asking = make(chan struct{})
@@ -124,7 +129,7 @@ func (k *kept) use(now algo.Instant) {
 // undo takes the charge back.
 func (k *kept) undo() {
 	switch {
-	case !k.allowed:
+	case !k.allowed, k.item.Cost == 0: // nothing was charged
 	case k.item.limit.Spread.Sync > 0:
 		k.account.counter.undo(k.before, k.after, k.item.want)
 	case k.account.lease.serial == k.serial:

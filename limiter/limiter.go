@@ -44,8 +44,19 @@ type Limiter struct {
 	accounts *accounts // nil for a Local store
 	logger   *slog.Logger
 	scratch  sync.Pool
-	// superseded is when it was last logged that the store holds other rules.
-	superseded atomic.Int64
+	// When it was last logged that the store holds other rules, and that a shadow limit
+	// would have refused.
+	superseded, shadowed occasion
+}
+
+// occasion is when something was told last, so that it is told now and then.
+type occasion struct{ last atomic.Int64 }
+
+// again reports whether it is time to tell it at now, and if so that it is told.
+func (o *occasion) again(now algo.Instant, pause time.Duration) bool {
+	last := o.last.Load()
+	age := now.Sub(algo.Instant(last))
+	return (age < 0 || age >= pause) && o.last.CompareAndSwap(last, int64(now))
 }
 
 // New returns a Limiter over store.
@@ -91,8 +102,9 @@ func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (De
 	return l.decide(ctx, r, now, charges)
 }
 
-// Peek is Take, but for that it charges nothing: it tells what Take would. What other
-// environments have leased counts as charged, and of a limit with shards it sees one.
+// Peek is Take, but for that it charges nothing: it tells what Take would. What is leased
+// counts as charged, and of a limit with shards it sees one. It knows what this
+// environment counted of a limit with Spread.Sync, and does not bring the counts together.
 func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
 	r := l.scratch.Get().(*request)
 	defer l.scratch.Put(r)
@@ -106,11 +118,14 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (De
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
 	for _, c := range charges {
-		for _, subject := range c.Limit.Subjects(c.Subject) {
-			store := l.store
-			if c.Limit.Spread.Cells > 0 && l.cells != nil {
-				store = l.cells
-			}
+		store, subjects := l.store, c.Limit.Subjects(c.Subject)
+		if c.Limit.Spread.Cells > 0 && l.cells != nil {
+			store = l.cells
+		}
+		if l.memory == nil { // and so no shards
+			subjects = []Subject{c.Limit.counted(c.Subject)}
+		}
+		for _, subject := range subjects {
 			problems = append(problems, store.Reset(ctx, subject))
 			if l.memory != nil {
 				l.memory.forget(subject)
@@ -149,7 +164,11 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	}
 	l.takeParts(ctx, r)
 	l.log(ctx, r)
-	return r.decision(false), nil
+	d := r.decision(false)
+	if d.Shadowed != nil && l.shadowed.again(r.now, time.Second) {
+		l.logger.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", d.Shadowed.Name))
+	}
+	return d, nil
 }
 
 // decideOne decides the only charge of a request in a store in this process, where what
@@ -210,8 +229,7 @@ func (l *Limiter) logFailure(ctx context.Context, err error) {
 
 // logSuperseded tells, at most once a minute, that the store holds other rules.
 func (l *Limiter) logSuperseded(ctx context.Context, now algo.Instant, it *item, r Result) {
-	last := algo.Instant(l.superseded.Load())
-	if age := now.Sub(last); age >= 0 && age < time.Minute || !l.superseded.CompareAndSwap(int64(last), int64(now)) {
+	if !l.superseded.again(now, time.Minute) {
 		return
 	}
 	l.logger.LogAttrs(ctx, slog.LevelWarn, "rules superseded: the store holds a limit of a higher version, or of this version with other numbers; give changed rules a higher version",

@@ -167,8 +167,8 @@ func (p *part) shrink(now algo.Instant) bool {
 // random and not the one that has just refused. It reports true if there is none; of
 // those in memory the one with the shortest wait is then the answer.
 func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
-	it, c, result := &p.items[0], &p.charges[0], p.results[0]
-	tried := c.Limit
+	it, c := &p.items[0], &p.charges[0]
+	tried, answer, limit := c.Limit, p.results[0], c.Limit
 	first := rand.IntN(len(it.limit.parts))
 	for i := range it.limit.parts {
 		shard := (first + i) % len(it.limit.parts)
@@ -176,16 +176,15 @@ func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
 			continue
 		}
 		c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
-		it.Limit = c.Limit
-		p.results[0] = Result{}
+		it.Limit, p.results[0] = c.Limit, Result{}
 		if !l.memory.recall(r.now, c.Subject, p.charges, p.results) {
 			return false
 		}
-		if result.Machine == nil || p.results[0].wait(r.now, it.want) < result.wait(r.now, it.want) {
-			result = p.results[0]
+		if answer.Machine == nil || p.results[0].wait(r.now, it.want) < answer.wait(r.now, it.want) {
+			answer, limit = p.results[0], c.Limit
 		}
 	}
-	p.results[0] = result
+	it.Limit, p.results[0] = limit, answer
 	return true
 }
 

@@ -52,7 +52,8 @@ type Receipt struct {
 	kept    []kept
 }
 
-// TakeRefundable is Take, with a Receipt if the request is allowed.
+// TakeRefundable is Take, with a Receipt if the request is allowed; a nil one, which has
+// nothing to give back, if it is refused.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
 	r := &request{receipt: true} // not reused: the receipt keeps parts of it
 	d, err := l.decide(ctx, r, now, charges)
@@ -76,7 +77,7 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 
 // Refund gives back what the request took, at most once, as far as that is safe: it never
 // lets anyone through who would not have passed without the request. Windows and logs give back
-// all. A bucket that others have used since gives back what of the charge has not
+// all; what a lease served goes back to the lease. A bucket that others have used since gives back what of the charge has not
 // leaked away by now; what is on its way for longer than the deadline of a decision is
 // lost. now is by the clock of the Take.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) {

@@ -23,7 +23,8 @@ type Spread struct {
 	// Shards is the number of parts that count apart, each with its share of the limit.
 	// A request asks one of them at random, and one more if that refuses.
 	//
-	// It admits none too many. It may refuse while parts that were not asked have room.
+	// It admits none too many. It may refuse while parts that were not asked have room. A
+	// cost is at most what one part holds, and Remaining an estimate from the part asked.
 	Shards int
 	// Sync is how often an environment brings its own count together with the store's.
 	// Between two times it admits by what it knew at the last one.

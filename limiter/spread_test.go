@@ -431,3 +431,98 @@ func TestSpread_bounded(t *testing.T) {
 		}
 	}
 }
+
+// A look knows what this environment counted of a limit that it synchronizes, and takes
+// nothing of a lease.
+func TestSpread_peek(t *testing.T) {
+	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {}} {
+		e := environments(1, newRemote())[0]
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: time.Minute}, Spread: spread})
+		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+		for i := range 3 {
+			if d := mustPeek(t, e, noon, c); !d.Allowed {
+				t.Fatalf("%+v, look %d: %+v", spread, i, d)
+			}
+		}
+		for takeAt(t, e, noon, c).Allowed {
+			if spread.Shards == 0 && !mustPeek(t, e, noon, limiter.Charge{Subject: other, Limit: l, Cost: 1}).Allowed {
+				t.Fatalf("%+v: another caller was charged", spread)
+			}
+		}
+		if d := mustPeek(t, e, noon, c); d.Allowed || d.RetryAfter == 0 {
+			t.Errorf("%+v: exhausted, and a look says %+v", spread, d)
+		}
+	}
+}
+
+// A reset forgets all that a limit counts, whatever spreads it, in a store of this process
+// and in one that is shared.
+func TestLimiter_Reset(t *testing.T) {
+	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {}} {
+		for _, shadow := range []bool{false, true} {
+			for _, store := range []limiter.Store{newRemote(), memstore.New(memstore.Options{})} {
+				e := limiter.New(store, limiter.Options{Cells: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
+				full := func() bool { d := takeAt(t, e, noon, c); return !d.Allowed || d.Shadowed != nil }
+				for !full() {
+				}
+				if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
+					t.Fatal(err)
+				}
+				if full() {
+					t.Errorf("%+v, shadow %t, %T: full after a reset", spread, shadow, store)
+				}
+			}
+		}
+	}
+}
+
+// A debt has no place in one of many shards.
+func TestSpread_shards_spend(t *testing.T) {
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
+	_, err := environments(1, newRemote())[0].Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1, Spend: true}})
+	if !errors.Is(err, limiter.ErrInvalidCharge) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Shards of unequal size answer in the name of the whole limit.
+func TestSpread_shards_uneven(t *testing.T) {
+	e := limiter.New(newRemote(), limiter.Options{Trust: time.Nanosecond})
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}, Spread: limiter.Spread{Shards: 7}})}
+	for i := range 300 {
+		now := noon.Add(time.Duration(i%2) * time.Millisecond)
+		if d := takeAt(t, e, now, c); d.Superseded || d.Capacity != 100 || !d.Allowed && d.RetryAfter <= 0 {
+			t.Fatalf("request %d: %+v", i, d)
+		}
+	}
+}
+
+// Accounts that are idle make room for others, and those in use do not.
+func TestSpread_accounts(t *testing.T) {
+	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
+		store := newRemote()
+		e := limiter.New(store, limiter.Options{Remember: 3})
+		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Second}, Spread: spread})
+		calls := func(now time.Time, who string, n int) int64 {
+			before := store.takes.Load()
+			for range n {
+				if !takeAt(t, e, now, limiter.Charge{Subject: limiter.User(who), Limit: l, Cost: 1}).Allowed {
+					t.Fatalf("%s is refused", who)
+				}
+			}
+			return store.takes.Load() - before
+		}
+		for _, who := range []string{"a", "b", "c"} {
+			if n := calls(noon, who, 40); n > 6 {
+				t.Errorf("%+v: %s has an account, and took %d calls", spread, who, n)
+			}
+		}
+		if n := calls(noon.Add(time.Millisecond), "d", 40); n != 40 {
+			t.Errorf("%+v: d has no account, and took %d calls", spread, n)
+		}
+		if n := calls(noon.Add(10*time.Second), "e", 40); n > 6 {
+			t.Errorf("%+v: the others are idle, and e took %d calls", spread, n)
+		}
+	}
+}

@@ -51,6 +51,9 @@ func Parse(document []byte, o Options) (*Rules, error) {
 	if len(p.problems) > 0 {
 		return nil, p.problems
 	}
+	if p.shadow {
+		p.rules.notes = append(p.rules.notes, Problem{"mode", "is shadow: the document enforces nothing"})
+	}
 	p.noteTiers()
 	return p.rules, nil
 }

@@ -78,7 +78,15 @@ func (p *parser) leases(r algo.Rate) int64 {
 	if p.o.LeaseAbove == 0 || perSecond <= p.o.LeaseAbove || r.Algorithm == algo.SlidingLog {
 		return 0
 	}
-	return max(2, perSecond/100)
+	r = r.WithDefaults()
+	most := r.Requests
+	if r.Burst > 0 {
+		most = min(most, r.Burst)
+	}
+	if most < 2 { // there is never more than one to take
+		return 0
+	}
+	return min(max(2, perSecond/100), most)
 }
 
 // window reads window_seconds or window.

@@ -56,14 +56,16 @@ func TestParse_leases(t *testing.T) {
 		{"endpoint":"/c","limits":{"global":{"requests":100000,"window":"1s","shards":4}}},
 		{"endpoint":"/d","limits":{"global":{"requests":100000,"window":"1s","lease":1}}},
 		{"endpoint":"/e","limits":{"global":{"requests":60060,"window":"1m","algorithm":"token_bucket"}}},
-		{"endpoint":"/f","limits":{"global":{"requests":1002,"window":"2s","algorithm":"sliding_log"}}}]}`
-	for above, want := range map[int64][]int64{0: {0, 0, 0, 1, 0, 0}, rules.LeaseAboveDynamoDB: {1000, 0, 0, 1, 10, 0}} {
+		{"endpoint":"/f","limits":{"global":{"requests":1002,"window":"2s","algorithm":"sliding_log"}}},
+		{"endpoint":"/g","limits":{"global":{"requests":50000,"window":"1s","algorithm":"token_bucket","burst":10}}},
+		{"endpoint":"/h","limits":{"global":{"requests":50000,"window":"1s","algorithm":"leaky_bucket","burst":1}}}]}`
+	for above, want := range map[int64][]int64{0: {0, 0, 0, 1, 0, 0, 0, 0}, rules.LeaseAboveDynamoDB: {1000, 0, 0, 1, 10, 0, 10, 0}} {
 		r, err := rules.Parse([]byte(document), rules.Options{LeaseAbove: above})
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []int64
-		for _, path := range []string{"/a", "/b", "/c", "/d", "/e", "/f"} {
+		for _, path := range []string{"/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"} {
 			got = append(got, r.Charges(nil, "GET", path, alice)[0].Limit.Spread.Lease)
 		}
 		if !slices.Equal(got, want) {

@@ -34,7 +34,7 @@ func serveCommand() *cobra.Command {
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS. " +
 			"--store dynamodb and --store redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one. " +
-			"Of the functions' other variables only SAMPLE_LOGIN is read, a user:password for the login of the sample API.",
+			"Of the functions' other variables SAMPLE_LOGIN is read, a user:password for the login of the sample API (demo:demo), and MAX_DELAY, how long a request may wait in a leaky bucket.",
 		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.out, s.logger = c.OutOrStdout(), slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
@@ -198,7 +198,7 @@ func (s *server) prepare(ctx context.Context) error {
 	s.variables = map[string]string{
 		"STORE": s.store, "TABLE": localTable, "RULES_FILE": s.rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
-		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
+		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
 	}
 	if s.namespace != "" {
 		s.variables["NAMESPACE"] = s.namespace
@@ -246,7 +246,9 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			}
 		}
 		e, err := c.Environment(store, s.logger.With("function", f.ID))
-		if err != nil { // the rules have been read: it is the keys
+		if _, ok := errors.AsType[rules.Problems](err); ok { // by a MAX_DELAY
+			return nil, err
+		} else if err != nil { // it is the keys
 			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
 		}
 		e.Clock, s.loaded = s.clock, e.Rules
