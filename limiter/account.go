@@ -44,7 +44,7 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	case a != nil && a.asking != nil: // under rules that are about to change
 		return a
 	case a != nil: // the rules changed; what is pending stays
-		*a = account{limit: limit, lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending}}
+		*a = account{limit: limit, lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending, charged: a.counter.charged, epoch: a.counter.epoch}}
 		return a
 	case len(s.table) >= s.most && !s.sweep(now):
 		return nil
@@ -52,6 +52,12 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	a = &account{limit: limit}
 	s.table[key] = a
 	return a
+}
+
+// answered wakes who waits for the answer of the store. The caller holds the lock.
+func (a *account) answered() {
+	close(a.asking)
+	a.asking = nil
 }
 
 // sweep removes idle accounts, at most once a second, and reports whether there is
@@ -75,7 +81,10 @@ func (a *account) idle(now algo.Instant) bool {
 		return false
 	}
 	c := &a.counter
-	return c.pending == 0 && (c.Machine == nil || c.due(now, a.limit.Spread.Sync)) || c.Machine != nil && c.Machine.Idle(c.State) <= now
+	if c.pending > 0 { // until it no longer counts
+		return c.charged.Add(a.limit.Horizon) <= now
+	}
+	return c.due(now, a.limit.Spread.Sync)
 }
 
 func (s *accounts) forget(subject Subject) {

@@ -2,13 +2,9 @@ package limiter
 
 import (
 	"context"
-	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
-
-// localMargin is what a refund adds to the elapsed time of what one process counts.
-const localMargin = 50 * time.Millisecond
 
 // keepRounds is how often a request waits for others that ask the store for its
 // accounts. After that it asks for itself.
@@ -20,7 +16,7 @@ type kept struct {
 	account       *account
 	allowed       bool
 	result        Result // after the charge, or what refused it
-	serial        int64  // of the lease
+	serial        int64  // of the lease, or the epoch of the counter
 	before, after algo.State
 }
 
@@ -34,10 +30,11 @@ func (r *request) spreads(it *item) bool {
 // items, which renew them; counters that are due ask the store first. It reports false
 // if an account refuses, and then nothing is charged.
 func (l *Limiter) keep(ctx context.Context, r *request) bool {
-	for range keepRounds {
+	for waits := 0; waits < keepRounds; {
 		wait, due := l.accounts.try(r)
 		switch {
 		case wait != nil:
+			waits++
 			select {
 			case <-wait:
 			case <-l.deadline(ctx, r).Done():
@@ -88,7 +85,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		case a.asking != nil:
 			wait = a.asking
 		default:
-			it.lease = a
+			it.lease, it.size = a, a.lease.next(r.now, it.want, it.limit.Spread.Lease)
 			continue
 		}
 		if wait != nil || due != nil {
@@ -114,7 +111,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 // count charges a counter.
 func (k *kept) count(now algo.Instant) {
 	c := &k.account.counter
-	k.before = c.State
+	k.before, k.serial = c.State, c.epoch
 	k.allowed = c.take(now, k.item.want, k.item.Spend)
 	k.after, k.result = c.State, c.Result
 }
@@ -131,7 +128,7 @@ func (k *kept) undo() {
 	switch {
 	case !k.allowed, k.item.Cost == 0: // nothing was charged
 	case k.item.limit.Spread.Sync > 0:
-		k.account.counter.undo(k.before, k.after, k.item.want)
+		k.account.counter.undo(k.serial, k.before, k.after, k.item.want)
 	case k.account.lease.serial == k.serial:
 		k.account.lease.used -= k.item.want
 	}
@@ -149,7 +146,7 @@ func (r *request) takeBack() {
 func (r *request) unkeep() {
 	r.takeBack()
 	for i := range r.items {
-		r.items[i].done, r.items[i].lease = false, nil
+		r.items[i].done, r.items[i].lease, r.items[i].spare = false, nil, 0
 	}
 	r.kept = r.kept[:0]
 }
@@ -160,23 +157,30 @@ func (r *request) unkeep() {
 func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	l.accounts.mu.Lock()
 	a := l.accounts.of(r.now, it.Subject, it.limit)
-	sent := a.counter.pending
+	sent, at := a.counter.send(r.now)
 	l.accounts.mu.Unlock()
 
 	charges := []Charge{{Subject: it.Subject, Limit: a.limit, Cost: sent, Spend: true}}
 	results := make([]Result, 1)
-	_, err := l.store.Take(l.deadline(ctx, r), r.now, it.Subject, charges, results)
-
-	l.accounts.mu.Lock()
-	defer l.accounts.mu.Unlock()
-	if err == nil {
-		r.overshoot = max(r.overshoot, a.counter.sync(r.now, results[0], sent))
+	err := ErrUnavailable // if the store panics
+	defer func() {
+		l.accounts.mu.Lock()
+		defer l.accounts.mu.Unlock()
+		if err == nil {
+			r.overshoot = max(r.overshoot, a.counter.sync(r.now, results[0]))
+		} else {
+			a.counter.unsent(r.now, sent)
+		}
+		a.answered()
+	}()
+	if _, err = l.store.Take(l.deadline(ctx, r), at, it.Subject, charges, results); err == nil {
+		return true
+	}
+	if it.limit.Shadow {
+		l.logFailure(ctx, err)
 	} else {
-		a.counter.synced = r.now
 		r.failure = err
 	}
-	close(a.asking)
-	a.asking = nil
 	return a.counter.Machine != nil
 }
 
@@ -207,9 +211,13 @@ func (l *Limiter) settle(r *request, refused bool) {
 	if refused {
 		r.takeBack()
 	}
+	l.wake(r)
+}
+
+// wake wakes who waits for the accounts of r. The caller holds their lock.
+func (l *Limiter) wake(r *request) {
 	for _, a := range r.asks {
-		close(a.asking)
-		a.asking = nil
+		a.answered()
 	}
 	r.asks = r.asks[:0]
 }

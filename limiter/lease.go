@@ -20,10 +20,11 @@ type lease struct {
 
 // left returns how many requests the lease still serves at now.
 func (l *lease) left(now algo.Instant) int64 {
-	age := max(0, now.Sub(l.taken))
-	if l.granted == l.used || age > leaseLife {
+	age := now.Sub(l.taken)
+	if l.granted == l.used || age > leaseLife || -age > leaseLife {
 		return 0
 	}
+	age = max(0, age)
 	left := l.granted - l.used
 	switch m := l.Machine.(type) {
 	case *algo.Bucket: // what has leaked meanwhile would have leaked from the bucket too

@@ -146,11 +146,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		return l.decideOne(ctx, r, now, charges), nil
 	}
 	r.begin(now, charges, l.memory == nil)
-	defer func() {
-		if r.cancel != nil {
-			r.cancel()
-		}
-	}()
+	defer l.end(r)
 	if spread && l.memory != nil && !l.keep(ctx, r) {
 		return r.decision(r.ctx == nil), nil
 	}
@@ -191,6 +187,18 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 		l.logSuperseded(ctx, now, &it, r.results[0])
 	}
 	return d
+}
+
+// end frees what r holds, also if a store panics.
+func (l *Limiter) end(r *request) {
+	if r.cancel != nil {
+		r.cancel()
+	}
+	if len(r.asks) > 0 {
+		l.accounts.mu.Lock()
+		defer l.accounts.mu.Unlock()
+		l.wake(r)
+	}
 }
 
 // deadline returns ctx with the deadline of the decision, which begins when it is

@@ -70,7 +70,7 @@ func (p *part) size(now algo.Instant) {
 		if it.lease == nil {
 			continue
 		}
-		size := it.lease.lease.next(now, it.want, it.limit.Spread.Lease)
+		size := it.size
 		if hint := p.results[i]; hint.Machine != nil { // near the limit, leave some to others
 			size = min(size, max(it.want, hint.Machine.Remaining(hint.State, now)/2))
 		}

@@ -60,7 +60,12 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	if err != nil || !d.Allowed {
 		return d, nil, err
 	}
-	receipt := &Receipt{limiter: l, at: now, kept: r.kept}
+	receipt := &Receipt{limiter: l, at: now}
+	for _, k := range r.kept {
+		if !k.item.Spend {
+			receipt.kept = append(receipt.kept, k)
+		}
+	}
 	for i := range r.parts {
 		p := &r.parts[i]
 		if back := p.refund(); len(back.charges) > 0 {
@@ -77,7 +82,8 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 
 // Refund gives back what the request took, at most once, as far as that is safe: it never
 // lets anyone through who would not have passed without the request. Windows and logs give back
-// all; what a lease served goes back to the lease. A bucket that others have used since gives back what of the charge has not
+// all; what a lease served goes back to the lease, and what a counter counted
+// goes back if the store has not heard of it yet. A bucket that others have used since gives back what of the charge has not
 // leaked away by now; what is on its way for longer than the deadline of a decision is
 // lost. now is by the clock of the Take.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) {

@@ -41,6 +41,7 @@ type item struct {
 	done    bool // by an account
 
 	lease  *account // that the charge renews
+	size   int64    // of the new lease
 	serial int64    // of the lease, once it is renewed
 	spare  int64    // what it holds beyond this request
 }

@@ -10,7 +10,9 @@ import (
 
 // Spread is how a limit that many requests charge spares the one item or key that it
 // is counted in. At most one field is set; the zero value charges the store for every
-// request. A Local store has nothing to spare and ignores all but Cells.
+// request. A Local store has nothing to spare and ignores all but Cells. A limit that is
+// changed from or to Shards or Cells starts anew, because its counts were elsewhere, and
+// one that no longer has Sync forgets what was counted since the counts were last together.
 type Spread struct {
 	// Lease is the most requests that an environment takes from the store at once, to
 	// serve them by itself. How many it takes follows its traffic, from one up.
@@ -30,7 +32,8 @@ type Spread struct {
 	// Between two times it admits by what it knew at the last one.
 	//
 	// It may admit too many: in one interval, each environment but one as many as remained
-	// at its last time. They are debts then, of at most one capacity.
+	// at its last time. They are debts then, of at most one capacity. While the store is
+	// down each environment goes on by itself, with all of the limit.
 	Sync time.Duration
 	// Cells is the number of processes that share the limit, each with an equal part
 	// in its own memory: Options.Cells. It admits none too many if there are no more
@@ -70,6 +73,8 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 			return nil, &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
 		case f.name == "lease" && l.Rate.Algorithm == algo.SlidingLog:
 			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log knows the instant of each request"}
+		case f.name != "cells" && l.Rate.Algorithm == algo.LeakyBucket:
+			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a leaky_bucket spaces its requests; a token_bucket is the same without"}
 		}
 		set = f.name
 	}

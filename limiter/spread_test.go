@@ -1,10 +1,10 @@
 package limiter_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,53 +113,64 @@ func mustPeek(tb testing.TB, l *limiter.Limiter, now time.Time, charges ...limit
 	return d
 }
 
-// What leases serve stays within the limit's own bound, for random arrivals at random
-// environments.
-func TestSpread_lease_bound(t *testing.T) {
+// What leases and counters admit stays within the limit's own bound, for random arrivals at
+// random environments and charges that are given back sooner or later. A counter of more
+// than one environment is let through more, and is not asked here.
+func TestSpread_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
 			Algorithm: rapid.SampledFrom([]algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow}).Draw(t, "algorithm"),
 			Requests:  rapid.Int64Range(2, 40).Draw(t, "requests"), Window: 2 * time.Second,
 		}.WithDefaults()
-		l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: rapid.Int64Range(2, rate.Requests).Draw(t, "lease")}})
+		spread, most := limiter.Spread{Sync: 150 * time.Millisecond}, 1
+		if rapid.Bool().Draw(t, "leases") {
+			spread, most = limiter.Spread{Lease: rapid.Int64Range(2, rate.Requests).Draw(t, "lease")}, 3
+		}
+		l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: rate, Spread: spread})
 		if err != nil {
 			t.Fatal(err)
 		}
-		other := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
-		all := environments(rapid.IntRange(1, 3).Draw(t, "environments"), newRemote())
+		all := environments(rapid.IntRange(1, most).Draw(t, "environments"), newRemote())
+		type admission struct {
+			at      time.Time
+			cost    int64
+			receipt *limiter.Receipt
+		}
+		var admitted []admission
 		now := noon
-		var admitted []time.Time
 		for range rapid.IntRange(20, 300).Draw(t, "requests") {
-			now = now.Add(time.Duration(rapid.Int64Range(0, int64(80*time.Millisecond)).Draw(t, "pause")))
+			longest := rapid.SampledFrom([]time.Duration{80 * time.Millisecond, 80 * time.Millisecond, 3 * time.Second}).Draw(t, "longest")
+			now = now.Add(time.Duration(rapid.Int64Range(0, int64(longest)).Draw(t, "pause")))
 			charges := []limiter.Charge{{Subject: user, Limit: l, Cost: rapid.Int64Range(1, 2).Draw(t, "cost")}}
 			if rapid.IntRange(0, 3).Draw(t, "also") == 0 { // a limit that refuses most
-				charges = append(charges, other)
+				charges = append(charges, limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight})
 			}
 			e := rapid.SampledFrom(all).Draw(t, "environment")
 			d, receipt, err := e.TakeRefundable(ctx, now, charges)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !d.Allowed {
-				continue
+			if d.Allowed {
+				admitted = append(admitted, admission{now, charges[0].Cost, receipt})
 			}
-			if rapid.IntRange(0, 9).Draw(t, "refund") == 0 {
-				receipt.Refund(ctx, now)
-				continue
-			}
-			for range charges[0].Cost {
-				admitted = append(admitted, now)
+			if len(admitted) > 0 && rapid.IntRange(0, 9).Draw(t, "refund") == 0 {
+				i := rapid.IntRange(max(0, len(admitted)-10), len(admitted)-1).Draw(t, "which")
+				admitted[i].receipt.Refund(ctx, now)
+				admitted = append(admitted[:i], admitted[i+1:]...)
 			}
 		}
 		for i := range admitted {
-			for j := i; j < len(admitted); j++ {
-				length := admitted[j].Sub(admitted[i])
+			sum := int64(0)
+			for _, a := range admitted[i:] {
+				sum += a.cost
+				length := a.at.Sub(admitted[i].at)
 				bound := float64(rate.Requests) * (1 + float64(length)/float64(rate.Window))
 				if rate.Algorithm == algo.FixedWindow {
-					bound = float64(rate.Requests) * math.Floor(2+float64(length)/float64(rate.Window))
+					windows := a.at.UnixNano()/int64(rate.Window) - admitted[i].at.UnixNano()/int64(rate.Window) + 1
+					bound = float64(rate.Requests * windows)
 				}
-				if n := float64(j - i + 1); n > bound+1e-9 {
-					t.Fatalf("%s of %d: %v admitted in %s, at most %v", rate.Algorithm, rate.Requests, n, length, bound)
+				if float64(sum) > bound+1e-9 {
+					t.Fatalf("%s of %d, %+v: %v admitted in %s, at most %v", rate.Algorithm, rate.Requests, spread, sum, length, bound)
 				}
 			}
 		}
@@ -524,5 +535,147 @@ func TestSpread_accounts(t *testing.T) {
 		if n := calls(noon.Add(10*time.Second), "e", 40); n > 6 {
 			t.Errorf("%+v: the others are idle, and e took %d calls", spread, n)
 		}
+	}
+}
+
+// What a counter counted a day ago, and had not brought together, counts a day ago.
+func TestSpread_sync_idle(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
+		store := newRemote()
+		e := limiter.New(store, limiter.Options{})
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 50, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}})}
+		for day := range 3 {
+			for i := range 51 {
+				if d := takeAt(t, e, noon.AddDate(0, 0, day), c); d.Allowed != (i < 50) {
+					t.Fatalf("%s, day %d, request %d: allowed %t", algorithm, day, i+1, d.Allowed)
+				}
+			}
+		}
+	}
+}
+
+// What is given back while a counter is on its way to the store, or was there since, is
+// not given back twice, and no store is asked to charge less than nothing.
+func TestSpread_sync_refund(t *testing.T) {
+	store := &slow{remote: newRemote(), in: make(chan struct{}), out: make(chan struct{})}
+	e := limiter.New(store, limiter.Options{})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}})
+	charges := []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}
+	store.pass(func() { takeAt(t, e, noon, charges...) })
+	var receipts []*limiter.Receipt
+	for range 5 {
+		_, receipt, err := e.TakeRefundable(ctx, noon, charges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipts = append(receipts, receipt)
+	}
+	later := noon.Add(2 * time.Second)
+	var wg sync.WaitGroup
+	wg.Go(func() { takeAt(t, e, later, charges...) })
+	<-store.in // the six are on their way
+	for _, receipt := range receipts {
+		receipt.Refund(ctx, later)
+	}
+	close(store.out)
+	wg.Wait()
+	admitted := 7
+	for takeAt(t, e, later, charges...).Allowed {
+		admitted++
+	}
+	if admitted > 10 {
+		t.Errorf("%d admitted of 10", admitted)
+	}
+	for _, cost := range store.costs {
+		if cost < 0 {
+			t.Errorf("the store was asked to charge %v", store.costs)
+		}
+	}
+}
+
+// slow is a store whose Takes wait to be let out, once they are in.
+type slow struct {
+	*remote
+	in, out chan struct{}
+	mu      sync.Mutex
+	costs   []int64
+}
+
+func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	s.mu.Lock()
+	s.costs = append(s.costs, charges[0].Cost)
+	s.mu.Unlock()
+	s.in <- struct{}{}
+	<-s.out
+	return s.remote.Take(ctx, now, subject, charges, results)
+}
+
+// pass lets one Take of f through.
+func (s *slow) pass(f func()) {
+	var wg sync.WaitGroup
+	wg.Go(f)
+	<-s.in
+	s.out <- struct{}{}
+	wg.Wait()
+}
+
+// A store that panics wedges no account.
+func TestSpread_panic(t *testing.T) {
+	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}} {
+		store := &panicking{remote: newRemote()}
+		e := limiter.New(store, limiter.Options{})
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: spread})}
+		store.panics = true
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Error("the panic was lost")
+				}
+			}()
+			takeAt(t, e, noon, c)
+		}()
+		store.panics = false
+		admitted := 0
+		for range 9 {
+			if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Allowed {
+				admitted++
+			} else if d.Reason != limiter.ReasonNone {
+				t.Error(d)
+			}
+		}
+		if admitted != 5 {
+			t.Errorf("%+v: %d admitted of 5", spread, admitted)
+		}
+	}
+}
+
+type panicking struct {
+	*remote
+	panics bool
+}
+
+func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	if p.panics {
+		panic("broken")
+	}
+	return p.remote.Take(ctx, now, s, charges, results)
+}
+
+// A clock that goes back by more than a lease lives ends the lease.
+func TestSpread_lease_clockBack(t *testing.T) {
+	store := newRemote()
+	e := limiter.New(store, limiter.Options{})
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Hour}, Spread: limiter.Spread{Lease: 100}})}
+	for range 200 {
+		takeAt(t, e, noon, c)
+	}
+	before := store.takes.Load()
+	takeAt(t, e, noon.Add(-900*time.Millisecond), c)
+	if store.takes.Load() != before {
+		t.Error("a lease ended within its second")
+	}
+	takeAt(t, e, noon.Add(-1100*time.Millisecond), c)
+	if store.takes.Load() == before {
+		t.Error("a lease outlived its second")
 	}
 }

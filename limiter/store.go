@@ -40,9 +40,8 @@ type Store interface {
 	// subject that it does not know. It writes nothing.
 	Inspect(ctx context.Context, subject Subject) ([]Entry, error)
 
-	// Reset forgets subject, which is then at full quota. What a request took before is
-	// not given back again by a later Refund, but for the part of a bucket that may be
-	// given back to any bucket.
+	// Reset forgets subject, which is then at full quota. A Refund of what was taken before
+	// may then give back what was taken after it.
 	Reset(ctx context.Context, subject Subject) error
 }
 

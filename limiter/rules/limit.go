@@ -75,7 +75,7 @@ func (p *parser) spread(o *object) (s limiter.Spread) {
 // leases returns how many requests a limit that says nothing of it leases at once.
 func (p *parser) leases(r algo.Rate) int64 {
 	perSecond := r.Requests * int64(time.Second) / int64(r.Window)
-	if p.o.LeaseAbove == 0 || perSecond <= p.o.LeaseAbove || r.Algorithm == algo.SlidingLog {
+	if p.o.LeaseAbove == 0 || perSecond <= p.o.LeaseAbove || r.Algorithm == algo.SlidingLog || r.Algorithm == algo.LeakyBucket {
 		return 0
 	}
 	r = r.WithDefaults()
