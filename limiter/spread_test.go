@@ -573,13 +573,14 @@ func TestSpread_sync_refund(t *testing.T) {
 	later := noon.Add(2 * time.Second)
 	var wg sync.WaitGroup
 	wg.Go(func() { takeAt(t, e, later, charges...) })
-	<-store.in // the six are on their way
+	<-store.in // the five are on their way
 	for _, receipt := range receipts {
 		receipt.Refund(ctx, later)
 	}
+	takeAt(t, e, later, charges...) // by what is known
 	close(store.out)
 	wg.Wait()
-	admitted := 7
+	admitted := 8
 	for takeAt(t, e, later, charges...).Allowed {
 		admitted++
 	}
@@ -677,5 +678,64 @@ func TestSpread_lease_clockBack(t *testing.T) {
 	takeAt(t, e, noon.Add(-1100*time.Millisecond), c)
 	if store.takes.Load() == before {
 		t.Error("a lease outlived its second")
+	}
+}
+
+// What a request that another limit refuses has leased, serves the next ones; what is given
+// back of a lease too; and what was spent stays spent.
+func TestSpread_lease_back(t *testing.T) {
+	e := limiter.New(newRemote(), limiter.Options{Trust: -1})
+	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
+	once := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
+	for i := range 4 {
+		if takeAt(t, e, noon, leased, once).Allowed != (i == 0) {
+			t.Fatalf("request %d", i+1)
+		}
+	}
+	_, receipt, err := e.TakeRefundable(ctx, noon, []limiter.Charge{leased})
+	if err != nil {
+		t.Fatal(err)
+	}
+	receipt.Refund(ctx, noon)
+	admitted := 0
+	for takeAt(t, e, noon, leased).Allowed {
+		admitted++
+	}
+	if admitted != 9 {
+		t.Errorf("%d admitted of the 9 that are left", admitted)
+	}
+	for _, spread := range []limiter.Spread{{}, {Sync: time.Second}, {Lease: 5}} {
+		c := limiter.Charge{Subject: other, Cost: 4, Spend: true, Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
+		if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
+			t.Fatal(err)
+		}
+		_, receipt, err := e.TakeRefundable(ctx, noon, []limiter.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt.Refund(ctx, noon)
+		if d := mustPeek(t, e, noon, limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}); d.Remaining != 6 {
+			t.Errorf("%+v: spent 4 of 10, given back: %d remaining", spread, d.Remaining)
+		}
+	}
+}
+
+// What a counter could not bring to the store goes there later.
+func TestSpread_sync_outage(t *testing.T) {
+	store := newRemote()
+	e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Second}})}
+	for i := range 6 {
+		store.fail = map[limiter.Subject]error{}
+		if i == 2 || i == 3 {
+			store.fail[user] = limiter.ErrUnavailable
+		}
+		if d, err := e.Take(ctx, noon.Add(time.Duration(2*i)*time.Second), []limiter.Charge{c}); err != nil || !d.Allowed || (d.Reason != "") != (i == 2 || i == 3) {
+			t.Fatalf("request %d: %+v, %v", i+1, d, err)
+		}
+	}
+	takeAt(t, e, noon.Add(time.Minute), c)
+	if d := mustPeek(t, limiter.New(store, limiter.Options{}), noon.Add(time.Minute), c); d.Remaining != 4 {
+		t.Errorf("another environment sees %d remaining, want 4: six were brought together, one was not yet", d.Remaining)
 	}
 }

@@ -14,7 +14,7 @@ import (
 // testSpread takes limits that spare the store, at two environments at once: they admit
 // what their documentation says.
 func testSpread(t *testing.T, s Suite) {
-	const capacity, interval = 200, 100 * time.Millisecond
+	const capacity, interval, perInterval = 200, 100 * time.Millisecond, 20
 	first := s.Open(t)
 	stores := []limiter.Store{first, s.Open(t)}
 	if _, ok := first.(limiter.Local); ok {
@@ -27,12 +27,12 @@ func testSpread(t *testing.T, s Suite) {
 	}{
 		{"lease", limiter.Spread{Lease: 20}, capacity, capacity},
 		{"shards", limiter.Spread{Shards: 4}, capacity, capacity},
-		{"sync", limiter.Spread{Sync: interval}, capacity, 2 * capacity},
+		{"sync", limiter.Spread{Sync: interval}, capacity, capacity + 2*perInterval},
 		{"none", limiter.Spread{}, capacity, capacity},
 	} {
 		for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 			t.Run(fmt.Sprintf("%s/%s", c.name, algorithm), func(t *testing.T) {
-				limit, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: capacity, Window: time.Minute}, Spread: c.spread, Version: 1})
+				limit, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: capacity, Window: 24 * time.Hour}, Spread: c.spread, Version: 1})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -41,8 +41,12 @@ func testSpread(t *testing.T, s Suite) {
 				together(t, 2, func(i int) {
 					// Trust nothing: a refusal that the other's lease or shard explains is asked again.
 					l := limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)})
-					for refused := 0; refused < 20; {
-						d, err := l.Take(ctx, start.Time(), charges)
+					now := start.Time()
+					for refused := 0; refused < 2*perInterval; {
+						if c.spread.Sync > 0 { // and so does the time
+							now = now.Add(interval / perInterval)
+						}
+						d, err := l.Take(ctx, now, charges)
 						switch {
 						case err != nil:
 							t.Error(err)

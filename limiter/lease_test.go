@@ -1,0 +1,65 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// What a lease still serves: less what leaks from a bucket, rounded up, nothing after its
+// window or its second.
+func TestLease_left(t *testing.T) {
+	const ms = time.Millisecond
+	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 59, 500_000_000, time.UTC))
+	bucket := &algo.Bucket{Interval: 100 * ms, Depth: time.Second, Burst: 10}
+	window := &algo.Window{Length: time.Minute, Requests: 10, Sliding: true}
+	day := &algo.Window{Length: 24 * time.Hour, Requests: 10}
+	for _, c := range []struct {
+		machine algo.Machine
+		used    int64
+		after   time.Duration
+		want    int64
+	}{
+		{bucket, 0, 0, 10}, {bucket, 3, 0, 7}, {bucket, 3, 1, 6}, {bucket, 3, 100 * ms, 6}, {bucket, 3, 100*ms + 1, 5}, {bucket, 9, 200 * ms, 0}, {bucket, 3, -500 * ms, 7},
+		{window, 3, 0, 7}, {window, 3, 500*ms - 1, 7}, {window, 3, 500 * ms, 0}, {window, 3, -ms, 7},
+		{day, 3, time.Second, 7}, {day, 3, time.Second + 1, 0}, {day, 3, -time.Second, 7}, {day, 3, -time.Second - 1, 0}, {day, 10, 0, 0},
+	} {
+		l := lease{Result: Result{Machine: c.machine}, granted: 10, used: c.used, taken: taken}
+		if w, ok := c.machine.(*algo.Window); ok {
+			l.State.Window = w.Index(taken)
+		}
+		if got := l.left(taken.Add(c.after)); got != c.want {
+			t.Errorf("%s, %d used, after %s: %d left, want %d", c.machine.Fingerprint(), c.used, c.after, got, c.want)
+		}
+	}
+}
+
+// The next lease is twice the last if that was used up in its second, and no more than was
+// used of it otherwise.
+func TestLease_next(t *testing.T) {
+	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+	machine := &algo.Window{Length: time.Hour, Requests: 1000}
+	for _, c := range []struct {
+		granted, used int64
+		after         time.Duration
+		cost, want    int64
+	}{
+		{0, 0, 0, 1, 1}, {0, 0, 0, 7, 7},
+		{1, 1, 0, 1, 2}, {8, 8, time.Second, 1, 16}, {8, 8, time.Second + 1, 1, 8}, {8, 3, 2 * time.Second, 1, 3}, {8, 0, 2 * time.Second, 1, 1},
+		{9, 8, 0, 2, 18}, {60, 60, 0, 1, 100}, {60, 60, 0, 150, 150},
+	} {
+		l := lease{Result: Result{Machine: machine, State: algo.State{Window: machine.Index(taken)}}, granted: c.granted, used: c.used, taken: taken}
+		if c.granted == 0 {
+			l = lease{}
+		}
+		if got := l.next(taken.Add(c.after), c.cost, 100); got != c.want {
+			t.Errorf("%d of %d used, after %s, for %d: next %d, want %d", c.used, c.granted, c.after, c.cost, got, c.want)
+		}
+	}
+	// Of a bucket's lease most leaked away: it does not grow by that.
+	leaky := lease{Result: Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, granted: 8, used: 2, taken: taken}
+	if got := leaky.next(taken.Add(20*time.Millisecond), 1, 100); got != 2 {
+		t.Errorf("2 of 8 used, the others leaked: next %d, want 2", got)
+	}
+}
