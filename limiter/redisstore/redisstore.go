@@ -106,10 +106,12 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	if err := v.report(charges, results); err != nil {
 		return nil, false, err
 	}
-	s.outlive(ctx, now, key, v, charges)
 	if tidied := v.tidied(now); tidied != nil {
-		_, _, _ = run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), ttl(charges)) // else a later decision does it
+		if _, done, _ := run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), tidied.ttl(now, charges)); done {
+			return v, true, nil
+		} // else a later decision does it
 	}
+	s.outlive(ctx, now, key, v, charges)
 	return v, true, nil
 }
 
@@ -148,8 +150,8 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 		if outcome.others && !bytes.Equal(v, tried) {
 			tried = v
 			v, done, err = s.charge(ctx, now, key, charges, results)
-		} else if v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), ttl(charges)); done {
-			s.outlive(ctx, now, key, outcome.next, charges)
+		} else {
+			v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
 		}
 		if err != nil || done {
 			return done && outcome.allowed, err
@@ -215,18 +217,27 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 	return v, done, v.check()
 }
 
-// outlive lengthens the life of a key that holds limits which these charges' rules know
-// nothing of, or know with a shorter horizon: older rules must not let the counts of newer
-// ones expire. It fails in silence: any later decision does it.
+// outlive lengthens the life of a key that holds limits which need a longer one than the
+// script gave it. It fails in silence: any later decision does it.
 func (s *Store) outlive(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
+	if needed := v.ttl(now, charges); needed > ttl(charges) {
+		_ = s.client.ExpireGT(ctx, key, time.Duration(needed)*time.Millisecond).Err()
+	}
+}
+
+// ttl returns the time to live in ms of a key that holds v. It may hold limits which these
+// charges' rules know nothing of, or know with a shorter horizon: older rules must not let
+// the counts of newer ones expire.
+func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given
 	for r := range v.records {
 		needed = max(needed, r.idle().Sub(now))
 	}
 	if needed = min(needed, 2*algo.MaxWindow); needed > given+expiryMargin/2 { // half of it is for clocks
-		_ = s.client.ExpireGT(ctx, key, needed+expiryMargin).Err()
+		return (needed + expiryMargin).Milliseconds()
 	}
+	return ttl(charges)
 }
 
 func horizon(charges []limiter.Charge) (longest time.Duration) {
@@ -236,5 +247,5 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 	return longest
 }
 
-// ttl returns the time to live of a subject's key in ms.
+// ttl returns the time to live in ms that the limits charged need.
 func ttl(charges []limiter.Charge) int64 { return (horizon(charges) + expiryMargin).Milliseconds() }

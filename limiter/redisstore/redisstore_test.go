@@ -311,6 +311,27 @@ func TestStore_tidy(t *testing.T) {
 	}
 }
 
+// The removal of idle records does not shorten the life of a count that another limit's
+// rules need longer.
+func TestStore_tidy_ttl(t *testing.T) {
+	client := local(t)
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "tidied"}), caller()
+	for i := range 25 {
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+	}
+	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour, Algorithm: algo.FixedWindow})
+	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
+	take(t, s, noon, limiter.Charge{Subject: who, Limit: day, Cost: 10})
+	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
+	key := "{tidied/1/" + who.String() + "}"
+	if n := client.StrLen(ctx, key).Val(); n != 2+2*35 {
+		t.Errorf("%d bytes, want the two records that are not idle", n)
+	}
+	if ttl := client.PTTL(ctx, key).Val(); ttl < 10*time.Hour {
+		t.Errorf("the count of a day expires after %s", ttl)
+	}
+}
+
 // A value that cannot be read is an error with a name, and is left alone.
 func TestStore_unreadable(t *testing.T) {
 	client := local(t)
