@@ -26,7 +26,10 @@ type table struct {
 }
 
 func newTable(t *testing.T) table {
-	client, name := local(t)
+	return tableOf(local(t))
+}
+
+func tableOf(client *dynamodb.Client, name string) table {
 	return table{dynamostore.New(client, dynamostore.Options{Table: name, Namespace: "items"}), client, name}
 }
 

@@ -16,6 +16,12 @@ import (
 // deadMost is how many attributes that nobody reads any more an item may hold.
 const deadMost = 8
 
+// tidyMost is from how many attributes on a tidy removes no further limit, and how many
+// counts of one limit it removes at most. DynamoDB takes 4 KB and 300 operators in an
+// expression; each attribute is one condition of two operators and 14 bytes at most. The
+// next write removes the rest.
+const tidyMost = 80
+
 // idleLeast is how long a limit has been at full quota before it is removed: a clock
 // that runs ahead would otherwise remove what one that runs behind still counts.
 const idleLeast = time.Hour
@@ -38,6 +44,9 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 		return
 	}
 	for name := range it {
+		if len(e.names) >= tidyMost {
+			break
+		}
 		if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
 			e.removeDead(it, id, now)
 		}
@@ -106,23 +115,23 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) {
 	if err != nil || held.Machine == nil {
 		return
 	}
-	if held.Machine.Idle(held.State).Add(idleLeast) <= now {
+	var dead []string
+	if _, ok := held.Machine.(*algo.Window); ok {
+		dead = it.deadWindows(id, held.State.Window)
+	}
+	if held.Machine.Idle(held.State).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
 		e.requireHeld(it, &view{id: id, held: held})
 		for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
 			e.remove = append(e.remove, e.name(name))
 		}
 		return
 	}
-	if _, ok := held.Machine.(*algo.Window); !ok {
-		return
-	}
-	dead := it.deadWindows(id, held.State.Window)
 	if len(dead) == 0 {
 		return
 	}
 	e.requireMachine(id, held.Machine)
 	e.require(e.compare(attribute(newestAttribute, id), ">=", e.number(held.State.Window)))
-	for _, name := range dead {
+	for _, name := range dead[:min(len(dead), tidyMost)] {
 		e.remove = append(e.remove, e.name(name))
 	}
 }

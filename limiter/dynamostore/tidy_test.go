@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"context"
+	"maps"
 	"strconv"
 	"testing"
 	"time"
@@ -61,5 +62,61 @@ func TestStore_tidy_idle(t *testing.T) {
 	}
 	if _, ok := item[odd]; !ok {
 		t.Error("what cannot be read was removed")
+	}
+}
+
+// However many limits are idle, or counts of one limit dead, each removal fits one
+// expression, and after a few decisions there is nothing left to remove: each is one call
+// again.
+func TestStore_tidy_many(t *testing.T) {
+	ctx := context.Background()
+	for name, fill := range map[string]func(t *testing.T, b table, who limiter.Subject){
+		"idle windows": func(t *testing.T, b table, who limiter.Subject) {
+			for i := range 60 {
+				b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), sliding), Cost: 1})
+			}
+		},
+		"idle buckets": func(t *testing.T, b table, who limiter.Subject) {
+			for i := range 60 {
+				b.take(t, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), bucket), Cost: 1})
+			}
+		},
+		"dead counts": func(t *testing.T, b table, who limiter.Subject) {
+			limit := storetest.Limit(t, "gone", sliding)
+			b.take(t, noon, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
+			item := b.item(t, who)
+			for i := range 500 {
+				item["c"+limit.ID.String()+"_"+strconv.Itoa(i)] = &types.AttributeValueMemberN{Value: "1"}
+			}
+			maps.Copy(item, b.key(who))
+			if _, err := b.client.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(b.name), Item: item}); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := &meter{}
+			client, table := local(t, m.install)
+			b, who := tableOf(client, table), caller()
+			fill(t, b, who)
+			m.operators, m.bytes = 0, 0
+			stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
+			for i := range 10 {
+				b.take(t, noon.Add(24*time.Hour+time.Duration(i)*time.Second), stays)
+			}
+			if n := len(b.item(t, who)); n > 8 {
+				t.Errorf("%d attributes after ten decisions", n)
+			}
+			before := m.calls.Load()
+			for i := range 10 {
+				b.take(t, noon.Add(24*time.Hour+time.Duration(10+i)*time.Second), stays)
+			}
+			if n := m.calls.Load() - before; n != 10 {
+				t.Errorf("%d calls for 10 decisions once all is removed", n)
+			}
+			if m.operators > 300 || m.bytes > 4096 {
+				t.Errorf("an expression has %d operators and %d bytes", m.operators, m.bytes)
+			}
+		})
 	}
 }
