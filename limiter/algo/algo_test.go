@@ -282,8 +282,10 @@ func TestNew(t *testing.T) {
 		{"slow bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 24 * time.Hour, Burst: 101}, "burst: got 101, want at most 100: a bucket must fill within 100 days"},
 		{"burst of a window", algo.Rate{Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_window has no burst"},
 		{"leaky", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}, "bucket/100ms/20"},
-		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10_000, Window: time.Second}, "log/1s/10000"},
-		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 10_001, Window: time.Second}, "requests: got 10001, want at most 10000 for a sliding_log, which keeps the instant of each"},
+		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 7_500, Window: 5 * time.Second}, "log/5s/7500"},
+		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 7_501, Window: time.Hour}, "requests: got 7501, want at most 7500 for a sliding_log of this window, which keeps the instant of each"},
+		{"log of a second", algo.Rate{Algorithm: algo.SlidingLog, Requests: 2_500, Window: time.Second}, "log/1s/2500"},
+		{"large log of a second", algo.Rate{Algorithm: algo.SlidingLog, Requests: 2_501, Window: time.Second}, "requests: got 2501, want at most 2500 for a sliding_log of this window, which keeps the instant of each"},
 		{"burst of a log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_log has no burst"},
 		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
 	} {
@@ -301,7 +303,7 @@ func TestNew(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/10000", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/7500", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
 		m, err := algo.Parse(s)
 		if err != nil {
 			t.Errorf("%s: %v", s, err)
@@ -309,7 +311,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: parsed as %s", s, m.Fingerprint())
 		}
 	}
-	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1s/10001", "sliding/0s/1", "log/0s/1",
+	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1m0s/7501", "log/1s/2501", "sliding/0s/1", "log/0s/1",
 		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
 		if m, err := algo.Parse(s); err == nil {
 			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())

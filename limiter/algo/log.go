@@ -113,6 +113,17 @@ func (l *Log) Spend(s State, now Instant, cost int64) State {
 // Deepest returns the number of entries of the largest debt.
 func (l *Log) Deepest() int64 { return 2 * l.Requests }
 
+// Most returns the number of entries of the longest list that is trimmed: the largest debt
+// of the last Length, and of each Length that Trim keeps for clocks that are behind.
+func (l *Log) Most() int64 { return l.Requests * entriesOf(l.Length) }
+
+// entriesOf returns how many entries the log of a window may hold for each request that it
+// allows.
+func entriesOf(window time.Duration) int64 {
+	kept := (maxSkew + window - 1) / window
+	return 2 + 2*int64(kept)
+}
+
 // RetryAfter implements Machine.
 func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {
 	if cost > l.Requests {

@@ -34,10 +34,14 @@ const (
 const (
 	MaxRequests = 1_000_000_000        // Requests, Burst; also the most a second
 	MaxWindow   = 100 * 24 * time.Hour // Window, and the time a bucket takes to fill
-	// MaxLog is the most Requests of a SlidingLog. A DynamoDB item holds 400 KB, and a
-	// list twice the requests until it is cut, at about 13 bytes each.
-	MaxLog = 10_000
+	// MaxLogEntries is the most entries that the logs of one subject hold together. A
+	// DynamoDB item holds 400 KB, and an entry takes 12 bytes of it.
+	MaxLogEntries = 30_000
 )
+
+// MaxLog returns the most Requests of a SlidingLog of a window: 7,500 from 5 s on, 2,500
+// for 1 s. See Log.Most.
+func MaxLog(window time.Duration) int64 { return MaxLogEntries / entriesOf(window) }
 
 // Rate is at most Requests per Window, counted by Algorithm. The zero value is
 // invalid.
@@ -75,8 +79,8 @@ func New(r Rate) (Machine, error) {
 	case SlidingWindow, FixedWindow:
 		return &Window{r.Window, r.Requests, r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
-		if r.Requests > MaxLog {
-			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which keeps the instant of each", MaxLog)}
+		if most := MaxLog(r.Window); r.Requests > most {
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log of this window, which keeps the instant of each", most)}
 		}
 		return &Log{r.Window, r.Requests}, nil
 	}

@@ -30,8 +30,9 @@
 //
 // A log appends its instants if the list, less the entries at its head that are known
 // to have expired, has room. Expired entries are cut off once there are as many as live
-// ones. An entry takes about 13 bytes, so a write costs a unit for each 75 entries that
-// the list holds: a log of 100 costs 1 to 3, one of 1,000 costs 13 to 26.
+// ones, or by the charge itself where the item would grow too large. An entry takes about
+// 12 bytes, so a write costs a unit for each 85 entries that the list holds: a log of 100
+// costs 1 to 3, one of 1,000 costs 12 to 24.
 //
 // When the condition fails, DynamoDB returns the item. If the item refuses, that is
 // the answer, with the exact wait. If not, the guess was wrong, and the next attempt

@@ -32,7 +32,7 @@ type view struct {
 	held    limiter.Held // as the item has it
 	settled limiter.Held // as it counts for the charge
 	changed bool         // the two differ, and the charge writes
-	capped  bool         // the charge spends more than the largest debt
+	capped  bool         // the charge spends more than the largest debt, or fills a log's list
 	next    algo.State   // after the charge
 	guessed bool         // whether a bucket is busy was guessed, as follows
 	busy    bool
@@ -113,7 +113,7 @@ func (t *take) learn(it item) error {
 		t.changed = t.changed || v.changed
 		var ok bool
 		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
-		v.capped = c.Spend && capped(v, t.now, c.Cost)
+		v.capped = c.Spend && capped(v, t.now, c.Cost) || fills(v, c.Cost)
 		t.passes = t.passes && ok
 	}
 	return nil
@@ -301,7 +301,7 @@ func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) 
 	if c.Spend {
 		room = l.Deepest() - c.Cost
 	}
-	size := "size(" + e.name(entries) + ") <= " + e.number(room+int64(expired))
+	size := "size(" + e.name(entries) + ") <= " + e.number(min(room+int64(expired), l.Most()-c.Cost))
 	if expired > 0 {
 		head := e.name(entries) + "[" + strconv.Itoa(expired-1) + "]"
 		e.require(head + " <= " + e.number(int64(t.now.Add(-l.Length))) + " AND " + size)
@@ -338,6 +338,13 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 		return live > m.Deepest()-cost
 	}
 	return false
+}
+
+// fills reports whether the list of a log, with what has expired of it, has no room for
+// cost: an item that is too large could not be written any more, nor the list be cut.
+func fills(v *view, cost int64) bool {
+	l, ok := v.settled.Machine.(*algo.Log)
+	return ok && cost > 0 && int64(v.settled.State.Entries.Len()) > l.Most()-cost
 }
 
 // rewrite replaces everything that the item holds of a limit, if it is still as it

@@ -120,3 +120,27 @@ func TestStore_tidy_many(t *testing.T) {
 		})
 	}
 }
+
+// The item of the largest log stays one that can be written, whatever is owed on it: what
+// has expired of it is dropped by the charge itself where the list has no room for both.
+func TestStore_tidy_largestLog(t *testing.T) {
+	for _, window := range []time.Duration{time.Second, 10 * time.Second} {
+		b, who := newTable(t), caller()
+		most := algo.MaxLog(window)
+		limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: most, Window: window})
+		now := noon.Add(123456789) // an instant of as many digits as there are
+		for i := range 9 {
+			charge := limiter.Charge{Subject: who, Limit: limit, Cost: 2 * most, Spend: true}
+			if i%3 == 2 { // and a debt may be capped, or none
+				charge.Cost, charge.Spend = most, false
+			}
+			if !b.take(t, now, charge) {
+				t.Fatalf("%s: charge %d is refused", window, i)
+			}
+			if n := size(b.item(t, who)); n > 380_000 {
+				t.Errorf("%s: %d bytes after charge %d", window, n, i)
+			}
+			now = now.Add(window)
+		}
+	}
+}

@@ -47,6 +47,7 @@ func Parse(document []byte, o Options) (*Rules, error) {
 	p.document(root)
 	if len(p.problems) == 0 {
 		p.crowded()
+		p.logs()
 	}
 	if len(p.problems) > 0 {
 		return nil, p.problems

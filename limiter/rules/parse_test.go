@@ -75,7 +75,7 @@ var defects = map[string]string{
 	"sync_ms_above_window":          `rules[0].limits.free.sync_ms: got 60001, want 10 to 60000 here`,
 	"cells_above_requests":          `rules[0].limits.free.cells: got 11, want 2 to 10 here`,
 	"two_spreads":                   `rules[0].limits.free.cells: got 2, want none beside shards`,
-	"log_too_long":                  `rules[0].limits.free.requests: got 10001, want at most 10000 for a sliding_log, which keeps the instant of each`,
+	"log_too_long":                  `rules[0].limits.free.requests: got 7501, want at most 7500 for a sliding_log of this window, which keeps the instant of each`,
 	"cost_above_a_shard":            `rules[0].cost: got 6, more than rules[0].limits.free ever allows at once (5)`,
 	"overrides_no_list":             `overrides: got an object, want a list`,
 	"override_for_nobody":           `overrides[0]: is for nobody, want a member user, apikey, ip or claim:<name>`,
