@@ -51,7 +51,7 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []limiter.Resul
 			if c.Spend {
 				room = m.Deepest() - c.Cost
 			}
-			b = appendInteger(b, int64(now.Add(-m.Length)), 8)
+			b = appendInteger(b, max(0, int64(now.Add(-m.Length))), 8) // the script knows no instant before 1970
 			b = appendIntegers(b, 4, room, c.Cost)
 			b = appendInteger(b, int64(m.Spoiled(now)), 8)
 		}

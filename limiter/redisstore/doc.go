@@ -11,7 +11,12 @@
 // Where the parameters differ from the caller's, the script leaves the value alone; the
 // store computes what becomes of it and replaces it if it is still the same.
 //
+// The index of a window has 32 bits: windows of one second count until February 2106,
+// longer ones as many times longer.
+//
 // # What it needs
+//
+// Redis 7, or Valkey: a key's life is lengthened by EXPIRE with GT.
 //
 // Set maxmemory-policy to noeviction: a server that evicts drops live counts when a
 // flood of identities fills it. Keys expire by themselves once their state is of no

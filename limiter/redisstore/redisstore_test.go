@@ -332,6 +332,18 @@ func TestStore_tidy_ttl(t *testing.T) {
 	}
 }
 
+// A log counts as much in the first hour of 1970, when its window begins before.
+func TestStore_log_1970(t *testing.T) {
+	s, who := redisstore.New(local(t), redisstore.Options{Namespace: "1970"}), caller()
+	l := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 3, Window: time.Hour})
+	now := algo.InstantOf(time.Unix(0, 0)).Add(30 * time.Minute)
+	for i := range 5 {
+		if ok, _ := take(t, s, now.Add(time.Duration(i)), limiter.Charge{Subject: who, Limit: l, Cost: 1}); ok != (i < 3) {
+			t.Errorf("request %d: allowed %t", i, ok)
+		}
+	}
+}
+
 // A value that cannot be read is an error with a name, and is left alone.
 func TestStore_unreadable(t *testing.T) {
 	client := local(t)
