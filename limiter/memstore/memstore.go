@@ -116,6 +116,7 @@ func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []lim
 			continue
 		}
 		sh.put(at, at.limit.Machine().Refund(sh.state(at), results[i].State, c.Cost, elapsed+refundMargin))
+		sh.sooner(at)
 	}
 	return nil
 }
@@ -160,7 +161,9 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
 			at.limit = c.Limit
 		}
+		delete(sh.logs, at) // it may be a log no longer
 		sh.put(at, held.State)
+		sh.sooner(at)
 	}
 	return held
 }

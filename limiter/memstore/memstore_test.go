@@ -85,6 +85,61 @@ func TestStore_full(t *testing.T) {
 	}
 }
 
+// A subject that is at full quota earlier than its first charge said makes room that early:
+// after a refund, a conversion to a shorter limit, or the mending of a wrong clock.
+func TestStore_full_sooner(t *testing.T) {
+	slow := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
+	second := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Second})
+	shorter, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: slow.ID, Version: 2, Rate: second.Rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		first *limiter.Limit
+		at    algo.Instant
+		then  func(s *memstore.Store, charges []limiter.Charge, results []limiter.Result) error
+	}{
+		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []limiter.Result) error {
+			return s.Refund(ctx, charges[0].Subject, charges, results, 0)
+		}},
+		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
+			charges[0].Limit = shorter
+			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
+			return err
+		}},
+		"mend": {second, noon.Add(time.Hour), func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
+			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := memstore.New(memstore.Options{Subjects: 64})
+			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []limiter.Result)) (admitted int) {
+				for i := range 640 {
+					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]limiter.Result, 1)
+					if _, err := s.Take(ctx, now, charges[0].Subject, charges, results); err == nil {
+						admitted++
+						then(charges, results)
+					}
+				}
+				return admitted
+			}
+			var undo []func() error
+			full := fill(c.at, c.first, "old", func(charges []limiter.Charge, results []limiter.Result) {
+				undo = append(undo, func() error { return c.then(s, charges, results) })
+			})
+			for _, f := range undo {
+				if err := f(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := fill(noon.Add(10*time.Second), slow, "new", func([]limiter.Charge, []limiter.Result) {}); n < full {
+				t.Errorf("%d new subjects, and %d had been at full quota", n, full)
+			}
+		})
+	}
+}
+
 // A subject is forgotten with all its limits or not at all, in a table that has grown.
 func TestStore_fullOfSeveral(t *testing.T) {
 	const subjects = 640

@@ -186,6 +186,13 @@ func (sh *shard) put(at *slot, s algo.State) {
 	}
 }
 
+// sooner makes the next sweep no later than the limit in a slot is at full quota: what it
+// held before may have put the sweep off for longer.
+func (sh *shard) sooner(at *slot) {
+	const past = algo.Instant(0)
+	sh.due = min(sh.due, past.Add(at.limit.Machine().ResetAfter(sh.state(at), past)))
+}
+
 // sweepPause is the least time between two sweeps of a shard: a flood of new subjects
 // must not buy one each.
 const sweepPause = time.Second

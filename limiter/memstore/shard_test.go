@@ -1,0 +1,34 @@
+package memstore
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// A log that becomes another kind of limit leaves no entries behind.
+func TestShard_logs(t *testing.T) {
+	s, who, now := New(Options{}), limiter.User("u"), algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+	for i, c := range []struct {
+		algorithm algo.Algorithm
+		logs      int
+	}{{algo.SlidingLog, 1}, {algo.TokenBucket, 0}, {algo.SlidingLog, 1}, {algo.SlidingWindow, 0}} {
+		l, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: limiter.NewID("a"), Version: int64(i), Rate: algo.Rate{Algorithm: c.algorithm, Requests: 10, Window: time.Hour}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ok, err := s.Take(context.Background(), now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		logs := 0
+		for j := range s.shards {
+			logs += len(s.shards[j].logs)
+		}
+		if logs != c.logs {
+			t.Errorf("as a %s: %d logs, want %d", c.algorithm, logs, c.logs)
+		}
+	}
+}
