@@ -318,3 +318,23 @@ func TestParse(t *testing.T) {
 		}
 	}
 }
+
+// A log that is put into as much debt as it takes, as soon as it takes it, and by clocks
+// that are behind, holds no more entries than it says.
+func TestLog_Most(t *testing.T) {
+	for _, window := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second, time.Hour} {
+		l := &algo.Log{Length: window, Requests: 10}
+		s, now, largest := algo.State{}, start, 0
+		for i := range 400 {
+			s = l.Spend(s, now.Add(-time.Duration(i%3)*time.Second), 2*l.Requests)
+			largest = max(largest, s.Entries.Len())
+			now = now.Add(window / 4)
+		}
+		if int64(largest) > l.Most() || int64(largest) < l.Most()/2 {
+			t.Errorf("%s: %d entries, want at most %d, and about as many", window, largest, l.Most())
+		}
+		if most := algo.MaxLog(window) * l.Most() / l.Requests; most > algo.MaxLogEntries {
+			t.Errorf("%s: the largest log holds %d entries", window, most)
+		}
+	}
+}
