@@ -38,7 +38,8 @@ func leaseGroup(ctx context.Context, b *bench) (group, error) {
 	t := table{
 		Title: "Leases: one hot key on Redis, one process", Corner: "limit", Columns: leaseColumns, Rows: rows(names, lines),
 		Note: "A limit of a billion a minute, leased 100,000 at a time at most, by all cores together (without leases by 64 goroutines) and by one goroutine. " +
-			"Over-admitted is of ten environments that together ask four times for a limit of 1000, leased 50 at a time at most.",
+			"Over-admitted is of ten environments that together ask four times for a limit of 1000, leased 50 at a time at most. " +
+			"A bucket's lease leaks as the bucket would, so its figure depends on how fast the limit refills.",
 	}
 	over := figure(0)
 	for _, name := range names {
@@ -141,7 +142,7 @@ func (m *redisMeasure) leaseOver(ctx context.Context, a algo.Algorithm, lease in
 			wg.Go(func() {
 				charges := []limiter.Charge{{Subject: subject, Limit: limit, Cost: 1}}
 				for range 4 * requests / environments / goroutines {
-					if d, err := l.Take(ctx, time.Now(), charges); err == nil && d.Allowed && d.Reason == limiter.ReasonNone {
+					if d, err := l.Take(ctx, time.Now(), charges); err == nil && d.Allowed { // what failed was let through too
 						admitted.Add(1)
 					}
 				}
