@@ -109,11 +109,12 @@ func openUluleRedis(client *redis.Client, limits []redisLimit) (decideRedis, err
 // silent drops what a Limiter logs: failures are counted.
 var silent = slog.New(slog.DiscardHandler)
 
-// weirLimits returns charges for a caller yet to be named.
+// weirLimits returns charges for a caller yet to be named. As rules do, it keeps all limits
+// of a caller as long as the longest needs.
 func weirLimits(a algo.Algorithm, limits []redisLimit) ([]limiter.Charge, error) {
 	var charges []limiter.Charge
 	for i, l := range limits {
-		limit, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Algorithm: a, Requests: int64(l.requests), Window: l.window}})
+		limit, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(i), Horizon: 48 * time.Hour, Rate: algo.Rate{Algorithm: a, Requests: int64(l.requests), Window: l.window}})
 		if err != nil {
 			return nil, err
 		}

@@ -5,15 +5,12 @@ import (
 	"slices"
 )
 
-// interleave measures every contender once a round, each round from another one on, so
-// that what else the machine does hits all of them, and returns the medians: a line for
-// each contender.
+// interleave measures every contender once a round, so that what else the machine does
+// hits all of them, and returns the medians: a line for each contender.
 func interleave(ctx context.Context, b *bench, names []string, measure func(contender, round int) ([]figure, error)) ([][]figure, error) {
 	rounds := make([][][]figure, len(names)) // by contender, then round
 	for round := range b.rounds {
-		for j := range names {
-			i := (j + round) % len(names)
-			name := names[i]
+		for i, name := range names {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
