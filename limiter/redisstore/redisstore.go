@@ -111,7 +111,7 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 			return v, true, nil
 		} // else a later decision does it
 	}
-	s.outlive(ctx, now, key, v, charges)
+	s.outlive(ctx, now, key, v, charges, results)
 	return v, true, nil
 }
 
@@ -217,11 +217,17 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 	return v, done, v.check()
 }
 
-// outlive lengthens the life of a key that holds limits which need a longer one than the
-// script gave it. It fails in silence: any later decision does it.
-func (s *Store) outlive(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
-	if needed := v.ttl(now, charges); needed > ttl(charges) {
-		_ = s.client.ExpireGT(ctx, key, time.Duration(needed)*time.Millisecond).Err()
+// outlive lengthens the life of a key in which a limit was charged that newer rules give a
+// longer horizon than these know. (Of limits that are not charged, the script keeps the
+// life that they have.) It fails in silence: any later decision does it.
+func (s *Store) outlive(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []limiter.Result) {
+	for i, c := range charges {
+		if results[i].Machine != c.Limit.Machine() {
+			if needed := v.ttl(now, charges); needed > ttl(charges) {
+				_ = s.client.ExpireGT(ctx, key, time.Duration(needed)*time.Millisecond).Err()
+			}
+			return
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -103,6 +104,29 @@ func TestStore_calls(t *testing.T) {
 	calls.Store(0)
 	if ok, _ := take(t, s, noon.Add(time.Hour), charges...); !ok || calls.Load() != 2 {
 		t.Errorf("after SCRIPT FLUSH: allowed %t with %d commands, want true with 2", ok, calls.Load())
+	}
+}
+
+// So is a decision on one of several limits that are kept for different times, and the short
+// one does not shorten the life of the long one's count.
+func TestStore_calls_horizons(t *testing.T) {
+	client := local(t)
+	var calls atomic.Int64
+	client.AddHook(counter{&calls})
+	s, who := redisstore.New(client, redisstore.Options{Namespace: "horizons"}), caller()
+	day := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 100, Window: 24 * time.Hour}), Cost: 1}
+	second := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "second", algo.Rate{Requests: 100, Window: time.Second}), Cost: 1}
+	take(t, s, noon, day)
+	take(t, s, noon, second)
+	calls.Store(0)
+	for i := range 10 {
+		take(t, s, noon.Add(time.Duration(i)*time.Second), second)
+	}
+	if n := calls.Load(); n != 10 {
+		t.Errorf("%d commands for 10 decisions", n)
+	}
+	if left := client.PTTL(ctx, "{horizons/1/"+who.String()+"}").Val(); left < 48*time.Hour {
+		t.Errorf("the day's count expires after %s", left)
 	}
 }
 
@@ -391,7 +415,7 @@ func TestScripts(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, match := range call.FindAllStringSubmatch(string(source), -1) {
-			if args := strings.Split(match[1], ", "); len(args) < 2 || args[0] != "'GET'" && args[0] != "'SET'" || args[1] != "KEYS[1]" {
+			if args := strings.Split(match[1], ", "); len(args) < 2 || !slices.Contains([]string{"'GET'", "'SET'", "'PTTL'"}, args[0]) || args[1] != "KEYS[1]" {
 				t.Errorf("%s: %s", file, match[0])
 			}
 		}

@@ -118,5 +118,10 @@ for i = 9, #args, 48 do
   at = at + 35
 end
 
-redis.call('SET', KEYS[1], new, 'PX', ARGV[2])
+-- Other limits of the subject may need the key for longer than those that are charged.
+if limits * 48 > #args - 8 and redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
+  redis.call('SET', KEYS[1], new, 'KEEPTTL')
+else
+  redis.call('SET', KEYS[1], new, 'PX', ARGV[2])
+end
 return new

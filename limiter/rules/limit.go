@@ -78,15 +78,10 @@ func (p *parser) leases(r algo.Rate) int64 {
 	if p.o.LeaseAbove == 0 || perSecond <= p.o.LeaseAbove || r.Algorithm == algo.SlidingLog || r.Algorithm == algo.LeakyBucket {
 		return 0
 	}
-	r = r.WithDefaults()
-	most := r.Requests
-	if r.Burst > 0 {
-		most = min(most, r.Burst)
-	}
-	if most < 2 { // there is never more than one to take
+	if capacity(r) < 2 { // there is never more than one to take
 		return 0
 	}
-	return min(max(2, perSecond/100), most)
+	return min(max(2, perSecond/100), capacity(r))
 }
 
 // window reads window_seconds or window.

@@ -218,7 +218,7 @@ func (p *parser) instead(o override, base *identified) *limiter.Limit {
 	case l.Spread.Lease > 0 && o.rate.Algorithm == algo.SlidingLog:
 		l.Spread.Lease = 0
 	default:
-		l.Spread.Lease = min(l.Spread.Lease, smallest(o.rate))
+		l.Spread.Lease = min(l.Spread.Lease, capacity(o.rate))
 	}
 	made, err := limiter.NewLimit(l)
 	if field, ok := errors.AsType[*algo.FieldError](err); ok && slices.Contains(spreadFields, field.Field) {
@@ -235,10 +235,11 @@ func (p *parser) instead(o override, base *identified) *limiter.Limit {
 	return made
 }
 
-// smallest returns the smaller of what a rate admits in a window and at once.
-func smallest(r algo.Rate) int64 {
+// capacity returns how many requests a rate ever admits at once, before it is known to be
+// valid.
+func capacity(r algo.Rate) int64 {
 	if r.Burst > 0 {
-		return min(r.Requests, r.Burst)
+		return r.Burst
 	}
 	return r.Requests
 }
