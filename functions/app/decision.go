@@ -1,7 +1,7 @@
 package app
 
 import (
-	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
@@ -12,12 +12,11 @@ import (
 // by key. Gateway responses map the keys to the headers of a 429 (as
 // context.authorizer.<key>), and the handler maps them to those of its own answer.
 //
-// A body template escapes nothing and has no statements. So the members of the problem
-// document come in one value, which is empty where somebody else has denied the request,
-// such as the API's resource policy: what is left is JSON still.
+// A body template escapes nothing. So a refusal has values for it that cannot break a
+// JSON string, and has all of them each time: message, limit (digits, 0 if it is not
+// known), window and policy. What has quotes is for headers alone.
 const (
-	keyWeir    = "weir"    // what Weir has decided: allowed or refused
-	keyProblem = "problem" // the members of the problem document, with their quotes
+	keyWeir    = "weir" // what Weir has decided: allowed or refused
 	keyMessage = "message"
 	keyLimit   = "limit"
 	keyWindow  = "window"
@@ -51,19 +50,12 @@ func decisionContext(a httplimit.Answer, subject limiter.Subject, tier string) m
 	}
 	if p := a.Problem; p != nil {
 		context[keyWeir] = refused
-		context[keyProblem] = members(p)
 		context[keyMessage] = p.Message
-		context[keyLimit] = p.Limit
+		context[keyLimit] = strconv.FormatInt(p.Limit, 10) // a number may come out as 1.0E9
 		context[keyWindow] = p.Window
 		context[keyPolicy] = strings.Join(p.Violated, ",")
 	}
 	return context
-}
-
-// members returns p in JSON without its braces.
-func members(p *httplimit.Problem) string {
-	document, _ := json.Marshal(p) // strings and numbers always marshal
-	return string(document[1 : len(document)-1])
 }
 
 // decisionFields returns the header fields in a context; ok reports whether it says that

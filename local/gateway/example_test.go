@@ -28,7 +28,7 @@ func Example() {
 			PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{Statement: []events.IAMPolicyStatement{{
 				Effect: "Deny", Action: []string{"execute-api:Invoke"}, Resource: []string{e.MethodArn},
 			}}},
-			Context: map[string]any{"retryAfter": "7", "problem": `"status":429,"message":"Wait."`},
+			Context: map[string]any{"retryAfter": "7", "message": "Wait.", "limit": "20", "window": "60s", "policy": "search"},
 		}, nil
 	}
 	handler := func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
@@ -55,5 +55,5 @@ func Example() {
 	// REST POST /api/v1/login
 	// REST GET /api/v1/search
 	// 429 [7]
-	// {"status":429,"message":"Wait."}
+	// {"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Wait.","limit":20,"window":"60s","violated-policies":["search"]}
 }

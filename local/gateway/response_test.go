@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-limits/weir/local/gateway"
@@ -132,7 +133,7 @@ func TestREST_Response_Binary(t *testing.T) {
 const refusing = `{
 	"retryAfter": "1", "rateLimitLimit": 20, "rateLimitRemaining": 0, "rateLimitReset": "1772600779",
 	"rateLimitPolicy": "\"search\";q=100;w=60", "rateLimit": "\"search\";r=0;t=1",
-	"problem": "\"status\":429,\"message\":\"Too many requests. Retry after 1 second.\",\"limit\":100,\"violated-policies\":[\"search\"]"
+	"message": "Too many requests. Retry after 1 second.", "limit": "100", "window": "60s", "policy": "search"
 }`
 
 func infra(t *testing.T, guard *stub) answer {
@@ -154,7 +155,8 @@ func checkHeaders(t *testing.T, got http.Header, want map[string]string) {
 
 func TestInfra_AccessDenied(t *testing.T) {
 	got := infra(t, says(denies(refusing)))
-	const want = `{"status":429,"message":"Too many requests. Retry after 1 second.","limit":100,"violated-policies":["search"]}`
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+		`"message":"Too many requests. Retry after 1 second.","limit":100,"window":"60s","violated-policies":["search"]}`
 	if got.status != http.StatusTooManyRequests || got.body != want {
 		t.Errorf("got %d %s, want 429 %s", got.status, got.body, want)
 	}
@@ -165,15 +167,15 @@ func TestInfra_AccessDenied(t *testing.T) {
 	})
 }
 
-// A header whose variable has no value is left out, and the body of a denial that is not
-// Weir's is JSON still.
+// A header whose variable has no value is left out. The body of a denial that is not Weir's
+// lacks what Weir would say.
 func TestInfra_AccessDenied_NotOurs(t *testing.T) {
-	got := infra(t, says(denies(`{"limit":100}`)))
+	got := infra(t, says(denies(`{"other":"x"}`)))
 	if values, ok := got.header["Retry-After"]; ok || got.header.Get("Cache-Control") != "no-store" {
 		t.Errorf("got Retry-After %q in %v, want none", values, got.header)
 	}
-	if got.status != http.StatusTooManyRequests || got.body != "{}" {
-		t.Errorf("got %d %s, want 429 {}", got.status, got.body)
+	if got.status != http.StatusTooManyRequests || !strings.HasSuffix(got.body, `"message":"","limit":,"window":"","violated-policies":[""]}`) {
+		t.Errorf("got %d %s, want 429 and a body without values", got.status, got.body)
 	}
 }
 
