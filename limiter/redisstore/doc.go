@@ -16,9 +16,10 @@
 //
 // # What it needs
 //
-// Redis 7, or Valkey: a key's life is lengthened by EXPIRE with GT.
+// Redis 7, or Valkey: a key's life is lengthened by EXPIRE with GT. A cluster is as good:
+// every call has one key.
 //
 // Set maxmemory-policy to noeviction: a server that evicts drops live counts when a
 // flood of identities fills it. Keys expire by themselves once their state is of no
-// more use. Turn the client's retries off: a retried script may charge twice.
+// more use. Turn the client's retries off: a retried script may charge twice (see Client).
 package redisstore

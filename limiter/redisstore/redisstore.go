@@ -49,8 +49,9 @@ const expiryMargin = time.Minute
 // settleAttempts bounds the rare decisions that the script cannot make at once.
 const settleAttempts = 10
 
-// Client is what a Store needs of Redis: a *redis.Client, or any UniversalClient.
-// Turn its retries off (MaxRetries: -1): a retried script may charge twice.
+// Client is what a Store needs of Redis: a *redis.Client, a *redis.ClusterClient, or any
+// UniversalClient. Turn its retries off: a retried script may charge twice. For a Client
+// MaxRetries: -1 does, a ClusterClient needs the hook Once.
 type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
