@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
@@ -54,6 +55,10 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=disk"}, `STORE: got "disk", want dynamodb, redis or memory`},
 		{[]string{"NAMESPACE=a"}, "TABLE: is missing: the DynamoDB table of the limits"},
 		{[]string{"NAMESPACE=a", "STORE=redis"}, "REDIS_URL: is missing: such as rediss://host:6379"},
+		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=rediss://h", "REDIS_IAM_CACHE=c"}, "REDIS_IAM_USER and REDIS_IAM_CACHE: want both or none"},
+		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=redis://u:hunter2@h", "REDIS_IAM_USER=u", "REDIS_IAM_CACHE=Cache"}, `REDIS_IAM_CACHE: got "Cache", want the cache's name in lower case` + "\n" +
+			"REDIS_CLUSTER: want true with REDIS_IAM_USER: a serverless cache is a cluster\nREDIS_URL: want rediss:// with REDIS_IAM_USER: who logs in by IAM needs TLS\n" +
+			"REDIS_URL: has a user or a password, want neither with REDIS_IAM_USER"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, `BASE_PATH: got "v1/", want a path such as /v1`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/.."}, `BASE_PATH: got "/..", want a path such as /v1`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/a/../b"}, `BASE_PATH: got "/a/../b", want a path such as /v1`},
@@ -155,6 +160,8 @@ func TestConfig_Environment(t *testing.T) {
 func TestConfig_OpenStore(t *testing.T) {
 	for want, variables := range map[string][]string{
 		"REDIS_URL: redis: invalid URL scheme":     {"STORE=redis", "REDIS_URL=http://x"},
+		"REDIS_URL: redis: invalid URL scheme: h":  {"STORE=redis", "REDIS_URL=http://x", "REDIS_CLUSTER=true"},
+		"REDIS_URL: is not a URL: want such as r":  {"STORE=redis", "REDIS_URL=redis://user:hunt/er2@127.0.0.1:1", "REDIS_CLUSTER=true"},
 		"REDIS_URL: is not a URL: want such as ":   {"STORE=redis", "REDIS_URL=redis://user:hunt/er2@127.0.0.1:1"},
 		`DYNAMODB_ENDPOINT: got "localhost:8000",`: {"TABLE=t", "DYNAMODB_ENDPOINT=localhost:8000"},
 	} {
@@ -162,7 +169,7 @@ func TestConfig_OpenStore(t *testing.T) {
 			t.Errorf("%v: got %v, want %s", variables, err, want)
 		}
 	}
-	for _, variables := range [][]string{{"STORE=memory"}, {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"}, {"TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true"}} {
+	for _, variables := range [][]string{{"STORE=memory"}, {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1"}, {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "REDIS_CLUSTER=true"}, {"TABLE=t", "DYNAMODB_ENDPOINT=http://127.0.0.1:1", "WEIR_LOCAL=true"}} {
 		c := load(t, variables...)
 		s, closeStore, err := c.OpenStore(t.Context())
 		if err != nil {
@@ -200,10 +207,11 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 
 // A server that is not there is asked once, not until the time is up.
 func TestConfig_RedisClient(t *testing.T) {
-	client, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient()
+	u, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
+	client := u.(*redis.Client)
 	defer func() { _ = client.Close() }()
 	var dialed atomic.Int64
 	dial := client.Options().Dialer
@@ -220,10 +228,11 @@ func TestConfig_RedisClient(t *testing.T) {
 // request has, once.
 func TestConfig_RedisClient_silent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient()
+		u, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
+		client := u.(*redis.Client)
 		dialed := 0
 		client.Options().Dialer = func(context.Context, string, string) (net.Conn, error) {
 			dialed++

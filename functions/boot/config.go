@@ -27,6 +27,12 @@ type Config struct {
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	// RedisURL is a redis:// or rediss:// URL.
 	RedisURL string `env:"REDIS_URL"`
+	// RedisCluster says that it is a cluster, such as any ElastiCache Serverless cache.
+	RedisCluster bool `env:"REDIS_CLUSTER"`
+	// RedisIAMUser is the id of the ElastiCache user that logs in by IAM, with the
+	// environment's own credentials; RedisIAMCache is the serverless cache's name.
+	RedisIAMUser  string `env:"REDIS_IAM_USER"`
+	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
 	// Timeout is the time that the store has for a decision, less than a second; 0 means
 	// the limiter's own.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
@@ -68,6 +74,7 @@ type Config struct {
 
 var (
 	validNamespace = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	validCache     = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 )
 
@@ -94,7 +101,7 @@ func (c *Config) validate() error {
 	case "dynamodb":
 		check(c.Table != "", "TABLE: is missing: the DynamoDB table of the limits")
 	case "redis":
-		check(c.RedisURL != "", "REDIS_URL: is missing: such as rediss://host:6379")
+		c.checkRedis(check)
 	case "memory":
 	default:
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)

@@ -14,8 +14,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go/logging"
-	"github.com/redis/go-redis/v9"
-	redislog "github.com/redis/go-redis/v9/logging"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -32,7 +30,7 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 	case "memory":
 		return memstore.New(memstore.Options{}), none, nil
 	case "redis":
-		client, err := c.RedisClient()
+		client, err := c.RedisClient(ctx)
 		if err != nil {
 			return nil, none, err
 		}
@@ -43,24 +41,6 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 		return nil, none, err
 	}
 	return dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}), none, nil
-}
-
-// RedisClient returns a client that makes each attempt once: a script that is tried
-// again may charge twice, and a server that refuses a connection is not there.
-func (c Config) RedisClient() (*redis.Client, error) {
-	o, err := redis.ParseURL(c.RedisURL)
-	if _, malformed := errors.AsType[*url.Error](err); malformed {
-		// Its text has the URL, and its cause may have a part of the password.
-		return nil, errors.New("REDIS_URL: is not a URL: want such as rediss://user:password@host:6379, with what is no letter or digit in the password as %XX")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("REDIS_URL: %w", err)
-	}
-	redislog.Disable() // errors are told once, by whoever gets them
-	o.MaxRetries = -1
-	o.DialerRetries = 1 // the number of attempts
-	o.ContextTimeoutEnabled = true
-	return redis.NewClient(o), nil
 }
 
 // DynamoDBClient returns a client that makes each attempt once: the store makes those

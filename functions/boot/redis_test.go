@@ -1,0 +1,194 @@
+package boot_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"net"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev", "REDIS_IAM_CACHE=weir-dev-cache"}
+
+// credentials are those of a function's role.
+func credentials(t *testing.T) {
+	t.Helper()
+	for name, value := range map[string]string{
+		"AWS_REGION": "eu-central-1", "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE", "AWS_SECRET_ACCESS_KEY": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "AWS_SESSION_TOKEN": "session/token+=",
+		"AWS_PROFILE": "", "AWS_CONFIG_FILE": "/dev/null", "AWS_SHARED_CREDENTIALS_FILE": "/dev/null",
+	} {
+		t.Setenv(name, value)
+	}
+}
+
+// cache is an ElastiCache Serverless cache, as far as logging in goes: one virtual node.
+type cache struct {
+	old  bool // does not know HELLO
+	mu   sync.Mutex
+	auth [][]string // user and password of each connection
+}
+
+func (s *cache) dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	go s.serve(far)
+	return near, nil
+}
+
+func (s *cache) serve(c net.Conn) {
+	defer func() { _ = c.Close() }()
+	for r := bufio.NewReader(c); ; {
+		args, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		if _, err := io.WriteString(c, s.answer(args)); err != nil {
+			return
+		}
+	}
+}
+
+func (s *cache) answer(args []string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch name := strings.ToLower(args[0]); {
+	case name == "hello" && s.old:
+		return "-ERR unknown command\r\n"
+	case name == "hello": // hello 3 auth user password
+		s.auth = append(s.auth, args[3:])
+		return "%0\r\n"
+	case name == "auth":
+		s.auth = append(s.auth, args[1:])
+	case name == "cluster":
+		return "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$13\r\ncache.example\r\n:6379\r\n"
+	}
+	return "+PONG\r\n"
+}
+
+// readCommand reads an array of strings.
+func readCommand(r *bufio.Reader) ([]string, error) {
+	number := func() (int, error) {
+		line, err := r.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		return strconv.Atoi(strings.TrimSpace(line[1:]))
+	}
+	n, err := number()
+	args := make([]string, n)
+	for i := range args {
+		if n, err = number(); err != nil {
+			return nil, err
+		}
+		b := make([]byte, n+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		args[i] = string(b[:n])
+	}
+	return args, err
+}
+
+// Each connection to a serverless cache logs in with a token of its own, signed at that
+// time, and one that was idle for long is not used again.
+func TestConfig_RedisClient_serverless(t *testing.T) {
+	credentials(t)
+	for _, server := range []*cache{{}, {old: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			u, err := load(t, serverless...).RedisClient(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := u.(*redis.ClusterClient)
+			if life := client.Options().ConnMaxLifetime; life <= 0 || life > 6*time.Hour {
+				t.Errorf("a connection lives for %s, want less than the 12 hours of ElastiCache", life)
+			}
+			if tls := client.Options().TLSConfig; tls == nil || tls.ServerName != "cache.example" || tls.InsecureSkipVerify {
+				t.Errorf("TLS: %+v", tls)
+			}
+			client.Options().Dialer, client.Options().TLSConfig = server.dial, nil
+			ping := func(connections int) {
+				t.Helper()
+				if err := client.Get(t.Context(), "key").Err(); err != nil || len(server.auth) != connections {
+					t.Fatalf("%d connections, want %d: %v", len(server.auth), connections, err)
+				}
+			}
+			ping(1)
+			begun := time.Now().UTC()
+			time.Sleep(4 * time.Second)
+			ping(1)
+			time.Sleep(5 * time.Second)
+			ping(2) // it was idle
+			for i, at := range []time.Time{begun, begun.Add(9 * time.Second)} {
+				if user := server.auth[i][len(server.auth[i])-2]; user != "weir-dev" {
+					t.Errorf("connection %d: user %q", i+1, user)
+				}
+				verify(t, server.auth[i][len(server.auth[i])-1], at)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// verify checks a token by the description of signature version 4 alone.
+func verify(t *testing.T, token string, at time.Time) {
+	t.Helper()
+	host, rest, ok := strings.Cut(token, "/?")
+	query, err := url.ParseQuery(rest)
+	if !ok || err != nil {
+		t.Fatalf("token %q: %v", token, err)
+	}
+	date := at.Format("20060102T150405Z")
+	scope := date[:8] + "/eu-central-1/elasticache/aws4_request"
+	for name, want := range map[string]string{
+		"Action": "connect", "User": "weir-dev", "ResourceType": "ServerlessCache", "X-Amz-Expires": "900", "X-Amz-Date": date, "X-Amz-SignedHeaders": "host",
+		"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": "AKIDEXAMPLE/" + scope, "X-Amz-Security-Token": "session/token+=",
+	} {
+		if got := query[name]; !slices.Equal(got, []string{want}) {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	signature := query.Get("X-Amz-Signature")
+	query.Del("X-Amz-Signature")
+	if host != "weir-dev-cache" || len(query) != 9 {
+		t.Errorf("token for %s with %d parameters, want weir-dev-cache with 9", host, len(query))
+	}
+	canonical := "GET\n/\n" + strings.ReplaceAll(query.Encode(), "+", "%20") + "\nhost:" + host + "\n\nhost\n" + hexSum("")
+	key := []byte("AWS4wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY")
+	for _, part := range []string{date[:8], "eu-central-1", "elasticache", "aws4_request", "AWS4-HMAC-SHA256\n" + date + "\n" + scope + "\n" + hexSum(canonical)} {
+		h := hmac.New(sha256.New, key)
+		_, _ = io.WriteString(h, part)
+		key = h.Sum(nil)
+	}
+	if want := hex.EncodeToString(key); signature != want {
+		t.Errorf("signature %s, want %s", signature, want)
+	}
+}
+
+func hexSum(s string) string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:])
+}
+
+// Without a region, or credentials, there is no token, and the error says so.
+func TestConfig_RedisClient_noRegion(t *testing.T) {
+	credentials(t)
+	t.Setenv("AWS_REGION", "")
+	t.Setenv("AWS_DEFAULT_REGION", "")
+	if _, err := load(t, serverless...).RedisClient(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: is missing") {
+		t.Errorf("got %v", err)
+	}
+}
