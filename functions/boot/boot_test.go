@@ -65,6 +65,7 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/./a"}, `BASE_PATH: got "/./a", want a path such as /v1`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=1s"}, "STORE_TIMEOUT: got 1s, want more than 0s and less than 1s, or 0s for 900ms"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=-5s"}, "STORE_TIMEOUT: got -5s, want more than 0s and less than 1s, or 0s for 900ms"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_VERSION=-1"}, "RULES_VERSION: got -1, want 1 to 140737488355327, such as Unix seconds"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: is missing: without it any issuer that shares a key is believed"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed"},
@@ -98,6 +99,42 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
+const oneRule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`
+
+// Whose version counts: the document's, RULES_VERSION, or on somebody's own machine the
+// file's time. A test is built without version control, so there is no commit's.
+func TestConfig_Environment_version(t *testing.T) {
+	silent, speaking := write(t, "rules.json", oneRule), write(t, "rules.json", `{"version":7,`+oneRule[1:])
+	changed := time.Unix(1_700_000_000, 0)
+	if err := os.Chtimes(silent, changed, changed); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		variables []string
+		want      int64 // 0: an error
+	}{
+		{[]string{"RULES_FILE=" + speaking}, 7},
+		{[]string{"RULES_FILE=" + speaking, "RULES_VERSION=8", "WEIR_LOCAL=true"}, 7},
+		{[]string{"RULES_FILE=" + silent, "RULES_VERSION=8"}, 8},
+		{[]string{"RULES_FILE=" + silent, "RULES_VERSION=8", "WEIR_LOCAL=true"}, 8},
+		{[]string{"RULES_VERSION=8"}, 8},
+		{[]string{"RULES_FILE=" + silent, "WEIR_LOCAL=true"}, 1_700_000_000},
+		{[]string{"RULES_FILE=" + silent}, 0},
+		{nil, 0},
+	} {
+		e, err := load(t, append(c.variables, "STORE=memory")...).Environment(store, slog.New(slog.DiscardHandler))
+		if c.want == 0 {
+			if err == nil || !strings.Contains(err.Error(), "add a version") || !strings.Contains(err.Error(), "RULES_VERSION") {
+				t.Errorf("%v: got error %v", c.variables, err)
+			}
+			continue
+		}
+		if err != nil || e.Rules.Version() != c.want {
+			t.Errorf("%v: version %d, want %d: %v", c.variables, e.Rules.Version(), c.want, err)
+		}
+	}
+}
+
 var store = memstore.New(memstore.Options{})
 
 func TestConfig_Environment(t *testing.T) {
@@ -106,19 +143,7 @@ func TestConfig_Environment(t *testing.T) {
 	if err != nil || e.Rules.Len() == 0 {
 		t.Fatalf("the rules that are built in: %v", err)
 	}
-	// A test is built without version control, and a change would then never act.
-	if _, err := load(t, "STORE=memory").Environment(store, logger); err == nil || !strings.Contains(err.Error(), "add a version") {
-		t.Errorf("rules without any version: got error %v", err)
-	}
-	rules := write(t, "rules.json", `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
-	changed := time.Unix(1_700_000_000, 0)
-	if err := os.Chtimes(rules, changed, changed); err != nil {
-		t.Fatal(err)
-	}
-	if e, err = load(t, "STORE=memory", "RULES_FILE="+rules).Environment(store, logger); err != nil || e.Rules.Version() != 1_700_000_000 {
-		t.Errorf("rules of a file have version %d, want the file's time: %v", e.Rules.Version(), err)
-	}
-
+	rules := write(t, "rules.json", oneRule)
 	keys, err := events.Files.ReadFile("jwks.json")
 	if err != nil {
 		t.Fatal(err)
@@ -141,12 +166,12 @@ func TestConfig_Environment(t *testing.T) {
 		t.Errorf("no credential: %v", err)
 	}
 	for want, variables := range map[string][]string{
-		"rules: stat nowhere":                        {"STORE=memory", "RULES_FILE=nowhere"},
+		"rules: open nowhere":                        {"STORE=memory", "RULES_FILE=nowhere"},
 		"rules:\nline 1: ":                           {"STORE=memory", "RULES_FILE=" + secret},
 		"JWKS: open nowhere":                         {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
 		"JWKS " + rules + ": key set: ":              {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
-		"key set: got \"ftp://i/k\", want an https":  {"STORE=memory", "RULES_FILE=" + rules, "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
-		"environment: token algorithm: got \"none\"": {"STORE=memory", "RULES_FILE=" + rules, "JWKS=https://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_ALGORITHMS=none"},
+		"key set: got \"ftp://i/k\", want an https":  {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"environment: token algorithm: got \"none\"": {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=https://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_ALGORITHMS=none"},
 		"API_KEYS_FILE: open nowhere":                {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=nowhere", "API_KEY_SECRET_FILE=" + secret},
 		"API_KEY_SECRET_FILE: open nowhere":          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=nowhere"},
 		"API_KEYS_FILE " + rules + ", API_KEY_SECRET_FILE " + secret + ": API key records: ": {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + rules, "API_KEY_SECRET_FILE=" + secret},

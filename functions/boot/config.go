@@ -39,6 +39,8 @@ type Config struct {
 
 	// RulesFile is the rules document; without it the one that is built in.
 	RulesFile string `env:"RULES_FILE"`
+	// RulesVersion is the version of a document that says none; it grows with every change.
+	RulesVersion int64 `env:"RULES_VERSION"`
 	// MaxDelay is how long the handler lets a request wait for its turn in a leaky bucket;
 	// 0: not at all. It makes queues no deeper in all functions that have it.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
@@ -106,6 +108,7 @@ func (c *Config) validate() error {
 	default:
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
 	}
+	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
 	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.NormalizePath(c.BasePath) == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s", c.Timeout, limiter.MinWindow, limiter.DefaultTimeout)
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)

@@ -38,21 +38,19 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 	}, nil
 }
 
-// rules reads the rules document. One that does not say its version has the time of
-// its file or, built in, of the commit.
+// rules reads the rules document.
 func (c Config) rules() (*rules.Rules, error) {
-	document, version := functions.Rules, commitTime()
+	document, version := functions.Rules, c.RulesVersion
 	if c.RulesFile != "" {
-		info, err := os.Stat(c.RulesFile)
-		if err != nil {
-			return nil, fmt.Errorf("rules: %w", err)
-		}
+		var err error
 		if document, err = os.ReadFile(c.RulesFile); err != nil {
 			return nil, fmt.Errorf("rules: %w", err)
 		}
-		version = info.ModTime()
 	}
-	o := rules.Options{Version: max(0, version.Unix()), MaxDelay: c.MaxDelay}
+	if version == 0 {
+		version = c.rulesTime()
+	}
+	o := rules.Options{Version: version, MaxDelay: c.MaxDelay}
 	if c.Store == "dynamodb" {
 		o.LeaseAbove = rules.LeaseAboveDynamoDB
 	}
@@ -61,26 +59,40 @@ func (c Config) rules() (*rules.Rules, error) {
 		return nil, fmt.Errorf("rules:\n%w", err)
 	}
 	if r.Version() == 0 && !c.Local { // a change would then never act on state that is there already
-		return nil, errors.New("rules: the document says no version, and the program was built without version control: add a version that grows with every change, such as Unix seconds")
+		return nil, errors.New("rules: the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one")
 	}
 	return r, nil
 }
 
-// commitTime returns when the commit was made that the program was built from; the
-// epoch if it was built without version control.
-func commitTime() time.Time {
+// rulesTime returns what stands for the version of rules that say none, in Unix seconds:
+// the time of their file on somebody's own machine, or of the commit that they were built
+// in with; 0 if there is neither. The time of a file that was deployed says nothing: the
+// bundle that it came in has one time for all.
+func (c Config) rulesTime() int64 {
+	if c.RulesFile == "" {
+		return commitTime()
+	}
+	if info, err := os.Stat(c.RulesFile); err == nil && c.Local {
+		return max(0, info.ModTime().Unix())
+	}
+	return 0
+}
+
+// commitTime returns when the commit was made that the program was built from, in Unix
+// seconds; 0 if it was built without version control.
+func commitTime() int64 {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return time.Unix(0, 0)
+		return 0
 	}
 	for _, s := range info.Settings {
 		if s.Key == "vcs.time" {
 			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				return t
+				return max(0, t.Unix())
 			}
 		}
 	}
-	return time.Unix(0, 0)
+	return 0
 }
 
 func (c Config) identifier() (*identity.Identifier, error) {
