@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rs/cors"
+
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
@@ -31,12 +33,17 @@ type Environment struct {
 	// MaxDelay is how long a request that no authorizer has admitted may wait for its
 	// turn in a leaky bucket.
 	MaxDelay time.Duration
+	// CORSOrigins are the origins whose pages may read the answers, such as
+	// "https://app.example.com", or "*" alone. Empty: none but the API's own.
+	CORSOrigins []string
 	// SampleLogin is the user:password that the sample API's login knows; empty: none.
 	SampleLogin string
 }
 
 // Serve returns api as every host runs it: behind the limits, unless an authorizer
-// has been asked already, and with the path in the normal form that the rules match.
+// has been asked already, and with the path in the normal form that the rules match. Where
+// pages of other origins are let in, each answer says so, refusals too, and a preflight is
+// answered without being limited. An api that varies by other fields adds them to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	m := &httplimit.Middleware{
 		Limiter:  e.Limiter,
@@ -47,7 +54,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		Logger:   e.Logger,
 	}
 	limited := m.Wrap(api)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return e.shared(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := originOf(r.Context())
 		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath(), from.custom), ""
 		if !from.decided {
@@ -58,7 +65,22 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 			w.Header().Set(name, value)
 		}
 		api.ServeHTTP(w, r)
-	})
+	}))
+}
+
+// shared returns h as pages of the environment's origins may use it. A REST API adds
+// nothing to what a function answers, so the function has to say it.
+func (e *Environment) shared(h http.Handler) http.Handler {
+	if len(e.CORSOrigins) == 0 {
+		return h
+	}
+	return cors.New(cors.Options{
+		AllowedOrigins: e.CORSOrigins,
+		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
+		AllowedHeaders: []string{"*"}, // there are no cookies to protect: credentials are not allowed
+		ExposedHeaders: httplimit.ExposedFields(),
+		MaxAge:         600, // seconds
+	}).Handler(h)
 }
 
 // path returns the path that rules and router see of the one that the client sent, to a

@@ -42,8 +42,8 @@ func TestLoad(t *testing.T) {
 	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
 		t.Errorf("defaults: %+v, %v", c, err)
 	}
-	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x"))
-	if err != nil || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
+	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
+	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
 		t.Errorf("as much as is allowed: %+v, %v", c, err)
 	}
 	for _, bad := range []struct {
@@ -66,6 +66,10 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=1s"}, "STORE_TIMEOUT: got 1s, want more than 0s and less than 1s, or 0s for 900ms"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=-5s"}, "STORE_TIMEOUT: got -5s, want more than 0s and less than 1s, or 0s for 900ms"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_VERSION=-1"}, "RULES_VERSION: got -1, want 1 to 140737488355327, such as Unix seconds"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://a.example,*"}, badOrigin("*")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://a.example/"}, badOrigin("https://a.example/")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=http://a.example"}, badOrigin("http://a.example")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://*.example, a.example"}, badOrigin("https://*.example") + "\n" + badOrigin("a.example")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: is missing: without it any issuer that shares a key is believed"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed"},
@@ -79,6 +83,10 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%v:\n got %v\nwant %s", bad.variables, err, bad.want)
 		}
 	}
+}
+
+func badOrigin(origin string) string {
+	return fmt.Sprintf("CORS_ORIGINS: got %q, want origins such as https://app.example.com or http://localhost:3000, without a path, or * alone", origin)
 }
 
 func load(t *testing.T, variables ...string) boot.Config {

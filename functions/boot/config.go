@@ -46,6 +46,8 @@ type Config struct {
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 	// BasePath is what the API's custom domain puts before every path.
 	BasePath string `env:"BASE_PATH"`
+	// CORSOrigins are the origins whose pages may read the answers, or * alone; empty: none.
+	CORSOrigins []string `env:"CORS_ORIGINS"`
 
 	// JWKS is the URL of the issuer's keys or, locally, a file. Without it tokens mean
 	// nothing.
@@ -77,6 +79,7 @@ type Config struct {
 var (
 	validNamespace = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	validCache     = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
+	validOrigin    = regexp.MustCompile(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
 	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 )
 
@@ -111,6 +114,10 @@ func (c *Config) validate() error {
 	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
 	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.NormalizePath(c.BasePath) == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s", c.Timeout, limiter.MinWindow, limiter.DefaultTimeout)
+	for _, origin := range c.CORSOrigins {
+		check(validOrigin.MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
+			"CORS_ORIGINS: got %q, want origins such as https://app.example.com or http://localhost:3000, without a path, or * alone", origin)
+	}
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: is missing: without it any issuer that shares a key is believed")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed")

@@ -34,6 +34,7 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		Logger:      logger,
 		BasePath:    c.BasePath,
 		MaxDelay:    c.MaxDelay,
+		CORSOrigins: c.CORSOrigins,
 		SampleLogin: c.SampleLogin,
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -130,6 +131,10 @@ var (
 		return names
 	}()
 )
+
+// ExposedFields returns the names of all fields of an answer: what a page of another
+// origin may read only if Access-Control-Expose-Headers lists it.
+func ExposedFields() []string { return slices.Clone(fieldNames[:]) }
 
 // values returns the values of the fields, in the order of their names.
 func (a Answer) values() [len(fieldNames)]string {

@@ -1,0 +1,110 @@
+package app_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// sentBy returns a sample event with another method and more headers.
+func sentBy(t *testing.T, file, method string, header map[string]string) []byte {
+	t.Helper()
+	var event map[string]any
+	if err := json.Unmarshal(sample(t, file), &event); err != nil {
+		t.Fatal(err)
+	}
+	if method != "" {
+		if _, ok := event["httpMethod"]; ok {
+			event["httpMethod"] = method
+		} else {
+			event["requestContext"].(map[string]any)["http"].(map[string]any)["method"] = method
+		}
+	}
+	for name, value := range header {
+		if multi, ok := event["multiValueHeaders"].(map[string]any); ok {
+			multi[name] = []string{value}
+		} else {
+			event["headers"].(map[string]any)[name] = value
+		}
+	}
+	b, err := json.Marshal(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// Every answer of the function lets a page of the origins read it, with its fields: what
+// the API says, what is copied from the authorizer, and what is refused.
+func TestHandler_cors(t *testing.T) {
+	const origin = "https://app.example.com"
+	for _, c := range []struct {
+		name, file string
+		header     map[string]string
+		status     int
+	}{
+		{"behind the authorizer", "rest-proxy-user.json", nil, http.StatusOK},
+		{"allowed", "http-api-user.json", nil, http.StatusCreated},
+		{"refused", "http-api-user.json", nil, http.StatusTooManyRequests},
+		{"bad credential", "http-api-anonymous.json", map[string]string{"authorization": "Bearer x"}, http.StatusUnauthorized},
+	} {
+		for _, origins := range [][]string{{"https://other.example.com", origin}, {"*"}, {"https://other.example.com"}, nil} {
+			e := memory(t)
+			e.CORSOrigins = origins
+			header := map[string]string{"origin": origin}
+			for name, value := range c.header {
+				header[name] = value
+			}
+			var a answer
+			for range 5 { // of which two are allowed
+				if a = handle(t, e, app.NewAPI(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {
+					break
+				}
+			}
+			allow, expose, vary := "", "", "Origin"
+			switch {
+			case origins == nil:
+				vary = ""
+			case len(origins) == 2:
+				allow, expose = origin, strings.Join(httplimit.ExposedFields(), ", ")
+			case origins[0] == "*":
+				allow, expose = "*", strings.Join(httplimit.ExposedFields(), ", ")
+			}
+			if a.StatusCode != c.status || a.header("Access-Control-Allow-Origin") != allow || !strings.EqualFold(a.header("Access-Control-Expose-Headers"), expose) || a.header("Vary") != vary || a.header("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s, origins %q: %+v", c.name, origins, a)
+			}
+		}
+	}
+}
+
+// A preflight, and any other OPTIONS, is charged to nobody and never refused.
+func TestOptions(t *testing.T) {
+	store := &counting{Store: memstore.New(memstore.Options{})}
+	e := environment(t, store)
+	preflight := map[string]string{"origin": "https://app.example.com", "access-control-request-method": "POST", "access-control-request-headers": "authorization,x-api-key"}
+	for range 20 {
+		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
+			t.Fatalf("authorizer: %+v, %v", p, err)
+		}
+		if a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.StatusCode != http.StatusNotFound { // the API has no such route
+			t.Fatalf("handler: %+v", a)
+		}
+	}
+	e.CORSOrigins = []string{"https://app.example.com"}
+	e.Identifier = identity.New(identity.Options{RequireCredential: true}) // which no preflight has
+	for range 20 {
+		a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight))
+		if a.StatusCode != http.StatusNoContent || a.header("Access-Control-Allow-Methods") != "POST" || a.header("Access-Control-Allow-Headers") != "authorization,x-api-key" {
+			t.Fatalf("preflight: %+v", a)
+		}
+	}
+	if len(store.subjects) > 0 {
+		t.Errorf("charged %v", store.subjects)
+	}
+}
