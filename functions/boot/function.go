@@ -33,8 +33,12 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err != nil {
 		return nil, err
 	}
+	e, err := c.Environment(store, logger)
+	if err != nil {
+		return nil, err
+	}
 	if err := c.Probe(ctx, store); err != nil { // the store may be back when it is needed
 		logger.Warn("store not reached", slog.Any("err", err))
 	}
-	return c.Environment(store, logger)
+	return e, nil
 }

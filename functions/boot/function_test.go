@@ -89,11 +89,18 @@ func TestStart(t *testing.T) {
 	_ = c.Wait() // killed
 }
 
-// A configuration that is wrong ends the process with one line.
+// A configuration that is wrong, or a document that is refused, ends the process with one
+// line that says so, whatever the store does.
 func TestStart_mistake(t *testing.T) {
-	c, output := function(t, "STORE=disk", "NAMESPACE=test")
-	err := c.Run()
-	if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), "STORE: got") {
-		t.Errorf("%v: %s", err, output)
+	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
+	for want, variables := range map[string][]string{
+		`"STORE: got `: {"STORE=disk"},
+		`"rules:\n`:    {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "RULES_FILE=" + bad, "RULES_VERSION=1"},
+	} {
+		c, output := function(t, append(variables, "NAMESPACE=test")...)
+		err := c.Run()
+		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), want) {
+			t.Errorf("%v: %s", err, output)
+		}
 	}
 }
