@@ -58,6 +58,10 @@ type Decision struct {
 	// Remembered says that the request was refused by what this environment knew, without
 	// a store call.
 	Remembered bool
+	// StoreCalls is how many calls of a shared store the decision took, those that gave
+	// back what a refused request was charged included. A Local store costs none, and
+	// what a store needs several attempts for is one call.
+	StoreCalls int
 	// Reason is not ReasonNone if the store failed. Unless another subject's limit
 	// refused, the request was then allowed.
 	Reason Reason

@@ -173,6 +173,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		}
 		a.answered()
 	}()
+	r.calls++
 	if _, err = l.store.Take(l.deadline(ctx, r), at, it.Subject, charges, results); err == nil {
 		return true
 	}

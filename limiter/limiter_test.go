@@ -416,3 +416,48 @@ func TestLimiter_Take_superseded(t *testing.T) {
 		t.Errorf("own numbers decided: %+v", d)
 	}
 }
+
+// A decision says how often it asked a shared store, as the store has counted it.
+func TestDecision_StoreCalls(t *testing.T) {
+	r := newRemote()
+	cells := memstore.New(memstore.Options{})
+	l := limiter.New(r, limiter.Options{Cells: cells, Logger: slog.New(slog.DiscardHandler)})
+	one, wide := perMinute(t, "one", 1), perMinute(t, "wide", 100)
+	rate := algo.Rate{Requests: 100, Window: time.Minute}
+	leased := limit(t, limiter.Limit{Name: "leased", Rate: rate, Spread: limiter.Spread{Lease: 10}})
+	synced := limit(t, limiter.Limit{Name: "synced", Rate: rate, Spread: limiter.Spread{Sync: time.Second}})
+	local := limit(t, limiter.Limit{Name: "local", Rate: rate, Spread: limiter.Spread{Cells: 2}})
+	shadow := limit(t, limiter.Limit{Name: "shadow", Rate: rate, Shadow: true})
+	of := func(s limiter.Subject, l *limiter.Limit) limiter.Charge {
+		return limiter.Charge{Subject: s, Limit: l, Cost: 1}
+	}
+	third := limiter.User("44")
+	takeAt(t, limiter.New(r, limiter.Options{}), noon, of(other, one)) // by another environment
+	for _, step := range []struct {
+		what    string
+		want    int
+		charges []limiter.Charge
+	}{
+		{"no limit", 0, nil},
+		{"one subject", 1, []limiter.Charge{of(user, one), of(user, wide)}},
+		{"refused from memory", 0, []limiter.Charge{of(user, one)}},
+		{"two subjects", 2, []limiter.Charge{of(user, wide), of(third, wide)}},
+		{"two subjects, and one taken back", 3, []limiter.Charge{of(user, wide), of(other, one)}},
+		{"a limit that is tried out", 2, []limiter.Charge{of(user, wide), of(user, shadow)}},
+		{"a first lease, of one", 1, []limiter.Charge{of(user, leased)}},
+		{"a lease of two", 1, []limiter.Charge{of(user, leased)}},
+		{"served by the lease", 0, []limiter.Charge{of(user, leased)}},
+		{"a counter's first time", 1, []limiter.Charge{of(user, synced)}},
+		{"counted here", 0, []limiter.Charge{of(user, synced)}},
+		{"in cells", 0, []limiter.Charge{of(user, local)}},
+	} {
+		before := r.takes.Load() + r.refunds.Load()
+		d := take(t, l, step.charges...)
+		if made := r.takes.Load() + r.refunds.Load() - before; d.StoreCalls != step.want || int(made) != step.want {
+			t.Errorf("%s: says %d calls and made %d, want %d", step.what, d.StoreCalls, made, step.want)
+		}
+	}
+	if d := take(t, limiter.New(cells, limiter.Options{}), of(user, one)); d.StoreCalls != 0 {
+		t.Errorf("a store in this process costs %d calls", d.StoreCalls)
+	}
+}

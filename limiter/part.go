@@ -17,6 +17,7 @@ type part struct {
 	charges  []Charge
 	results  []Result
 	remote   bool // what it answers is remembered
+	calls    int  // of a remote store
 	taken    bool
 	refused  bool
 	err      error
@@ -135,9 +136,9 @@ func (l *Limiter) takePart(ctx context.Context, r *request, p *part) {
 // request that needs it, if that has room.
 func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	subject := p.charges[0].Subject
-	p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
+	p.take(ctx, r.now)
 	if p.err == nil && !p.taken && p.shrink(r.now) {
-		p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
+		p.take(ctx, r.now)
 	}
 	if p.remote && p.err == nil {
 		l.memory.remember(r.now, subject, p.charges, p.results)
@@ -146,6 +147,14 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	if r.look && p.err == nil {
 		p.taken, p.refused = false, p.refuser(r.now) != nil
 	}
+}
+
+// take asks the store.
+func (p *part) take(ctx context.Context, now algo.Instant) {
+	if p.remote {
+		p.calls++
+	}
+	p.taken, p.err = p.store.Take(ctx, now, p.charges[0].Subject, p.charges, p.results)
 }
 
 // shrink gives up what leases would have taken beyond the request, and reports whether
@@ -198,6 +207,9 @@ func (l *Limiter) refundRest(ctx context.Context, r *request, elapsed time.Durat
 	var wg sync.WaitGroup
 	for i := range r.parts {
 		if back := r.parts[i].refund(); len(back.charges) > 0 {
+			if back.remote {
+				r.calls++
+			}
 			wg.Go(func() { l.giveBack(ctx, back, elapsed) })
 		}
 	}

@@ -25,6 +25,7 @@ type request struct {
 
 	asks      []*account // which this request has to tell what the store answered
 	overshoot int64
+	calls     int   // of a shared store, but for those of parts
 	failure   error // of a counter that could not ask the store
 
 	ctx    context.Context // with the deadline, once there is one
@@ -141,12 +142,13 @@ func (r *request) refused() bool {
 // decision folds the parts: any refusal wins, then the failure of a store, which
 // admits.
 func (r *request) decision(remembered bool) Decision {
-	d := Decision{Allowed: !r.refused(), At: r.at, Remembered: remembered, Overshoot: r.overshoot}
+	d := Decision{Allowed: !r.refused(), At: r.at, Remembered: remembered, Overshoot: r.overshoot, StoreCalls: r.calls}
 	if r.failure != nil {
 		d.Reason = reasonOf(r.failure)
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
+		d.StoreCalls += p.calls
 		if p.shadow() {
 			if p.refused && d.Shadowed == nil {
 				d.Shadowed = p.refuser(r.now)
