@@ -1,0 +1,94 @@
+package telemetry
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"maps"
+	"net/netip"
+	"slices"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+const (
+	maxTracked = 1000 // callers and limits that are counted apart
+	maxNamed   = 10   // and written apart
+)
+
+// refusals counts who is refused by what. Its memory is bounded: further callers are
+// counted together.
+type refusals struct {
+	counts map[refusal]int64
+	others int64
+}
+
+// refusal is a caller, known by the strongest identity alone, and the limit that refuses.
+// It takes the place of the Subject, which costs an allocation to make.
+type refusal struct {
+	user, apiKey string
+	ip           netip.Prefix
+	limit        string
+}
+
+func newRefusal(c limiter.Caller, l *limiter.Limit) refusal {
+	var r refusal
+	switch {
+	case c.User != "":
+		r.user = c.User
+	case c.APIKey != "":
+		r.apiKey = c.APIKey
+	default:
+		r.ip = c.IP
+	}
+	if l != nil {
+		r.limit = l.Name
+	}
+	return r
+}
+
+func (r refusal) subject() limiter.Subject {
+	return limiter.Caller{User: r.user, APIKey: r.apiKey, IP: r.ip}.Subject()
+}
+
+func (s *refusals) add(r refusal) {
+	if _, known := s.counts[r]; !known && len(s.counts) == maxTracked {
+		s.others++
+		return
+	}
+	s.counts[r]++
+}
+
+// refusedLine is a line of the log. One without a subject is of all who are not named.
+type refusedLine struct {
+	Weir    string `json:"weir"` // refused
+	Subject string `json:"subject,omitempty"`
+	Limit   string `json:"limit,omitempty"`
+	Refused int64  `json:"refused"`
+}
+
+// write writes a line for each of those refused most, and one for the rest.
+func (s *refusals) write(out *json.Encoder, namespace string) {
+	most := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b], s.counts[a]) })
+	for i, r := range most {
+		if i < maxNamed {
+			_ = out.Encode(refusedLine{"refused", SubjectHash(namespace, r.subject()), r.limit, s.counts[r]})
+		} else {
+			s.others += s.counts[r]
+		}
+	}
+	if s.others > 0 {
+		_ = out.Encode(refusedLine{Weir: "refused", Refused: s.others})
+	}
+	clear(s.counts)
+	s.others = 0
+}
+
+// SubjectHash returns what stands for a subject in the log of a deployment: 16
+// hexadecimal digits. Whoever knows a subject finds it by them; an address can be guessed
+// from them, because there are few.
+func SubjectHash(namespace string, subject limiter.Subject) string {
+	sum := sha256.Sum256([]byte(namespace + "/" + subject.String()))
+	return hex.EncodeToString(sum[:8])
+}

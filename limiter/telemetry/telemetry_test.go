@@ -1,0 +1,530 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+var (
+	noon  = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	alice = limiter.Caller{User: "alice", APIKey: "k1", IP: netip.MustParsePrefix("203.0.113.7/32")}
+
+	allowed = limiter.Decision{Allowed: true}
+	refused = limiter.Decision{Limit: limit("search")}
+)
+
+func limit(name string) *limiter.Limit {
+	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: algo.Rate{Requests: 1, Window: time.Second}})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// counts are the values of metrics by their names; of Latency, how many there are.
+type counts map[string]float64
+
+// line is one of metrics.
+type line struct {
+	at      time.Time
+	counts  counts
+	latency []float64
+}
+
+// refusedLine is one of a caller who was refused.
+type refusedLine struct {
+	Weir, Subject, Limit string
+	Refused              int
+}
+
+// log takes what is written, and checks that each Write is one line.
+type log struct {
+	testing.TB
+	metrics []line
+	refused []refusedLine
+	bytes   int
+	writing sync.Mutex
+	schema  *jsonschema.Schema
+}
+
+func newLog(tb testing.TB) *log {
+	tb.Helper()
+	schema, err := jsonschema.NewCompiler().Compile("testdata/emf.json")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &log{TB: tb, schema: schema}
+}
+
+func (l *log) Write(b []byte) (int, error) {
+	if !l.writing.TryLock() {
+		l.Error("two writes at once")
+	}
+	defer l.writing.Unlock()
+	l.bytes += len(b)
+	if b[0] != '{' || !bytes.HasSuffix(b, []byte("}\n")) || bytes.Count(b, []byte("\n")) != 1 {
+		l.Errorf("not one line: %q", b)
+		return len(b), nil
+	}
+	if bytes.Contains(b, []byte(`"_aws"`)) {
+		l.metrics = append(l.metrics, l.read(b))
+		return len(b), nil
+	}
+	var r refusedLine
+	decoder := json.NewDecoder(bytes.NewReader(b))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&r); err != nil || r.Weir != "refused" || r.Refused < 1 {
+		l.Errorf("%s: %v", b, err)
+	}
+	l.refused = append(l.refused, r)
+	return len(b), nil
+}
+
+// read checks a line of metrics against the format.
+func (l *log) read(b []byte) line {
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err == nil {
+		err = l.schema.Validate(document)
+	}
+	if err != nil {
+		l.Errorf("%s: %v", b, err)
+		return line{}
+	}
+	var head struct {
+		AWS struct {
+			Timestamp         int64
+			CloudWatchMetrics []struct{ Metrics []struct{ Name, Unit string } }
+		} `json:"_aws"`
+	}
+	root := map[string]json.RawMessage{}
+	if err := errors.Join(json.Unmarshal(b, &head), json.Unmarshal(b, &root)); err != nil {
+		l.Error(err)
+		return line{}
+	}
+	got := line{at: time.UnixMilli(head.AWS.Timestamp).UTC(), counts: counts{}}
+	for _, m := range head.AWS.CloudWatchMetrics[0].Metrics { // each a member of the root, once, and the only ones
+		unit, n := "Count", 0.0
+		if m.Name == telemetry.Latency {
+			unit, err = "Milliseconds", json.Unmarshal(root[m.Name], &got.latency)
+			n = float64(len(got.latency))
+		} else {
+			err = json.Unmarshal(root[m.Name], &n)
+		}
+		got.counts[m.Name] = n
+		if m.Unit != unit || n != math.Trunc(n) {
+			l.Errorf("%s: %v in %s", m.Name, n, m.Unit)
+		}
+		if err != nil {
+			l.Errorf("%s: %s: %v", b, m.Name, err)
+		}
+		delete(root, m.Name)
+	}
+	if delete(root, "_aws"); len(root) != 0 || len(head.AWS.CloudWatchMetrics[0].Metrics) != len(got.counts) {
+		l.Errorf("%s: members %v are no metrics, or a metric comes twice", b, slices.Collect(maps.Keys(root)))
+	}
+	return got
+}
+
+// total returns the sum of all lines.
+func (l *log) total() counts {
+	sum := counts{}
+	for _, m := range l.metrics {
+		for name, n := range m.counts {
+			sum[name] += n
+		}
+	}
+	return sum
+}
+
+func (l *log) want(want ...line) {
+	l.Helper()
+	if len(l.metrics) != len(want) {
+		l.Fatalf("%d lines, want %d: %+v", len(l.metrics), len(want), l.metrics)
+	}
+	for i, w := range want {
+		if got := l.metrics[i]; !got.at.Equal(w.at) || !maps.Equal(got.counts, w.counts) {
+			l.Errorf("line %d:\n got %s %v\nwant %s %v", i+1, got.at, got.counts, w.at, w.counts)
+		}
+	}
+	l.metrics = nil
+}
+
+// What became of a request, and what it counts as.
+func TestRecorder_Record(t *testing.T) {
+	invalid, missing := fmt.Errorf("%w: forged", limiter.ErrInvalidCredential), fmt.Errorf("token: %w", limiter.ErrMissingCredential)
+	for _, c := range []struct {
+		name     string
+		decision limiter.Decision
+		err      error
+		want     counts
+	}{
+		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "Latency": 1}},
+		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "Latency": 1}},
+		{"refused by no limit that speaks", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
+		{"remembered", limiter.Decision{Limit: limit("a"), Remembered: true}, nil, counts{"Allowed": 0, "Refused": 1, "Remembered": 1, "Latency": 1}},
+		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "Latency": 1}},
+		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
+		{"shadowed", limiter.Decision{Allowed: true, Shadowed: limit("a")}, nil, counts{"Allowed": 1, "Refused": 0, "Shadowed": 1, "Latency": 1}},
+		{"refused and shadowed", limiter.Decision{Shadowed: limit("a")}, nil, counts{"Allowed": 0, "Refused": 1, "Shadowed": 1, "Latency": 1}},
+		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1}},
+		{"no credential", allowed, missing, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1}},
+		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, limiter.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
+		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLog(t)
+			telemetry.New(l, "dev").Record(noon, 0, alice, c.decision, c.err)
+			l.want(line{noon, c.want, nil})
+		})
+	}
+	l := newLog(t)
+	telemetry.New(l, "dev").RulesRefused(noon)
+	l.want(line{noon, counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}, nil})
+}
+
+// The first decision after a quiet second is written at once, those of the second after it
+// with the first one later.
+func TestRecorder_edges(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	record := func(after time.Duration) { r.Record(noon.Add(after), 0, alice, allowed, nil) }
+	n := func(after time.Duration, n float64) line {
+		return line{noon.Add(after), counts{"Allowed": n, "Refused": 0, "Latency": n}, nil}
+	}
+	record(0)
+	l.want(n(0, 1))
+	record(0)
+	record(time.Millisecond)
+	record(time.Second - 1)
+	l.want()
+	record(time.Second)
+	l.want(n(time.Second, 4))
+	record(2*time.Second - 1)
+	l.want()
+	record(2*time.Second + 500*time.Millisecond)
+	l.want(n(2500*time.Millisecond, 2))
+	record(3*time.Second + 499*time.Millisecond)
+	l.want()
+	// What is pending from long ago is written under its own time.
+	const pause = 3499*time.Millisecond + time.Minute
+	record(pause - 1)
+	l.want(n(pause-1, 2).truncated())
+	record(pause)
+	l.want()
+	record(pause + time.Hour)
+	l.want(n(pause, 1), n(pause+time.Hour, 1))
+	// A clock that was set back is followed; one that is a little behind is not.
+	record(pause + time.Hour - time.Second + 1)
+	l.want()
+	record(pause)
+	l.want(n(pause, 2))
+}
+
+// truncated returns l as its time is written.
+func (l line) truncated() line {
+	l.at = l.at.Truncate(time.Millisecond)
+	return l
+}
+
+// A decision counts when it was reached: requests that took longer do not turn the time
+// back, however they mix with others.
+func TestRecorder_slow(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	for i := range 1000 {
+		at := noon.Add(time.Duration(i) * time.Millisecond)
+		r.Record(at, 0, alice, allowed, nil)
+		r.Record(at.Add(-5*time.Second), 5*time.Second, alice, allowed, nil)
+	}
+	l.want(line{noon, counts{"Allowed": 1, "Refused": 0, "Latency": 1}, nil})
+}
+
+// Every decision is counted, once, whatever the concurrency, and there is at most one line
+// a second.
+func TestRecorder_concurrent(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	const workers, seconds, each = 8, 10, 5000
+	for s := range seconds {
+		var wg sync.WaitGroup
+		for w := range workers {
+			wg.Go(func() {
+				d, err := limiter.Decision{Allowed: w%2 == 0, StoreCalls: 1, Limit: limit("a")}, error(nil)
+				if w == 7 {
+					err = limiter.ErrInvalidCredential
+				}
+				for i := range each / seconds {
+					r.Record(noon.Add(time.Duration(s)*time.Second+time.Duration(i)*time.Microsecond), 0, alice, d, err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	lines := len(l.metrics)
+	r.Record(noon.Add(2*seconds*time.Second), 0, alice, limiter.Decision{Allowed: true}, nil)
+	got := l.total()
+	delete(got, telemetry.Latency)
+	if want := (counts{"Allowed": 4*each + 1, "Refused": 3 * each, "Unauthorized": each, "StoreCalls": workers * each}); !maps.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if lines < 2 || lines > seconds {
+		t.Errorf("%d lines in %d seconds", lines, seconds)
+	}
+	n := 0
+	for _, m := range l.refused {
+		n += m.Refused
+	}
+	if n != 3*each {
+		t.Errorf("%d refusals in the log, want %d", n, 3*each)
+	}
+}
+
+// Latencies are those that were given, in milliseconds, and a sample of all if there are
+// more than a line can hold.
+func TestRecorder_latency(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	r.Record(noon, 1234567*time.Nanosecond, alice, allowed, nil)
+	r.Record(noon.Add(100*time.Millisecond), 2*time.Millisecond, alice, refused, nil)
+	r.Record(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, limiter.ErrUnverified)
+	r.Record(noon.Add(2*time.Second), 0, alice, allowed, nil)
+	if got, want := [][]float64{l.metrics[0].latency, l.metrics[1].latency}, [][]float64{{1.234}, {2, 0}}; !slices.EqualFunc(got, want, slices.Equal) {
+		t.Errorf("latencies %v, want %v", got, want)
+	}
+	l.metrics = nil
+	for i := range 10_000 { // all before the next write
+		r.Record(noon.Add(2*time.Second+1-time.Duration(i)*time.Microsecond), time.Duration(i)*time.Microsecond, alice, allowed, nil)
+	}
+	r.Record(noon.Add(3*time.Second), 0, alice, allowed, nil)
+	if len(l.metrics) != 1 || l.metrics[0].counts["Allowed"] != 10_001 || len(l.metrics[0].latency) != 100 {
+		t.Fatalf("%+v", l.metrics)
+	}
+	late := 0
+	for _, ms := range l.metrics[0].latency {
+		if ms < 0 || ms >= 10 {
+			t.Errorf("nothing took %v ms", ms)
+		}
+		if ms >= 5 {
+			late++
+		}
+	}
+	if late < 20 || late > 80 { // six deviations from the mean
+		t.Errorf("%d of 100 values are from the second half", late)
+	}
+}
+
+// Nobody records nothing.
+func TestRecorder_none(*testing.T) {
+	var none *telemetry.Recorder
+	for _, r := range []*telemetry.Recorder{none, {}} {
+		r.Record(noon, 0, alice, refused, nil)
+		r.RulesRefused(noon)
+	}
+}
+
+// As long as nothing is due, recording allocates nothing, refusals included.
+func TestRecorder_allocations(t *testing.T) {
+	r := telemetry.New(newLog(t), "dev")
+	for name, record := range map[string]func(){
+		"allowed": func() { r.Record(noon, 0, alice, allowed, nil) },
+		"refused": func() { r.Record(noon, 0, alice, refused, nil) },
+	} {
+		record()
+		if n := testing.AllocsPerRun(100, record); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
+
+// A flood of refusals does not make the log grow: a million in one second are at most
+// eleven lines, and none is lost in their sum.
+func TestRecorder_flood(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	r.Record(noon, 0, alice, allowed, nil)
+	l.bytes = 0
+	const n = 1_000_000
+	for i := range n {
+		caller := limiter.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)}
+		if i%4 == 0 {
+			caller = limiter.Caller{User: fmt.Sprint("user", i%48)}
+		}
+		r.Record(noon.Add(time.Duration(i)*time.Microsecond), 0, caller, refused, nil)
+	}
+	if l.bytes != 0 {
+		t.Errorf("%d bytes within a second", l.bytes)
+	}
+	r.Record(noon.Add(time.Second), 0, alice, allowed, nil)
+	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 11 || l.bytes > 4000 {
+		t.Fatalf("%d and %d lines, %d bytes: %+v", len(l.metrics), len(l.refused), l.bytes, l.refused)
+	}
+	sum, names := 0, map[string]bool{}
+	for i, m := range l.refused {
+		sum += m.Refused
+		names[m.Subject] = true
+		if rest := i == 10; rest != (m.Subject == "") || rest != (m.Limit == "") || !rest && m.Refused < n/48 {
+			t.Errorf("line %d: %+v", i+1, m)
+		}
+	}
+	if sum != n || len(names) != 11 {
+		t.Errorf("%d refusals of %d names, want %d of 11", sum, len(names), n)
+	}
+	r.Record(noon.Add(2*time.Second), 0, alice, allowed, nil)
+	if len(l.refused) != 11 {
+		t.Error("refusals are written twice")
+	}
+}
+
+// A thousand callers are known at once, and those after them are counted with the rest,
+// until the next write.
+func TestRecorder_crowd(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	r.Record(noon, 0, alice, allowed, nil)
+	for i := range 1000 {
+		r.Record(noon, 0, limiter.Caller{User: fmt.Sprint(i)}, refused, nil)
+	}
+	for range 50 {
+		r.Record(noon, 0, alice, refused, nil)
+	}
+	r.Record(noon, 0, limiter.Caller{User: "7"}, refused, nil)
+	r.Record(noon.Add(time.Second), 0, alice, allowed, nil)
+	seven := refusedLine{"refused", telemetry.SubjectHash("dev", limiter.User("7")), "search", 2}
+	rest := refusedLine{"refused", "", "", 990 + 50}
+	if len(l.refused) != 11 || l.refused[0] != seven || l.refused[10] != rest {
+		t.Errorf("%+v, want first %+v and last %+v", l.refused, seven, rest)
+	}
+	r.Record(noon.Add(2*time.Second), 0, alice, refused, nil)
+	if last := l.refused[len(l.refused)-1]; last.Subject != telemetry.SubjectHash("dev", limiter.User("alice")) || last.Refused != 1 {
+		t.Errorf("%+v, want alice, for whom there is room again", last)
+	}
+}
+
+// A caller is known by the strongest identity, for each limit apart, and by a hash only.
+func TestRecorder_refused(t *testing.T) {
+	var out bytes.Buffer
+	r := telemetry.New(&out, "dev")
+	r.Record(noon, 0, limiter.Caller{}, allowed, nil)
+	out.Reset()
+	record := func(n int, caller limiter.Caller, d limiter.Decision) {
+		for range n {
+			r.Record(noon, 0, caller, d, nil)
+		}
+	}
+	elsewhere := alice
+	elsewhere.IP = netip.MustParsePrefix("2001:db8::/64")
+	record(4, alice, refused)
+	record(3, elsewhere, refused)
+	record(6, alice, limiter.Decision{Limit: limit("address")})
+	record(5, limiter.Caller{APIKey: "k1", IP: alice.IP}, refused)
+	record(3, limiter.Caller{IP: alice.IP}, refused)
+	record(2, limiter.Caller{}, limiter.Decision{})
+	r.Record(noon.Add(time.Second), 0, limiter.Caller{}, allowed, nil)
+	user, key, address := telemetry.SubjectHash("dev", limiter.User("alice")), telemetry.SubjectHash("dev", limiter.APIKey("k1")), telemetry.SubjectHash("dev", limiter.IP(alice.IP))
+	want := strings.Join([]string{
+		`{"weir":"refused","subject":"` + user + `","limit":"search","refused":7}`,
+		`{"weir":"refused","subject":"` + user + `","limit":"address","refused":6}`,
+		`{"weir":"refused","subject":"` + key + `","limit":"search","refused":5}`,
+		`{"weir":"refused","subject":"` + address + `","limit":"search","refused":3}`,
+		`{"weir":"refused","subject":"` + telemetry.SubjectHash("dev", limiter.IP(netip.Prefix{})) + `","refused":2}`,
+	}, "\n") + "\n"
+	_, got, _ := strings.Cut(out.String(), "\n")
+	if got != want {
+		t.Errorf("\n got %s\nwant %s", got, want)
+	}
+	for _, secret := range []string{"alice", "k1\"", "203.0", "2001"} {
+		if strings.Contains(out.String(), secret) {
+			t.Errorf("the log names %s", secret)
+		}
+	}
+}
+
+func TestSubjectHash(t *testing.T) {
+	if got, want := telemetry.SubjectHash("dev", limiter.User("alice")), "888bf3d24667b398"; got != want {
+		t.Errorf("got %s, want %s: the hashes in logs must not change", got, want)
+	}
+	if telemetry.SubjectHash("dev", limiter.User("alice")) == telemetry.SubjectHash("prod", limiter.User("alice")) {
+		t.Error("one caller has one hash in all deployments")
+	}
+}
+
+// What a second costs in the log, as the package's doc says.
+func TestRecorder_size(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "prod")
+	size := func(what string, most int) {
+		t.Helper()
+		if t.Logf("%s: %d bytes", what, l.bytes); l.bytes > most || l.bytes < most*8/10 {
+			t.Errorf("%s: %d bytes, the doc says %d", what, l.bytes, most)
+		}
+		l.bytes = 0
+	}
+	usual := limiter.Decision{Allowed: true, StoreCalls: 2}
+	r.Record(noon, 5678*time.Microsecond, alice, usual, nil)
+	size("one decision", 330)
+	for range 99 {
+		r.Record(noon, 5678*time.Microsecond, alice, usual, nil)
+	}
+	r.Record(noon.Add(time.Second), 5678*time.Microsecond, alice, usual, nil)
+	size("a hundred and more", 930)
+	longest := limit(strings.Repeat("a", 32))
+	for i := range 20_000 {
+		caller := limiter.Caller{User: fmt.Sprint(i % 1000)}
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, limiter.Decision{Limit: longest, StoreCalls: 2, Remembered: true, Shadowed: refused.Limit}, nil)
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil)
+		r.Record(noon.Add(time.Second), 0, caller, allowed, limiter.ErrInvalidCredential)
+		r.Record(noon.Add(time.Second), 0, caller, allowed, limiter.ErrUnverified)
+	}
+	r.Record(noon.Add(3*time.Second), 0, alice, usual, nil)
+	size("everything", 3000)
+}
+
+// What recording costs a request while nothing is due, and when a line is.
+func BenchmarkRecorder_Record(b *testing.B) {
+	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = null.Close() }()
+	for _, c := range []struct {
+		name     string
+		decision limiter.Decision
+		step     time.Duration
+	}{{"allowed", allowed, 0}, {"refused", refused, 0}, {"written", allowed, time.Second}} {
+		b.Run(c.name, func(b *testing.B) {
+			r := telemetry.New(null, "dev")
+			at := noon
+			b.ReportAllocs()
+			for b.Loop() {
+				at = at.Add(c.step)
+				r.Record(at, time.Millisecond, alice, c.decision, nil)
+			}
+		})
+	}
+	b.Run("parallel", func(b *testing.B) {
+		r := telemetry.New(null, "dev")
+		b.ReportAllocs()
+		b.RunParallel(func(p *testing.PB) {
+			for p.Next() {
+				r.Record(noon, time.Millisecond, alice, allowed, nil)
+			}
+		})
+	})
+}
