@@ -134,6 +134,8 @@ type server struct {
 	store  limiter.Store
 	served int
 	log    bytes.Buffer
+	// What Observe was told, and how many requests had been served then.
+	observed []string
 }
 
 func newServer(t *testing.T) *server {
@@ -151,8 +153,11 @@ func newServer(t *testing.T) *server {
 			return append(dst, limiter.Charge{Subject: caller.Subject(), Limit: l, Cost: int64(len(path) - 1)})
 		},
 		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return s.caller, s.err },
-		Clock:    func() time.Time { return s.now },
-		Logger:   slog.New(slog.NewTextHandler(&s.log, nil)),
+		Observe: func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
+			s.observed = append(s.observed, fmt.Sprint(now.Equal(s.now), took >= 0, " ", caller.User, " allowed=", d.Allowed, " err=", err, " served=", s.served))
+		},
+		Clock:  func() time.Time { return s.now },
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	s.Handler = m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.served++
@@ -263,6 +268,31 @@ func TestMiddleware_failure(t *testing.T) {
 	}
 	if r := s.get(t, http.MethodDelete, "/a"); r.StatusCode != http.StatusInternalServerError || s.served != 1 {
 		t.Errorf("an invalid charge: %s", r.Status)
+	}
+}
+
+// Observe is told of every request, once, before it is answered: with an error if the
+// decision was not enforced, and of a refusal without.
+func TestMiddleware_Observe(t *testing.T) {
+	s := newServer(t)
+	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
+	s.get(t, http.MethodGet, "/a")
+	s.get(t, http.MethodDelete, "/a")
+	s.caller, s.err = limiter.Caller{Rejected: true}, limiter.ErrInvalidCredential
+	s.get(t, http.MethodGet, "/a")
+	s.err = limiter.ErrUnverified
+	s.get(t, http.MethodGet, "/a")
+	s.get(t, http.MethodGet, "/a")
+	want := []string{
+		"true true alice allowed=true err=<nil> served=0",
+		"true true alice allowed=false err=<nil> served=1",
+		"true true alice allowed=false err=invalid charge",
+		"true true  allowed=true err=invalid credential served=1",
+		"true true  allowed=true err=credential cannot be checked served=1",
+		"true true  allowed=false err=<nil> served=1",
+	}
+	if !slices.EqualFunc(s.observed, want, strings.HasPrefix) {
+		t.Errorf("\n got %s\nwant %s", strings.Join(s.observed, "\n     "), strings.Join(want, "\n     "))
 	}
 }
 

@@ -28,6 +28,11 @@ type Middleware struct {
 	// bucket; give the rules the same, so that queues are no deeper. 0: nobody waits, and
 	// leaky buckets are meters. A request whose context ends has lost its turn.
 	MaxDelay time.Duration
+	// Observe, if not nil, is told of each request what was decided, before it is answered
+	// or goes on: when it came, how long the decision took, who sent it, and the decision.
+	// With an error, which is Identify's or the Limiter's, the decision was not enforced. A
+	// refusal has none: it comes before what Identify says.
+	Observe func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error)
 	// Clock is read once per request; nil means time.Now.
 	Clock func() time.Time
 	// Logger gets what goes wrong besides the store; nil means slog.Default().
@@ -53,10 +58,16 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		logger = slog.Default()
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		now := clock()
+		now, begun := clock(), time.Now()
 		caller, failed := m.Identify(r, now)
 		charges := m.Charges(nil, r.Method, r.URL.EscapedPath(), caller)
 		decision, err := m.Limiter.Take(r.Context(), now, charges)
+		if !decision.Allowed { // that comes before what Identify says
+			failed = err
+		}
+		if m.Observe != nil {
+			m.Observe(now, time.Since(begun), caller, decision, failed)
+		}
 		if err != nil {
 			logger.LogAttrs(r.Context(), slog.LevelError, "rules cannot be applied", slog.Any("err", err))
 			write(w, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")
