@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
@@ -33,16 +34,22 @@ type authorizer struct{ *Environment }
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	var event authorizerEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
-		return nil, fmt.Errorf("authorizer event: %w", err)
+		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
 	}
 	if event.Type != "REQUEST" {
-		return nil, fmt.Errorf("authorizer event: got type %q, want REQUEST: a TOKEN authorizer does not see the request", event.Type)
+		return nil, a.undecided(fmt.Errorf("authorizer event: got type %q, want REQUEST: a TOKEN authorizer does not see the request", event.Type))
 	}
 	policy, err := a.decide(ctx, &event)
 	if err != nil {
 		return nil, err
 	}
 	return json.Marshal(policy)
+}
+
+// undecided records a request of which nothing is known but err, and returns it.
+func (a authorizer) undecided(err error) error {
+	a.Recorder.Record(a.Clock(), 0, limiter.Caller{}, limiter.Decision{}, err)
+	return err
 }
 
 // authorizerEvent is what is read of a REQUEST event.
@@ -62,13 +69,17 @@ type authorizerEvent struct {
 }
 
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
-	now := a.Clock()
+	now, begun := a.Clock(), time.Now()
 	header := headerOf(event.Headers, event.MultiHeaders)
 	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
 	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
 	path := url.URL{Path: a.path(event.Path, isCustom(event.RequestContext.DomainName))}
 	charges := a.Rules.Charges(nil, event.HTTPMethod, path.EscapedPath(), caller)
 	decision, err := a.Limiter.Take(ctx, now, charges)
+	if !decision.Allowed { // that comes before what is wrong with the credential
+		failed = err
+	}
+	a.Recorder.Record(now, time.Since(begun), caller, decision, failed)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Environment is what a function has built once and uses for every request. Its
@@ -26,6 +27,9 @@ type Environment struct {
 	// Clock is read once per request.
 	Clock  func() time.Time
 	Logger *slog.Logger
+	// Recorder is told of every request that is decided here, and not of those that an
+	// authorizer has decided; nil records nothing.
+	Recorder *telemetry.Recorder
 	// BasePath is what a custom domain puts before every path, such as "/v1", in the normal
 	// form of rules, which do not see it. Empty if there is none. By the domain of API
 	// Gateway, a load balancer or net/http paths come without it, and are left as they are.
@@ -50,6 +54,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		Charges:  e.Rules.Charges,
 		Identify: e.identify,
 		MaxDelay: e.MaxDelay,
+		Observe:  e.Recorder.Record,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
 	}

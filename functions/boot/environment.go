@@ -1,7 +1,6 @@
 package boot
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -60,7 +59,7 @@ func (c Config) rules() (*rules.Rules, error) {
 		return nil, fmt.Errorf("rules:\n%w", err)
 	}
 	if r.Version() == 0 && !c.Local { // a change would then never act on state that is there already
-		return nil, errors.New("rules: the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one")
+		return nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one"}})
 	}
 	return r, nil
 }

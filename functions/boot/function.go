@@ -2,18 +2,23 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Start runs a function in this process for as long as Lambda lets it: it builds the
 // environment, opens the store's connection, and answers events. A configuration that
-// is wrong ends the process with one line in the log.
+// is wrong ends the process with one line in the log. What is decided is recorded on
+// standard output.
 func Start(function func(*app.Environment) lambda.Handler) {
 	logger := slog.New(lambdacontext.NewLogHandler())
 	e, err := open(context.Background(), os.LookupEnv, logger)
@@ -33,10 +38,15 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err != nil {
 		return nil, err
 	}
+	recorder := telemetry.New(os.Stdout, c.Namespace)
 	e, err := c.Environment(store, logger)
+	if _, refused := errors.AsType[rules.Problems](err); refused {
+		recorder.RulesRefused(time.Now())
+	}
 	if err != nil {
 		return nil, err
 	}
+	e.Recorder = recorder
 	if err := c.Probe(ctx, store); err != nil { // the store may be back when it is needed
 		logger.Warn("store not reached", slog.Any("err", err))
 	}

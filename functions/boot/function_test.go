@@ -87,6 +87,22 @@ func TestStart(t *testing.T) {
 		t.Error(err)
 	}
 	_ = c.Wait() // killed
+	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) {
+		t.Errorf("no metrics: %s", output)
+	}
+}
+
+// A document that is refused is counted before the process ends; a file that is not there
+// is no document.
+func TestStart_rulesRefused(t *testing.T) {
+	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} { // the built-in ones say no version
+		c, output := function(t, "STORE=memory", "NAMESPACE=test", "RULES_FILE="+rules)
+		err := c.Run()
+		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 ||
+			strings.Count(output.String(), "\n") != 1+want || strings.Count(output.String(), `"RulesRefused":1`) != want {
+			t.Errorf("%q: %v: %s", rules, err, output)
+		}
+	}
 }
 
 // A configuration that is wrong, or a document that is refused, ends the process with one

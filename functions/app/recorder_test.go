@@ -1,0 +1,173 @@
+package app_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
+
+	samples "github.com/weir-limits/weir/events"
+)
+
+// recorded returns the sums of the metrics in a log, without those that are zero, and the
+// latencies.
+func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []float64) {
+	t.Helper()
+	counts = map[string]int{}
+	for line := range bytes.Lines(log) {
+		members := map[string]json.RawMessage{}
+		if err := json.Unmarshal(line, &members); err != nil {
+			t.Fatal(err)
+		}
+		if members["_aws"] == nil {
+			continue
+		}
+		for name, member := range members {
+			var n int
+			var some []float64
+			switch {
+			case json.Unmarshal(member, &n) == nil:
+				counts[name] += n
+			case json.Unmarshal(member, &some) == nil:
+				latencies = append(latencies, some...)
+			}
+		}
+	}
+	maps.DeleteFunc(counts, func(_ string, n int) bool { return n == 0 })
+	return counts, latencies
+}
+
+// unverifiable is an identifier whose issuer cannot be reached.
+func unverifiable(t testing.TB) *identity.Identifier {
+	t.Helper()
+	down, err := identity.NewRemoteKeys("http://127.0.0.1:1/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return identity.New(identity.Options{Tokens: tokens})
+}
+
+// What becomes of a request is counted, alike by the authorizer and by the middleware.
+func TestRecorder(t *testing.T) {
+	shared := func(t testing.TB) *app.Environment {
+		return environment(t, &counting{Store: memstore.New(memstore.Options{})})
+	}
+	for _, c := range []struct {
+		name        string
+		environment func(testing.TB) *app.Environment
+		requests    int
+		credential  string // what the token begins with
+		want        map[string]int
+	}{
+		{"allowed", shared, 1, "", map[string]int{"Allowed": 1, "StoreCalls": 2}},
+		{"refused", memory, 4, "", map[string]int{"Allowed": 3, "Refused": 1}},
+		{"remembered", shared, 5, "", map[string]int{"Allowed": 3, "Refused": 2, "Remembered": 2, "StoreCalls": 6}},
+		{"degraded", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
+		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
+		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "Remembered": 1, "StoreCalls": 8}},
+		{"failed", func(t testing.TB) *app.Environment {
+			e := shared(t)
+			e.Identifier = unverifiable(t)
+			return e
+		}, 1, "", map[string]int{"Failed": 1, "StoreCalls": 1}},
+		{"shadowed", func(t testing.TB) *app.Environment {
+			e := memory(t)
+			var err error
+			e.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}, 3, "", map[string]int{"Allowed": 3, "Shadowed": 2}},
+	} {
+		for _, by := range []string{"authorizer", "middleware"} {
+			t.Run(c.name+" by "+by, func(t *testing.T) {
+				var log bytes.Buffer
+				e := c.environment(t)
+				e.Recorder = telemetry.New(&log, "test")
+				event := changed(t, sample(t, "rest-authorizer-user.json"), "Bearer ", "Bearer "+c.credential)
+				function := app.NewAuthorizer(e)
+				if by == "middleware" { // the same request without an authorizer
+					event = changed(t, event, `"type": "REQUEST"`, `"type": ""`)
+					function = app.NewHandler(e, app.NewAPI(e))
+				}
+				for range c.requests {
+					_, _ = function.Invoke(ctx, event)
+				}
+				e.Recorder.RulesRefused(noon.Add(10 * time.Second)) // which writes what is pending
+				got, latencies := recorded(t, log.Bytes())
+				delete(got, telemetry.RulesRefused)
+				if !maps.Equal(got, c.want) || len(latencies) != got["Allowed"]+got["Refused"] {
+					t.Errorf("got %v and %d latencies, want %v:\n%s", got, len(latencies), c.want, &log)
+				}
+			})
+		}
+	}
+}
+
+// An event that the authorizer cannot read is a failure.
+func TestRecorder_event(t *testing.T) {
+	for _, event := range []string{"", `{"type":"TOKEN"}`} {
+		var log bytes.Buffer
+		e := memory(t)
+		e.Recorder = telemetry.New(&log, "test")
+		if _, err := app.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
+			t.Error("no error")
+		}
+		if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"Failed": 1}) {
+			t.Errorf("%q: %v", event, got)
+		}
+	}
+}
+
+// A request that the authorizer has decided is counted there, and not again by the handler.
+func TestRecorder_behindAuthorizer(t *testing.T) {
+	var log bytes.Buffer
+	e := memory(t)
+	e.Recorder = telemetry.New(&log, "test")
+	if a := handle(t, e, app.NewAPI(e), sample(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
+		t.Errorf("%d: %s", a.StatusCode, &log)
+	}
+}
+
+// slow is a store that takes a while.
+type slow struct{ limiter.Store }
+
+func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	time.Sleep(1500 * time.Microsecond) // of the bubble
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
+
+// The latency is what the decision took, on both ways.
+func TestRecorder_latency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		e := environment(t, slow{memstore.New(memstore.Options{})})
+		e.Recorder = telemetry.New(&log, "test")
+		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
+			t.Fatal(err)
+		}
+		handle(t, e, app.NewAPI(e), sample(t, "http-api-anonymous.json"))
+		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
+		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{1.5, 1.5}) {
+			t.Errorf("took %v ms, want 1.5 twice", got)
+		}
+	})
+}
