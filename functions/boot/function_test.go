@@ -106,7 +106,7 @@ func TestStart_rulesRefused(t *testing.T) {
 }
 
 // A configuration that is wrong, or a document that is refused, ends the process with one
-// line that says so, whatever the store does.
+// line of the log that says so, whatever the store does.
 func TestStart_mistake(t *testing.T) {
 	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
 	for want, variables := range map[string][]string{
@@ -115,7 +115,7 @@ func TestStart_mistake(t *testing.T) {
 	} {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()
-		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), want) {
+		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "level=") != 1 || !strings.Contains(output.String(), want) {
 			t.Errorf("%v: %s", err, output)
 		}
 	}
