@@ -1,12 +1,14 @@
 package identity
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 )
@@ -30,8 +32,16 @@ func HashAPIKey(secret []byte, key string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// APIKeys are records by the hash of their key. They are immutable and safe for
-// concurrent use.
+// KeyRecords find the record of an API key. They are safe for concurrent use.
+type KeyRecords interface {
+	// Lookup returns the record of an API key as it is known at now. The error wraps
+	// limiter.ErrInvalidCredential if there is none, limiter.ErrUnverified if that cannot be
+	// told. It holds nothing of the key.
+	Lookup(ctx context.Context, now time.Time, key string) (Record, error)
+}
+
+// APIKeys are records of a list that does not change, by the hash of their key. They are
+// KeyRecords.
 type APIKeys struct {
 	secret []byte
 	byHash map[string]Record
@@ -66,9 +76,9 @@ func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	return keys, nil
 }
 
-// Lookup returns the record of an API key. The error wraps limiter.ErrInvalidCredential. What is
-// compared is the keyed hash, so the time that it takes tells nothing of a key.
-func (k *APIKeys) Lookup(key string) (Record, error) {
+// Lookup implements KeyRecords. What is compared is the keyed hash, so the time that it
+// takes tells nothing of a key.
+func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, error) {
 	if len(key) > maxAPIKey {
 		return Record{}, fmt.Errorf("%w: API key of %d bytes", limiter.ErrInvalidCredential, len(key))
 	}

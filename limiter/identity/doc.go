@@ -7,6 +7,10 @@
 // by address alone, so a forged token costs its claimed user nothing. Neither a token
 // nor an API key is kept, logged or made part of an error.
 //
+// Signing keys and records of API keys may be elsewhere: [RemoteKeys] and [RemoteRecords] read
+// them when they are needed, keep them, and outlive a source that fails for a time. What a
+// client sends makes them neither grow nor ask without bound.
+//
 // A claim that is a string, a number or a boolean can be counted by; a list or an object
 // counts as absent, and a limit by such a claim is skipped.
 //

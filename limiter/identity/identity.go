@@ -20,7 +20,7 @@ type Credentials struct {
 // and are ignored: they may be meant for the API behind.
 type Options struct {
 	Tokens  *Verifier
-	APIKeys *APIKeys
+	APIKeys KeyRecords
 	// RequireCredential turns anonymous callers away.
 	RequireCredential bool
 	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
@@ -49,7 +49,7 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	caller := limiter.Caller{IP: rejected.IP}
 	known := false
 	if i.o.APIKeys != nil && c.APIKey != "" {
-		record, err := i.o.APIKeys.Lookup(c.APIKey)
+		record, err := i.o.APIKeys.Lookup(ctx, now, c.APIKey)
 		if err != nil {
 			return rejected, err
 		}

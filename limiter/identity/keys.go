@@ -113,23 +113,22 @@ const (
 	keysRetry    = 3 * time.Second // if a key is missing
 )
 
-// keysTimeout is how long an issuer may take, and maxRedirects how often it may send
-// elsewhere.
+// keysTimeout is how long fetching keys may take, and maxRedirects how often an issuer may
+// send elsewhere.
 const (
 	keysTimeout  = 2 * time.Second
 	maxRedirects = 3
 )
 
 // RemoteKeys is the key set of an issuer, fetched when it is needed and kept. It is a
-// KeySource, safe for concurrent use. If the issuer does not answer, the keys that
-// were fetched before stay valid.
+// KeySource, safe for concurrent use. If a fetch fails, the keys that were fetched before
+// stay valid.
 //
 // There is one fetch at a time, and it does not end with the request that began it. Who
 // needs a key that is not there waits for it, and so does whoever finds the keys too old
 // first; all others are served by the keys that there are.
 type RemoteKeys struct {
-	url    string
-	client *http.Client
+	fetch Fetch
 
 	mu       sync.Mutex
 	set      *KeySet
@@ -139,9 +138,26 @@ type RemoteKeys struct {
 	fetching chan struct{} // closed at the end of the attempt under way; nil without one
 }
 
+// Fetch returns the document of a key set from wherever it is: at its issuer, or where a
+// copy is kept. It is safe for concurrent use.
+type Fetch func(ctx context.Context) (document []byte, err error)
+
 // NewRemoteKeys returns the key set at an https URL, or an http one on this machine.
 // Redirections from https stay there.
 func NewRemoteKeys(address string) (*RemoteKeys, error) {
+	fetch, err := FetchFrom(address)
+	if err != nil {
+		return nil, err
+	}
+	return NewFetchedKeys(fetch), nil
+}
+
+// NewFetchedKeys returns the key set that fetch fetches, in two seconds or not at all.
+func NewFetchedKeys(fetch Fetch) *RemoteKeys { return &RemoteKeys{fetch: fetch} }
+
+// FetchFrom returns what fetches the document at a URL that is good for NewRemoteKeys, up
+// to 1 MiB of it, in at most two seconds.
+func FetchFrom(address string) (Fetch, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
@@ -149,7 +165,24 @@ func NewRemoteKeys(address string) (*RemoteKeys, error) {
 	case !isTrusted(u):
 		return nil, fmt.Errorf("key set: got %q, want an https URL", address)
 	}
-	return &RemoteKeys{url: address, client: &http.Client{Timeout: keysTimeout, CheckRedirect: checkRedirect}}, nil
+	client := &http.Client{Timeout: keysTimeout, CheckRedirect: checkRedirect}
+	return func(ctx context.Context) ([]byte, error) { return fetch(ctx, client, address) }, nil
+}
+
+func fetch(ctx context.Context, client *http.Client, address string) ([]byte, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("key set: status %d", response.StatusCode)
+	}
+	return io.ReadAll(io.LimitReader(response.Body, maxKeySet))
 }
 
 // isTrusted reports whether nobody on the way can change what is read from u.
@@ -232,7 +265,13 @@ func (r *RemoteKeys) rested(now time.Time, missing bool) bool {
 
 // refresh fetches the keys.
 func (r *RemoteKeys) refresh(ctx context.Context, now time.Time) {
-	set, err := r.fetch(ctx)
+	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
+	defer cancel()
+	var set *KeySet
+	document, err := r.fetch(ctx)
+	if err == nil {
+		set, err = ParseKeySet(document)
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tried, r.failed = now, err; err == nil {
@@ -240,24 +279,4 @@ func (r *RemoteKeys) refresh(ctx context.Context, now time.Time) {
 	}
 	close(r.fetching)
 	r.fetching = nil
-}
-
-func (r *RemoteKeys) fetch(ctx context.Context) (*KeySet, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.url, http.NoBody)
-	if err != nil {
-		return nil, err
-	}
-	response, err := r.client.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("key set: status %d", response.StatusCode)
-	}
-	document, err := io.ReadAll(io.LimitReader(response.Body, maxKeySet))
-	if err != nil {
-		return nil, err
-	}
-	return ParseKeySet(document)
 }

@@ -390,3 +390,24 @@ func TestNewRemoteKeys(t *testing.T) {
 		}
 	}
 }
+
+// A copy of the keys is kept by the same rules as the issuer's.
+func TestNewFetchedKeys(t *testing.T) {
+	i := newIssuer(t, "a")
+	fetches := 0
+	v := verifier(t, identity.NewFetchedKeys(func(context.Context) ([]byte, error) {
+		if fetches++; fetches == 1 {
+			return []byte("{}"), nil
+		}
+		return i.set(t), nil
+	}))
+	for _, c := range []struct {
+		after   time.Duration
+		want    error
+		fetches int
+	}{{0, limiter.ErrUnverified, 1}, {time.Second, limiter.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
+		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || fetches != c.fetches {
+			t.Errorf("after %s: %v, %d fetches", c.after, err, fetches)
+		}
+	}
+}

@@ -1,0 +1,8 @@
+package identity
+
+// Remembered returns how many keys are remembered that are known, and that are not.
+func (r *RemoteRecords) Remembered() (known, unknown int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.known.newer) + len(r.known.older), len(r.unknown.newer) + len(r.unknown.older)
+}
