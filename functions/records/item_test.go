@@ -1,0 +1,46 @@
+package records
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+)
+
+// What was read of an item is good, and written again is the same.
+func FuzzItem_key(f *testing.F) {
+	f.Add("apikey#"+strings.Repeat("0a", 32), "acme", "paid", "Acme", "2026-03-04T12:00:00Z", []byte("x"), uint8(0))
+	f.Add("apikey#", "", "*", "\x1b", "yesterday", []byte(nil), uint8(0xff))
+	f.Fuzz(func(t *testing.T, pk, id, tier, owner, created string, secret []byte, binary uint8) {
+		it := item{currentAttribute: &types.AttributeValueMemberB{Value: secret}, previousAttribute: &types.AttributeValueMemberB{Value: secret}}
+		for i, text := range []string{pk, id, tier, owner, created} {
+			name := []string{KeyAttribute, idAttribute, tierAttribute, ownerAttribute, createdAttribute}[i]
+			it[name] = &types.AttributeValueMemberS{Value: text}
+			if binary>>i&1 == 1 {
+				it[name] = &types.AttributeValueMemberB{Value: []byte(text)}
+			}
+		}
+		if secrets, err := it.secrets(); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
+			t.Errorf("secrets %x", secrets)
+		}
+		k, err := it.key()
+		if err != nil {
+			return
+		}
+		if err := k.validate(); err != nil || len(k.Hash) > hashDigits {
+			t.Errorf("%+v: %v", k, err)
+		}
+		if y := k.Created.Year(); y < 0 || y > 9999 {
+			return // which RFC 3339 cannot say
+		}
+		again, err := itemOf(strings.TrimPrefix(it.text(KeyAttribute), apiKeyPrefix), k).key()
+		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {
+			t.Errorf("%+v became %+v, %v", k, again, err)
+		}
+		if again.Created = k.Created; !reflect.DeepEqual(again, k) {
+			t.Errorf("%+v became %+v", k, again)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter/identity"
+)
+
+// What a policy allows on the table: to the functions that identify callers, to the one
+// that copies signing keys (with SigningKeysKey as the only dynamodb:LeadingKeys), and to an
+// operator of Keys.
+var (
+	ReadActions       = []string{"dynamodb:GetItem"}
+	SigningKeyActions = []string{"dynamodb:PutItem"}
+	KeyActions        = []string{"dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Scan"}
+)
+
+// TableInput returns the definition of a records table: on demand, with a string key and no
+// time to live.
+func TableInput(name string) *dynamodb.CreateTableInput {
+	return &dynamodb.CreateTableInput{
+		TableName:            aws.String(name),
+		BillingMode:          types.BillingModePayPerRequest,
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(KeyAttribute), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(KeyAttribute), KeyType: types.KeyTypeHash}},
+	}
+}
+
+// ReadAPI is what a Table needs of DynamoDB. A *dynamodb.Client implements it.
+type ReadAPI interface {
+	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
+}
+
+// Table reads single items. It is safe for concurrent use. It keeps nothing; package
+// identity does.
+type Table struct {
+	api  ReadAPI
+	name string
+}
+
+var _ identity.KeyTable = (*Table)(nil)
+
+// NewTable returns the table of this name.
+func NewTable(api ReadAPI, name string) *Table { return &Table{api, name} }
+
+// Secrets implements identity.KeyTable.
+func (t *Table) Secrets(ctx context.Context) ([][]byte, error) {
+	it, err := t.get(ctx, secretsKey)
+	if err != nil || it == nil {
+		return nil, err
+	}
+	return it.secrets()
+}
+
+// Record implements identity.KeyTable.
+func (t *Table) Record(ctx context.Context, hash string) (r identity.Record, ok bool, err error) {
+	it, err := t.get(ctx, apiKeyPrefix+hash)
+	if err != nil || it == nil {
+		return identity.Record{}, false, err
+	}
+	k, err := it.key()
+	if err != nil {
+		return identity.Record{}, false, err
+	}
+	return identity.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
+}
+
+// SigningKeys returns the issuer's key set as it was copied last. It is an identity.Fetch.
+func (t *Table) SigningKeys(ctx context.Context) (document []byte, err error) {
+	it, err := t.get(ctx, SigningKeysKey)
+	switch {
+	case err != nil:
+		return nil, err
+	case it == nil:
+		return nil, errors.New("records table: there are no signing keys yet: has the function signingkeys run?")
+	}
+	return []byte(it.text(jwksAttribute)), nil
+}
+
+// readTimeout is how long a read may take: a request waits for it.
+const readTimeout = 900 * time.Millisecond
+
+// get reads an item, nil if there is none.
+func (t *Table) get(ctx context.Context, key string) (item, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTimeout)
+	defer cancel()
+	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: keyOf(key)})
+	if err != nil {
+		return nil, fmt.Errorf("records table: %w", err)
+	}
+	return out.Item, nil
+}
