@@ -43,7 +43,7 @@
 //
 // # What it needs
 //
-// The actions UpdateItem and GetItem on the table, and DeleteItem for Reset alone. The
+// [Actions] on the table, and [AdministrationActions] for who inspects and resets. The
 // table's key is [KeyAttribute], its TTL attribute [TTLAttribute]. A failed condition
 // costs a write unit; see limiter.Options.Trust for why a refused flood does not.
 package dynamostore

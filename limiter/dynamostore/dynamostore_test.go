@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"crypto/rand"
+	"slices"
 	"testing"
 	"time"
 
@@ -43,14 +44,23 @@ func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.C
 	return client, table
 }
 
+// The whole suite, which has conversions, mends and removals, calls no action that is not
+// listed.
 func TestStore(t *testing.T) {
+	var o operations
 	client, table := local(t)
+	client = dynamodb.New(client.Options(), o.install)
 	storetest.Run(t, storetest.Suite{
 		Open: func(*testing.T) limiter.Store {
 			return dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond})
 		},
 		Margin: 50 * time.Millisecond,
 	})
+	for _, action := range o.take() {
+		if !slices.Contains(dynamostore.Actions, action) && !slices.Contains(dynamostore.AdministrationActions, action) {
+			t.Errorf("calls %s, which is not listed", action)
+		}
+	}
 }
 
 func TestStore_linearizable(t *testing.T) {

@@ -12,6 +12,13 @@ const (
 	TTLAttribute = "ttl" // time to live, seconds since the Unix epoch
 )
 
+// What a policy allows on the table: for Take and Refund, which is all that deciding
+// requests needs, and for Inspect and Reset, which are for operators.
+var (
+	Actions               = []string{"dynamodb:GetItem", "dynamodb:UpdateItem"}
+	AdministrationActions = []string{"dynamodb:DeleteItem", "dynamodb:GetItem"}
+)
+
 // TableInput returns the definition of a table for a Store: on demand, with a
 // string key. Time to live is enabled apart, on TTLAttribute.
 func TableInput(name string) *dynamodb.CreateTableInput {

@@ -1,0 +1,82 @@
+package dynamostore_test
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// operations are those that a client was asked for, as the actions of a policy.
+type operations struct {
+	mu  sync.Mutex
+	all []string
+}
+
+func (o *operations) install(options *dynamodb.Options) {
+	options.APIOptions = append(options.APIOptions, func(s *middleware.Stack) error {
+		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("operations", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
+			o.mu.Lock()
+			o.all = append(o.all, "dynamodb:"+awsmiddleware.GetOperationName(ctx))
+			o.mu.Unlock()
+			return next.HandleInitialize(ctx, in)
+		}), middleware.After)
+	})
+}
+
+// take returns what was called since it was asked last, each once.
+func (o *operations) take() []string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	called := slices.Compact(slices.Sorted(slices.Values(o.all)))
+	o.all = nil
+	return called
+}
+
+// Deciding calls exactly the actions that are listed, and so does looking after the table.
+func TestActions(t *testing.T) {
+	var o operations
+	client, table := local(t)
+	observed := dynamodb.New(client.Options(), o.install)
+	store := dynamostore.New(observed, dynamostore.Options{Table: table, Namespace: "actions", Margin: 50 * time.Millisecond})
+	ctx, who, now := context.Background(), caller(), algo.InstantOf(noon)
+	for _, algorithm := range algorithms {
+		rate := algo.Rate{Algorithm: algorithm, Requests: 2, Window: time.Minute}
+		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", rate), Cost: 1}}
+		results := make([]limiter.Result, 1)
+		for range 4 { // the last are refused
+			if _, err := store.Take(ctx, now, who, charges, results); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := store.Refund(ctx, who, charges, results, 0); err != nil {
+			t.Fatal(err)
+		}
+		charges[0].Cost = 0 // as a function does at its start
+		if _, err := store.Take(ctx, now, who, charges, make([]limiter.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := o.take(); !slices.Equal(got, dynamostore.Actions) {
+		t.Errorf("deciding calls %v, listed are %v", got, dynamostore.Actions)
+	}
+	if _, err := store.Inspect(ctx, who); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Reset(ctx, who); err != nil {
+		t.Fatal(err)
+	}
+	if got := o.take(); !slices.Equal(got, dynamostore.AdministrationActions) {
+		t.Errorf("administration calls %v, listed are %v", got, dynamostore.AdministrationActions)
+	}
+}
