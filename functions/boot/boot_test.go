@@ -76,6 +76,9 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, `JWKS: got the file "keys.json", want a URL: key files are for local use, with WEIR_LOCAL=true`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"}, `API_KEYS_FILE: got "k", want none: key files are for local use, with WEIR_LOCAL=true`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "WEIR_LOCAL=true"}, "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, "RECORDS_TABLE: is missing: JWKS=records: is for the keys in it"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=a/b"}, `RECORDS_TABLE: got "a/b", want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=weir", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s", "WEIR_LOCAL=true"}, "RECORDS_TABLE and API_KEYS_FILE: want one of them: API keys come from one place"},
 		{[]string{"NAMESPACE=", "STORE=disk", "IPV6_BITS=129"}, "environment: Namespace: missing required value: NAMESPACE"},
 		{[]string{"NAMESPACE=/", "STORE=disk", "IPV6_BITS=129"}, "NAMESPACE: got \"/\", want 1 to 64 letters, digits, _, . and -\nSTORE: got \"disk\", want dynamodb, redis or memory\nIPV6_BITS: got 129, want 1 to 128"},
 	} {

@@ -49,8 +49,13 @@ type Config struct {
 	// CORSOrigins are the origins whose pages may read the answers, or * alone; empty: none.
 	CORSOrigins []string `env:"CORS_ORIGINS"`
 
-	// JWKS is the URL of the issuer's keys or, locally, a file. Without it tokens mean
-	// nothing.
+	// RecordsTable is the DynamoDB table of the API keys' records and of the copy of the
+	// issuer's keys. Without it or API_KEYS_FILE API keys mean nothing.
+	RecordsTable string `env:"RECORDS_TABLE"`
+
+	// JWKS is the URL of the issuer's keys; JWKSRecords for the copy that the function
+	// signingkeys keeps of them in RECORDS_TABLE, where functions do not reach the issuer; or,
+	// locally, a file. Without it tokens mean nothing.
 	JWKS          string   `env:"JWKS"`
 	JWTIssuer     string   `env:"JWT_ISSUER"`
 	JWTAudience   string   `env:"JWT_AUDIENCE"`
@@ -59,7 +64,7 @@ type Config struct {
 	JWTTierClaim  string   `env:"JWT_TIER_CLAIM"`
 
 	// APIKeysFile and APIKeySecretFile are the records of API keys and the secret of
-	// their hashes; local only. Without them API keys mean nothing.
+	// their hashes, in place of RECORDS_TABLE; local only.
 	APIKeysFile      string `env:"API_KEYS_FILE"`
 	APIKeySecretFile string `env:"API_KEY_SECRET_FILE"`
 
@@ -74,12 +79,19 @@ type Config struct {
 	// Local says that this runs on somebody's own machine. Key files are refused
 	// without it: what a repository's sample files sign must not be believed at AWS.
 	Local bool `env:"WEIR_LOCAL"`
+
+	// dynamo is the client that the store and the records share, if Load has made this.
+	dynamo *dynamoClient
 }
+
+// JWKSRecords is the JWKS that stands for the keys in the records table.
+const JWKSRecords = "records:"
 
 var (
 	validNamespace = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
 	validCache     = regexp.MustCompile(`^[a-z][a-z0-9-]{0,39}$`)
 	validOrigin    = regexp.MustCompile(`^(https://[A-Za-z0-9.-]+|http://(localhost|127\.0\.0\.1|\[::1\]))(:[0-9]{1,5})?$`)
+	validTable     = regexp.MustCompile(`^[A-Za-z0-9_.-]{3,255}$`)
 	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 )
 
@@ -91,6 +103,7 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	if err != nil {
 		return c, fmt.Errorf("environment: %w", err)
 	}
+	c.dynamo = &dynamoClient{}
 	return c, c.validate()
 }
 
@@ -121,7 +134,10 @@ func (c *Config) validate() error {
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: is missing: without it any issuer that shares a key is believed")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed")
-	check(c.JWKS == "" || c.Local || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
+	check(c.JWKS == "" || c.Local || c.JWKS == JWKSRecords || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
+	check(c.JWKS != JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: is missing: JWKS=%s is for the keys in it", JWKSRecords)
+	check(c.RecordsTable == "" || validTable.MatchString(c.RecordsTable), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
+	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: want one of them: API keys come from one place")
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)

@@ -1,6 +1,7 @@
 package boot
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
@@ -97,8 +99,15 @@ func commitTime() int64 {
 
 func (c Config) identifier() (*identity.Identifier, error) {
 	o := identity.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}
+	table, err := c.records(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	if table != nil {
+		o.APIKeys = identity.NewRemoteRecords(table)
+	}
 	if c.JWKS != "" {
-		keys, err := c.keys()
+		keys, err := c.keys(table)
 		if err != nil {
 			return nil, err
 		}
@@ -125,8 +134,23 @@ func (c Config) identifier() (*identity.Identifier, error) {
 	return identity.New(o), nil
 }
 
-func (c Config) keys() (identity.KeySource, error) {
-	if isURL(c.JWKS) {
+// records returns the records table, nil if there is none.
+func (c Config) records(ctx context.Context) (*records.Table, error) {
+	if c.RecordsTable == "" {
+		return nil, nil
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return records.NewTable(client, c.RecordsTable), nil
+}
+
+func (c Config) keys(table *records.Table) (identity.KeySource, error) {
+	switch {
+	case c.JWKS == JWKSRecords:
+		return identity.NewFetchedKeys(table.SigningKeys), nil
+	case isURL(c.JWKS):
 		return identity.NewRemoteKeys(c.JWKS)
 	}
 	document, err := os.ReadFile(c.JWKS)

@@ -50,5 +50,8 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err := c.Probe(ctx, store); err != nil { // the store may be back when it is needed
 		logger.Warn("store not reached", slog.Any("err", err))
 	}
+	if err := c.probeRecords(ctx); err != nil {
+		logger.Warn("records table not reached", slog.Any("err", err))
+	}
 	return e, nil
 }

@@ -17,10 +17,14 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 )
 
-// TestMain lets a test start the authorizer as a process of its own.
+// TestMain lets a test start a function as a process of its own.
 func TestMain(m *testing.M) {
-	if os.Getenv("WEIR_TEST_FUNCTION") != "" {
+	switch os.Getenv("WEIR_TEST_FUNCTION") {
+	case "authorizer":
 		boot.Start(app.NewAuthorizer)
+		return
+	case "signingkeys":
+		boot.StartSigningKeys()
 		return
 	}
 	os.Exit(m.Run())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -36,7 +37,7 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 		}
 		return redisstore.New(client, redisstore.Options{Namespace: c.Namespace}), client.Close, nil
 	}
-	client, err := c.DynamoDBClient(ctx)
+	client, err := c.sharedDynamoDBClient(ctx)
 	if err != nil {
 		return nil, none, err
 	}
@@ -54,6 +55,23 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 	}), nil
+}
+
+// dynamoClient is made when it is first needed.
+type dynamoClient struct {
+	once   sync.Once
+	client *dynamodb.Client
+	err    error
+}
+
+// sharedDynamoDBClient returns the only client of an environment: who reads records finds
+// the connection open that the store uses.
+func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
+	if c.dynamo == nil {
+		return c.DynamoDBClient(ctx)
+	}
+	c.dynamo.once.Do(func() { c.dynamo.client, c.dynamo.err = c.DynamoDBClient(ctx) })
+	return c.dynamo.client, c.dynamo.err
 }
 
 // localRegion is that of an endpoint which has none of its own.
@@ -99,6 +117,18 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 		return c.Explain(err)
 	}
 	return nil
+}
+
+// probeRecords reads the records table, if there is one, which opens its connection.
+func (c Config) probeRecords(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	table, err := c.records(ctx)
+	if err != nil || table == nil {
+		return err
+	}
+	_, err = table.Secrets(ctx)
+	return err
 }
 
 // Explain turns an error of the store into what its operator can do about it.

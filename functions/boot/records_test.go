@@ -1,0 +1,264 @@
+package boot_test
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	samples "github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// deployment is a records table on DynamoDB Local, behind a door that can be shut, and an
+// environment that reads it.
+type deployment struct {
+	*app.Environment
+	keys        *records.Keys
+	client      *dynamodb.Client
+	table       string
+	endpoint    string // of the door
+	shut        atomic.Bool
+	requests    atomic.Int64 // through the door
+	connections atomic.Int64 // to the door
+	now         time.Time
+}
+
+// newDeployment returns one of the variables besides those of the table.
+func newDeployment(t *testing.T, variables ...string) *deployment {
+	t.Helper()
+	local, err := url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &deployment{table: "weir-test-" + rand.Text(), now: noon}
+	if d.client, err = (boot.Config{DynamoDBEndpoint: local.String(), Local: true}).DynamoDBClient(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	d.makeTable(t, records.TableInput(d.table))
+	d.keys = records.NewKeys(d.client, d.table)
+	proxy := httputil.NewSingleHostReverseProxy(local)
+	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		d.requests.Add(1)
+		if d.shut.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	door.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			d.connections.Add(1)
+		}
+	}
+	door.Start()
+	t.Cleanup(door.Close)
+	d.endpoint = door.URL
+	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
+	c := load(t, append(variables, "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+door.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
+	store, _, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Store == "dynamodb" {
+		d.makeTable(t, dynamostore.TableInput(c.Table))
+	}
+	if d.Environment, err = c.Environment(store, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	d.Clock = func() time.Time { return d.now }
+	return d
+}
+
+func (d *deployment) makeTable(t *testing.T, in *dynamodb.CreateTableInput) {
+	t.Helper()
+	if _, err := d.client.CreateTable(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := d.client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: in.TableName}); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func (d *deployment) create(t *testing.T, k records.Key) string {
+	t.Helper()
+	key, _, err := d.keys.Create(t.Context(), d.now, k, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func event(t *testing.T, file, key string) []byte {
+	t.Helper()
+	b, err := samples.Files.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []byte(strings.ReplaceAll(string(b), samples.APIKey, key))
+}
+
+// answers are what both functions say to a request with a key: the authorizer its
+// principal or its error, the handler a status; and the limit of the tier.
+func (d *deployment) answers(t *testing.T, key string) (principal, limit string, status int, handlerLimit string) {
+	t.Helper()
+	var policy events.APIGatewayCustomAuthorizerResponse
+	answer, err := app.NewAuthorizer(d.Environment).Invoke(t.Context(), event(t, "rest-authorizer-apikey.json", key))
+	if err != nil {
+		policy.PrincipalID, _, _ = strings.Cut(err.Error(), ":")
+	} else if err := json.Unmarshal(answer, &policy); err != nil {
+		t.Fatal(err)
+	}
+	limit, _ = policy.Context["rateLimitLimit"].(string)
+	answer, err = app.NewHandler(d.Environment, app.NewAPI(d.Environment)).Invoke(t.Context(), event(t, "http-api-apikey.json", key))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var response events.APIGatewayV2HTTPResponse
+	if err := json.Unmarshal(answer, &response); err != nil {
+		t.Fatal(err)
+	}
+	for name, value := range response.Headers {
+		if strings.EqualFold(name, "X-RateLimit-Limit") {
+			handlerLimit = value
+		}
+	}
+	return policy.PrincipalID, limit, response.StatusCode, handlerLimit
+}
+
+func (d *deployment) want(t *testing.T, what, key, principal, limit string, status int) {
+	t.Helper()
+	p, l, s, h := d.answers(t, key)
+	if p != principal || l != limit || s != status || h != limit {
+		t.Errorf("%s: the authorizer says %q, limit %q; the handler %d, limit %q; want %q, %q, %d", what, p, l, s, h, principal, limit, status)
+	}
+}
+
+// The life of an API key, through both functions.
+func TestConfig_Environment_apiKeys(t *testing.T) {
+	for _, store := range []string{"STORE=memory", "TABLE=weir-test-" + rand.Text()} {
+		t.Run(store, func(t *testing.T) {
+			d := newDeployment(t, store)
+			key, other := d.create(t, records.Key{ID: "acme", Tier: "paid"}), d.create(t, records.Key{ID: "beta", Tier: "enterprise"})
+			d.want(t, "created", key, "apikey:acme", "20", 201)
+			d.want(t, "of another tier", other, "apikey:beta", "30", 201)
+			before := d.requests.Load()
+			d.want(t, "mistyped", key[:len(key)-1], "Unauthorized", "", 401)
+			d.want(t, "no key of ours", "x", "Unauthorized", "", 401)
+			if got := d.requests.Load() - before; got != 0 {
+				t.Errorf("malformed keys cost %d requests", got)
+			}
+			d.want(t, "unknown", identity.NewAPIKey(), "Unauthorized", "", 401)
+			if _, err := d.keys.Revoke(t.Context(), "acme", ""); err != nil {
+				t.Fatal(err)
+			}
+			d.now = d.now.Add(59 * time.Second)
+			d.want(t, "revoked, and remembered", key, "apikey:acme", "20", 201)
+			d.now = d.now.Add(time.Second)
+			d.want(t, "revoked", key, "Unauthorized", "", 401)
+			d.want(t, "another", other, "apikey:beta", "30", 201)
+			if got := d.connections.Load(); got != 1 {
+				t.Errorf("%d connections: the store and the records have one client", got)
+			}
+		})
+	}
+}
+
+// While the table fails, what is remembered is good, and of other keys it cannot be told.
+func TestConfig_Environment_tableFails(t *testing.T) {
+	d := newDeployment(t, "STORE=memory")
+	key, other := d.create(t, records.Key{ID: "acme", Tier: "paid"}), d.create(t, records.Key{ID: "beta"})
+	d.want(t, "before", key, "apikey:acme", "20", 201)
+	d.shut.Store(true)
+	d.now = d.now.Add(59 * time.Minute)
+	d.want(t, "remembered", key, "apikey:acme", "20", 201)
+	d.want(t, "not seen before", other, "credential cannot be checked", "", 503)
+	d.want(t, "malformed", "x", "Unauthorized", "", 401)
+	d.now = d.now.Add(time.Minute)
+	d.want(t, "remembered for too long", key, "credential cannot be checked", "", 503)
+	d.shut.Store(false)
+	d.now = d.now.Add(time.Second)
+	d.want(t, "after", other, "apikey:beta", "10", 201)
+}
+
+// The function signingkeys copies what the issuer has, and the others verify tokens by the
+// copy, without reaching the issuer.
+func TestStartSigningKeys(t *testing.T) {
+	d := newDeployment(t, "STORE=memory", "JWKS=records:")
+	authorize := func() string {
+		b, err := samples.Files.ReadFile("rest-authorizer-user.json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := app.NewAuthorizer(d.Environment).Invoke(t.Context(), b)
+		if err != nil {
+			return err.Error()
+		}
+		return string(answer)
+	}
+	if got := authorize(); !strings.HasPrefix(got, "credential cannot be checked: records table: there are no signing keys yet") {
+		t.Errorf("before: %s", got)
+	}
+	keys, err := samples.Files.ReadFile("jwks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := string(keys)
+	issuer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, document) }))
+	defer issuer.Close()
+	copyKeys := func() string {
+		address, answers := lambdaRuntime(t, []byte(`{}`))
+		c, output := function(t, "WEIR_TEST_FUNCTION=signingkeys", "RECORDS_TABLE="+d.table, "JWKS="+issuer.URL, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true", "AWS_LAMBDA_RUNTIME_API="+address)
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _, _ = c.Process.Kill(), c.Wait() }()
+		select {
+		case answer := <-answers:
+			return answer
+		case <-time.After(30 * time.Second):
+			return "no answer: " + output.String()
+		}
+	}
+	if got := copyKeys(); got != "/2018-06-01/runtime/invocation/1/response null" {
+		t.Errorf("copied: %s", got)
+	}
+	document = "{}"
+	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") || !strings.Contains(got, "key set: no key for signatures") {
+		t.Errorf("no key set: %s", got)
+	}
+	d.now = d.now.Add(3 * time.Second)
+	if got := authorize(); !strings.Contains(got, `"principalId":"user:alice"`) {
+		t.Errorf("after: %s", got)
+	}
+	for want, variables := range map[string][]string{
+		"RECORDS_TABLE": {"JWKS=" + issuer.URL}, "JWKS: key set: got": {"RECORDS_TABLE=weir", "JWKS=http://issuer.example/keys"},
+	} {
+		c, output := function(t, append(variables, "WEIR_TEST_FUNCTION=signingkeys")...)
+		if err := c.Run(); err == nil || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), want) {
+			t.Errorf("%v: %v: %s", variables, err, output)
+		}
+	}
+}

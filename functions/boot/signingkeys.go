@@ -1,0 +1,52 @@
+package boot
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/sethvargo/go-envconfig"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/identity"
+)
+
+// signingKeysConfig is what the variables of the function signingkeys say: no others.
+type signingKeysConfig struct {
+	RecordsTable     string `env:"RECORDS_TABLE, required"`
+	JWKS             string `env:"JWKS, required"` // the issuer's URL
+	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
+	Local            bool   `env:"WEIR_LOCAL"`
+}
+
+// StartSigningKeys runs the function that copies the issuer's keys, from the URL in JWKS into
+// RECORDS_TABLE, for as long as Lambda lets it.
+func StartSigningKeys() {
+	logger := slog.New(lambdacontext.NewLogHandler())
+	f, err := openSigningKeys(context.Background(), os.LookupEnv)
+	if err != nil {
+		logger.Error("cannot start", slog.Any("err", err))
+		os.Exit(1)
+	}
+	lambda.Start(f)
+}
+
+func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*records.SigningKeys, error) {
+	var c signingKeysConfig
+	if err := envconfig.ProcessWith(ctx, &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)}); err != nil {
+		return nil, fmt.Errorf("environment: %w", err)
+	}
+	fetch, err := identity.FetchFrom(c.JWKS)
+	if err != nil {
+		return nil, fmt.Errorf("JWKS: %w", err)
+	}
+	client, err := Config{DynamoDBEndpoint: c.DynamoDBEndpoint, Local: c.Local}.DynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &records.SigningKeys{API: client, Table: c.RecordsTable, Fetch: fetch, Clock: time.Now}, nil
+}
