@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/records"
+)
+
+func keysCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "keys",
+		Short: "Make, list and revoke API keys in the records table of a deployment",
+		Long: "Make, list and revoke API keys in the records table of a deployment. The region and the credentials are those of the " +
+			"AWS configuration (AWS_REGION, AWS_PROFILE and so on). A key itself is in no table: it is printed once, when it is made.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usageError{fmt.Errorf("got %q, want create, list or revoke", args[0])}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	var o keysOptions
+	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
+	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
+	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), revokeKeysCommand(&o))
+	return c
+}
+
+func createKeyCommand(o *keysOptions) *cobra.Command {
+	var k records.Key
+	var add bool
+	c := &cobra.Command{
+		Use:   "create",
+		Short: "Make an API key and print it, once",
+		Long: "Make an API key and print it, once. Requests are counted by its id. To change the key of a caller, give the id one more (--add), " +
+			"and revoke the old one (weir keys revoke ID --hash HASH) when it is no longer used: the caller keeps what it has used of its quota.",
+		Args: exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			switch {
+			case add && k.ID == "":
+				return usageError{errors.New("--add: want --id too: the id that gets one more key")}
+			case k.ID == "":
+				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
+			}
+			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add)
+		},
+	}
+	c.Flags().StringVar(&k.ID, "id", "", "what is counted: 1 to 64 letters, digits, _, . and -; default a random one")
+	c.Flags().StringVar(&k.Tier, "tier", "", "the tier; default that of the rules document")
+	c.Flags().StringVar(&k.Owner, "owner", "", "who has the key, for people")
+	c.Flags().BoolVar(&add, "add", false, "give an id that has a key one more")
+	return c
+}
+
+func listKeysCommand(o *keysOptions) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List the API keys: what is known of them, and no key",
+		Args:  exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.list(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+}
+
+func revokeKeysCommand(o *keysOptions) *cobra.Command {
+	var hash string
+	c := &cobra.Command{
+		Use:   "revoke ID",
+		Short: "Revoke the API keys of an id",
+		Long:  "Revoke the API keys of an id, or one of them. It asks nothing. The exit status is 1 if there is no such key.",
+		Args:  exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.revoke(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], hash)
+		},
+	}
+	c.Flags().StringVar(&hash, "hash", "", "only the key with this hash, as weir keys list shows it")
+	return c
+}
+
+// keysOptions are those of all commands on keys.
+type keysOptions struct {
+	table string
+	json  bool
+}
+
+// open returns the keys in the table. What takes long says so on progress.
+func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*records.Keys, error) {
+	if o.table == "" {
+		return nil, usageError{errors.New("--table: is missing: the records table of the deployment (or set RECORDS_TABLE)")}
+	}
+	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
+	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: isLocal(endpoint)}.DynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if client.Options().Region == "" {
+		return nil, errors.New("there is no AWS region: set AWS_REGION to that of the deployment, or AWS_PROFILE to a profile that has it")
+	}
+	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
+		return nil, fmt.Errorf("there are no AWS credentials: set AWS_PROFILE, or log in: %w", err)
+	}
+	patient := dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() })
+	keys := records.NewKeys(patient, o.table)
+	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read, and there are more\n", n) }
+	return keys, nil
+}
+
+// explain says what to do about an error.
+func (o *keysOptions) explain(err error) error {
+	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
+		return fmt.Errorf("there is no table %q in this account and region: want the records table of the deployment, and AWS_PROFILE and AWS_REGION of its stack", o.table)
+	}
+	return err
+}
+
+func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k records.Key, add bool) error {
+	keys, err := o.open(ctx, progress)
+	if err != nil {
+		return err
+	}
+	key, made, err := keys.Create(ctx, time.Now(), k, add)
+	switch {
+	case errors.Is(err, records.ErrExists):
+		return fmt.Errorf("%w: give it one more with --add, or choose another --id", err)
+	case err != nil:
+		return o.explain(err)
+	case o.json:
+		return printJSON(out, struct {
+			records.Key
+			APIKey string `json:"apiKey"`
+		}{made, key})
+	}
+	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. The key is not shown again: it is kept nowhere. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
+	return err
+}
+
+// tierOf returns the tier as people read it.
+func tierOf(k records.Key) string {
+	if k.Tier == "" {
+		return "(default)"
+	}
+	return k.Tier
+}
+
+func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
+	keys, err := o.open(ctx, progress)
+	if err != nil {
+		return err
+	}
+	list, failed := keys.List(ctx)
+	if o.json {
+		if list == nil {
+			list = []records.Key{}
+		}
+		return errors.Join(printJSON(out, list), o.explain(failed))
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if len(list) > 0 {
+		fmt.Fprintln(t, "ID\tTIER\tCREATED\tHASH\tOWNER")
+	}
+	for _, k := range list {
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), k.Created.Format(time.DateTime), k.Hash, k.Owner)
+	}
+	if len(list) == 0 && failed == nil {
+		fmt.Fprintf(t, "there is no API key in %s: weir keys create makes one\n", o.table)
+	}
+	return errors.Join(t.Flush(), o.explain(failed))
+}
+
+func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, hash string) error {
+	keys, err := o.open(ctx, progress)
+	if err != nil {
+		return err
+	}
+	revoked, failed := keys.Revoke(ctx, id, hash)
+	if o.json {
+		return errors.Join(printJSON(out, append([]records.Key{}, revoked...)), o.explain(failed))
+	}
+	for _, k := range revoked {
+		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", k.ID, k.Hash, k.Created.Format(time.DateTime))
+	}
+	if failed == nil {
+		fmt.Fprintln(out, "requests with it are refused within about a minute")
+	}
+	return o.explain(failed)
+}
+
+func printJSON(out io.Writer, value any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}

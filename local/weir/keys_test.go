@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// recordsTable makes a records table, which RECORDS_TABLE names, and returns a lookup of
+// what functions would know that start now.
+func recordsTable(t *testing.T) (lookup func(key string) (identity.Record, error)) {
+	t.Helper()
+	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := "weir-test-" + rand.Text()
+	if _, err := client.CreateTable(t.Context(), records.TableInput(table)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := client.DeleteTable(context.Background(), &dynamodb.DeleteTableInput{TableName: &table}); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv("RECORDS_TABLE", table)
+	return func(key string) (identity.Record, error) {
+		return identity.NewRemoteRecords(records.NewTable(client, table)).Lookup(t.Context(), time.Now(), key)
+	}
+}
+
+// ok runs a command line that works and returns what it printed.
+func ok(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := weir(t, args...)
+	if code != 0 || errs != "" {
+		t.Fatalf("%v: exit %d, %q, %q", args, code, out, errs)
+	}
+	return out
+}
+
+// A key is printed once, good until it is revoked, and its id may change it.
+func TestKeys(t *testing.T) {
+	lookup := recordsTable(t)
+	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "there is no API key in weir-test-") {
+		t.Errorf("empty: %q", out)
+	}
+	if out := ok(t, "keys", "list", "--json"); out != "[]\n" {
+		t.Errorf("empty: %q", out)
+	}
+	out := ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--owner", "Acme Ltd.")
+	first, rest, _ := strings.Cut(out, "\n")
+	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "not shown again") {
+		t.Errorf("%+v, %v: %q", r, err, out)
+	}
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id has a key already: give it one more with --add, or choose another --id\n" {
+		t.Errorf("the id again: exit %d, %q, %q", code, out, errs)
+	}
+	var made struct{ ID, Tier, Hash, APIKey string }
+	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--id", "acme", "--add", "--json")), &made); err != nil || made.ID != "acme" || made.Tier != "paid" || made.Hash == "" {
+		t.Fatalf("%+v, %v", made, err)
+	}
+	if r, err := lookup(made.APIKey); err != nil || r.ID != "acme" || r.Tier != "paid" {
+		t.Errorf("one more: %+v, %v", r, err)
+	}
+	var random struct{ ID, APIKey string }
+	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--json")), &random); err != nil || !strings.HasPrefix(random.ID, "key-") {
+		t.Errorf("%+v, %v", random, err)
+	}
+	list := ok(t, "keys", "list")
+	if lines := strings.Split(list, "\n"); len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.HasPrefix(lines[1], "acme ") || !strings.HasPrefix(lines[3], "key-") {
+		t.Errorf("list: %q", list)
+	}
+	for _, key := range []string{first, made.APIKey, random.APIKey} {
+		if strings.Contains(list, key) || strings.Contains(ok(t, "keys", "list", "--json"), key) {
+			t.Error("the list has a key")
+		}
+	}
+	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) || strings.Count(out, "\n") != 2 {
+		t.Errorf("revoked: %q", out)
+	}
+	if _, err := lookup(made.APIKey); err == nil {
+		t.Error("a revoked key is good")
+	}
+	if _, err := lookup(first); err != nil {
+		t.Error(err)
+	}
+	var revoked []records.Key
+	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 || revoked[0].ID != "acme" {
+		t.Errorf("%+v, %v", revoked, err)
+	}
+	if code, _, errs := weir(t, "keys", "revoke", "acme"); code != 1 || errs != "weir: \"acme\": there is no such key\n" {
+		t.Errorf("revoked again: exit %d, %q", code, errs)
+	}
+}
+
+func TestKeys_mistakes(t *testing.T) {
+	t.Setenv("RECORDS_TABLE", "")
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "create", "--table", "t", "--add"}} {
+		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
+			t.Errorf("%v: exit %d, %q", args, code, errs)
+		}
+	}
+	for want, region := range map[string]string{"weir: there is no AWS region: ": "", "weir: there are no AWS credentials: ": "eu-central-1"} {
+		t.Run(region, func(t *testing.T) {
+			for _, name := range []string{"DYNAMODB_ENDPOINT", "AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
+				t.Setenv(name, "")
+			}
+			t.Setenv("HOME", t.TempDir())
+			t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
+			t.Setenv("AWS_REGION", region)
+			if code, _, errs := weir(t, "keys", "list", "--table", "weir"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
+				t.Errorf("exit %d, %q", code, errs)
+			}
+		})
+	}
+	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+	for want, args := range map[string][]string{
+		`weir: there is no table "weir-test-none" in this account`: {"keys", "list", "--table", "weir-test-none"},
+		`weir: id: got "a b", want 1 to 64`:                        {"keys", "create", "--table", "weir-test-none", "--id", "a b"},
+	} {
+		if code, _, errs := weir(t, args...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
+			t.Errorf("%v: exit %d, %q", args, code, errs)
+		}
+	}
+}
