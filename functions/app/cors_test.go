@@ -2,6 +2,7 @@ package app_test
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -58,9 +59,7 @@ func TestHandler_cors(t *testing.T) {
 			e := memory(t)
 			e.CORSOrigins = origins
 			header := map[string]string{"origin": origin}
-			for name, value := range c.header {
-				header[name] = value
-			}
+			maps.Copy(header, c.header)
 			var a answer
 			for range 5 { // of which two are allowed
 				if a = handle(t, e, app.NewAPI(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {

@@ -114,8 +114,8 @@ func TestStart_rulesRefused(t *testing.T) {
 func TestStart_mistake(t *testing.T) {
 	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
 	for want, variables := range map[string][]string{
-		`"STORE: got `: {"STORE=disk"},
-		`"rules:\n`:    {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "RULES_FILE=" + bad, "RULES_VERSION=1"},
+		`"STORE: got`: {"STORE=disk"},
+		`"rules:\n`:   {"STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "RULES_FILE=" + bad, "RULES_VERSION=1"},
 	} {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()

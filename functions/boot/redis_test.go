@@ -35,8 +35,10 @@ func credentials(t *testing.T) {
 
 // cache is an ElastiCache Serverless cache, as far as logging in goes: one virtual node.
 type cache struct {
-	old  bool // does not know HELLO
+	old  bool   // does not know HELLO
+	deaf string // the command at which it hangs up
 	mu   sync.Mutex
+	cut  int        // how often it has
 	auth [][]string // user and password of each connection
 }
 
@@ -53,7 +55,8 @@ func (s *cache) serve(c net.Conn) {
 		if err != nil {
 			return
 		}
-		if _, err := io.WriteString(c, s.answer(args)); err != nil {
+		answer := s.answer(args)
+		if _, err := io.WriteString(c, answer); err != nil || answer == "" {
 			return
 		}
 	}
@@ -63,10 +66,15 @@ func (s *cache) answer(args []string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch name := strings.ToLower(args[0]); {
+	case name == s.deaf:
+		s.cut++
+		return ""
 	case name == "hello" && s.old:
 		return "-ERR unknown command\r\n"
 	case name == "hello": // hello 3 auth user password
-		s.auth = append(s.auth, args[3:])
+		if len(args) > 3 {
+			s.auth = append(s.auth, args[3:])
+		}
 		return "%0\r\n"
 	case name == "auth":
 		s.auth = append(s.auth, args[1:])
@@ -190,5 +198,30 @@ func TestConfig_RedisClient_noRegion(t *testing.T) {
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	if _, err := load(t, serverless...).RedisClient(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: is missing") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A cluster that is not there is asked once too, and a command whose answer is lost is not
+// sent again.
+func TestConfig_RedisClient_cluster(t *testing.T) {
+	for name, dial := range map[string]func(*cache) (net.Conn, error){
+		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },
+		"hangs up":  func(s *cache) (net.Conn, error) { return s.dial(t.Context(), "", "") },
+	} {
+		u, err := load(t, "STORE=redis", "REDIS_URL=redis://cache.example:6379", "REDIS_CLUSTER=true").RedisClient(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client, server, dialed := u.(*redis.ClusterClient), &cache{deaf: "evalsha"}, 0
+		client.Options().Dialer = func(context.Context, string, string) (net.Conn, error) {
+			dialed++
+			return dial(server)
+		}
+		if err := client.EvalSha(t.Context(), "script", []string{"key"}).Err(); err == nil || dialed != 1 || server.cut > 1 {
+			t.Errorf("%s: %d connections, sent %d times: %v", name, dialed, server.cut, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,8 +15,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -34,9 +37,10 @@ func freePorts(t *testing.T, n int) (ports []string) {
 	return ports
 }
 
-// cluster starts a Redis cluster of one node, which has all slots, and returns a client.
-// REDIS_SERVER is the program where it is not on the PATH.
-func cluster(t *testing.T) *redis.ClusterClient {
+// cluster starts a Redis cluster of one node, which has all slots, and returns a client of
+// the node and one of the cluster, which may call commands only. REDIS_SERVER is the
+// program where it is not on the PATH.
+func cluster(t *testing.T, commands ...string) (*redis.Client, *redis.ClusterClient) {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
@@ -52,7 +56,7 @@ func cluster(t *testing.T) *redis.ClusterClient {
 
 	// It is patient: the server is not up yet, and a node takes no writes for two seconds.
 	node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + ports[0], DialerRetries: 1, MaxRetries: 1000, MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond})
-	defer func() { _ = node.Close() }()
+	t.Cleanup(func() { _ = node.Close() })
 	if err := node.Ping(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -62,19 +66,84 @@ func cluster(t *testing.T) *redis.ClusterClient {
 	if err := node.Set(ctx, "ready", "", time.Second).Err(); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + ports[0]}})
+	access := "on >secret ~* resetchannels -@all +" + strings.Join(commands, " +")
+	if err := node.Do(ctx, anyOf("acl setuser weir "+access)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	if err := node.ConfigResetStat(ctx).Err(); err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + ports[0]}, Username: "weir", Password: "secret",
+		// As functions/boot has it: what these call, an access list would have to allow.
+		DisableIdentity: true, DisableRoutingPolicies: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	})
 	client.AddHook(redisstore.Once{})
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return client
+	return node, client
+}
+
+// What a store calls to decide, seen by the server, is what is listed, and what it may
+// call is enough.
+func TestCommands(t *testing.T) {
+	node, client := cluster(t, redisstore.Commands...)
+	s := redisstore.New(client, redisstore.Options{Namespace: "commands"})
+	var charges []limiter.Charge
+	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog} {
+		l := storetest.Limit(t, string(a), algo.Rate{Algorithm: a, Requests: 2, Window: time.Minute})
+		charges = append(charges, limiter.Charge{Subject: limiter.User("u"), Limit: l, Cost: 1})
+	}
+	now, results := noon, make([]limiter.Result, len(charges))
+	for i := range 4 { // the first with a script that the server does not know, the last refused, and once fewer limits
+		allowed, err := s.Take(ctx, now, limiter.User("u"), charges[:3-i%2], results)
+		if err != nil || allowed != (i < 3) {
+			t.Fatalf("take %d: %t, %v", i, allowed, err)
+		}
+		if i == 0 {
+			if err := s.Refund(ctx, limiter.User("u"), charges, results, time.Millisecond); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if called := called(t, node); !slices.Equal(called, redisstore.Commands) {
+		t.Errorf("called: %v\nlisted: %v", called, redisstore.Commands)
+	}
+}
+
+func anyOf(words string) (all []any) {
+	for word := range strings.FieldsSeq(words) {
+		all = append(all, word)
+	}
+	return all
+}
+
+// called returns what a server was asked for, but for how it has been set up. Scripts'
+// calls are among them.
+func called(t *testing.T, node *redis.Client) (names []string) {
+	t.Helper()
+	stats, err := node.Info(ctx, "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(stats) {
+		if name, ok := strings.CutPrefix(line, "cmdstat_"); ok {
+			name, _, _ = strings.Cut(name, ":")
+			if name != "config|resetstat" {
+				names = append(names, name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // The store is the same in a cluster: every call has one key.
 func TestStore_cluster(t *testing.T) {
-	client, namespace := cluster(t), "cluster-"+rand.Text()
+	_, client := cluster(t, slices.Concat(redisstore.Commands, redisstore.AdministrationCommands)...)
+	namespace := "cluster-" + rand.Text()
 	storetest.Run(t, storetest.Suite{
 		Open: func(*testing.T) limiter.Store {
 			return redisstore.New(client, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})

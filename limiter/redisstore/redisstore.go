@@ -67,6 +67,14 @@ type Store struct {
 
 var _ limiter.Store = (*Store)(nil)
 
+// Commands are what Take, Refund and the client under them call, in a cluster too: what an
+// access list must allow (redis.io/docs, "ACL"), on keys of all names.
+// AdministrationCommands are what Inspect and Reset call.
+var (
+	Commands               = []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set"}
+	AdministrationCommands = []string{"del", "get"}
+)
+
 // New returns a Store over client.
 func New(client Client, o Options) *Store {
 	if o.Margin <= 0 {
