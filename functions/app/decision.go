@@ -1,6 +1,7 @@
 package app
 
 import (
+	"maps"
 	"strconv"
 	"strings"
 
@@ -41,6 +42,13 @@ var fieldKeys = map[string]string{
 	httplimit.RateLimitField:  "rateLimit",
 	httplimit.DegradedField:   "degraded",
 }
+
+// FieldKeys returns the keys of an authorizer's context whose values are header fields, by
+// the field's name: what a gateway response takes as context.authorizer.<key>.
+func FieldKeys() map[string]string { return maps.Clone(fieldKeys) }
+
+// BodyKeys returns the keys whose values a body template can have: they have no quotes.
+func BodyKeys() []string { return []string{keyMessage, keyLimit, keyWindow, keyPolicy} }
 
 // decisionContext returns the context of a policy; tier is the one that decided.
 func decisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {

@@ -1,0 +1,106 @@
+package ratelimit
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Alarm is an alarm of one minute's values.
+type Alarm struct {
+	// Name is what it is called, after weir-<namespace>-.
+	Name string
+	// Says is what it means and what to look at.
+	Says string
+	// Metric is above Above in Of of In minutes.
+	Metric awscloudwatch.IMetric
+	Above  float64
+	Of, In float64
+}
+
+// Thresholds of the alarms. The README has them in a table, with what to do.
+const (
+	degradedPercent  = 1
+	refusedPercent   = 50
+	concurrency      = 800 // of the 1,000 that an account has at first
+	slowMilliseconds = 250
+	storeSlow        = 50 // milliseconds
+	storeSlowMicro   = 5000
+)
+
+// NewAlarm makes an alarm in scope that does what Props.AlarmAction says. Minutes without
+// values are good ones: no request, no trouble.
+func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
+	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
+		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),
+		AlarmDescription: jsii.String(a.Says),
+		Metric:           a.Metric, Threshold: jsii.Number(a.Above),
+		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
+		DatapointsToAlarm:  jsii.Number(a.Of), EvaluationPeriods: jsii.Number(a.In),
+		TreatMissingData: awscloudwatch.TreatMissingData_NOT_BREACHING,
+	})
+	if l.props.AlarmAction != nil {
+		alarm.AddAlarmAction(l.props.AlarmAction)
+		alarm.AddOkAction(l.props.AlarmAction)
+	}
+}
+
+func (l *Limits) newAlarms() {
+	m := l.metrics
+	for _, a := range []Alarm{
+		{"degraded", "Requests pass without being counted: the store fails or is slow. See the log lines 'store failed' and the store's own alarms.", m.Degraded(), degradedPercent, 3, 5},
+		{"refused", "Half of all requests are refused: an attack, a client gone wild, or a rule that is too tight. The Contributor Insights rule says who.", m.Refused(), refusedPercent, 10, 15},
+		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, or the issuer does not answer.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
+		{"rules-refused", "A rules document was refused: no environment starts with it. `make check` says what is wrong with it.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
+		{"throttled", "Lambda turns invocations of the authorizer away, and API Gateway answers 503: raise the account's or the reserved concurrency.", lambdaMetric(l.authorizer, "Throttles", "Sum"), 0, 1, 5},
+		{"concurrency", "The authorizer is near the concurrency that the account has at first: ask for more, or lower the stage's throttle.", lambdaMetric(l.authorizer, "ConcurrentExecutions", "Maximum"), l.concurrency(), 3, 5},
+		{"slow", "One in a hundred decisions takes too long: see the store's latency, and cold starts.", lambdaMetric(l.authorizer, "Duration", "p99"), slowMilliseconds, 5, 5},
+	} {
+		l.NewAlarm(l.scope, a)
+	}
+	l.state.alarms(l)
+}
+
+// concurrency returns how many authorizers at once are many.
+func (l *Limits) concurrency() float64 {
+	if r := l.props.ReservedConcurrency; r != nil {
+		return *r * concurrency / 1000
+	}
+	return concurrency
+}
+
+func lambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
+	return metric("AWS/Lambda", name, statistic, map[string]*string{"FunctionName": f.FunctionName()})
+}
+
+func (t table) alarms(l *Limits) {
+	writes := map[string]*string{"TableName": t.TableName(), "Operation": jsii.String("UpdateItem")}
+	for _, a := range []Alarm{
+		{"store-throttled", "DynamoDB turns writes away: one item has more than 1,000 a second (give its limit a lease or shards), or the table grows faster than it can.", metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
+		{"store-slow", "DynamoDB is slow: requests pass uncounted where it misses the deadline.", metric("AWS/DynamoDB", "SuccessfulRequestLatency", "p99", writes), storeSlow, 5, 5},
+	} {
+		l.NewAlarm(l.scope, a)
+	}
+}
+
+func (c *cache) alarms(l *Limits) {
+	named := map[string]*string{"clusterId": c.cache.ServerlessCacheName()}
+	for _, a := range []Alarm{
+		{"store-throttled", "The cache turns commands away: it is at the ECPUs a second that it may use.", metric("AWS/ElastiCache", "ThrottledCmds", "Sum", named), 0, 2, 5},
+		{"store-slow", "The cache is slow.", metric("AWS/ElastiCache", "SuccessfulWriteRequestLatency", "p99", named), storeSlowMicro, 5, 5},
+		{"store-evicts", "The cache is full and forgets callers, who start anew: raise its data storage.", metric("AWS/ElastiCache", "Evictions", "Sum", named), 0, 1, 5},
+	} {
+		l.NewAlarm(l.scope, a)
+	}
+}
+
+func (t table) units() (awscloudwatch.IMetric, float64) {
+	return metric("AWS/DynamoDB", "ConsumedWriteCapacityUnits", "Sum", map[string]*string{"TableName": t.TableName()}), 0.625
+}
+
+func (c *cache) units() (awscloudwatch.IMetric, float64) {
+	return metric("AWS/ElastiCache", "ElastiCacheProcessingUnits", "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()}), 0.0023
+}

@@ -1,0 +1,22 @@
+package ratelimit
+
+import (
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
+)
+
+// Excuse says why a finding of cdk-nag on a construct is meant: rule is its name, such as
+// AwsSolutions-IAM5, and each of findings, if there are any, the detail that it gives,
+// such as Resource::*.
+func Excuse(c constructs.IConstruct, rule, reason string, findings ...string) {
+	s := &cdknag.NagPackSuppression{Id: jsii.String(rule), Reason: jsii.String(reason)}
+	if len(findings) > 0 {
+		all := make([]any, len(findings))
+		for i, f := range findings {
+			all[i] = f
+		}
+		s.AppliesTo = &all
+	}
+	cdknag.NagSuppressions_AddResourceSuppressions(c, &[]*cdknag.NagPackSuppression{s}, jsii.Bool(true))
+}

@@ -1,0 +1,191 @@
+package ratelimit
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/records"
+)
+
+// Memory is what the functions have, in MB. Lambda's CPU grows with it: with less a cold
+// start takes visibly longer, with more a warm decision no less.
+const Memory = 512
+
+const (
+	authorizerTimeout = 5 * time.Second
+	handlerTimeout    = 10 * time.Second
+
+	authorizerBundle = "authorizer"
+	bootstrap        = "bootstrap"
+	rulesFile        = "rules.json"
+	taskRoot         = "/var/task/"
+)
+
+// FunctionProps are what [Limits.NewFunction] is told.
+type FunctionProps struct {
+	// Bundle is the folder of the function's bootstrap.
+	Bundle string
+	// Role tells the local gateway which function this is: authorizer, handler or
+	// signingkeys.
+	Role string
+	// Timeout is how long an invocation may take.
+	Timeout time.Duration
+	// ReservedConcurrency is as in [Props].
+	ReservedConcurrency *float64
+}
+
+// NewFunction makes a function from a bootstrap, with the rules in its bundle, a log
+// group, a role that can do nothing, and then [Limits.Equip].
+func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
+	f, done := l.newFunction(id, p, l.props.Rules)
+	defer done()
+	l.Equip(f)
+	return f
+}
+
+// newFunction makes a function; document goes into its bundle unless it is empty. done
+// removes what was only needed until now.
+func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
+	bundle, done := stage(p.Bundle, document)
+	logs := awslogs.NewLogGroup(l.scope, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
+		Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
+	role := awsiam.NewRole(l.scope, jsii.String(id+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+	f = awslambda.NewFunction(l.scope, jsii.String(id), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap),
+		Code:         awslambda.Code_FromAsset(jsii.String(bundle), nil),
+		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
+		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
+		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
+		Tracing: l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
+		Environment: &map[string]*string{"WEIR_FUNCTION": jsii.String(p.Role)},
+	})
+	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
+	if l.props.Tracing {
+		Excuse(role, "AwsSolutions-IAM5", "X-Ray's actions know no resource.", "Resource::*")
+	}
+	if document != "" {
+		l.watch(logs)
+	}
+	return f, done
+}
+
+// Equip gives a function what the limiter in it needs: the variables that
+// functions/boot reads, permission for the store and the records and, with ElastiCache,
+// the network of the cache. The function must be this stack's own, and its bundle must
+// have the rules document as rules.json.
+func (l *Limits) Equip(f awslambda.Function) {
+	l.state.equip(f)
+	allow(f, records.ReadActions, l.records.TableArn())
+	setVariables(f, map[string]*string{
+		"NAMESPACE":     jsii.String(l.props.Namespace),
+		"RECORDS_TABLE": l.records.TableName(),
+		"RULES_FILE":    jsii.String(taskRoot + rulesFile),
+		"CORS_ORIGINS":  jsii.String(strings.Join(l.props.CORSOrigins, ",")),
+		// The others are there for a local run to fill in: SAM sets no variable that a
+		// template does not declare.
+		"DYNAMODB_ENDPOINT": jsii.String(""), "SAMPLE_LOGIN": jsii.String(""), "WEIR_LOCAL": jsii.String(""),
+	})
+	if l.props.RulesVersion != 0 {
+		setVariables(f, map[string]*string{"RULES_VERSION": jsii.String(strconv.FormatInt(l.props.RulesVersion, 10))})
+	}
+	if l.props.MaxDelay != 0 {
+		setVariables(f, map[string]*string{"MAX_DELAY": jsii.String(l.props.MaxDelay.String())})
+	}
+	if l.props.RequireCredential {
+		setVariables(f, map[string]*string{"REQUIRE_CREDENTIAL": jsii.String("true")})
+	}
+	if t := l.props.Tokens; t != nil {
+		setVariables(f, map[string]*string{"JWKS": jsii.String(l.jwks()), "JWT_ISSUER": jsii.String(t.Issuer), "JWT_AUDIENCE": jsii.String(t.Audience)})
+	}
+}
+
+// newAuthorizer makes the authorizer.
+func (l *Limits) newAuthorizer() awslambda.Function {
+	return l.NewFunction("Authorizer", FunctionProps{
+		Bundle: filepath.Join(l.props.Bundles, authorizerBundle), Role: "authorizer",
+		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
+	})
+}
+
+// newAlias returns what API Gateway invokes: the function or, with provisioned
+// concurrency, which only a version can have, an alias of its newest one.
+func (l *Limits) newAlias() awslambda.IFunction {
+	if l.props.ProvisionedConcurrency == 0 {
+		return l.authorizer
+	}
+	return awslambda.NewAlias(l.scope, jsii.String("Live"), &awslambda.AliasProps{
+		AliasName: jsii.String("live"), Version: l.authorizer.CurrentVersion(),
+		ProvisionedConcurrentExecutions: jsii.Number(l.props.ProvisionedConcurrency),
+	})
+}
+
+// stage copies a bundle and the rules into one folder, for an asset is a folder. remove
+// must be called once the asset is made of it.
+func stage(bundle, document string) (folder string, remove func()) {
+	folder, err := os.MkdirTemp("", "weir-bundle-")
+	if err == nil {
+		err = os.CopyFS(folder, os.DirFS(bundle))
+	}
+	if err == nil && document != "" {
+		var content []byte
+		if content, err = os.ReadFile(document); err == nil {
+			err = os.WriteFile(filepath.Join(folder, rulesFile), content, 0o644)
+		}
+	}
+	if err == nil {
+		err = os.Chmod(filepath.Join(folder, bootstrap), 0o755)
+	}
+	if err != nil {
+		panic(fmt.Errorf("ratelimit: bundle %s: %w", bundle, err))
+	}
+	return folder, func() { _ = os.RemoveAll(folder) }
+}
+
+func (l *Limits) architecture() awslambda.Architecture {
+	if l.props.Architecture != nil {
+		return l.props.Architecture
+	}
+	return awslambda.Architecture_ARM_64()
+}
+
+func (l *Limits) retention() awslogs.RetentionDays {
+	if l.props.LogRetention != "" {
+		return l.props.LogRetention
+	}
+	return awslogs.RetentionDays_ONE_MONTH
+}
+
+func (l *Limits) tracing() awslambda.Tracing {
+	if l.props.Tracing {
+		return awslambda.Tracing_ACTIVE
+	}
+	return awslambda.Tracing_DISABLED
+}
+
+// setVariables sets variables in the order of their names, so that a template is the
+// same each time.
+func setVariables(f awslambda.Function, variables map[string]*string) {
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		f.AddEnvironment(jsii.String(name), variables[name], nil)
+	}
+}
+
+// allow lets a function do actions on resources.
+func allow(f awslambda.Function, actions []string, resources ...*string) {
+	f.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Actions: jsii.Strings(actions...), Resources: &resources,
+	}))
+}

@@ -1,0 +1,189 @@
+package ratelimit_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	jsii.Close()
+	os.Exit(code)
+}
+
+const document = `{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"requests": 10, "window": "1m"}}}]}`
+
+// props are those of a construct that finds what it needs.
+func props(t *testing.T) *ratelimit.Props {
+	t.Helper()
+	folder := t.TempDir()
+	write := func(name, content string) {
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("authorizer/bootstrap", "authorizer")
+	write("orders/bootstrap", "orders")
+	write("rules.json", document)
+	return &ratelimit.Props{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
+}
+
+// newAPI returns a stack with an API of two methods.
+func newAPI(t *testing.T) (awscdk.App, awscdk.Stack, awsapigateway.RestApi) {
+	t.Helper()
+	storetest.Program(t, "node")
+	app := awscdk.NewApp(&awscdk.AppProps{Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)})
+	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
+	api := awsapigateway.NewRestApi(stack, jsii.String("Api"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+	orders := api.Root().AddResource(jsii.String("orders"), nil)
+	orders.AddMethod(jsii.String("GET"), nil, nil)
+	orders.AddMethod(jsii.String("POST"), nil, nil)
+	return app, stack, api
+}
+
+// panicked returns the text that f panics with.
+func panicked(f func()) (text string) {
+	defer func() {
+		if wrong := recover(); wrong != nil {
+			text = fmt.Sprint(wrong)
+		}
+	}()
+	f()
+	return ""
+}
+
+func TestNew_mistakes(t *testing.T) {
+	folder := t.TempDir()
+	bad := filepath.Join(folder, "bad.json")
+	if err := os.WriteFile(bad, []byte(`{"rules":[{"endpoint":"x"}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	old := filepath.Join(folder, "old.json")
+	if err := os.WriteFile(old, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, stack, _ := newAPI(t)
+	for want, change := range map[string]func(*ratelimit.Props){
+		`Namespace: got "a b"`:                           func(p *ratelimit.Props) { p.Namespace = "a b" },
+		`Store: got "etcd", want dynamodb or`:            func(p *ratelimit.Props) { p.Store = "etcd" },
+		"Bundles: stat " + folder:                        func(p *ratelimit.Props) { p.Bundles = folder },
+		"Rules: open nowhere.json":                       func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
+		"bad.json has mistakes:\nrules[0].endpoint":      func(p *ratelimit.Props) { p.Rules = bad },
+		"old.json says no version":                       func(p *ratelimit.Props) { p.Rules = old },
+		"MaxDelay: got 1m0s":                             func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
+		`CORSOrigins: got "https://a.example/page"`:      func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
+		`CORSOrigins: got "*"`:                           func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
+		`CORSOrigins: got "https://a'.example"`:          func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
+		`issuer "i", audience ""`:                        func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
+		`JWKS: got "http://i/k", want an https URL`:      func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
+		"ReservedConcurrency: want at least 1":           func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: only elasticache has one":                  func(p *ratelimit.Props) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		"ReservedConcurrency: want at least 1 and at le": func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
+	} {
+		p := props(t)
+		change(p)
+		if got := panicked(func() { ratelimit.New(stack, jsii.String("Limits"), p) }); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Every conflict is told when the stack is synthesized, with what to do.
+func TestLimits_Attach_conflicts(t *testing.T) {
+	for name, c := range map[string]struct {
+		want string
+		do   func(awscdk.Stack, awsapigateway.RestApi, *ratelimit.Limits)
+	}{
+		"other authorizer": {"POST /other has an authorizer of its own (AWS_IAM)", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			api.Root().AddResource(jsii.String("other"), nil).AddMethod(jsii.String("POST"), nil, &awsapigateway.MethodOptions{AuthorizationType: awsapigateway.AuthorizationType_IAM})
+			l.Attach(api)
+		}},
+		"added later": {"GET /later was added after the limits were attached", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Attach(api)
+			api.Root().AddResource(jsii.String("later"), nil).AddMethod(jsii.String("GET"), nil, nil)
+		}},
+		"gateway response": {"a gateway response of type ACCESS_DENIED twice", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_ACCESS_DENIED()})
+			l.Attach(api)
+		}},
+		"cached": {"caches its answers, and a cached answer counts nothing", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			cached := awsapigateway.NewRequestAuthorizer(stack, jsii.String("Cached"), &awsapigateway.RequestAuthorizerProps{
+				Handler: l.Authorizer(), IdentitySources: jsii.Strings("method.request.header.Authorization"),
+			})
+			other := awsapigateway.NewRestApi(stack, jsii.String("Other"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+			other.Root().AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{Authorizer: cached})
+			l.Attach(api)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app, stack, api := newAPI(t)
+			c.do(stack, api, ratelimit.New(stack, jsii.String("Limits"), props(t)))
+			got := panicked(func() { app.Synth(nil) })
+			if !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+			if lines := strings.Count(got, "[Shop/"); lines != 1 {
+				t.Errorf("%d problems, want 1: %s", lines, got)
+			}
+		})
+	}
+}
+
+// Chosen methods are limited, and others are not.
+func TestLimits_Attach_methods(t *testing.T) {
+	app, stack, api := newAPI(t)
+	limited := api.Root().AddResource(jsii.String("search"), nil).AddMethod(jsii.String("GET"), nil, nil)
+	ratelimit.New(stack, jsii.String("Limits"), props(t)).Attach(api, limited)
+	app.Synth(nil)
+	for _, m := range *api.Methods() {
+		kind := *m.Node().DefaultChild().(awsapigateway.CfnMethod).AuthorizationType()
+		if want := map[bool]string{true: "CUSTOM", false: "NONE"}[*m.Resource().Path() == "/search"]; kind != want {
+			t.Errorf("%s %s: got %s, want %s", *m.HttpMethod(), *m.Resource().Path(), kind, want)
+		}
+	}
+}
+
+// Two APIs can share the limits of one construct.
+func TestLimits_Attach_two(t *testing.T) {
+	app, stack, api := newAPI(t)
+	second := awsapigateway.NewRestApi(stack, jsii.String("Second"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+	second.Root().AddMethod(jsii.String("GET"), nil, nil)
+	l := ratelimit.New(stack, jsii.String("Limits"), props(t))
+	l.Attach(api)
+	l.Attach(second)
+	app.Synth(nil)
+}
+
+// A function of somebody else's gets the network of the cache, in a VPC of theirs too.
+func TestLimits_Equip(t *testing.T) {
+	app, stack, _ := newAPI(t)
+	p := props(t)
+	p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String("Vpc"), nil)
+	l := ratelimit.New(stack, jsii.String("Limits"), p)
+	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String("bootstrap"), Code: awslambda.Code_FromAsset(jsii.String(filepath.Join(p.Bundles, "orders")), nil),
+	})
+	l.Equip(function)
+	app.Synth(nil)
+	network := function.Node().DefaultChild().(awslambda.CfnFunction).VpcConfig()
+	if network == nil {
+		t.Error("the function has no way to the cache")
+	}
+}

@@ -1,0 +1,54 @@
+package ratelimit
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// newRefusedMost makes the Contributor Insights rule of the callers that are refused
+// most, by the lines that limiter/telemetry writes of them.
+func (l *Limits) newRefusedMost() {
+	l.refusedMost = awscloudwatch.NewCfnInsightRule(l.scope, jsii.String("RefusedMost"), &awscloudwatch.CfnInsightRuleProps{
+		RuleName: jsii.String("weir-" + l.props.Namespace + "-refused-most"), RuleState: jsii.String("ENABLED"), RuleBody: l.contributors(),
+	})
+}
+
+// contributors returns the rule's definition over the logs of all functions that decide.
+func (l *Limits) contributors() *string {
+	groups := make([]*string, len(l.logs))
+	for i, g := range l.logs {
+		groups[i] = g.LogGroupName()
+	}
+	return awscdk.Stack_Of(l.scope).ToJsonString(map[string]any{
+		"Schema":        map[string]any{"Name": "CloudWatchLogRule", "Version": 1},
+		"LogGroupNames": groups,
+		"LogFormat":     "JSON",
+		"Contribution": map[string]any{
+			"Keys":    []string{"$.subject", "$.limit"},
+			"ValueOf": "$.refused",
+			"Filters": []any{
+				map[string]any{"Match": "$.weir", "In": []string{"refused"}},
+				map[string]any{"Match": "$.subject", "IsPresent": true},
+			},
+		},
+		"AggregateOn": "Sum",
+	}, nil)
+}
+
+// watch adds a function's log to the rule.
+func (l *Limits) watch(logs awslogs.LogGroup) {
+	l.logs = append(l.logs, logs)
+	if l.refusedMost != nil {
+		l.refusedMost.SetRuleBody(l.contributors())
+	}
+}
+
+// RefusedMost returns the ten callers, by hash, and limits that are refused most.
+func (l *Limits) RefusedMost() awscloudwatch.IMetric {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.Sprintf("INSIGHT_RULE_METRIC('%s', 'Sum')", *l.refusedMost.RuleName()),
+		Label:      jsii.String("refused"), Period: awscdk.Duration_Minutes(jsii.Number(1)), UsingMetrics: &map[string]awscloudwatch.IMetric{},
+	})
+}

@@ -1,0 +1,91 @@
+package ratelimit
+
+import (
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+// response is a gateway response of the limits.
+type response struct {
+	id      string
+	options *awsapigateway.GatewayResponseOptions
+}
+
+// The bodies. A template escapes nothing, so whatever of the authorizer's context gets
+// into one has no quotes by construction: functions/app gives it that way.
+const (
+	refusedBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		`"error":"rate_limit_exceeded","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
+		`"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
+	unauthorizedBody = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized",` +
+		`"message":"The credentials are missing, malformed, unknown or expired."}`
+	failedBody = `{"type":"about:blank","title":"Service Unavailable","status":503,"error":"authorizer_failed",` +
+		`"message":"The request could not be authorized. Try again."}`
+	throttledBody = `{"type":"about:blank","title":"Too Many Requests","status":429,"error":"throttled",` +
+		`"message":"The API as a whole has too many requests. Retry after 1 second."}`
+	quotaBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
+		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
+)
+
+// responses returns the gateway responses. ACCESS_DENIED is whatever anybody denies, and
+// has one status.
+func responses(origins []string) []response {
+	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
+	all := []response{
+		{"Refused", problem(awsapigateway.ResponseType_ACCESS_DENIED(), "429", refusedBody, map[string]string{
+			httplimit.RetryAfterField: "context.authorizer.retryAfter",
+			httplimit.LimitField:      "context.authorizer.rateLimitLimit",
+			httplimit.RemainingField:  "context.authorizer.rateLimitRemaining",
+			httplimit.ResetField:      "context.authorizer.rateLimitReset",
+			httplimit.PolicyField:     "context.authorizer.rateLimitPolicy",
+			httplimit.RateLimitField:  "context.authorizer.rateLimit",
+		})},
+		{"Unauthorized", problem(awsapigateway.ResponseType_UNAUTHORIZED(), "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"})},
+		{"AuthorizerFailure", problem(awsapigateway.ResponseType_AUTHORIZER_FAILURE(), "503", failedBody, retry)},
+		{"AuthorizerConfigurationError", problem(awsapigateway.ResponseType_AUTHORIZER_CONFIGURATION_ERROR(), "503", failedBody, retry)},
+		{"Throttled", problem(awsapigateway.ResponseType_THROTTLED(), "429", throttledBody, retry)},
+		{"QuotaExceeded", problem(awsapigateway.ResponseType_QUOTA_EXCEEDED(), "429", quotaBody, nil)},
+	}
+	if len(origins) == 0 {
+		return all
+	}
+	all = append(all,
+		response{"Default4xx", &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_DEFAULT_4XX()}},
+		response{"Default5xx", &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_DEFAULT_5XX()}})
+	for _, r := range all {
+		share(r.options, origins)
+	}
+	return all
+}
+
+func problem(kind awsapigateway.ResponseType, status, body string, fields map[string]string) *awsapigateway.GatewayResponseOptions {
+	headers := map[string]*string{"Content-Type": jsii.String("'application/problem+json'"), "Cache-Control": jsii.String("'no-store'")}
+	for name, value := range fields {
+		headers[name] = jsii.String(value)
+	}
+	return &awsapigateway.GatewayResponseOptions{
+		Type: kind, StatusCode: jsii.String(status), ResponseHeaders: &headers,
+		Templates: &map[string]*string{"application/json": jsii.String(body)},
+	}
+}
+
+// share lets pages of other origins read a response. A gateway response cannot choose
+// between origins, so for several it says *: what these responses tell is no secret of
+// anyone's, and no page gets them with a user's cookies.
+func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
+	origin := "*"
+	if len(origins) == 1 {
+		origin = origins[0]
+	}
+	headers := map[string]*string{}
+	if o.ResponseHeaders != nil {
+		headers = *o.ResponseHeaders
+	}
+	headers["Access-Control-Allow-Origin"] = jsii.String("'" + origin + "'")
+	headers["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(httplimit.ExposedFields(), ",") + "'")
+	o.ResponseHeaders = &headers
+}

@@ -1,0 +1,35 @@
+package ratelimit
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/limiter/dynamostore"
+)
+
+// table is the state in DynamoDB.
+type table struct{ awsdynamodb.Table }
+
+// newTable makes the table of the counters. They are worth nothing once their windows
+// have passed, so there is no backup, and the table goes with the stack.
+func (l *Limits) newTable() state {
+	t := table{awsdynamodb.NewTable(l.scope, jsii.String("Counters"), &awsdynamodb.TableProps{
+		PartitionKey:        partitionKey(),
+		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
+		TimeToLiveAttribute: jsii.String(dynamostore.TTLAttribute),
+		RemovalPolicy:       awscdk.RemovalPolicy_DESTROY,
+	})}
+	Excuse(t.Table, "AwsSolutions-DDB3", "Counters: worth nothing once their windows have passed.")
+	return t
+}
+
+func partitionKey() *awsdynamodb.Attribute {
+	return &awsdynamodb.Attribute{Name: jsii.String(dynamostore.KeyAttribute), Type: awsdynamodb.AttributeType_STRING}
+}
+
+func (t table) equip(f awslambda.Function) {
+	setVariables(f, map[string]*string{"STORE": jsii.String("dynamodb"), "TABLE": t.TableName()})
+	allow(f, dynamostore.Actions, t.TableArn())
+}

@@ -1,0 +1,52 @@
+package stack
+
+import (
+	"encoding/json"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+)
+
+// authorizerFailed is the field of an access log line that says why API Gateway itself
+// has answered, such as AUTHORIZER_FAILURE.
+const responseTypeField = "responseType"
+
+// restAccess returns the lines of the REST API's access log. No line says who called:
+// what identifies a caller is in the functions' logs, as a hash.
+func restAccess() awsapigateway.AccessLogFormat {
+	return format(map[string]string{
+		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
+		"method": "$context.httpMethod", "path": "$context.resourcePath", "status": "$context.status",
+		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency",
+		"authorizerLatency": "$context.authorizer.latency", "authorizerStatus": "$context.authorizer.status", "authorizerError": "$context.authorizer.error",
+		responseTypeField: "$context.error.responseType",
+	})
+}
+
+// httpAccess returns the same for the HTTP API, which has no authorizer.
+func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
+	return &accessLog{awsapigatewayv2.NewLogGroupLogDestination(logs), format(map[string]string{
+		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
+		"method": "$context.httpMethod", "path": "$context.routeKey", "status": "$context.status",
+		"latency": "$context.responseLatency", "integrationLatency": "$context.integrationLatency", "integrationError": "$context.integrationErrorMessage",
+	})}
+}
+
+// accessLog implements awsapigatewayv2.IAccessLogSettings.
+type accessLog struct {
+	destination awsapigatewayv2.IAccessLogDestination
+	format      awsapigateway.AccessLogFormat
+}
+
+// Destination implements awsapigatewayv2.IAccessLogSettings.
+func (a *accessLog) Destination() awsapigatewayv2.IAccessLogDestination { return a.destination }
+
+// Format implements awsapigatewayv2.IAccessLogSettings.
+func (a *accessLog) Format() awsapigateway.AccessLogFormat { return a.format }
+
+func format(fields map[string]string) awsapigateway.AccessLogFormat {
+	line, _ := json.Marshal(fields) // strings always marshal
+	return awsapigateway.AccessLogFormat_Custom(jsii.String(string(line)))
+}

@@ -1,0 +1,125 @@
+package stack
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+// routes are those of the sample API, on both APIs.
+var routes = []struct{ method, path string }{
+	{"GET", "/api/v1/search"},
+	{"POST", "/api/v1/data"},
+	{"POST", "/api/v1/login"},
+	{"GET", "/api/v1/items/{id}"},
+}
+
+// What pages of other origins may send.
+var (
+	corsMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
+	corsHeaders = []string{"Authorization", "Content-Type", "x-api-key"}
+)
+
+type (
+	restAPI = awsapigateway.RestApi
+	httpAPI = awsapigatewayv2.HttpApi
+)
+
+// newRESTAPI makes the REST API: its methods are limited by the authorizer in front of
+// them.
+func (s *stage) newRESTAPI() restAPI {
+	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
+		RestApiName:    jsii.String("weir-" + s.settings.Stage),
+		EndpointTypes:  &[]awsapigateway.EndpointType{awsapigateway.EndpointType_REGIONAL},
+		CloudWatchRole: jsii.Bool(!s.settings.KeepLogRole),
+		DeployOptions: &awsapigateway.StageOptions{
+			StageName:            jsii.String(s.settings.Stage),
+			ThrottlingRateLimit:  jsii.Number(s.settings.Throttle),
+			ThrottlingBurstLimit: jsii.Number(s.settings.Throttle),
+			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(s.newAccessLog("RestAccess")),
+			AccessLogFormat:      restAccess(),
+			TracingEnabled:       jsii.Bool(s.settings.Tracing),
+		},
+		DefaultCorsPreflightOptions: s.preflight(),
+	})
+	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
+	for _, r := range routes {
+		m := api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, nil)
+		ratelimit.Excuse(m, "AwsSolutions-COG4", "The limiter is the authorizer: it verifies tokens and keys.")
+	}
+	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler reads requests: a model in front of it would be a second opinion.")
+	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would have callers' tokens.")
+	if !s.settings.KeepLogRole {
+		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "The role by which API Gateway writes the account's logs is what AWS defines.",
+			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
+	}
+	if s.settings.WAF == 0 {
+		ratelimit.Excuse(api.DeploymentStage(), "AwsSolutions-APIG3", "-c waf=2000 adds a web ACL, at 6 dollars a month and 60 cents a million requests.")
+	}
+	return api
+}
+
+// preflight returns how OPTIONS is answered: by API Gateway itself.
+func (s *stage) preflight() *awsapigateway.CorsOptions {
+	if len(s.settings.CORSOrigins) == 0 {
+		return nil
+	}
+	return &awsapigateway.CorsOptions{
+		AllowOrigins: jsii.Strings(s.settings.CORSOrigins...),
+		AllowMethods: jsii.Strings(corsMethods...),
+		AllowHeaders: jsii.Strings(corsHeaders...),
+		MaxAge:       awscdk.Duration_Hours(jsii.Number(1)),
+	}
+}
+
+// newHTTPAPI makes the HTTP API: its handler limits itself.
+func (s *stage) newHTTPAPI() httpAPI {
+	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
+		ApiName:            jsii.String("weir-" + s.settings.Stage),
+		CreateDefaultStage: jsii.Bool(false),
+		CorsPreflight:      s.httpPreflight(),
+	})
+	awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
+		HttpApi: api, StageName: jsii.String("$default"), AutoDeploy: jsii.Bool(true),
+		Throttle:          &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle), BurstLimit: jsii.Number(s.settings.Throttle)},
+		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess")),
+	})
+	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
+	for _, r := range routes {
+		for _, route := range *api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
+			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
+		}) {
+			ratelimit.Excuse(route, "AwsSolutions-APIG4", "An authorizer of an HTTP API cannot answer 429, so the handler verifies who calls and limits.")
+		}
+	}
+	return api
+}
+
+func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
+	if len(s.settings.CORSOrigins) == 0 {
+		return nil
+	}
+	methods := make([]awsapigatewayv2.CorsHttpMethod, len(corsMethods))
+	for i, m := range corsMethods {
+		methods[i] = awsapigatewayv2.CorsHttpMethod(m)
+	}
+	return &awsapigatewayv2.CorsPreflightOptions{
+		AllowOrigins:  jsii.Strings(s.settings.CORSOrigins...),
+		AllowMethods:  &methods,
+		AllowHeaders:  jsii.Strings(corsHeaders...),
+		ExposeHeaders: jsii.Strings(httplimit.ExposedFields()...),
+		MaxAge:        awscdk.Duration_Hours(jsii.Number(1)),
+	}
+}
+
+func (s *stage) newAccessLog(id string) awslogs.LogGroup {
+	return awslogs.NewLogGroup(s.stack, jsii.String(id), &awslogs.LogGroupProps{
+		Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
+	})
+}

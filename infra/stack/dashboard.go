@@ -1,0 +1,82 @@
+package stack
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// What AWS asks for a million in us-east-1, in dollars, as far as is known in November
+// 2026: requests of a REST and of an HTTP API, invocations, and GB-seconds on arm64. The
+// free tiers are left out.
+const (
+	restRequests = 3.5
+	httpRequests = 1
+	invocations  = 0.2
+	gbSeconds    = 13.3334
+)
+
+// newDashboard makes the dashboard. Its first row answers: is it up, who is refused, what
+// does it cost.
+func (s *stage) newDashboard() {
+	m := s.limits.Metrics()
+	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: jsii.String("weir-" + s.settings.Stage)})
+	d.AddWidgets(
+		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed), m.Degraded(), s.restErrors(), s.httpErrors()),
+		awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
+			Title: jsii.String("Who is refused? The ten callers and limits refused most"), Width: jsii.Number(8), Height: jsii.Number(6),
+			Left: &[]awscloudwatch.IMetric{s.limits.RefusedMost()},
+		}),
+		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
+	)
+	d.AddWidgets(
+		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.Remembered, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
+		graph("Milliseconds a decision", []awscloudwatch.IMetric{m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99")}),
+		graph("Calls to the store, and environments of the functions", s.sums(telemetry.StoreCalls), lambda(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), lambda(s.handler, "ConcurrentExecutions", "Maximum")),
+	)
+}
+
+func graph(title string, left []awscloudwatch.IMetric, right ...awscloudwatch.IMetric) awscloudwatch.IWidget {
+	p := &awscloudwatch.GraphWidgetProps{Title: jsii.String(title), Left: &left, Width: jsii.Number(8), Height: jsii.Number(6)}
+	if len(right) > 0 {
+		p.Right = &right
+	}
+	return awscloudwatch.NewGraphWidget(p)
+}
+
+func (s *stage) sums(names ...string) []awscloudwatch.IMetric {
+	all := make([]awscloudwatch.IMetric, len(names))
+	for i, name := range names {
+		all[i] = s.limits.Metrics().Metric(name, "Sum")
+	}
+	return all
+}
+
+// cost returns what a minute's requests cost, times sixty.
+func (s *stage) cost() awscloudwatch.IMetric {
+	memory := ratelimit.Memory / 1024.0 / 1000
+	unit, price := s.limits.StoreUnits()
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Label: jsii.String("$/h"), Period: minute(),
+		Expression: jsii.String(fmt.Sprintf("60 / 1000000 * (FILL(rest, 0) * %.4f + FILL(http, 0) * %.4f + (FILL(authorizers, 0) + FILL(handlers, 0)) * %.4f + (FILL(authorizing, 0) + FILL(handling, 0)) * %.7f + FILL(units, 0) * %.4f)",
+			restRequests, float64(httpRequests), invocations, memory*gbSeconds, price)),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{
+			"rest": gateway("Count", "Sum", s.restName()), "http": gateway("Count", "Sum", s.httpName()),
+			"authorizers": lambda(s.limits.Authorizer(), "Invocations", "Sum"), "handlers": lambda(s.handler, "Invocations", "Sum"),
+			"authorizing": lambda(s.limits.Authorizer(), "Duration", "Sum"), "handling": lambda(s.handler, "Duration", "Sum"),
+			"units": unit,
+		},
+	})
+}
+
+func lambda(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
+	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+		Namespace: jsii.String("AWS/Lambda"), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
+		DimensionsMap: &map[string]*string{"FunctionName": f.FunctionName()}, Period: minute(),
+	})
+}

@@ -1,0 +1,51 @@
+package stack_test
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/weir-limits/weir/infra/stack"
+)
+
+var update = flag.Bool("update", false, "write the golden templates anew")
+
+// golden are the templates that are kept in infra/golden: what deploys, what `make run`
+// loads, and what a change of the stack shows in its diff.
+var golden = map[string]func(*stack.Settings){
+	"dynamodb":    func(*stack.Settings) {},
+	"elasticache": elasticache,
+	"everything":  everything,
+}
+
+func TestGolden(t *testing.T) {
+	for name, change := range golden {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join("..", "golden", name+".template.json")
+			got := synthesize(t, settings(t, change))
+			if *update {
+				if err := os.WriteFile(path, got, 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(got, want) {
+				t.Errorf("%s is not what the stack synthesizes now, from line %d on: look whether that is meant, and run make golden", path, firstDifference(got, want))
+			}
+		})
+	}
+}
+
+func firstDifference(a, b []byte) int {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return 1 + bytes.Count(a[:i], []byte("\n"))
+		}
+	}
+	return 1 + bytes.Count(a[:min(len(a), len(b))], []byte("\n"))
+}

@@ -1,0 +1,154 @@
+package stack_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	jsii.Close()
+	os.Exit(code)
+}
+
+// settings returns those of a deployment that says nothing, with bundles of its own.
+func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
+	t.Helper()
+	s, err := stack.Read(func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Rules, s.RulesVersion, s.Bundles = "testdata/rules.json", 1, t.TempDir()
+	for _, name := range []string{"authorizer", "handler", "signingkeys"} {
+		if err := os.MkdirAll(filepath.Join(s.Bundles, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.Bundles, name, "bootstrap"), []byte(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, change := range changes {
+		change(&s)
+	}
+	return s
+}
+
+// elasticache and everything are settings of their golden templates.
+func elasticache(s *stack.Settings) { s.Store = ratelimit.ElastiCache }
+
+func everything(s *stack.Settings) {
+	elasticache(s)
+	s.AlarmEmail = "operator@example.com"
+	s.Issuer, s.Audience, s.JWKS = "https://issuer.example/", "weir", "https://issuer.example/jwks.json"
+	s.CORSOrigins = []string{"https://app.example", "https://admin.example"}
+	s.WAF, s.Provisioned, s.Tracing, s.RequireLogin = 2000, 5, true, true
+	reserved := 100.0
+	s.Reserved = &reserved
+}
+
+// cdkApp returns an app with the context that cdk.json has.
+func cdkApp(t *testing.T) awscdk.App {
+	t.Helper()
+	storetest.Program(t, "node")
+	content, err := os.ReadFile("../cdk.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var config struct {
+		Context map[string]any `json:"context"`
+	}
+	if err := json.Unmarshal(content, &config); err != nil {
+		t.Fatal(err)
+	}
+	return awscdk.NewApp(&awscdk.AppProps{Context: &config.Context, Outdir: jsii.String(t.TempDir()), AnalyticsReporting: jsii.Bool(false)})
+}
+
+var assetHash = regexp.MustCompile(`[0-9a-f]{64}`)
+
+// synthesize returns the template of a stage, with the hashes of its assets made equal.
+func synthesize(t *testing.T, s stack.Settings) []byte {
+	t.Helper()
+	a := cdkApp(t)
+	made := stack.New(a, s)
+	content, err := os.ReadFile(filepath.Join(*a.Synth(nil).Directory(), *made.TemplateFile()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var formatted bytes.Buffer
+	if err := json.Indent(&formatted, assetHash.ReplaceAll(content, []byte("<asset>")), "", " "); err != nil {
+		t.Fatal(err)
+	}
+	return append(formatted.Bytes(), '\n')
+}
+
+// template is a synthesized template.
+type template struct {
+	Resources map[string]resource
+}
+
+type resource struct {
+	Type       string
+	Properties map[string]any
+	Metadata   map[string]any
+}
+
+func parse(t *testing.T, content []byte) template {
+	t.Helper()
+	var made template
+	if err := json.Unmarshal(content, &made); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// of returns the resources of a type, by id in order.
+func (m template) of(kind string) (ids []string, all []resource) {
+	for _, id := range slices.Sorted(maps.Keys(m.Resources)) {
+		if m.Resources[id].Type == kind {
+			ids, all = append(ids, id), append(all, m.Resources[id])
+		}
+	}
+	return ids, all
+}
+
+// one returns the only resource of a type whose id begins with prefix.
+func (m template) one(t *testing.T, kind, prefix string) (id string, r resource) {
+	t.Helper()
+	ids, all := m.of(kind)
+	for i := range ids {
+		if strings.HasPrefix(ids[i], prefix) {
+			if id != "" {
+				t.Fatalf("%s %s*: got %s and %s, want one", kind, prefix, id, ids[i])
+			}
+			id, r = ids[i], all[i]
+		}
+	}
+	if id == "" {
+		t.Fatalf("no %s %s*", kind, prefix)
+	}
+	return id, r
+}
+
+// text returns a value in JSON.
+func text(t *testing.T, v any) string {
+	t.Helper()
+	content, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -1,0 +1,67 @@
+package stack
+
+import (
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+)
+
+func (s *stage) newAlarms() {
+	for _, a := range []ratelimit.Alarm{
+		{Name: "authorizer-failed", Says: "API Gateway got no answer from the authorizer (a crash, a timeout, throttling) and answered 503. Bad credentials are not counted here: they are 401.", Metric: s.authorizerFailed(), Above: 0, Of: 2, In: 5},
+		{Name: "rest-5xx", Says: "One in a hundred answers of the REST API is an error.", Metric: s.restErrors(), Above: 1, Of: 3, In: 5},
+		{Name: "http-5xx", Says: "One in a hundred answers of the HTTP API is an error.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5},
+	} {
+		s.limits.NewAlarm(s.stack, a)
+	}
+}
+
+// authorizerFailed counts the answers that API Gateway gave because the authorizer gave
+// none. Lambda's own metric of errors counts every bad credential, by which anyone could
+// wake somebody up.
+func (s *stage) authorizerFailed() awscloudwatch.IMetric {
+	const name = "AuthorizerFailed"
+	logs := s.stack.Node().FindChild(jsii.String("RestAccess")).(awslogs.LogGroup)
+	filter := awslogs.NewMetricFilter(s.stack, jsii.String(name), &awslogs.MetricFilterProps{
+		LogGroup:        logs,
+		FilterPattern:   awslogs.FilterPattern_StringValue(jsii.String("$."+responseTypeField), jsii.String("="), jsii.String("AUTHORIZER_*")),
+		MetricNamespace: jsii.String("Weir/" + s.settings.Stage), MetricName: jsii.String(name), MetricValue: jsii.String("1"),
+	})
+	return filter.Metric(&awscloudwatch.MetricOptions{Statistic: jsii.String("Sum"), Period: minute()})
+}
+
+// restName and httpName are what CloudWatch knows the APIs by.
+func (s *stage) restName() map[string]*string {
+	return map[string]*string{"ApiName": s.rest.RestApiName(), "Stage": s.rest.DeploymentStage().StageName()}
+}
+
+func (s *stage) httpName() map[string]*string { return map[string]*string{"ApiId": s.http.ApiId()} }
+
+func (s *stage) restErrors() awscloudwatch.IMetric {
+	return failing("rest", "5XXError", s.restName())
+}
+func (s *stage) httpErrors() awscloudwatch.IMetric {
+	return failing("http", "5xx", s.httpName())
+}
+
+// failing returns the share of an API's answers that are its errors, in percent.
+func failing(api, name string, dimensions map[string]*string) awscloudwatch.IMetric {
+	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
+		Expression: jsii.Sprintf("100 * %[1]sErrors / %[1]sRequests", api), Label: jsii.Sprintf("%s errors, %%", strings.ToUpper(api)), Period: minute(),
+		UsingMetrics: &map[string]awscloudwatch.IMetric{api + "Errors": gateway(name, "Sum", dimensions), api + "Requests": gateway("Count", "Sum", dimensions)},
+	})
+}
+
+func gateway(name, statistic string, api map[string]*string) awscloudwatch.IMetric {
+	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+		Namespace: jsii.String("AWS/ApiGateway"), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
+		DimensionsMap: &api, Period: minute(),
+	})
+}
+
+func minute() awscdk.Duration { return awscdk.Duration_Minutes(jsii.Number(1)) }

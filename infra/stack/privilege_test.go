@@ -1,0 +1,100 @@
+package stack_test
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+)
+
+// Each function may do what it does, on what it does it on, and nothing else. That the
+// lists are what is really called, tests of their packages see at the SDK's own calls.
+func TestStack_privilege(t *testing.T) {
+	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
+	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
+	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
+	for name, want := range map[string]map[string]map[string][]string{
+		"dynamodb": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions, "LimitsRecords": records.ReadActions},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions, "LimitsRecords": records.ReadActions},
+		},
+		"everything": {
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions, "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions, "*": slices.Concat(network, xray)},
+			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": records.SigningKeyActions, "*": xray},
+		},
+	} {
+		made := parse(t, synthesize(t, settings(t, golden[name])))
+		for function, resources := range want {
+			_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
+			got := allowed(t, made, policy)
+			for resource, actions := range resources {
+				if !sameActions(got[resource], actions) {
+					t.Errorf("%s: %s may %v on %s, want %v", name, function, got[resource], resource, actions)
+				}
+				delete(got, resource)
+			}
+			for resource, actions := range got {
+				t.Errorf("%s: %s may %v on %s, and does not need it", name, function, actions, resource)
+			}
+		}
+		_, roles := made.of("AWS::IAM::Role")
+		for _, r := range roles {
+			if text(t, r.Properties["AssumeRolePolicyDocument"]) != "" && r.Properties["ManagedPolicyArns"] != nil && !strings.Contains(text(t, r.Properties), "AmazonAPIGatewayPushToCloudWatchLogs") {
+				t.Errorf("%s: a role has managed policies: %s", name, text(t, r.Properties))
+			}
+		}
+	}
+}
+
+// The signing keys' function can write its one record, and no API key.
+func TestStack_privilege_signingKeys(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t, everything)))
+	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
+	if want := `{"dynamodb:LeadingKeys":["` + records.SigningKeysKey + `"]}`; !strings.Contains(text(t, policy.Properties), want) {
+		t.Errorf("got %s, want %s", text(t, policy.Properties), want)
+	}
+}
+
+func sameActions(a, b []string) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
+}
+
+// allowed returns the actions of a policy by resource: the id of one of the template, up
+// to the hash that the CDK adds, or as it stands.
+func allowed(t *testing.T, made template, policy resource) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {
+		statement := each.(map[string]any)
+		if statement["Effect"] != "Allow" {
+			continue
+		}
+		for _, r := range list(statement["Resource"]) {
+			where := text(t, r)
+			if r == "*" {
+				where = "*"
+			}
+			for id := range maps.Keys(made.Resources) {
+				if strings.Contains(where, `"`+id+`"`) {
+					where = id[:len(id)-8]
+				}
+			}
+			for _, action := range list(statement["Action"]) {
+				all[where] = append(all[where], action.(string))
+			}
+		}
+	}
+	return all
+}
+
+// list returns v as a list, which a policy writes as its only element.
+func list(v any) []any {
+	if all, ok := v.([]any); ok {
+		return all
+	}
+	return []any{v}
+}

@@ -1,0 +1,93 @@
+package stack
+
+import (
+	"time"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssnssubscriptions"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/infra/ratelimit"
+)
+
+// handlerTimeout is what a request of the sample API can take, waits in a leaky bucket
+// included.
+const handlerTimeout = 10 * time.Second
+
+// stage is a stack being built.
+type stage struct {
+	stack    awscdk.Stack
+	settings Settings
+
+	alarms  awssns.Topic
+	limits  *ratelimit.Limits
+	handler awslambda.Function
+	rest    restAPI
+	http    httpAPI
+}
+
+// New adds the stack of a stage to an app. It panics with an error that names what is
+// wrong in the settings.
+func New(scope constructs.Construct, settings Settings) awscdk.Stack {
+	s := &stage{stack: awscdk.NewStack(scope, jsii.String("Weir-"+settings.Stage), &awscdk.StackProps{
+		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API"),
+	}), settings: settings}
+	s.alarms = s.newTopic()
+	s.limits = ratelimit.New(s.stack, jsii.String("Limits"), s.props())
+	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: settings.Bundles + "/handler", Role: "handler", Timeout: handlerTimeout})
+	s.rest = s.newRESTAPI()
+	s.limits.Attach(s.rest)
+	s.http = s.newHTTPAPI()
+	if settings.WAF > 0 {
+		s.newWAF()
+	}
+	s.newAlarms()
+	s.newDashboard()
+	s.newOutputs()
+	return s.stack
+}
+
+// props returns what the limits are told.
+func (s *stage) props() *ratelimit.Props {
+	p := &ratelimit.Props{
+		Namespace: s.settings.Stage, Store: s.settings.Store,
+		Bundles: s.settings.Bundles, Rules: s.settings.Rules, RulesVersion: s.settings.RulesVersion,
+		RequireCredential: s.settings.RequireLogin, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
+		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
+		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),
+	}
+	if s.settings.Arch == "x86_64" {
+		p.Architecture = awslambda.Architecture_X86_64()
+	}
+	if s.settings.Issuer != "" || s.settings.Audience != "" || s.settings.JWKS != "" {
+		p.Tokens = &ratelimit.Tokens{Issuer: s.settings.Issuer, Audience: s.settings.Audience, JWKS: s.settings.JWKS}
+	}
+	return p
+}
+
+// newTopic makes the topic that alarms are told to.
+func (s *stage) newTopic() awssns.Topic {
+	topic := awssns.NewTopic(s.stack, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
+	if s.settings.AlarmEmail != "" {
+		topic.AddSubscription(awssnssubscriptions.NewEmailSubscription(jsii.String(s.settings.AlarmEmail), nil))
+	}
+	return topic
+}
+
+// newOutputs says where everything is, and how callers get their keys.
+func (s *stage) newOutputs() {
+	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own, under another name
+	for id, value := range map[string]*string{
+		"RestUrl": s.rest.Url(),
+		"HttpUrl": s.http.ApiEndpoint(),
+		"Keys":    jsii.Sprintf("weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName()),
+		"DashboardUrl": jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=weir-%s",
+			*s.stack.Region(), s.settings.Stage),
+	} {
+		awscdk.NewCfnOutput(s.stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value})
+	}
+}

@@ -1,0 +1,199 @@
+package stack_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Every method but OPTIONS has the authorizer, whose answers are not cached, nor is
+// anything else.
+func TestStack_authorizer(t *testing.T) {
+	for name, change := range golden {
+		t.Run(name, func(t *testing.T) {
+			made := parse(t, synthesize(t, settings(t, change)))
+			id, authorizer := made.one(t, "AWS::ApiGateway::Authorizer", "")
+			if p := authorizer.Properties; p["AuthorizerResultTtlInSeconds"] != 0.0 || p["Type"] != "REQUEST" || p["IdentitySource"] != "" {
+				t.Errorf("authorizer: %s", text(t, p))
+			}
+			ids, methods := made.of("AWS::ApiGateway::Method")
+			limited := 0
+			for i, m := range methods {
+				p := m.Properties
+				switch open := p["HttpMethod"] == "OPTIONS"; {
+				case open && p["AuthorizationType"] != "NONE":
+					t.Errorf("%s: a preflight is limited", ids[i])
+				case !open && (p["AuthorizationType"] != "CUSTOM" || text(t, p["AuthorizerId"]) != `{"Ref":"`+id+`"}`):
+					t.Errorf("%s is not limited: %s", ids[i], text(t, p))
+				case !open:
+					limited++
+				}
+			}
+			if limited != 4 {
+				t.Errorf("%d methods are limited, want 4", limited)
+			}
+			_, stage := made.one(t, "AWS::ApiGateway::Stage", "")
+			if cached := stage.Properties["CacheClusterEnabled"]; cached != nil && cached != false {
+				t.Error("the stage caches answers for everybody")
+			}
+		})
+	}
+}
+
+// The 429 has what the authorizer says, by the names that it says it under.
+func TestStack_refusal(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t, everything)))
+	_, responses := made.of("AWS::ApiGateway::GatewayResponse")
+	statuses := map[string]any{}
+	for _, r := range responses {
+		statuses[r.Properties["ResponseType"].(string)] = r.Properties["StatusCode"]
+		parameters := r.Properties["ResponseParameters"].(map[string]any)
+		if origin := parameters["gatewayresponse.header.Access-Control-Allow-Origin"]; origin != "'*'" {
+			t.Errorf("%s: allows origin %v", r.Properties["ResponseType"], origin)
+		}
+		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
+			continue
+		}
+		for field, key := range app.FieldKeys() {
+			if field == httplimit.DegradedField { // what is refused was decided
+				continue
+			}
+			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
+				t.Errorf("%s: got %v, want the context's %s", field, got, key)
+			}
+		}
+		body := r.Properties["ResponseTemplates"].(map[string]any)["application/json"].(string)
+		for part := range strings.SplitSeq(body, "$context.authorizer.") {
+			key, _, _ := strings.Cut(part, `"`)
+			key, _, _ = strings.Cut(key, ",")
+			if !strings.HasPrefix(part, "{") && !slices.Contains(app.BodyKeys(), key) {
+				t.Errorf("the body has the context's %s, which may break it", key)
+			}
+		}
+	}
+	want := map[string]any{
+		"ACCESS_DENIED": "429", "UNAUTHORIZED": "401", "AUTHORIZER_FAILURE": "503", "AUTHORIZER_CONFIGURATION_ERROR": "503",
+		"THROTTLED": "429", "QUOTA_EXCEEDED": "429", "DEFAULT_4XX": nil, "DEFAULT_5XX": nil,
+	}
+	if text(t, statuses) != text(t, want) {
+		t.Errorf("got %s\nwant %s", text(t, statuses), text(t, want))
+	}
+}
+
+func TestStack_table(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t)))
+	_, counters := made.one(t, "AWS::DynamoDB::Table", "LimitsCounters")
+	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, dynamostore.TTLAttribute); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	for _, prefix := range []string{"LimitsCounters", "LimitsRecords"} {
+		_, table := made.one(t, "AWS::DynamoDB::Table", prefix)
+		if got, want := text(t, table.Properties["KeySchema"]), fmt.Sprintf(`[{"AttributeName":%q,"KeyType":"HASH"}]`, dynamostore.KeyAttribute); got != want || table.Properties["BillingMode"] != "PAY_PER_REQUEST" {
+			t.Errorf("%s: got %s, want %s, on demand", prefix, got, want)
+		}
+	}
+}
+
+func TestStack_functions(t *testing.T) {
+	for arch, want := range map[string]string{"arm64": `["arm64"]`, "x86_64": `["x86_64"]`} {
+		made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.Arch = arch })))
+		ids, functions := made.of("AWS::Lambda::Function")
+		if len(ids) != 2 {
+			t.Errorf("got %v, want an authorizer and a handler", ids)
+		}
+		for i, f := range functions {
+			if got := text(t, f.Properties["Architectures"]); got != want || f.Properties["Runtime"] != "provided.al2023" || f.Properties["MemorySize"] != 512.0 {
+				t.Errorf("%s: %s", ids[i], text(t, f.Properties))
+			}
+		}
+	}
+}
+
+// API Gateway serves what was deployed: whatever changes the authorizer or a gateway
+// response must make a new deployment, and nothing else should.
+func TestStack_deployment(t *testing.T) {
+	deployment := func(changes ...func(*stack.Settings)) string {
+		id, _ := parse(t, synthesize(t, settings(t, changes...))).one(t, "AWS::ApiGateway::Deployment", "")
+		return id
+	}
+	first := deployment()
+	if again := deployment(func(s *stack.Settings) { s.AlarmEmail = "operator@example.com" }); again != first {
+		t.Errorf("the deployment is new although nothing of the API is: %s, %s", first, again)
+	}
+	seen := map[string]string{first: "nothing"}
+	for name, change := range map[string]func(*stack.Settings){
+		"gateway responses": func(s *stack.Settings) { s.CORSOrigins = []string{"https://one.example"} },
+		"other origin":      func(s *stack.Settings) { s.CORSOrigins = []string{"https://two.example"} },
+		"authorizer":        func(s *stack.Settings) { s.Provisioned = 1 },
+	} {
+		id := deployment(change)
+		if twin, taken := seen[id]; taken {
+			t.Errorf("%s: the deployment is that of %s", name, twin)
+		}
+		seen[id] = name
+	}
+}
+
+// Two stages live side by side in one account: nothing has the same name.
+func TestStack_stages(t *testing.T) {
+	a := cdkApp(t)
+	names := map[string]string{}
+	for _, stageName := range []string{"dev", "prod"} {
+		stack.New(a, settings(t, everything, func(s *stack.Settings) { s.Stage = stageName }))
+	}
+	assembly := a.Synth(nil)
+	for _, made := range *assembly.Stacks() {
+		for id, r := range parse(t, []byte(text(t, made.Template()))).Resources {
+			for _, property := range []string{"TableName", "FunctionName", "LogGroupName", "RoleName", "TopicName", "AlarmName", "DashboardName", "RuleName", "ServerlessCacheName", "UserId", "UserGroupId", "Name"} {
+				name, ok := r.Properties[property].(string)
+				if !ok || r.Type == "AWS::ApiGateway::Authorizer" || r.Type == "AWS::Lambda::Alias" { // names within an API, a function
+					continue
+				}
+				if twin, taken := names[r.Type+" "+name]; taken {
+					t.Errorf("%s %s: both %s and %s are called %q", r.Type, property, twin, id, name)
+				}
+				names[r.Type+" "+name] = id
+			}
+		}
+	}
+	if len(names) < 20 {
+		t.Errorf("only %d names were looked at", len(names))
+	}
+}
+
+// Alarms and the dashboard show what the functions write.
+func TestStack_metrics(t *testing.T) {
+	content := string(synthesize(t, settings(t)))
+	for _, name := range []string{
+		telemetry.Allowed, telemetry.Refused, telemetry.Degraded, telemetry.Remembered, telemetry.Shadowed,
+		telemetry.Unauthorized, telemetry.Failed, telemetry.StoreCalls, telemetry.Latency, telemetry.RulesRefused,
+	} {
+		if !strings.Contains(content, `"`+name+`"`) && !strings.Contains(content, `\"`+name+`\"`) {
+			t.Errorf("metric %s is shown nowhere", name)
+		}
+	}
+	if namespace := telemetry.Namespace("dev"); !strings.Contains(content, namespace) {
+		t.Errorf("no metric of %s", namespace)
+	}
+}
+
+func TestRead(t *testing.T) {
+	for want, context := range map[string]map[string]string{
+		"-c arch=riscv: want arm64 or x86_64":     {"arch": "riscv"},
+		"-c throttle=many: want a whole number":   {"throttle": "many"},
+		"-c tracing=yes: want false or true":      {"tracing": "yes"},
+		"-c maxDelay=2: want a time such as 2s":   {"maxDelay": "2"},
+		"-c waf=-1: want a whole number\n-c arch": {"waf": "-1", "arch": "x"},
+	} {
+		if _, err := stack.Read(func(key string) string { return context[key] }); err == nil || !strings.Contains(err.Error(), want) && len(context) == 1 {
+			t.Errorf("%v: got %v, want %s", context, err, want)
+		}
+	}
+}
