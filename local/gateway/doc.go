@@ -42,13 +42,19 @@
 // # What it does not do
 //
 // It has no stage in its URLs, one stage per API, and no caches, API keys, usage plans,
-// throttling, request validation, resource policies, CORS or custom domains. It has
-// REQUEST authorizers without a cache for REST APIs and none for HTTP APIs, and no
-// integration but AWS_PROXY. IAM roles and policies are not enforced, except that a
-// function without a permission for API Gateway is an error. Header names come in the
+// request validation, resource policies or custom domains. It has REQUEST authorizers
+// without a cache for REST APIs and none for HTTP APIs, and no integration but AWS_PROXY
+// and, for preflights, the MOCK that CDK writes. A stage's throttling is exact here and
+// best effort at AWS, and there is none of a whole account. Header names come in the
 // canonical case of net/http and not as the client spelled them.
 //
-// Functions are not isolated from this process: memory and reserved concurrency are
-// not enforced, and a function that ignores its deadline goes on. A cold start is not
-// imitated.
+// Nothing is filtered by web ACLs, networks, or IAM roles and policies, except that a
+// function without a permission for API Gateway is an error. Conditions are not
+// evaluated. An attribute of a resource that no request meets has a made-up value: the
+// address of a cache ends in .invalid.
+//
+// Functions are not isolated from this process: memory and concurrency are not enforced,
+// and a function that ignores its deadline goes on. A cold start is not imitated. Every
+// version and alias of a function runs the one handler, which is told the ARN of the
+// function.
 package gateway

@@ -14,7 +14,7 @@ import (
 
 // A REST API whose authorizer refuses everybody. The template makes the refusal a 429.
 func Example() {
-	data, err := os.ReadFile("../../infra/template.json")
+	data, err := os.ReadFile("testdata/good/sample.json")
 	if err != nil {
 		panic(err)
 	}

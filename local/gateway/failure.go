@@ -21,6 +21,9 @@ type failure struct {
 var (
 	missingToken = failure{kind: "MISSING_AUTHENTICATION_TOKEN", status: http.StatusForbidden,
 		code: "MissingAuthenticationTokenException", message: "Missing Authentication Token"}
+	// The code is assumed.
+	throttled = failure{kind: "THROTTLED", status: http.StatusTooManyRequests,
+		code: "TooManyRequestsException", message: "Too Many Requests"}
 	unauthorized = failure{kind: "UNAUTHORIZED", status: http.StatusUnauthorized,
 		code: "UnauthorizedException", message: "Unauthorized"}
 	implicitlyDenied = failure{kind: "ACCESS_DENIED", status: http.StatusForbidden,
@@ -37,7 +40,9 @@ var (
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
 		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
-	// The code is assumed.
+	// The codes of these two are assumed.
+	mockWithoutStatus = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
+		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	// The types of these two exist or are unknown, but cannot be customized. The codes

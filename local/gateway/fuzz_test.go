@@ -17,7 +17,7 @@ import (
 // FuzzParseTemplate looks for templates that break the reader. One that it accepts
 // must serve requests.
 func FuzzParseTemplate(f *testing.F) {
-	for _, pattern := range []string{"testdata/good/*.json", "testdata/bad/*.json", "../../infra/template.json"} {
+	for _, pattern := range []string{"testdata/good/*.json", "testdata/bad/*.json", "../../infra/golden/*.json"} {
 		for _, path := range glob(f, pattern) {
 			f.Add(read(f, path))
 		}
@@ -39,8 +39,13 @@ func FuzzParseTemplate(f *testing.F) {
 			t.Fatalf("accepted, and then: %v", err)
 		}
 		for _, api := range g.APIs() {
-			if got := do(api, request(t, "GET", "/", http.NoBody)); got.status < 200 {
-				t.Errorf("got status %d", got.status)
+			for _, method := range []string{"GET", "OPTIONS"} {
+				r := request(t, method, "/", http.NoBody)
+				r.Header.Set("Origin", "https://one.example")
+				r.Header.Set("Access-Control-Request-Method", "GET")
+				if got := do(api, r); got.status < 200 {
+					t.Errorf("%s: got status %d", method, got.status)
+				}
 			}
 		}
 	})

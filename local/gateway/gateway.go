@@ -56,7 +56,8 @@ type Route struct {
 	// path of an HTTP API's $default route is "$default".
 	Method, Path string
 	// Function and Authorizer are the logical ids of the functions that are invoked.
-	// Authorizer is empty for a route that is open.
+	// Function is empty for a route that API Gateway answers by itself, Authorizer for one
+	// that is open.
 	Function, Authorizer string
 }
 

@@ -31,7 +31,7 @@ func TestNew_MissingFunctions(t *testing.T) {
 }
 
 func TestGateway_APIs(t *testing.T) {
-	template := parse(t, "../../infra/template.json")
+	template := parse(t, "testdata/good/sample.json")
 	g, err := gateway.New(template, gateway.Options{
 		Functions: functions{"AuthorizerFunction": says(""), "HandlerFunction": says("")},
 	})
@@ -71,6 +71,17 @@ func TestGateway_APIs_Default(t *testing.T) {
 	api := newAPI(t, "testdata/good/http.json", gateway.HTTP, functions{"Function": says(""), "Slow": says("")}, frozen)
 	if got, want := api.Routes[len(api.Routes)-1], (gateway.Route{"ANY", "$default", "Function", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+// A version and an alias run the function, where a permission for them lets API Gateway.
+func TestGateway_Alias(t *testing.T) {
+	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+		function := says(`{"statusCode":200}`)
+		api := newAPI(t, "testdata/good/alias.json", kind, functions{"Function": function}, frozen)
+		if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != http.StatusOK || function.calls() != 1 || api.Routes[0].Function != "Function" {
+			t.Errorf("%s: got %d after %d calls of %+v", kind, got.status, function.calls(), api.Routes)
+		}
 	}
 }
 

@@ -22,8 +22,18 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Apigw-Requestid"] = []string{in.id}
 	path := decodedPath(r)
 	route, parameters := h.api.match(r.Method, path)
-	if route == nil {
+	switch {
+	// A route that OPTIONS matches comes first, $default too, by the guide on CORS. That a
+	// request that is no preflight gets the same, without headers, is assumed.
+	case route == nil && r.Method == http.MethodOptions && h.api.cors != nil:
+		h.api.cors.answer(w.Header(), r)
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case route == nil:
 		say(w, http.StatusNotFound, "Not Found")
+		return
+	case !route.throttle.allows(in.at):
+		say(w, http.StatusTooManyRequests, "Too Many Requests")
 		return
 	}
 	payload, err := h.invoke(r.Context(), route.function, h.api.event(in, route, path, parameters), route.timeout)
@@ -36,7 +46,8 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		failHTTP(w, err)
 		return
 	}
-	response.write(w)
+	h.api.cors.answer(w.Header(), r)
+	response.write(w, h.api.cors.isOwn)
 }
 
 func (h *httpHandler) receive(r *http.Request) (*request, error) {

@@ -58,7 +58,7 @@ func TestHTTP_Event(t *testing.T) {
 // The default stage stands in no path, and what a request does not have is left out.
 func TestHTTP_Event_Empty(t *testing.T) {
 	function := says(`{}`)
-	api := newAPI(t, "../../infra/template.json", gateway.HTTP, functions{
+	api := newAPI(t, "testdata/good/sample.json", gateway.HTTP, functions{
 		"AuthorizerFunction": says(""), "HandlerFunction": function,
 	}, frozen)
 	send(t, serve(t, api), "GET", "/api/v1/search", "")
@@ -123,7 +123,7 @@ func TestHTTP_Routes(t *testing.T) {
 func TestHTTP_UnknownRoute(t *testing.T) {
 	for _, path := range []string{"/nowhere", "/api/v1/search/", "/api/v1/items/", "/API/v1/search"} {
 		function := says(`{}`)
-		api := newAPI(t, "../../infra/template.json", gateway.HTTP, functions{
+		api := newAPI(t, "testdata/good/sample.json", gateway.HTTP, functions{
 			"AuthorizerFunction": says(""), "HandlerFunction": function,
 		}, frozen)
 		got := send(t, serve(t, api), "GET", path, "")

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // maxHTTPTimeout is how long an HTTP API waits for an integration.
@@ -18,6 +20,8 @@ type httpAPI struct {
 	id, name  string
 	stage     string
 	variables map[string]string // of the stage
+	throttle  algo.Machine      // of the stage: each route has a bucket like it
+	cors      *cors             // nil for none
 	routes    []*httpRoute
 	fallback  *httpRoute // $default, nil for none
 }
@@ -29,6 +33,7 @@ type httpRoute struct {
 	path     []segment
 	function string // logical id
 	timeout  time.Duration
+	throttle *throttle
 }
 
 // httpIntegration is what a route's Target names.
@@ -49,7 +54,7 @@ func (d *declarations) readHTTPAPIs() {
 		q.only("RouteSelectionExpression", "the only one that HTTP APIs have", "$request.method $request.path",
 			"${request.method} ${request.path}")
 		q.only("DisableExecuteApiEndpoint", "false: there is no other endpoint here", false)
-		apis[id] = &httpAPI{id: id, name: q.text("Name")}
+		apis[id] = &httpAPI{id: id, name: q.text("Name"), cors: readCORS(q)}
 		q.inert("Description", "FailOnWarnings", "IpAddressType", "Tags")
 		d.template.http = append(d.template.http, apis[id])
 	})
@@ -79,7 +84,9 @@ func (d *declarations) readHTTPStage(api *httpAPI, q *properties) {
 	if !q.has("AutoDeploy") && !q.has("DeploymentId") {
 		d.p.add(q.at("AutoDeploy"), "missing: nothing else deploys it")
 	}
+	var bucket algo.Machine
 	if settings := q.object("DefaultRouteSettings"); settings != nil {
+		bucket = readThrottle(settings)
 		settings.inert("DataTraceEnabled", "DetailedMetricsEnabled", "LoggingLevel")
 		settings.done()
 	}
@@ -90,7 +97,7 @@ func (d *declarations) readHTTPStage(api *httpAPI, q *properties) {
 	if api.stage != "" {
 		d.p.add(q.path, "a second stage of %s: no local URL would tell it from %s", api.id, api.stage)
 	}
-	api.stage, api.variables = name, variables
+	api.stage, api.variables, api.throttle = name, variables, bucket
 }
 
 func (d *declarations) readHTTPIntegration(api *httpAPI, q *properties) httpIntegration {
@@ -131,7 +138,7 @@ func (d *declarations) readRoute(api *httpAPI, integrations map[string]httpInteg
 	if api == nil || !ok {
 		return
 	}
-	route.function, route.timeout = i.function.ID, i.timeout
+	route.function, route.timeout, route.throttle = i.function.ID, i.timeout, newThrottle(api.throttle)
 	if i.known {
 		d.checkPermission(strings.TrimSuffix(q.path, ".Properties"), i.function, api.arn(route))
 	}
@@ -171,11 +178,12 @@ func (r *httpRoute) same(other *httpRoute) bool {
 	return r.method == other.method && slices.EqualFunc(r.path, other.path, alike)
 }
 
-// arn is what a permission calls a route.
+// arn is what a permission calls a route. CDK leaves parameters as they are declared, and
+// that works.
 func (a *httpAPI) arn(r *httpRoute) string {
 	path := "/" + defaultKey
 	if _, declared, ok := strings.Cut(r.key, " "); ok {
-		path = "/" + r.method + permissionPath(declared)
+		path = "/" + r.method + declared
 	}
 	return arn("execute-api", a.id+"/"+a.stage+path)
 }

@@ -64,13 +64,14 @@ func inferredResponse(payload []byte) httpResponse {
 // they go out as they are.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-func (r httpResponse) write(w http.ResponseWriter) {
+// write sends the answer of a function, without the headers that are not its to say.
+func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) bool) {
 	contentType := "text/plain; charset=utf-8"
 	for name, value := range r.Headers {
 		switch {
 		case strings.EqualFold(name, "Content-Type"):
 			contentType = string(value)
-		case !contains(framing, name):
+		case !contains(framing, name) && !foreign(name):
 			w.Header()[name] = []string{string(value)}
 		}
 	}

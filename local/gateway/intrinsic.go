@@ -59,16 +59,14 @@ func (r *resolver) getAtt(v any) (string, error) {
 		return "", fmt.Errorf("no resource is called %q", id)
 	}
 	name := r.names[id]
-	switch res.kind + "." + attribute {
-	case "AWS::Lambda::Function.Arn":
+	switch {
+	case isKnown(res.kind) && !isActive(res.kind):
+		return madeUp(res.kind, name, attribute), nil
+	case res.kind == "AWS::Lambda::Function" && attribute == "Arn":
 		return functionARN(name), nil
-	case "AWS::DynamoDB::Table.Arn":
-		return arn("dynamodb", "table/"+name), nil
-	case "AWS::IAM::Role.Arn":
-		return "arn:" + partition + ":iam::" + account + ":role/" + name, nil
-	case "AWS::Logs::LogGroup.Arn":
-		return arn("logs", "log-group:"+name+":*"), nil
-	case "AWS::ApiGateway::RestApi.RootResourceId":
+	case res.kind == "AWS::Lambda::Version" && attribute == "Version":
+		return onlyVersion, nil
+	case res.kind == "AWS::ApiGateway::RestApi" && attribute == "RootResourceId":
 		return rootResource(id), nil
 	}
 	return "", fmt.Errorf("Fn::GetAtt %s of %s is not supported", attribute, res.kind)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -27,12 +28,16 @@ var pseudoParameters = map[string]string{
 // nameProperty is the property that names a resource of a type, and so what a Ref to
 // it returns. A Ref to any other resource returns its logical id.
 var nameProperty = map[string]string{
-	"AWS::ApiGateway::Stage":   "StageName",
-	"AWS::ApiGatewayV2::Stage": "StageName",
-	"AWS::DynamoDB::Table":     "TableName",
-	"AWS::IAM::Role":           "RoleName",
-	"AWS::Lambda::Function":    "FunctionName",
-	"AWS::Logs::LogGroup":      "LogGroupName",
+	"AWS::ApiGateway::Stage":            "StageName",
+	"AWS::ApiGatewayV2::Stage":          "StageName",
+	"AWS::DynamoDB::GlobalTable":        "TableName",
+	"AWS::DynamoDB::Table":              "TableName",
+	"AWS::ElastiCache::ServerlessCache": "ServerlessCacheName",
+	"AWS::ElastiCache::User":            "UserId",
+	"AWS::IAM::Role":                    "RoleName",
+	"AWS::Lambda::Alias":                "Name",
+	"AWS::Lambda::Function":             "FunctionName",
+	"AWS::Logs::LogGroup":               "LogGroupName",
 }
 
 // maxResolved bounds the text that all intrinsic functions of a template make
@@ -66,6 +71,33 @@ func (r *resolver) nameResources(p *problems) {
 		names[id] = name
 	}
 	r.names = names
+	r.qualifyFunctions()
+}
+
+// onlyVersion is the number of every version of a function: there is one code here.
+const onlyVersion = "1"
+
+// qualifyFunctions turns the names of versions and aliases into ARNs, which are what a
+// Ref to them returns.
+func (r *resolver) qualifyFunctions() {
+	qualified := map[string]string{}
+	for id, res := range r.resources {
+		qualifier := onlyVersion
+		switch res.kind {
+		case "AWS::Lambda::Alias":
+			qualifier = r.names[id]
+		case "AWS::Lambda::Version":
+		default:
+			continue
+		}
+		// What cannot be resolved is reported where the property is read.
+		function, err := r.text(res.properties["FunctionName"])
+		if err == nil && !strings.HasPrefix(function, functionARN("")) {
+			function = functionARN(function)
+		}
+		qualified[id] = function + ":" + qualifier
+	}
+	maps.Copy(r.names, qualified)
 }
 
 // resolve returns v with every intrinsic function in it replaced.

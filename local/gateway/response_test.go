@@ -138,7 +138,7 @@ const refusing = `{
 
 func infra(t *testing.T, guard *stub) answer {
 	t.Helper()
-	api := newAPI(t, "../../infra/template.json", gateway.REST, functions{
+	api := newAPI(t, "testdata/good/sample.json", gateway.REST, functions{
 		"AuthorizerFunction": guard, "HandlerFunction": says(`{"statusCode":200}`),
 	}, frozen)
 	return send(t, serve(t, api), "GET", "/api/v1/search", "", "Accept: */*")

@@ -58,7 +58,7 @@ func refuseREST(w http.ResponseWriter, err error) {
 	writeBody(w, status, "text/plain", []byte(text))
 }
 
-// serve takes a request through the API: route, authorizer, integration.
+// serve takes a request through the API: route, throttle, authorizer, integration.
 func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	c.resource = h.api.root.match(splitPath(strings.Trim(c.path, "/")), c.parameters)
 	var method *restMethod
@@ -68,12 +68,20 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	if method == nil {
 		return proxyResponse{}, nil, &missingToken
 	}
+	// That this comes before the authorizer is assumed.
+	if !method.throttle.allows(c.at) {
+		return proxyResponse{}, nil, &throttled
+	}
 	var authorizer map[string]any
 	if method.authorizer != nil {
 		var failed *failure
 		if authorizer, failed = h.authorize(c, method.authorizer); failed != nil {
 			return proxyResponse{}, nil, failed
 		}
+	}
+	if method.mock != nil {
+		response, failed := method.mock.answer(c.header)
+		return response, nil, failed
 	}
 	return h.integrate(c, method, authorizer)
 }

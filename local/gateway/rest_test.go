@@ -104,7 +104,7 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 // An authorizer gets {} where an integration gets null.
 func TestREST_Events_Empty(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
-	server := serve(t, newAPI(t, "../../infra/template.json", gateway.REST, functions{
+	server := serve(t, newAPI(t, "testdata/good/sample.json", gateway.REST, functions{
 		"AuthorizerFunction": guard, "HandlerFunction": function,
 	}, frozen))
 	send(t, server, "GET", "/api/v1/search", "")

@@ -18,19 +18,22 @@ type restAPI struct {
 	id, name   string
 	deployment string
 	stage      string
-	variables  map[string]string // of the stage
-	binary     []string          // media types
+	variables  map[string]string         // of the stage
+	settings   map[string]methodSettings // of the stage
+	binary     []string                  // media types
 	root       *restResource
 	responses  map[string]gatewayResponse // by type
 	authorizer map[string]*authorizer     // by logical id
 	resources  map[string]*restResource   // by logical id
 }
 
-// restMethod is a method of a resource, with its integration.
+// restMethod is a method of a resource, with its integration: a function or a mock.
 type restMethod struct {
 	function   string // logical id
+	mock       *mock
 	timeout    time.Duration
 	authorizer *authorizer // nil for none
+	throttle   *throttle
 }
 
 // arn is what a policy or a permission calls a method.
@@ -62,6 +65,7 @@ func (d *declarations) readRESTAPIs() {
 		if api.stage == "" {
 			d.p.add("Resources."+api.id, "no AWS::ApiGateway::Stage: it is not deployed")
 		}
+		api.throttle()
 	}
 }
 
@@ -100,11 +104,7 @@ func (d *declarations) readStage(api *restAPI, q *properties) {
 	if deployment != "" && d.resources[deployment].kind != "AWS::ApiGateway::Deployment" {
 		q.refuse("DeploymentId", deployment, "a Ref to a deployment of this template")
 	}
-	for _, settings := range q.objects("MethodSettings") {
-		settings.inert("DataTraceEnabled", "HttpMethod", "LoggingLevel", "MetricsEnabled", "ResourcePath")
-		settings.only("CachingEnabled", "false", false)
-		settings.done()
-	}
+	settings := readMethodSettings(q)
 	q.only("CacheClusterEnabled", "false", false)
 	q.inert("AccessLogSetting", "Description", "Tags", "TracingEnabled")
 	if api == nil {
@@ -113,7 +113,7 @@ func (d *declarations) readStage(api *restAPI, q *properties) {
 	if api.stage != "" {
 		d.p.add(q.path, "a second stage of %s: no local URL would tell it from %s", api.id, api.stage)
 	}
-	api.stage, api.deployment, api.variables = name, deployment, variables
+	api.stage, api.deployment, api.variables, api.settings = name, deployment, variables, settings
 }
 
 // readResources builds the tree of each API. Resources name their parents, in any
@@ -211,8 +211,13 @@ func (d *declarations) readIntegration(m *restMethod, q *properties) (Function, 
 		return Function{}, false
 	}
 	defer integration.done()
-	if kind := integration.text("Type"); kind != "AWS_PROXY" {
-		integration.refuse("Type", kind, "AWS_PROXY")
+	switch kind := integration.text("Type"); kind {
+	case "AWS_PROXY":
+	case "MOCK":
+		m.mock = readMock(integration)
+		return Function{}, false
+	default:
+		integration.refuse("Type", kind, "AWS_PROXY or MOCK")
 	}
 	// With any other method API Gateway answers every request with a 500.
 	if verb := integration.text("IntegrationHttpMethod"); verb != "POST" {

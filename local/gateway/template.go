@@ -1,7 +1,6 @@
 package gateway
 
 import (
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -44,40 +43,6 @@ func (t *Template) Functions() []Function {
 // APIs returns how many APIs the template has: a gateway needs as many addresses,
 // which can be taken before its functions are started.
 func (t *Template) APIs() int { return len(t.rest) + len(t.http) }
-
-// resource is one resource as it stands in the template.
-type resource struct {
-	id, kind   string
-	path       string // Resources.<id>
-	properties map[string]any
-}
-
-// inertTypes are resources that no request meets.
-var inertTypes = []string{
-	"AWS::ApiGateway::Account",
-	"AWS::CDK::Metadata",
-	"AWS::DynamoDB::Table",
-	"AWS::IAM::Policy",
-	"AWS::IAM::Role",
-	"AWS::Logs::LogGroup",
-}
-
-// activeTypes are resources that this gateway acts on.
-var activeTypes = []string{
-	"AWS::ApiGateway::Authorizer",
-	"AWS::ApiGateway::Deployment",
-	"AWS::ApiGateway::GatewayResponse",
-	"AWS::ApiGateway::Method",
-	"AWS::ApiGateway::Resource",
-	"AWS::ApiGateway::RestApi",
-	"AWS::ApiGateway::Stage",
-	"AWS::ApiGatewayV2::Api",
-	"AWS::ApiGatewayV2::Integration",
-	"AWS::ApiGatewayV2::Route",
-	"AWS::ApiGatewayV2::Stage",
-	"AWS::Lambda::Function",
-	"AWS::Lambda::Permission",
-}
 
 // ParseTemplate reads a CloudFormation template in JSON: what CDK synthesizes, or
 // what is written in its shape. Whatever API Gateway would do and this package does
@@ -161,83 +126,8 @@ func readParameters(document map[string]any, p *problems) map[string]string {
 	return values
 }
 
-func readResources(document map[string]any, p *problems) map[string]resource {
-	all := map[string]resource{}
-	section, _ := document["Resources"].(map[string]any)
-	if len(section) == 0 {
-		p.add("Resources", "missing")
-	}
-	for id, each := range section {
-		attributes := asObject(each)
-		res := resource{id: id, path: "Resources." + id}
-		res.kind, _ = attributes["Type"].(string)
-		res.properties = asObject(attributes["Properties"])
-		inert := slices.Contains(inertTypes, res.kind)
-		if !inert && !slices.Contains(activeTypes, res.kind) {
-			p.add(res.path+".Type", "got %s, want one of %s", describe(attributes["Type"]),
-				strings.Join(slices.Sorted(slices.Values(slices.Concat(inertTypes, activeTypes))), ", "))
-		}
-		if attributes["Condition"] != nil && !inert {
-			p.add(res.path+".Condition", "not supported: conditions are not evaluated here")
-		}
-		all[id] = res
-	}
-	return all
-}
-
 // asObject returns v if it is an object and an empty one otherwise.
 func asObject(v any) map[string]any {
 	object, _ := v.(map[string]any)
 	return object
-}
-
-// readFunctions reads the Lambda functions. How their code runs is not checked: the
-// caller brings a handler for each.
-func (d *declarations) readFunctions() {
-	d.byARN = map[string]Function{}
-	d.each("AWS::Lambda::Function", func(id string, q *properties) {
-		f := Function{
-			ID:      id,
-			Timeout: time.Duration(q.number("Timeout", 3, 1, 900)) * time.Second,
-			Memory:  q.number("MemorySize", 128, 128, 10240),
-			arn:     functionARN(d.names[id]),
-		}
-		if environment := q.object("Environment"); environment != nil {
-			f.Environment = environment.textMap("Variables")
-			environment.done()
-		}
-		q.inert("Architectures", "Code", "DeadLetterConfig", "Description", "EphemeralStorage", "FunctionName",
-			"Handler", "KmsKeyArn", "Layers", "LoggingConfig", "Role", "Runtime", "RuntimeManagementConfig",
-			"SnapStart", "Tags", "TracingConfig", "VpcConfig")
-		if twin, taken := d.byARN[f.arn]; taken {
-			d.p.add(q.at("FunctionName"), "got %q, which is the name of %s too", d.names[id], twin.ID)
-		}
-		d.byARN[f.arn] = f
-		d.template.functions = append(d.template.functions, f)
-	})
-}
-
-// function returns the function that an ARN names.
-func (d *declarations) function(q *properties, name, arn string) (Function, bool) {
-	f, ok := d.byARN[arn]
-	if !ok && arn != "" {
-		q.refuse(name, arn, "the ARN of a function of this template")
-	}
-	return f, ok
-}
-
-// invokedFunction returns the function that an integration or an authorizer invokes.
-// API Gateway names it by its own ARN, or by one with the function's inside.
-func (d *declarations) invokedFunction(q *properties, name string) (Function, bool) {
-	uri := q.required(name)
-	prefix := fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region)
-	if inner, ok := strings.CutPrefix(uri, prefix); ok {
-		if arn, ok := strings.CutSuffix(inner, "/invocations"); ok {
-			return d.function(q, name, arn)
-		}
-	}
-	if uri != "" {
-		q.refuse(name, uri, prefix+"<function>/invocations")
-	}
-	return Function{}, false
 }

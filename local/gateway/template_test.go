@@ -35,7 +35,7 @@ func TestParseTemplate_Bad(t *testing.T) {
 }
 
 func TestParseTemplate_Good(t *testing.T) {
-	for _, path := range append(glob(t, "testdata/good/*.json"), "../../infra/template.json") {
+	for _, path := range append(glob(t, "testdata/good/*.json"), glob(t, "../../infra/golden/*.json")...) {
 		t.Run(filepath.Base(path), func(t *testing.T) {
 			if _, err := gateway.ParseTemplate(read(t, path)); err != nil {
 				t.Error(err)
@@ -83,6 +83,9 @@ func TestTemplate_Functions(t *testing.T) {
 	want := gateway.Function{
 		ID: "Function", Timeout: 7 * time.Second, Memory: 256,
 		Environment: map[string]string{
+			"CACHE": "rediss://weir-dev.elasticache.invalid:6379", "CACHE_ARN": "arn:aws:elasticache:us-east-1:123456789012:weir-dev", "USER": "weir-x",
+			"RECORDS": "Records", "RECORDS_ARN": "arn:aws:dynamodb:us-east-1:123456789012:table/Records",
+			"GROUP": "Group.GroupId", "TOPIC": "arn:aws:sns:us-east-1:123456789012:Topic",
 			"STORE": "dynamodb", "TABLE": "local-limits-x", "WINDOW": "60", "SECOND": "b", "THIRD": "us-east-1",
 			"TABLE_ARN": "arn:aws:dynamodb:us-east-1:123456789012:table/local-limits-x",
 			"ROLE":      "arn:aws:iam::123456789012:role/Role",
@@ -109,11 +112,11 @@ func TestTemplate_Functions_Defaults(t *testing.T) {
 	}
 }
 
-// The template that this repository deploys from says what the functions need.
-func TestTemplate_Functions_Infra(t *testing.T) {
+// A template says what its functions need.
+func TestTemplate_Functions_Sample(t *testing.T) {
 	want := map[string]time.Duration{"AuthorizerFunction": 5 * time.Second, "HandlerFunction": 10 * time.Second}
 	got := map[string]time.Duration{}
-	for _, f := range parse(t, "../../infra/template.json").Functions() {
+	for _, f := range parse(t, "testdata/good/sample.json").Functions() {
 		got[f.ID] = f.Timeout
 		environment := map[string]string{"STORE": "dynamodb", "TABLE": "Table", "NAMESPACE": "dev"}
 		if !reflect.DeepEqual(f.Environment, environment) || f.Memory != 512 {

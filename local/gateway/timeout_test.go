@@ -59,7 +59,7 @@ func TestTimeout_HTTPFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		function, release := hanging()
 		defer release()
-		api := newAPI(t, "../../infra/template.json", gateway.HTTP, functions{"AuthorizerFunction": function, "HandlerFunction": function}, frozen)
+		api := newAPI(t, "testdata/good/sample.json", gateway.HTTP, functions{"AuthorizerFunction": function, "HandlerFunction": function}, frozen)
 		begun := time.Now()
 		got := do(api, request(t, "GET", "/api/v1/search", http.NoBody))
 		if got.status != http.StatusInternalServerError || time.Since(begun) != 10*time.Second {

@@ -1,0 +1,116 @@
+package gateway_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// ask sends a request from a page of an origin, as a preflight if it is for a method.
+func ask(t *testing.T, api *gateway.API, method, path, origin, requested string, header ...string) answer {
+	t.Helper()
+	r := request(t, method, path, http.NoBody)
+	for name, value := range map[string]string{"Origin": origin, "Access-Control-Request-Method": requested} {
+		if value != "" {
+			r.Header.Set(name, value)
+		}
+	}
+	for _, each := range header {
+		name, value, _ := strings.Cut(each, ": ")
+		r.Header.Set(name, value)
+	}
+	return do(api, r)
+}
+
+// controls returns the CORS headers of an answer, sorted.
+func controls(a answer) string {
+	var all []string
+	for name, values := range a.header {
+		if short, ok := strings.CutPrefix(name, "Access-Control-"); ok {
+			all = append(all, short+": "+strings.Join(values, " and "))
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(all, "; ")
+}
+
+// The mocks that CDK writes answer with their headers; of several origins the one that
+// asks, and the first to any other.
+func TestREST_Mock(t *testing.T) {
+	api := newAPI(t, "testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
+	tests := []struct{ path, origin, want string }{
+		{"/any", "https://one.example", "*"},
+		{"/any", "", "*"},
+		{"/one", "https://two.example", "https://one.example"},
+		{"/several", "https://one.example", "https://one.example"},
+		{"/several", "https://two.example", "https://two.example"},
+		{"/several", "https://three.example", "https://three.example"},
+		{"/several", "https://four.example", "https://one.example"},
+		{"/several", "https://two.example.org", "https://one.example"},
+		{"/several", "", "https://one.example"},
+	}
+	for _, tt := range tests {
+		got := ask(t, api, "OPTIONS", tt.path, tt.origin, "GET")
+		want := "Allow-Headers: Authorization,x-api-key; Allow-Methods: GET,POST; Allow-Origin: " + tt.want
+		if got.status != http.StatusNoContent || got.body != "" || controls(got) != want || got.header.Get("Vary") != "Origin" {
+			t.Errorf("%s from %q: got %d %q %v, want 204 and %s", tt.path, tt.origin, got.status, got.body, got.header, want)
+		}
+	}
+	checkFailure(t, ask(t, api, "OPTIONS", "/any", "", "", "Content-Type: text/plain"), http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
+	if got := ask(t, api, "POST", "/any", "https://one.example", ""); got.status != http.StatusForbidden {
+		t.Errorf("POST: got %d, want 403", got.status)
+	}
+	if want := (gateway.Route{Method: "OPTIONS", Path: "/any"}); api.Routes[0] != want {
+		t.Errorf("got %+v, want %+v", api.Routes[0], want)
+	}
+}
+
+// An HTTP API says who may read its answers, and what its function says of that is
+// ignored.
+func TestHTTP_CORS(t *testing.T) {
+	const (
+		preflight = "Allow-Credentials: true; Allow-Headers: Authorization,x-api-key; Allow-Methods: GET,POST; Allow-Origin: https://one.example; Max-Age: 3600"
+		actual    = "Allow-Credentials: true; Allow-Origin: https://one.example; Expose-Headers: RateLimit,Retry-After"
+	)
+	tests := []struct {
+		name, method, path, origin, requested string
+		status                                int
+		want                                  string
+	}{
+		{"preflight", "OPTIONS", "/items", "https://one.example", "GET", 204, preflight},
+		{"preflight of no route", "OPTIONS", "/nowhere", "https://one.example", "GET", 204, preflight},
+		{"preflight from elsewhere", "OPTIONS", "/items", "https://two.example", "GET", 204, ""},
+		{"no preflight", "OPTIONS", "/items", "https://one.example", "", 204, ""},
+		{"no origin", "OPTIONS", "/items", "", "GET", 204, ""},
+		{"a route has it", "OPTIONS", "/any/x", "https://one.example", "GET", 200, preflight},
+		{"request", "GET", "/items", "https://one.example", "", 200, actual},
+		{"request from elsewhere", "GET", "/items", "https://one.example.org", "", 200, ""},
+		{"request of no page", "GET", "/items", "", "", 200, ""},
+		{"any origin of a scheme", "GET", "/items", "http://localhost:5173", "", 200, strings.ReplaceAll(actual, "https://one.example", "http://localhost:5173")},
+		{"the API's own answer", "GET", "/nowhere", "https://one.example", "", 404, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			function := says(`{"statusCode":200,"headers":{"access-control-allow-origin":"*","Access-Control-Expose-Headers":"X","X-A":"b"}}`)
+			api := newAPI(t, "testdata/good/cors.json", gateway.HTTP, functions{"Function": function}, frozen)
+			got := ask(t, api, tt.method, tt.path, tt.origin, tt.requested)
+			if got.status != tt.status || controls(got) != tt.want {
+				t.Errorf("got %d with %s, want %d with %s", got.status, controls(got), tt.status, tt.want)
+			}
+			if called := function.calls() == 1; called != (tt.status == 200) || called != (got.header.Get("X-A") == "b") {
+				t.Errorf("%d calls, header %v", function.calls(), got.header)
+			}
+		})
+	}
+}
+
+// Without a configuration the function says everything.
+func TestHTTP_CORS_None(t *testing.T) {
+	api := newAPI(t, "testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
+	if got := ask(t, api, "OPTIONS", "/", "https://one.example", "GET"); got.status != 200 || controls(got) != "Allow-Origin: *" {
+		t.Errorf("got %d with %s", got.status, controls(got))
+	}
+}

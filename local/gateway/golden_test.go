@@ -1,0 +1,99 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// golden runs a test on each template that this repository deploys, with functions by
+// what WEIR_FUNCTION says of them. Those that no API calls have none.
+func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
+	t.Helper()
+	for _, path := range glob(t, "../../infra/golden/*.template.json") {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			template := parse(t, path)
+			byID := functions{}
+			for _, f := range template.Functions() {
+				byID[f.ID] = all[f.Environment["WEIR_FUNCTION"]]
+			}
+			g, err := gateway.New(template, gateway.Options{Functions: byID, Clock: frozen})
+			if err != nil {
+				t.Fatal(err)
+			}
+			apis := g.APIs()
+			if len(apis) != 2 || apis[0].Kind != gateway.REST || apis[1].Kind != gateway.HTTP {
+				t.Fatalf("got %+v, want a REST API and an HTTP API", apis)
+			}
+			test(t, apis[0], apis[1])
+		})
+	}
+}
+
+// Every route of the REST API asks the authorizer, but for preflights; both APIs have the
+// same routes.
+func TestGolden_Routes(t *testing.T) {
+	golden(t, functions{"authorizer": says(""), "handler": says("")}, func(t *testing.T, rest, web *gateway.API) {
+		guarded := map[string]bool{}
+		for _, route := range rest.Routes {
+			if preflight := route.Method == http.MethodOptions; preflight != (route.Authorizer == "") || preflight != (route.Function == "") {
+				t.Errorf("got %+v", route)
+			} else if !preflight {
+				guarded[route.Method+" "+route.Path] = true
+			}
+		}
+		for _, route := range web.Routes {
+			if key := route.Method + " " + route.Path; !guarded[key] {
+				t.Errorf("%s is in the HTTP API alone", key)
+			}
+		}
+		if len(guarded) == 0 || len(guarded) != len(web.Routes) {
+			t.Errorf("got %d routes and %d, want as many", len(guarded), len(web.Routes))
+		}
+	})
+}
+
+// A refusal of the authorizer is a 429 in JSON, with its headers.
+func TestGolden_Refused(t *testing.T) {
+	golden(t, functions{"authorizer": says(denies(refusing)), "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
+		got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
+		var body struct {
+			Limit    int      `json:"limit"`
+			Message  string   `json:"message"`
+			Violated []string `json:"violated-policies"`
+		}
+		if err := json.Unmarshal([]byte(got.body), &body); err != nil || got.status != http.StatusTooManyRequests || body.Limit != 100 || len(body.Violated) != 1 {
+			t.Errorf("got %d %s, %v", got.status, got.body, err)
+		}
+		checkHeaders(t, got.header, map[string]string{
+			"Retry-After": "1", "X-RateLimit-Remaining": "0", "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
+		})
+	})
+}
+
+// Where the REST API answers preflights, so does the HTTP API; neither costs a function.
+func TestGolden_Preflight(t *testing.T) {
+	function, answered := says(""), false
+	golden(t, functions{"authorizer": function, "handler": function}, func(t *testing.T, rest, web *gateway.API) {
+		want := []int{http.StatusForbidden, http.StatusNotFound}
+		if slices.Contains(rest.Routes, gateway.Route{Method: http.MethodOptions, Path: "/api/v1/search"}) {
+			want, answered = []int{http.StatusNoContent, http.StatusNoContent}, true
+		}
+		for i, api := range []*gateway.API{rest, web} {
+			got := ask(t, api, "OPTIONS", "/api/v1/search", "https://app.example", "GET")
+			if got.status != want[i] || function.calls() != 0 {
+				t.Errorf("%s: got %d after %d calls, want %d", api.Kind, got.status, function.calls(), want[i])
+			}
+			if allowed := got.header.Get("Access-Control-Allow-Methods") != ""; allowed != (got.status == http.StatusNoContent) {
+				t.Errorf("%s: got %s", api.Kind, controls(got))
+			}
+		}
+	})
+	if !answered {
+		t.Error("no template has preflights")
+	}
+}

@@ -1,0 +1,91 @@
+package gateway_test
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// throttled serves testdata/good/throttle.json with a clock that stands at *now.
+func throttled(t *testing.T, kind gateway.Kind, function *stub, now *time.Time) *gateway.API {
+	t.Helper()
+	return newAPI(t, "testdata/good/throttle.json", kind, functions{"Function": function}, func() time.Time { return *now })
+}
+
+// passed returns how many of n requests at once were not throttled, and the last answer.
+func passed(t *testing.T, api *gateway.API, method, path string, n int) (passed int, last answer) {
+	t.Helper()
+	for range n {
+		r := request(t, method, path, http.NoBody)
+		r.Header.Set("Origin", "https://one.example")
+		if last = do(api, r); last.status == http.StatusOK {
+			passed++
+		}
+	}
+	return passed, last
+}
+
+// Each method has a burst of its own and regains it at its rate.
+func TestREST_Throttle(t *testing.T) {
+	now := start
+	function := says(`{"statusCode":200}`)
+	api := throttled(t, gateway.REST, function, &now)
+	steps := []struct {
+		after        time.Duration
+		method, path string
+		want         int
+	}{
+		{0, "POST", "/", 3},
+		{0, "GET", "/slow/a", 1},
+		{0, "GET", "/slow/b", 0}, // the same method
+		{499 * time.Millisecond, "POST", "/", 0},
+		{time.Millisecond, "POST", "/", 1},
+		{1499 * time.Millisecond, "GET", "/slow/a", 0},
+		{time.Millisecond, "GET", "/slow/a", 1},
+		{time.Hour, "POST", "/", 3},
+	}
+	calls := 0
+	for _, s := range steps {
+		now = now.Add(s.after)
+		if got, _ := passed(t, api, s.method, s.path, 5); got != s.want {
+			t.Errorf("%s %s at %s: %d of 5 passed, want %d", s.method, s.path, now.Sub(start), got, s.want)
+		}
+		if calls += s.want; function.calls() != calls {
+			t.Errorf("%d calls, want %d", function.calls(), calls)
+		}
+	}
+}
+
+// A request that is throttled gets the gateway response for that, and costs no authorizer.
+func TestREST_Throttle_Response(t *testing.T) {
+	now := start
+	function := says(allows(`{}`)) // as the authorizer; as the function it is malformed
+	_, got := passed(t, throttled(t, gateway.REST, function, &now), "GET", "/", 4)
+	if got.status != http.StatusTooManyRequests || got.body != `{"status":429,"type":"THROTTLED"}` {
+		t.Errorf("got %d %s", got.status, got.body)
+	}
+	checkHeaders(t, got.header, map[string]string{
+		"Retry-After": "1", "Access-Control-Allow-Origin": "https://one.example", "x-amzn-ErrorType": "TooManyRequestsException",
+	})
+	if calls := function.calls(); calls != 2*3 {
+		t.Errorf("%d calls of authorizer and function, want those of 3 requests", calls)
+	}
+}
+
+func TestHTTP_Throttle(t *testing.T) {
+	now := start
+	function := says(`{"statusCode":200}`)
+	api := throttled(t, gateway.HTTP, function, &now)
+	for _, path := range []string{"/", "/else"} { // a route, and $default
+		got, last := passed(t, api, "GET", path, 5)
+		if got != 3 || last.status != http.StatusTooManyRequests || last.body != `{"message":"Too Many Requests"}` {
+			t.Errorf("%s: %d of 5 passed, and then %d %s", path, got, last.status, last.body)
+		}
+	}
+	now = now.Add(time.Second)
+	if got, _ := passed(t, api, "GET", "/", 5); got != 2 || function.calls() != 8 {
+		t.Errorf("a second later %d of 5 passed, and there were %d calls, want 2 and 8", got, function.calls())
+	}
+}
