@@ -37,12 +37,12 @@ func findCheckout() (checkout, error) {
 		return checkout{}, err
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "infra", "template.json")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "functions", "rules.json")); err == nil {
 			return checkout{dir}, nil
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return checkout{}, errors.New("not inside a checkout of Weir: no infra/template.json here or above")
+			return checkout{}, errors.New("not inside a checkout of Weir: no functions/rules.json here or above")
 		}
 		dir = parent
 	}

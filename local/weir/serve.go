@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
@@ -43,7 +44,7 @@ func serveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&s.rules, "rules", "", "the rules document; default functions/rules.json")
 	c.Flags().StringVar(&s.store, "store", memory, "where the state lives: memory, dynamodb or redis")
-	c.Flags().StringVar(&s.template, "template", "", "the CloudFormation template; default infra/template.json")
+	c.Flags().StringVar(&s.template, "template", "", "the CloudFormation template; default that of the store in infra/golden")
 	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one store; default as in the template")
 	c.Flags().Var(&s.port, "port", "the port of the first API; the next has the next")
 	return c
@@ -91,12 +92,6 @@ func (p *port) Set(text string) error {
 	return nil
 }
 
-// The functions of the template.
-const (
-	authorizerID = "AuthorizerFunction"
-	handlerID    = "HandlerFunction"
-)
-
 func (s *server) run(ctx context.Context) error {
 	defer s.close()
 	template, err := s.read()
@@ -128,7 +123,7 @@ func (s *server) read() (template *gateway.Template, err error) {
 		return nil, err
 	}
 	s.rules = absolute(s.rules, s.checkout.path("functions", "rules.json"))
-	s.template = absolute(s.template, s.checkout.path("infra", "template.json"))
+	s.template = absolute(s.template, s.checkout.path("infra", "golden", goldenTemplate(s.store)))
 	document, err := os.ReadFile(s.rules)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
@@ -146,6 +141,15 @@ func (s *server) read() (template *gateway.Template, err error) {
 		return nil, fmt.Errorf("%s has mistakes:\n%w", s.template, err)
 	}
 	return template, nil
+}
+
+// goldenTemplate returns the file of what is deployed with a store. What is in memory
+// here has no deployment of its own.
+func goldenTemplate(store string) string {
+	if store == "redis" {
+		return "elasticache.template.json"
+	}
+	return "dynamodb.template.json"
 }
 
 // open starts what the functions need, and puts the gateway before them.
@@ -231,12 +235,17 @@ func (s *server) startServer(ctx context.Context) (*servers.Server, error) {
 	return servers.StartDynamoDB(ctx, s.checkout.root, s.out)
 }
 
-// gateway builds the functions and the gateway before them. Both functions share one
-// store, as they do at AWS; in memory too, where each environment would have its own.
+// gateway builds the functions that the APIs call, and the gateway before them. They
+// share one store, as they do at AWS; in memory too, where each environment would have
+// its own.
 func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gateway.Gateway, error) {
 	var store limiter.Store
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
+		role := f.Environment[roleVariable]
+		if role != authorizerRole && role != handlerRole { // a schedule runs it
+			continue
+		}
 		c, err := boot.Load(s.lookup(f.Environment))
 		if err != nil {
 			return nil, err
@@ -253,20 +262,31 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
 		}
 		e.Clock, s.loaded = s.clock, e.Rules
-		switch f.ID {
-		case authorizerID:
+		handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
+		if role == authorizerRole {
 			handlers[f.ID] = app.NewAuthorizer(e)
-		case handlerID:
-			handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
 		}
+	}
+	if len(handlers) == 0 {
+		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.template, roleVariable, authorizerRole, handlerRole)
 	}
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.logger, Clock: s.clock})
 }
 
-// lookup returns the variables of a function: those of the template, and above them
-// those of this run.
+// A function says by a variable which of them it is: logical ids have hashes.
+const (
+	roleVariable   = "WEIR_FUNCTION"
+	authorizerRole = "authorizer"
+	handlerRole    = "handler"
+)
+
+// lookup returns the variables of a function: those of the template, except what names
+// things that exist at AWS alone, and above them those of this run.
 func (s *server) lookup(environment map[string]string) func(string) (string, bool) {
 	all := maps.Clone(environment)
+	maps.DeleteFunc(all, func(name, _ string) bool {
+		return strings.HasPrefix(name, "REDIS_") || name == "RECORDS_TABLE" || name == "RULES_VERSION"
+	})
 	maps.Copy(all, s.variables)
 	return func(name string) (string, bool) {
 		value, ok := all[name]

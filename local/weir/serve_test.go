@@ -333,6 +333,47 @@ func TestServe_noStore(t *testing.T) {
 	}
 }
 
+// What is deployed with a store is what runs here with it, and nothing of it is looked for
+// at AWS.
+func TestServe_template(t *testing.T) {
+	for store, file := range map[string]string{"": "dynamodb", "memory": "dynamodb", "dynamodb": "dynamodb", "redis": "elasticache"} {
+		c := scratch(t)
+		s := &server{store: store}
+		template, err := s.read()
+		if err != nil || s.template != c.path("infra", "golden", file+".template.json") {
+			t.Fatalf("%q: %s, %v", store, s.template, err)
+		}
+		for _, f := range template.Functions() {
+			s.variables = map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}
+			lookup := s.lookup(f.Environment)
+			for name := range f.Environment {
+				value, ok := lookup(name)
+				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION"; foreign == ok {
+					t.Errorf("%s of %s: %q", name, f.ID, value)
+				}
+			}
+			if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
+				t.Errorf("REDIS_URL of %s: %q", f.ID, url)
+			}
+		}
+	}
+}
+
+// Functions that do not say what they are cannot be run.
+func TestServe_templateOfNobody(t *testing.T) {
+	s := &server{template: "../gateway/testdata/good/sample.json", out: io.Discard, logger: slog.New(slog.DiscardHandler), clock: time.Now}
+	t.Cleanup(s.close)
+	s.template = absolute(s.template, "")
+	scratch(t)
+	template, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(t.Context(), template); err == nil || err.Error() != s.template+": no function has the variable WEIR_FUNCTION, want authorizer or handler" {
+		t.Error(err)
+	}
+}
+
 // The greeting says by which version of the rules the functions decide, which rules
 // nothing can match, and how to use an API key, as long as that is known.
 func TestServe_greet(t *testing.T) {
