@@ -2,9 +2,14 @@ package storetest
 
 import (
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
+
+// needs are what tests may need beside Go, by the names that WEIR_REQUIRE knows.
+var needs = []string{"docker", "dynamodb", "node", "redis", "tools"}
 
 // Server returns the address in the environment variable of a server that a test
 // needs. Without one the test is skipped, unless WEIR_REQUIRE lists the server by
@@ -15,15 +20,36 @@ func Server(tb testing.TB, name, variable string) string {
 	if address := os.Getenv(variable); address != "" {
 		return address
 	}
-	for item := range strings.SplitSeq(os.Getenv("WEIR_REQUIRE"), ",") {
-		switch strings.TrimSpace(item) {
-		case "all", name:
-			tb.Fatalf("%s is required by WEIR_REQUIRE, but %s is not set", name, variable)
-		case "", "dynamodb", "redis":
-		default:
-			tb.Fatalf("WEIR_REQUIRE: got %q, want all, or some of dynamodb,redis", item)
-		}
+	if required(tb, name) {
+		tb.Fatalf("%s is required by WEIR_REQUIRE, but %s is not set", name, variable)
 	}
 	tb.Skipf("SKIPPED: %s tests need %s; `make test` starts a server and sets it", name, variable)
 	return ""
+}
+
+// Program skips a test, or fails it as Server does, if the machine does not have a
+// program.
+func Program(tb testing.TB, name string) {
+	tb.Helper()
+	if _, err := exec.LookPath(name); err == nil {
+		return
+	}
+	if required(tb, name) {
+		tb.Fatalf("%s is required by WEIR_REQUIRE, but is not installed", name)
+	}
+	tb.Skipf("SKIPPED: the test needs %s: install it", name)
+}
+
+// required reports whether WEIR_REQUIRE lists what a test needs.
+func required(tb testing.TB, name string) bool {
+	tb.Helper()
+	found := false
+	for item := range strings.SplitSeq(os.Getenv("WEIR_REQUIRE"), ",") {
+		item = strings.TrimSpace(item)
+		if item != "" && item != "all" && !slices.Contains(needs, item) {
+			tb.Fatalf("WEIR_REQUIRE: got %q, want all, or some of %s", item, strings.Join(needs, ","))
+		}
+		found = found || item == "all" || item == name
+	}
+	return found
 }
