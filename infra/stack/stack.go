@@ -81,13 +81,16 @@ func (s *stage) newTopic() awssns.Topic {
 // newOutputs says where everything is, and how callers get their keys.
 func (s *stage) newOutputs() {
 	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own, under another name
-	for id, value := range map[string]*string{
-		"RestUrl": s.rest.Url(),
-		"HttpUrl": s.http.ApiEndpoint(),
-		"Keys":    jsii.Sprintf("weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName()),
-		"DashboardUrl": jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=weir-%s",
-			*s.stack.Region(), s.settings.Stage),
+	for _, o := range []struct {
+		id    string
+		value *string
+	}{
+		{"RestUrl", s.rest.Url()},
+		{"HttpUrl", s.http.ApiEndpoint()},
+		{"Keys", jsii.Sprintf("weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
+		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=weir-%s",
+			*s.stack.Region(), s.settings.Stage)},
 	} {
-		awscdk.NewCfnOutput(s.stack, jsii.String(id), &awscdk.CfnOutputProps{Value: value})
+		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})
 	}
 }
