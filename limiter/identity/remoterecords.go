@@ -123,7 +123,6 @@ func (r *RemoteRecords) finish(ctx context.Context, now time.Time, id digest, ke
 	defer r.mu.Unlock()
 	underway.result = underway.result.asked(now, record, known, err)
 	r.known.remove(id)
-	r.unknown.remove(id)
 	if underway.result.known {
 		r.known.put(id, underway.result)
 	} else {
