@@ -39,6 +39,7 @@ type deployment struct {
 	table       string
 	endpoint    string // of the door
 	shut        atomic.Bool
+	faults      atomic.Int64 // connections that die before there is an answer
 	requests    atomic.Int64 // through the door
 	connections atomic.Int64 // to the door
 	now         time.Time
@@ -60,6 +61,9 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	proxy := httputil.NewSingleHostReverseProxy(local)
 	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
+		if d.faults.Add(-1) >= 0 {
+			panic(http.ErrAbortHandler)
+		}
 		if d.shut.Load() {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
@@ -191,6 +195,8 @@ func TestConfig_Environment_tableFails(t *testing.T) {
 	d := newDeployment(t, "STORE=memory")
 	key, other := d.create(t, records.Key{ID: "acme", Tier: "paid"}), d.create(t, records.Key{ID: "beta"})
 	d.want(t, "before", key, "apikey:acme", "20", 201)
+	d.faults.Store(1)
+	d.want(t, "once a dead connection", d.create(t, records.Key{ID: "gamma"}), "apikey:gamma", "10", 201)
 	d.shut.Store(true)
 	d.now = d.now.Add(59 * time.Minute)
 	d.want(t, "remembered", key, "apikey:acme", "20", 201)

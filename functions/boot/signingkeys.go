@@ -9,6 +9,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/sethvargo/go-envconfig"
 
 	"github.com/weir-limits/weir/functions/records"
@@ -48,5 +50,7 @@ func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*
 	if err != nil {
 		return nil, err
 	}
-	return &records.SigningKeys{API: client, Table: c.RecordsTable, Fetch: fetch, Clock: time.Now}, nil
+	// Nobody waits for it, and it writes the same twice.
+	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
+	return &records.SigningKeys{API: patient, Table: c.RecordsTable, Fetch: fetch, Clock: time.Now}, nil
 }

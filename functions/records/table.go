@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
@@ -41,14 +42,22 @@ type ReadAPI interface {
 // Table reads single items. It is safe for concurrent use. It keeps nothing; package
 // identity does.
 type Table struct {
-	api  ReadAPI
-	name string
+	api     ReadAPI
+	name    string
+	retryer aws.Retryer
 }
 
 var _ identity.KeyTable = (*Table)(nil)
 
-// NewTable returns the table of this name.
-func NewTable(api ReadAPI, name string) *Table { return &Table{api, name} }
+// NewTable returns the table of this name. It tries a read that fails once more, whatever
+// the client does: a read, unlike a charge, may be repeated, and the first one after Lambda
+// has thawed an environment may meet a connection that has died meanwhile.
+func NewTable(api ReadAPI, name string) *Table {
+	return &Table{api, name, retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, retryPause })}
+}
+
+// retryPause is how long a second attempt waits at most.
+const retryPause = 20 * time.Millisecond
 
 // Secrets implements identity.KeyTable.
 func (t *Table) Secrets(ctx context.Context) ([][]byte, error) {
@@ -84,14 +93,14 @@ func (t *Table) SigningKeys(ctx context.Context) (document []byte, err error) {
 	return []byte(it.text(jwksAttribute)), nil
 }
 
-// readTimeout is how long a read may take: a request waits for it.
+// readTimeout is how long a read may take, with both attempts: a request waits for it.
 const readTimeout = 900 * time.Millisecond
 
 // get reads an item, nil if there is none.
 func (t *Table) get(ctx context.Context, key string) (item, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
-	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: keyOf(key)})
+	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: keyOf(key)}, func(o *dynamodb.Options) { o.Retryer = t.retryer })
 	if err != nil {
 		return nil, fmt.Errorf("records table: %w", err)
 	}
