@@ -13,23 +13,35 @@ RULES ?= functions/rules.json
 PORT ?= 8080
 BENCH ?=
 
+# What the functions are built for: arm64 or x86_64.
+ARCH ?= arm64
+FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
+
+# The same source gives the same bytes, whoever builds it and wherever: neither the path
+# nor the commit gets in, nor do the settings that a user has made for other builds. An
+# empty variable would leave those of `go env -w` as they are.
+LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOFLAGS=-mod=readonly GOWORK=off go
+GOARCH_arm64 := arm64
+GOARCH_x86_64 := amd64
+
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 
-.PHONY: help run check test fuzz lint build bench bench-docs clean
+.PHONY: help run check test fuzz lint build functions size bench bench-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
+	@echo "  ARCH=arm64|x86_64  for make functions and make build; SIZE=\"-json -starts 11\"  options of make size"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  WEIR_REQUIRE=dynamodb,redis|all  makes make test fail where it would skip a store"
 	@echo "  FUZZTIME=30s  on each target of make fuzz"
 
-run: build ## Run the REST API and the HTTP API with their limits, on this machine
+run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)"
 
-check: build ## Find all mistakes in the rules document (RULES=path)
+check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
@@ -53,14 +65,27 @@ lint: $(LINT) ## Check formatting, vet and lint
 	$(LINT) run ./...
 	cd local/bench && go mod tidy -diff && go vet ./... && $(CURDIR)/$(LINT) run ./...
 
-build: ## Build the weir command into .bin
-	@go build -o .bin/weir ./local/weir
+build: .bin/weir functions ## Build the weir command into .bin and the functions into dist
 
-bench: build ## Measure Weir beside its peers and print the tables; about ten minutes
+.bin/weir:
+	@go build -o $@ ./local/weir
+
+functions: $(FUNCTIONS:%=dist/$(ARCH)/%/bootstrap) ## Build the functions for Lambda into dist/ARCH
+
+dist/$(ARCH)/%/bootstrap: FORCE
+	@GOARCH=$(or $(GOARCH_$(ARCH)),$(error ARCH: got "$(ARCH)", want arm64 or x86_64)) $(LAMBDA_GO) build \
+		-buildvcs=false -tags lambda.norpc -trimpath \
+		-ldflags "-s -w -buildid=" -o $@ ./functions/$*
+
+size: .bin/weir ## Print how large the functions are, and how long they take to start
+	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
+	@.bin/weir with --install dynamodb -- go run ./local/size $(SIZE)
+
+bench: .bin/weir ## Measure Weir beside its peers and print the tables; about ten minutes
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@.bin/weir with --install dynamodb,redis -- .bin/bench $(BENCH)
 
-bench-docs: build ## The same, and write the tables into limiter/BENCHMARKS.md
+bench-docs: .bin/weir ## The same, and write the tables into limiter/BENCHMARKS.md
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
