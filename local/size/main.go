@@ -5,7 +5,7 @@
 //	size [-json] [-starts 11] [dist]
 //
 // The time is the median over several starts of the bootstraps that were built for this
-// machine's architecture, on this machine: with the store in memory; with a stand-in of
+// machine's architecture, on this machine: with a stand-in of
 // DynamoDB that answers at once, so that the client is built, its connection opened and
 // one question asked, and nobody waited for; and with the DynamoDB Local at
 // DYNAMODB_ENDPOINT, if that is set.

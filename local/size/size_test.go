@@ -94,7 +94,7 @@ func measured(t *testing.T, dist string) {
 		t.Fatalf("status %d, %v: %s%s", code, err, stdout, stderr)
 	}
 	b := r.Bundles[0]
-	if b.String() != arch+"/handler" || b.Binary <= b.Zipped || b.Zipped <= 0 || b.Inits["memory"] <= 0 || b.Inits["stand-in"] <= 0 {
+	if b.String() != arch+"/handler" || b.Binary <= b.Zipped || b.Zipped <= 0 || b.Inits["stand-in"] <= 0 {
 		t.Errorf("measured %+v", b)
 	}
 	if _, ok := b.Inits["DynamoDB Local"]; ok != (os.Getenv("DYNAMODB_ENDPOINT") != "") {
@@ -147,7 +147,7 @@ func TestRun_problem(t *testing.T) {
 	dist := t.TempDir()
 	bootstrap(t, dist, arch, []byte("#!/bin/sh\necho \"STORE: got $STORE\"\nexit 1\n"))
 	code, stdout, _ := size(t, "-starts", "1", dist)
-	want := arch + "/function with memory: function function: init: the process has ended: exit status 1\nSTORE: got memory\n"
+	want := arch + "/function with stand-in: function function: init: the process has ended: exit status 1\nSTORE: got dynamodb\n"
 	if code != 1 || !strings.Contains(stdout, want) {
 		t.Errorf("status %d: %s\nwant %s", code, stdout, want)
 	}

@@ -30,21 +30,23 @@ func openStores(ctx context.Context) ([]store, func(), error) {
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 		_, _ = io.WriteString(w, "{}")
 	}))
-	stores := []store{{"memory", variables("memory", "")}, {"stand-in", variables("dynamodb", standIn.URL)}}
+	stores := []store{{"stand-in", variables(standIn.URL)}}
 	if endpoint := os.Getenv("DYNAMODB_ENDPOINT"); endpoint != "" {
 		if err := makeTable(ctx, endpoint); err != nil {
 			standIn.Close()
 			return nil, nil, err
 		}
-		stores = append(stores, store{"DynamoDB Local", variables("dynamodb", endpoint)})
+		stores = append(stores, store{"DynamoDB Local", variables(endpoint)})
 	}
 	return stores, standIn.Close, nil
 }
 
-// variables are those of a function at Lambda. The credentials come as they do there.
-func variables(kind, endpoint string) []string {
+// variables are those of a function at Lambda that has tokens and API keys to verify, and
+// warms its connection. The credentials come as they do there.
+func variables(endpoint string) []string {
 	return []string{
-		"STORE=" + kind, "NAMESPACE=size", "TABLE=" + table, "DYNAMODB_ENDPOINT=" + endpoint, "RULES_VERSION=1",
+		"STORE=dynamodb", "NAMESPACE=size", "TABLE=" + table, "RECORDS_TABLE=" + table, "DYNAMODB_ENDPOINT=" + endpoint, "RULES_VERSION=1",
+		"JWKS=https://issuer.example/keys", "JWT_ISSUER=https://issuer.example", "JWT_AUDIENCE=size",
 		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_SESSION_TOKEN=local",
 	}
 }
