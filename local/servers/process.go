@@ -6,7 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -16,12 +18,13 @@ import (
 
 // Server is a server that was started here.
 type Server struct {
-	// Name is dynamodb or redis.
+	// Name says which: dynamodb, redis, docker or sam.
 	Name string
 	// URL is where it listens.
 	URL string
 
 	command *exec.Cmd
+	scratch string // a folder to remove when it has ended, if any
 	output  *tail
 	stop    sync.Once
 	stopped chan struct{} // closed when it is to end
@@ -31,15 +34,21 @@ type Server struct {
 
 // Bounds of waiting for a server.
 const (
-	startTimeout = 30 * time.Second
-	stopTimeout  = 5 * time.Second
+	startTimeout = time.Minute
+	stopTimeout  = 20 * time.Second // it ends its containers first
+	outputDelay  = time.Second      // of what it has started and left behind
 	pollInterval = 20 * time.Millisecond
 )
 
-// start runs command until it answers at address.
+// start runs command until it answers at address. What it writes also goes to its
+// Stderr, if it has one.
 func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
 	s := &Server{Name: name, URL: address, command: command, output: &tail{}, stopped: make(chan struct{}), done: make(chan struct{})}
-	command.Stdout, command.Stderr = s.output, s.output
+	var output io.Writer = s.output
+	if command.Stderr != nil {
+		output = io.MultiWriter(output, command.Stderr)
+	}
+	command.Stdout, command.Stderr, command.WaitDelay = output, output, outputDelay
 	endWithParent(command)
 	started := make(chan error)
 	go func() {
@@ -102,6 +111,9 @@ func (s *Server) Stop() {
 	case <-time.After(stopTimeout):
 		_ = s.command.Process.Kill() // it has ended meanwhile, or it is killed
 		<-s.done
+	}
+	if s.scratch != "" {
+		_ = os.RemoveAll(s.scratch) // what is left is in the folder of temporary files
 	}
 }
 

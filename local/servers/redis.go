@@ -46,25 +46,3 @@ func ping(ctx context.Context, address string) error {
 	}
 	return err
 }
-
-// InstallRedis installs redis-server where it is missing and can be installed
-// without asking: on Debian, as root.
-func InstallRedis(ctx context.Context, progress io.Writer) error {
-	if onPath("redis-server") || !onPath("apt-get") || os.Geteuid() != 0 {
-		return nil // StartRedis says what to do
-	}
-	fmt.Fprintln(progress, "installing redis-server ...")
-	for _, args := range [][]string{{"update", "-qq"}, {"install", "-y", "-qq", "--no-install-recommends", "redis-server"}} {
-		command := exec.CommandContext(ctx, "apt-get", args...)
-		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
-		if out, err := command.CombinedOutput(); err != nil {
-			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
-		}
-	}
-	return nil
-}
-
-func onPath(program string) bool {
-	_, err := exec.LookPath(program)
-	return err == nil
-}

@@ -186,6 +186,19 @@ func TestWith(t *testing.T) {
 	}
 }
 
+// The tools are fetched into the checkout, and need a Python.
+func TestWith_tools(t *testing.T) {
+	scratch(t)
+	t.Setenv("WEIR_TOOLS", "")
+	t.Setenv("PATH", "/nowhere")
+	for require, want := range map[string]int{"": 0, "tools": 1} {
+		t.Setenv("WEIR_REQUIRE", require)
+		if code, _, errs := weir(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3, 3.10 or newer and with venv, not found on the PATH") {
+			t.Errorf("WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
+		}
+	}
+}
+
 // What cannot work says so in one line, at once.
 func TestServe_mistakes(t *testing.T) {
 	scratch(t)

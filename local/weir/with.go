@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -21,9 +21,10 @@ func withCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "with SERVER[,SERVER] -- COMMAND [ARG...]",
 		Short: "Run a command beside servers that are started for it",
-		Long: "Run a command beside DynamoDB Local and Redis (dynamodb, redis), which are started on free ports and end with it. " +
-			"The command finds them in DYNAMODB_ENDPOINT and REDIS_URL; one that is set already is not started. " +
-			"A server that cannot be started is left out with a warning, unless WEIR_REQUIRE lists it, or says all.",
+		Long: "Run a command beside DynamoDB Local, Redis and a Docker engine (dynamodb, redis, docker), which are started for it and end with it. " +
+			"The command finds them in DYNAMODB_ENDPOINT, REDIS_URL and DOCKER_HOST; one that is set already is not started, nor is a Docker engine where one runs. " +
+			"Likewise tools, the folder of the SAM CLI and cfn-lint in the versions that are pinned, is in WEIR_TOOLS. " +
+			"What cannot be had is left out with a warning, unless WEIR_REQUIRE lists it, or says all.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return usageError{errors.New("want the servers, --, and a command")}
@@ -43,47 +44,56 @@ func withCommand() *cobra.Command {
 	return c
 }
 
-// serverVariables are the variables by which a server is found.
-var serverVariables = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis": "REDIS_URL"}
+// serverVariables are the variables by which the servers of the state are found, and
+// toolVariables those of what else a test may need.
+var (
+	serverVariables = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis": "REDIS_URL"}
+	toolVariables   = map[string]string{"docker": "DOCKER_HOST", "tools": "WEIR_TOOLS"}
+)
+
+// variableOf returns the variable of what with knows by name, "" if that is nothing.
+func variableOf(name string) string { return cmp.Or(serverVariables[name], toolVariables[name]) }
+
+const withNames = "docker,dynamodb,redis,tools"
 
 // with runs a command beside servers.
 type with struct {
 	stdout, stderr io.Writer
 	install        bool
-	require        []string // servers that must not be left out
+	require        []string // what must not be left out
 	skipped        []string
 }
 
-// parseRequire reads the list of servers in WEIR_REQUIRE. What it does not know is an
-// error: who misspells a server means to have it.
-func parseRequire(list string) (servers []string, err error) {
+// parseRequire reads the list in WEIR_REQUIRE. What it does not know is an error: who
+// misspells a server means to have it.
+func parseRequire(list string) (names []string, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
 		switch {
 		case item == "":
 		case item == "all":
-			servers = append(servers, slices.Sorted(maps.Keys(serverVariables))...)
-		case serverVariables[item] != "":
-			servers = append(servers, item)
+			names = append(names, strings.Split(withNames, ",")...)
+		case variableOf(item) != "":
+			names = append(names, item)
 		default:
-			return nil, usageError{fmt.Errorf("WEIR_REQUIRE: got %q, want all, or some of dynamodb,redis", item)}
+			return nil, usageError{fmt.Errorf("WEIR_REQUIRE: got %q, want all, or some of %s", item, withNames)}
 		}
 	}
-	return servers, nil
+	return names, nil
 }
 
 func (w *with) run(ctx context.Context, names, command []string) error {
 	// The command finds the list as it was understood here.
 	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
 	for _, name := range names {
-		variable, known := serverVariables[name]
-		if !known {
-			return usageError{fmt.Errorf("got server %q, want dynamodb or redis", name)}
+		variable := variableOf(name)
+		if variable == "" {
+			return usageError{fmt.Errorf("got server %q, want some of %s", name, withNames)}
 		}
 		if os.Getenv(variable) != "" {
 			continue
 		}
-		server, err := w.start(ctx, name)
+		value, server, err := w.provide(ctx, name)
 		if err != nil {
 			if slices.Contains(w.require, name) {
 				return fmt.Errorf("%s is required: %w", name, err)
@@ -91,24 +101,56 @@ func (w *with) run(ctx context.Context, names, command []string) error {
 			w.skipped = append(w.skipped, fmt.Sprintf("SKIPPED: %s: %v", name, err))
 			continue
 		}
-		server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s has ended before the command: %v\n", name, err) })
-		defer server.Stop()
-		environment = append(environment, variable+"="+server.URL)
+		environment = append(environment, variable+"="+value)
+		if server != nil {
+			server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s has ended before the command: %v\n", name, err) })
+			defer server.Stop()
+		}
 	}
 	w.warn()
 	defer w.warn()
 	return w.execute(ctx, command, environment)
 }
 
-func (w *with) start(ctx context.Context, name string) (*servers.Server, error) {
-	if name == "redis" {
-		if w.install {
-			if err := servers.InstallRedis(ctx, w.stderr); err != nil {
-				return nil, err
-			}
+// provide returns what the variable of a name says, and the server if one was started
+// for it.
+func (w *with) provide(ctx context.Context, name string) (value string, server *servers.Server, err error) {
+	if name == "docker" {
+		if value = servers.RunningDocker(ctx); value != "" {
+			return value, nil, nil
 		}
-		return servers.StartRedis(ctx)
 	}
+	if w.install {
+		if err := servers.Install(ctx, name, w.stderr); err != nil {
+			return "", nil, err
+		}
+	}
+	switch name {
+	case "docker":
+		server, err = servers.StartDocker(ctx)
+	case "redis":
+		server, err = servers.StartRedis(ctx)
+	case "tools":
+		value, err = w.fetchTools(ctx)
+		return value, nil, err
+	default:
+		server, err = w.startDynamoDB(ctx)
+	}
+	if err != nil {
+		return "", nil, err
+	}
+	return server.URL, server, nil
+}
+
+func (w *with) fetchTools(ctx context.Context) (string, error) {
+	c, err := findCheckout()
+	if err != nil {
+		return "", err
+	}
+	return servers.FetchTools(ctx, c.root, w.stderr)
+}
+
+func (w *with) startDynamoDB(ctx context.Context) (*servers.Server, error) {
 	c, err := findCheckout()
 	if err != nil {
 		return nil, err

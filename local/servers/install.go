@@ -1,0 +1,43 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+)
+
+// Install installs what the server or the tools of a name need, where it is missing
+// and can be installed without asking: on Debian, as root. Where it cannot, their start
+// says what to do.
+func Install(ctx context.Context, name string, progress io.Writer) error {
+	if !onPath("apt-get") || os.Geteuid() != 0 {
+		return nil
+	}
+	var packages []string
+	switch {
+	case name == "redis" && !onPath("redis-server"):
+		packages = []string{"redis-server"}
+	case name == "docker" && !onPath("dockerd"):
+		packages = []string{"docker.io"}
+	case name == "tools" && !hasPython(ctx):
+		packages = []string{"python3", "python3-venv"}
+	default:
+		return nil
+	}
+	fmt.Fprintf(progress, "installing %s ...\n", packages[0])
+	for _, args := range [][]string{{"update", "-qq"}, append([]string{"install", "-y", "-qq", "--no-install-recommends"}, packages...)} {
+		command := exec.CommandContext(ctx, "apt-get", args...)
+		command.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		if out, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("apt-get %s: %w: %s", args[0], err, out)
+		}
+	}
+	return nil
+}
+
+func onPath(program string) bool {
+	_, err := exec.LookPath(program)
+	return err == nil
+}
