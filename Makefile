@@ -27,7 +27,13 @@ GOARCH_x86_64 := amd64
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 
-.PHONY: help run check test fuzz lint build functions size bench bench-docs clean .bin/weir FORCE
+# What containers of this machine run, and the template that `make sam` and `make test-sam`
+# run; without one they synthesize it.
+HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
+SAM_TEMPLATE ?=
+SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
+
+.PHONY: help run check test sam test-sam fuzz lint cfn-lint build functions size bench bench-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,7 +41,8 @@ help: ## List the targets
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build; SIZE=\"-json -starts 11\"  options of make size"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
-	@echo "  WEIR_REQUIRE=dynamodb,redis|all  makes make test fail where it would skip a store"
+	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
+	@echo "  WEIR_REQUIRE=docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
 	@echo "  FUZZTIME=30s  on each target of make fuzz"
 
 run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
@@ -45,10 +52,20 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
+# The tests of the SAM CLI have containers to run: they have a target of their own.
 test: lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./...
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^TestSAM' ./...
 	go -C local/bench test ./...
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
+
+sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
+	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
+	@exec .bin/weir with --install docker,dynamodb,tools -- .bin/weir sam --template "$(or $(SAM_TEMPLATE),$(SYNTHESIZED))" --port "$(if $(filter file,$(origin PORT)),3000,$(PORT))"
+
+test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
+	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
+	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir with --install docker,dynamodb,tools -- \
+		go test -count=1 -timeout=10m -v -run '^TestSAM' ./local/weir
 
 fuzz: ## Fuzz every target there is, one after another
 	@targets=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }'); \
@@ -64,6 +81,9 @@ lint: $(LINT) ## Check formatting, vet and lint
 	go vet ./...
 	$(LINT) run ./...
 	cd local/bench && go mod tidy -diff && go vet ./... && $(CURDIR)/$(LINT) run ./...
+
+cfn-lint: .bin/weir ## Check the CloudFormation templates
+	.bin/weir with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || exec "$$WEIR_TOOLS/cfn-lint" "$$@"' - $(wildcard infra/golden/*.json)
 
 build: .bin/weir functions ## Build the weir command into .bin and the functions into dist
 

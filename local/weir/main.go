@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand())
+	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand(), samCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -25,9 +25,10 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// process is a gateway in a process of its own.
+// process is a weir in a process of its own.
 type process struct {
 	*exec.Cmd
+	port   int // of the first API
 	url    string
 	output *output
 }
@@ -57,6 +58,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
+// startProcess runs weir with a command and what follows it, on free ports.
 func startProcess(t *testing.T, args []string, environment ...string) *process {
 	t.Helper()
 	for range 10 {
@@ -77,7 +79,7 @@ func startProcess(t *testing.T, args []string, environment ...string) *process {
 func tryProcess(t *testing.T, args, environment []string) (p *process, ready bool) {
 	t.Helper()
 	port := freePorts(t)
-	p = &process{exec.CommandContext(t.Context(), os.Args[0], append([]string{"serve", "--port", strconv.Itoa(port)}, args...)...), fmt.Sprintf("http://127.0.0.1:%d", port), newOutput()}
+	p = &process{exec.CommandContext(t.Context(), os.Args[0], append(args, "--port", strconv.Itoa(port))...), port, fmt.Sprintf("http://127.0.0.1:%d", port), newOutput()}
 	p.Env = append(append(os.Environ(), "WEIR_TEST_MAIN=1"), environment...)
 	p.Stderr = p.output
 	out, err := p.StdoutPipe()
@@ -110,7 +112,7 @@ func TestServe_twoProcesses(t *testing.T) {
 			}
 			c := scratch(t)
 			name := namespace()
-			args := []string{"--store", store, "--rules", rules, "--namespace", name}
+			args := []string{"serve", "--store", store, "--rules", rules, "--namespace", name}
 			gateways := []*process{startProcess(t, args), startProcess(t, args)}
 			var user string
 			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
@@ -241,7 +243,7 @@ func TestServe_oneLine(t *testing.T) {
 func TestServe_serverDies(t *testing.T) {
 	storetest.Server(t, "redis", serverVariables["redis"]) // which says that it can be started here
 	scratch(t)
-	p := startProcess(t, []string{"--store", "redis"}, "REDIS_URL=")
+	p := startProcess(t, []string{"serve", "--store", "redis"}, "REDIS_URL=")
 	for _, child := range childrenOf(t, p.Process.Pid) {
 		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
@@ -277,7 +279,7 @@ func TestServe_ends(t *testing.T) {
 				storetest.Server(t, c.store, serverVariables[c.store])
 			}
 			scratch(t)
-			p := startProcess(t, []string{"--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
+			p := startProcess(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
 			r := send(t, http.MethodGet, p.url+"/api/v1/search", "")
 			for tries := 1; tries < 10 && r.Header.Get("Weir-Degraded") == string(limiter.ReasonTimeout); tries++ {
 				// A server that was started just now is slow on a busy machine.

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// samTemplate is a synthesized template as the SAM CLI is to run it.
+type samTemplate struct {
+	document map[string]any
+	dir      string // that paths of code are relative to
+}
+
+// The types by which the resources of one kind of API begin.
+const (
+	restAPIType = "AWS::ApiGateway::"
+	httpAPIType = "AWS::ApiGatewayV2::"
+)
+
+func readSAMTemplate(path string) (*samTemplate, error) {
+	document, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("template: %w: make synth writes it", err)
+	}
+	t := &samTemplate{dir: filepath.Dir(path)}
+	if err := json.Unmarshal(document, &t.document); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	for _, r := range t.resources() {
+		if resource, ok := r.(map[string]any); ok { // the SAM CLI has much to say about these
+			delete(object(resource, "Metadata"), "aws:cdk:path")
+		}
+	}
+	if len(t.functions()) == 0 {
+		return nil, fmt.Errorf("%s: has no function with code on this machine (metadata aws:asset:path)", path)
+	}
+	return t, nil
+}
+
+// resources returns the resources by their logical ID.
+func (t *samTemplate) resources() map[string]any { return object(t.document, "Resources") }
+
+// functions returns the logical IDs of the functions whose code is on this machine.
+func (t *samTemplate) functions() (ids []string) {
+	for id, r := range t.resources() {
+		if resource, ok := r.(map[string]any); ok && resource["Type"] == "AWS::Lambda::Function" && object(resource, "Metadata")["aws:asset:path"] != nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// object returns the object in a field of o, which it makes if there is none.
+func object(o map[string]any, field string) map[string]any {
+	value, ok := o[field].(map[string]any)
+	if !ok {
+		value = map[string]any{}
+		o[field] = value
+	}
+	return value
+}
+
+// place copies the code of the functions into dir, each with files beside it, by their
+// name, and gives the functions variables above those of the template. (By --env-vars,
+// the SAM CLI sets only those that a template declares.)
+func (t *samTemplate) place(dir string, files, variables map[string]string) error {
+	for _, id := range t.functions() {
+		function := t.resources()[id].(map[string]any)
+		properties, metadata := object(function, "Properties"), object(function, "Metadata")
+		if architectures, ok := properties["Architectures"].([]any); !ok || !slices.Contains(architectures, any(servers.Architecture())) {
+			return fmt.Errorf("function %s: is for %v, and containers of this machine run %s: make synth ARCH=%[3]s", id, properties["Architectures"], servers.Architecture())
+		}
+		code, ok := metadata["aws:asset:path"].(string)
+		if !ok {
+			return fmt.Errorf("function %s: aws:asset:path: got %v, want a path", id, metadata["aws:asset:path"])
+		}
+		if !filepath.IsAbs(code) {
+			code = filepath.Join(t.dir, code)
+		}
+		place := filepath.Join(dir, id)
+		if err := os.CopyFS(place, os.DirFS(code)); err != nil {
+			return fmt.Errorf("function %s: %w", id, err)
+		}
+		for name, path := range files {
+			content, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(place, name), content, 0o600); err != nil {
+				return err
+			}
+		}
+		metadata["aws:asset:path"] = place
+		for name, value := range variables {
+			object(object(properties, "Environment"), "Variables")[name] = value
+		}
+	}
+	return nil
+}
+
+// has reports whether there are resources of a kind of API.
+func (t *samTemplate) has(kind string) bool {
+	for _, r := range t.resources() {
+		if isKind(r, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// write writes the template without the resources of one kind of API, if any: the SAM
+// CLI serves all APIs of a template at one port, and of two routes with one path the
+// last.
+func (t *samTemplate) write(path, without string) error {
+	resources := map[string]any{}
+	for id, r := range t.resources() {
+		if without == "" || !isKind(r, without) {
+			resources[id] = r
+		}
+	}
+	copied := maps.Clone(t.document)
+	copied["Resources"] = resources
+	document, err := json.Marshal(copied)
+	return errors.Join(err, os.WriteFile(path, document, 0o600))
+}
+
+func isKind(r any, kind string) bool {
+	resource, ok := r.(map[string]any)
+	if !ok {
+		return false
+	}
+	name, ok := resource["Type"].(string)
+	return ok && strings.HasPrefix(name, kind)
+}
