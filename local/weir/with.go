@@ -56,6 +56,9 @@ func variableOf(name string) string { return cmp.Or(serverVariables[name], toolV
 
 const withNames = "docker,dynamodb,redis,tools"
 
+// needs are what WEIR_REQUIRE knows: what with provides, and programs that tests look for.
+var needs = append(strings.Split(withNames, ","), "node")
+
 // with runs a command beside servers.
 type with struct {
 	stdout, stderr io.Writer
@@ -72,11 +75,11 @@ func parseRequire(list string) (names []string, err error) {
 		switch {
 		case item == "":
 		case item == "all":
-			names = append(names, strings.Split(withNames, ",")...)
-		case variableOf(item) != "":
+			names = append(names, needs...)
+		case slices.Contains(needs, item):
 			names = append(names, item)
 		default:
-			return nil, usageError{fmt.Errorf("WEIR_REQUIRE: got %q, want all, or some of %s", item, withNames)}
+			return nil, usageError{fmt.Errorf("WEIR_REQUIRE: got %q, want all, or some of %s", item, strings.Join(needs, ","))}
 		}
 	}
 	return names, nil
