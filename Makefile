@@ -27,13 +27,18 @@ GOARCH_x86_64 := amd64
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 
+# What is deployed: CONTEXT="stage=prod store=elasticache" and so on, see infra/stack/settings.go.
+CONTEXT ?=
+CDK = cd infra && npx --no-install cdk
+SETTINGS = -c arch=$(ARCH) -c rules=$(RULES) $(addprefix -c ,$(CONTEXT))
+
 # What containers of this machine run, and the template that `make sam` and `make test-sam`
 # run; without one they synthesize it.
 HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check test sam test-sam fuzz lint cfn-lint build functions size bench bench-docs clean .bin/weir FORCE
+.PHONY: help run check test sam test-sam synth diff deploy destroy bootstrap golden fuzz lint cfn-lint build functions size bench bench-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +46,7 @@ help: ## List the targets
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build; SIZE=\"-json -starts 11\"  options of make size"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
+	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/stack/settings.go"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
 	@echo "  FUZZTIME=30s  on each target of make fuzz"
@@ -52,11 +58,15 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
-# The tests of the SAM CLI have containers to run: they have a target of their own.
-test: lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^TestSAM' ./...
+# The CDK's packages are large, and one goroutine calls them: no race to detect there. The
+# tests of the SAM CLI have containers to run: they have a target of their own.
+test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^TestSAM' $$(go list ./... | grep -v /infra)
+	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
+	@if [[ ",$$WEIR_REQUIRE," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
+	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
@@ -66,6 +76,28 @@ test-sam: build ## Test the synthesized APIs and each sample event with the SAM 
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir with --install docker,dynamodb,tools -- \
 		go test -count=1 -timeout=10m -v -run '^TestSAM' ./local/weir
+
+synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
+	@$(CDK) synth --quiet $(SETTINGS)
+
+diff: functions infra/node_modules ## Show what a deploy would change
+	@$(CDK) diff $(SETTINGS)
+
+deploy: functions infra/node_modules ## Deploy the stack with your AWS credentials
+	@$(CDK) deploy $(SETTINGS)
+
+destroy: functions infra/node_modules ## Delete the stack, but for the table of API keys
+	@$(CDK) destroy $(SETTINGS)
+
+bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
+	@$(CDK) bootstrap $(SETTINGS)
+
+golden: ## Renew the templates in infra/golden, which make run loads
+	@go test -count=1 -run TestGolden ./infra/stack -args -update
+
+infra/node_modules: infra/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is not installed: the CDK needs Node.js 22 or newer" >&2; exit 1; }
+	@npm ci --prefix infra --no-progress && touch $@
 
 fuzz: ## Fuzz every target there is, one after another
 	@targets=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }'); \
@@ -110,7 +142,7 @@ bench-docs: .bin/weir ## The same, and write the tables into limiter/BENCHMARKS.
 	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
-	rm -rf .bin dist local/servers/dynamodb/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules local/servers/dynamodb/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."
