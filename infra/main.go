@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,15 +18,15 @@ import (
 )
 
 func main() {
-	defer jsii.Close()
-	if err := synthesize(); err != nil {
+	if err := synthesize(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	jsii.Close()
 }
 
 // synthesize writes the templates. What the CDK or a construct finds wrong they panic with.
-func synthesize() (err error) {
+func synthesize(ctx context.Context) (err error) {
 	defer func() {
 		if wrong := recover(); wrong != nil {
 			err = fmt.Errorf("%v", wrong)
@@ -42,7 +43,7 @@ func synthesize() (err error) {
 		return err
 	}
 	settings.In("..") // the CDK runs an app where its cdk.json is
-	settings.RulesVersion = lastChange(settings.Rules)
+	settings.RulesVersion = lastChange(ctx, settings.Rules)
 	stack.New(app, settings)
 	app.Synth(nil)
 	return nil
@@ -50,9 +51,9 @@ func synthesize() (err error) {
 
 // lastChange returns when a file was changed last, in Unix seconds: when it was committed
 // or, if it was edited since, the file's own time. 0 if that cannot be told.
-func lastChange(path string) int64 {
+func lastChange(ctx context.Context, path string) int64 {
 	git := func(args ...string) (string, error) {
-		out, err := exec.Command("git", append([]string{"-C", filepath.Dir(path)}, args...)...).Output()
+		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Dir(path)}, args...)...).Output()
 		return strings.TrimSpace(string(out)), err
 	}
 	name := filepath.Base(path)

@@ -108,7 +108,7 @@ func (a authorizer) policy(event *authorizerEvent, effect string, d limiter.Deci
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: decisionContext(httplimit.NewAnswer(d), caller.Subject(), a.Rules.Tier(caller.Tier)),
+		Context: DecisionContext(httplimit.NewAnswer(d), caller.Subject(), a.Rules.Tier(caller.Tier)),
 	}
 }
 

@@ -50,8 +50,10 @@ func FieldKeys() map[string]string { return maps.Clone(fieldKeys) }
 // BodyKeys returns the keys whose values a body template can have: they have no quotes.
 func BodyKeys() []string { return []string{keyMessage, keyLimit, keyWindow, keyPolicy} }
 
-// decisionContext returns the context of a policy; tier is the one that decided.
-func decisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
+// DecisionContext returns the context of an authorizer's policy: what the gateway
+// responses of infra/ratelimit and [NewHandler] read. subject is who was decided on, and
+// tier the tier by which.
+func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
 	context := map[string]any{keyWeir: allowed, keySubject: subject.String(), keyTier: tier}
 	for _, f := range a.Fields() {
 		context[fieldKeys[f[0]]] = f[1]

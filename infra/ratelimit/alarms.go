@@ -55,9 +55,9 @@ func (l *Limits) newAlarms() {
 		{"refused", "Half of all requests are refused: an attack, a client gone wild, or a rule that is too tight. The Contributor Insights rule says who.", m.Refused(), refusedPercent, 10, 15},
 		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, or the issuer does not answer.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
 		{"rules-refused", "A rules document was refused: no environment starts with it. `make check` says what is wrong with it.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		{"throttled", "Lambda turns invocations of the authorizer away, and API Gateway answers 503: raise the account's or the reserved concurrency.", lambdaMetric(l.authorizer, "Throttles", "Sum"), 0, 1, 5},
-		{"concurrency", "The authorizer is near the concurrency that the account has at first: ask for more, or lower the stage's throttle.", lambdaMetric(l.authorizer, "ConcurrentExecutions", "Maximum"), l.concurrency(), 3, 5},
-		{"slow", "One in a hundred decisions takes too long: see the store's latency, and cold starts.", lambdaMetric(l.authorizer, "Duration", "p99"), slowMilliseconds, 5, 5},
+		{"throttled", "Lambda turns invocations of the authorizer away, and API Gateway answers 503: raise the account's or the reserved concurrency.", LambdaMetric(l.authorizer, "Throttles", "Sum"), 0, 1, 5},
+		{"concurrency", "The authorizer is near the concurrency that the account has at first: ask for more, or lower the stage's throttle.", LambdaMetric(l.authorizer, "ConcurrentExecutions", "Maximum"), l.concurrency(), 3, 5},
+		{"slow", "One in a hundred decisions takes too long: see the store's latency, and cold starts.", LambdaMetric(l.authorizer, "Duration", "p99"), slowMilliseconds, 5, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}
@@ -72,15 +72,16 @@ func (l *Limits) concurrency() float64 {
 	return concurrency
 }
 
-func lambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
-	return metric("AWS/Lambda", name, statistic, map[string]*string{"FunctionName": f.FunctionName()})
+// LambdaMetric returns a metric of a function.
+func LambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
+	return Metric("AWS/Lambda", name, statistic, map[string]*string{"FunctionName": f.FunctionName()})
 }
 
 func (t table) alarms(l *Limits) {
 	writes := map[string]*string{"TableName": t.TableName(), "Operation": jsii.String("UpdateItem")}
 	for _, a := range []Alarm{
-		{"store-throttled", "DynamoDB turns writes away: one item has more than 1,000 a second (give its limit a lease or shards), or the table grows faster than it can.", metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
-		{"store-slow", "DynamoDB is slow: requests pass uncounted where it misses the deadline.", metric("AWS/DynamoDB", "SuccessfulRequestLatency", "p99", writes), storeSlow, 5, 5},
+		{"store-throttled", "DynamoDB turns writes away: one item has more than 1,000 a second (give its limit a lease or shards), or the table grows faster than it can.", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
+		{"store-slow", "DynamoDB is slow: requests pass uncounted where it misses the deadline.", Metric("AWS/DynamoDB", "SuccessfulRequestLatency", "p99", writes), storeSlow, 5, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}
@@ -89,18 +90,18 @@ func (t table) alarms(l *Limits) {
 func (c *cache) alarms(l *Limits) {
 	named := map[string]*string{"clusterId": c.cache.ServerlessCacheName()}
 	for _, a := range []Alarm{
-		{"store-throttled", "The cache turns commands away: it is at the ECPUs a second that it may use.", metric("AWS/ElastiCache", "ThrottledCmds", "Sum", named), 0, 2, 5},
-		{"store-slow", "The cache is slow.", metric("AWS/ElastiCache", "SuccessfulWriteRequestLatency", "p99", named), storeSlowMicro, 5, 5},
-		{"store-evicts", "The cache is full and forgets callers, who start anew: raise its data storage.", metric("AWS/ElastiCache", "Evictions", "Sum", named), 0, 1, 5},
+		{"store-throttled", "The cache turns commands away: it is at the ECPUs a second that it may use.", Metric("AWS/ElastiCache", "ThrottledCmds", "Sum", named), 0, 2, 5},
+		{"store-slow", "The cache is slow.", Metric("AWS/ElastiCache", "SuccessfulWriteRequestLatency", "p99", named), storeSlowMicro, 5, 5},
+		{"store-evicts", "The cache is full and forgets callers, who start anew: raise its data storage.", Metric("AWS/ElastiCache", "Evictions", "Sum", named), 0, 1, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}
 }
 
 func (t table) units() (awscloudwatch.IMetric, float64) {
-	return metric("AWS/DynamoDB", "ConsumedWriteCapacityUnits", "Sum", map[string]*string{"TableName": t.TableName()}), 0.625
+	return Metric("AWS/DynamoDB", "ConsumedWriteCapacityUnits", "Sum", map[string]*string{"TableName": t.TableName()}), 0.625
 }
 
 func (c *cache) units() (awscloudwatch.IMetric, float64) {
-	return metric("AWS/ElastiCache", "ElastiCacheProcessingUnits", "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()}), 0.0023
+	return Metric("AWS/ElastiCache", "ElastiCacheProcessingUnits", "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()}), 0.0023
 }

@@ -69,7 +69,9 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		Tracing: l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
+		// Two lines of Lambda's own for each request would be most of what logs cost.
+		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
+		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{"WEIR_FUNCTION": jsii.String(p.Role)},
 	})
 	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())

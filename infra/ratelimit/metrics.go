@@ -15,11 +15,11 @@ func newMetrics(namespace string) Metrics { return Metrics{telemetry.Namespace(n
 
 // Metric returns a metric by its name in limiter/telemetry; statistic is such as Sum or p99.
 func (m Metrics) Metric(name, statistic string) awscloudwatch.IMetric {
-	return metric(m.namespace, name, statistic, nil)
+	return Metric(m.namespace, name, statistic, nil)
 }
 
-// metric returns one of a minute.
-func metric(namespace, name, statistic string, dimensions map[string]*string) awscloudwatch.IMetric {
+// Metric returns a metric by the minute.
+func Metric(namespace, name, statistic string, dimensions map[string]*string) awscloudwatch.IMetric {
 	p := &awscloudwatch.MetricProps{
 		Namespace: jsii.String(namespace), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
 		Period: awscdk.Duration_Minutes(jsii.Number(1)),
@@ -30,9 +30,9 @@ func metric(namespace, name, statistic string, dimensions map[string]*string) aw
 	return awscloudwatch.NewMetric(p)
 }
 
-// percent returns a share of metrics by an expression of their names in CloudWatch's
-// metric math.
-func percent(label, expression string, using map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
+// Percent returns a share of metrics, by the minute, by an expression of their names in
+// CloudWatch's metric math.
+func Percent(label, expression string, using map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: jsii.String(label), Expression: jsii.String(expression), UsingMetrics: &using, Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
@@ -40,7 +40,7 @@ func percent(label, expression string, using map[string]awscloudwatch.IMetric) a
 
 // Refused returns the share of requests that are refused, in percent.
 func (m Metrics) Refused() awscloudwatch.IMetric {
-	return percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
+	return Percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
 	})
 }
@@ -48,7 +48,7 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 // Degraded returns the share of requests that were let through because the store failed,
 // in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
-	return percent("Degraded, %", "100 * degraded / (allowed + refused)", map[string]awscloudwatch.IMetric{
+	return Percent("Degraded, %", "100 * degraded / (allowed + refused)", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "degraded": m.Metric(telemetry.Degraded, "Sum"),
 	})
 }

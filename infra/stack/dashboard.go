@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
@@ -37,7 +36,7 @@ func (s *stage) newDashboard() {
 	d.AddWidgets(
 		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.Remembered, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
 		graph("Milliseconds a decision", []awscloudwatch.IMetric{m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99")}),
-		graph("Calls to the store, and environments of the functions", s.sums(telemetry.StoreCalls), lambda(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), lambda(s.handler, "ConcurrentExecutions", "Maximum")),
+		graph("Calls to the store, and environments of the functions", s.sums(telemetry.StoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
 	)
 }
 
@@ -66,17 +65,10 @@ func (s *stage) cost() awscloudwatch.IMetric {
 		Expression: jsii.String(fmt.Sprintf("60 / 1000000 * (FILL(rest, 0) * %.4f + FILL(http, 0) * %.4f + (FILL(authorizers, 0) + FILL(handlers, 0)) * %.4f + (FILL(authorizing, 0) + FILL(handling, 0)) * %.7f + FILL(units, 0) * %.4f)",
 			restRequests, float64(httpRequests), invocations, memory*gbSeconds, price)),
 		UsingMetrics: &map[string]awscloudwatch.IMetric{
-			"rest": gateway("Count", "Sum", s.restName()), "http": gateway("Count", "Sum", s.httpName()),
-			"authorizers": lambda(s.limits.Authorizer(), "Invocations", "Sum"), "handlers": lambda(s.handler, "Invocations", "Sum"),
-			"authorizing": lambda(s.limits.Authorizer(), "Duration", "Sum"), "handling": lambda(s.handler, "Duration", "Sum"),
+			"rest": requests(s.restName()), "http": requests(s.httpName()),
+			"authorizers": ratelimit.LambdaMetric(s.limits.Authorizer(), "Invocations", "Sum"), "handlers": ratelimit.LambdaMetric(s.handler, "Invocations", "Sum"),
+			"authorizing": ratelimit.LambdaMetric(s.limits.Authorizer(), "Duration", "Sum"), "handling": ratelimit.LambdaMetric(s.handler, "Duration", "Sum"),
 			"units": unit,
 		},
-	})
-}
-
-func lambda(f awslambda.IFunction, name, statistic string) awscloudwatch.IMetric {
-	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-		Namespace: jsii.String("AWS/Lambda"), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
-		DimensionsMap: &map[string]*string{"FunctionName": f.FunctionName()}, Period: minute(),
 	})
 }

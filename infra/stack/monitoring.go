@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -51,17 +52,17 @@ func (s *stage) httpErrors() awscloudwatch.IMetric {
 
 // failing returns the share of an API's answers that are its errors, in percent.
 func failing(api, name string, dimensions map[string]*string) awscloudwatch.IMetric {
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.Sprintf("100 * %[1]sErrors / %[1]sRequests", api), Label: jsii.Sprintf("%s errors, %%", strings.ToUpper(api)), Period: minute(),
-		UsingMetrics: &map[string]awscloudwatch.IMetric{api + "Errors": gateway(name, "Sum", dimensions), api + "Requests": gateway("Count", "Sum", dimensions)},
+	return ratelimit.Percent(strings.ToUpper(api)+" errors, %", fmt.Sprintf("100 * %[1]sErrors / %[1]sRequests", api), map[string]awscloudwatch.IMetric{
+		api + "Errors": gateway(name, dimensions), api + "Requests": requests(dimensions),
 	})
 }
 
-func gateway(name, statistic string, api map[string]*string) awscloudwatch.IMetric {
-	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-		Namespace: jsii.String("AWS/ApiGateway"), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
-		DimensionsMap: &api, Period: minute(),
-	})
+func requests(dimensions map[string]*string) awscloudwatch.IMetric {
+	return gateway("Count", dimensions)
+}
+
+func gateway(name string, dimensions map[string]*string) awscloudwatch.IMetric {
+	return ratelimit.Metric("AWS/ApiGateway", name, "Sum", dimensions)
 }
 
 func minute() awscdk.Duration { return awscdk.Duration_Minutes(jsii.Number(1)) }

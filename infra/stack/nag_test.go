@@ -1,11 +1,11 @@
 package stack_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
-	"github.com/aws/aws-cdk-go/awscdk/v2/cxapi"
 	"github.com/aws/jsii-runtime-go"
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 
@@ -20,12 +20,9 @@ func TestNag(t *testing.T) {
 			made := stack.New(a, settings(t, change))
 			awscdk.Aspects_Of(a).Add(cdknag.NewAwsSolutionsChecks(&cdknag.NagPackProps{Verbose: jsii.Bool(true)}), nil)
 			found := assertions.Annotations_FromStack(made)
-			for _, level := range []*[]*cxapi.SynthesisMessage{
-				found.FindError(jsii.String("*"), assertions.Match_AnyValue()), found.FindWarning(jsii.String("*"), assertions.Match_AnyValue()),
-			} {
-				for _, m := range *level {
-					t.Errorf("%s: %v", *m.Id, m.Entry.Data)
-				}
+			all := jsii.String("*")
+			for _, m := range slices.Concat(*found.FindError(all, assertions.Match_AnyValue()), *found.FindWarning(all, assertions.Match_AnyValue())) {
+				t.Error(text(t, m))
 			}
 		})
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,7 +25,7 @@ type Settings struct {
 	JWKS        string   // where the issuer's keys are
 	CORSOrigins []string // whose pages may call
 
-	Throttle     float64  // requests a second that the stage of each API takes; 1000
+	Throttle     float64  // requests a second that the stage of each API takes; 2000
 	WAF          float64  // requests of one address in five minutes, from which on WAF blocks it; 0: no WAF
 	Reserved     *float64 // see ratelimit.Props.ReservedConcurrency
 	Provisioned  float64  // see ratelimit.Props.ProvisionedConcurrency
@@ -43,7 +44,7 @@ func Read(lookup func(key string) string) (Settings, error) {
 		Stage: r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
-		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", 1000), WAF: r.number("waf", 0),
+		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", 2000), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),
 		MaxDelay: r.duration("maxDelay"), KeepLogRole: r.flag("keepLogRole"),
 	}
@@ -82,10 +83,8 @@ func (r *reader) refuse(key, got, want string) {
 
 func (r *reader) oneOf(key string, values ...string) string {
 	got := r.text(key, values[0])
-	for _, v := range values {
-		if got == v {
-			return got
-		}
+	if slices.Contains(values, got) {
+		return got
 	}
 	r.refuse(key, got, strings.Join(values, " or "))
 	return values[0]
