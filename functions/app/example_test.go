@@ -1,14 +1,18 @@
 package app_test
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -42,4 +46,40 @@ func ExampleEnvironment_Serve() {
 	// Output:
 	// 200
 	// 429
+}
+
+// An authorizer that verifies its callers itself asks the limiter too, and says what it
+// decided as Weir's own does: the gateway responses and the handler understand it.
+func ExampleDecisionContext() {
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/orders","limits":{"paid":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits := limiter.New(memstore.New(memstore.Options{}), limiter.Options{}) // or functions/boot's Config.Environment
+	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string, policyContext map[string]any, err error) {
+		caller := limiter.Caller{User: "alice", Tier: "paid"} // whom your code has verified
+		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, event.Path, caller))
+		if err != nil {
+			return "", nil, err
+		}
+		effect = "Allow"
+		if !decision.Allowed {
+			effect = "Deny"
+		}
+		return effect, app.DecisionContext(httplimit.NewAnswer(decision), caller.Subject(), r.Tier(caller.Tier)), nil
+	}
+
+	event := events.APIGatewayCustomAuthorizerRequestTypeRequest{HTTPMethod: http.MethodGet, Path: "/orders"}
+	for range 2 {
+		effect, policyContext, err := authorize(context.Background(), event, time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(effect, policyContext["rateLimitRemaining"], policyContext["policy"])
+	}
+	// Output:
+	// Allow 0 <nil>
+	// Deny 0 orders
 }

@@ -40,15 +40,22 @@ func (l *Limits) Attach(api awsapigateway.RestApi, methods ...awsapigateway.Meth
 			protected = append(protected, *m.Node().Path())
 		}
 	}
-	for _, r := range responses(l.props.CORSOrigins) {
-		api.AddGatewayResponse(jsii.String("Limits"+r.id), r.options)
-	}
+	l.Respond(api)
 	// API Gateway serves a snapshot: without a new deployment a change is not seen.
 	if d := api.LatestDeployment(); d != nil {
 		d.Node().AddDependency(a.authorizer)
 		d.AddToLogicalId(map[string]any{"limiter": a.authorizer.AuthorizerUri(), "ttl": 0, "methods": protected})
 	}
 	api.Node().AddValidation(a)
+}
+
+// Respond gives a REST API the gateway responses of the limits, which Attach does too: for an
+// API whose own authorizer asks the limiter and answers by functions/app.DecisionContext.
+// The API then has no others of these types.
+func (l *Limits) Respond(api awsapigateway.RestApi) {
+	for _, r := range responses(l.props.CORSOrigins) {
+		api.AddGatewayResponse(jsii.String("Limits"+r.id), r.options)
+	}
 }
 
 // newAuthorizer makes the REQUEST authorizer. It caches nothing, and so it needs no

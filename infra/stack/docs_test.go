@@ -1,0 +1,119 @@
+package stack_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// between returns the part of text from the first begin on up to end.
+func between(t *testing.T, text, begin, end string) string {
+	t.Helper()
+	_, rest, ok := strings.Cut(text, begin)
+	part, _, ended := strings.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("nothing between %q and %q", begin, end)
+	}
+	return part
+}
+
+// The lines by which an API gets its limits are those of an example that compiles.
+func TestREADME_attach(t *testing.T) {
+	lines := between(t, read(t, "../../README.md"), "```go\n", "```")
+	if !strings.Contains(read(t, "../ratelimit/example_test.go"), lines) {
+		t.Errorf("infra/ratelimit/example_test.go does not have\n%s", lines)
+	}
+}
+
+// The line that builds the authorizer builds it.
+func TestREADME_build(t *testing.T) {
+	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../../README.md"), "GOOS=linux GOARCH=arm64", "\n")
+	dist := t.TempDir()
+	c := exec.CommandContext(t.Context(), "bash", "-c", strings.Replace(line, "-o dist", "-o "+dist, 1))
+	if out, err := c.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dist, "arm64", "authorizer", "bootstrap")); err != nil {
+		t.Error(err)
+	}
+}
+
+var cell = regexp.MustCompile("`([a-zA-Z0-9-]+)`")
+
+// firstCells returns what stands in backquotes in the first column of a table.
+func firstCells(table string) (names []string) {
+	for line := range strings.Lines(table) {
+		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && strings.HasPrefix(line, "|") {
+			for _, name := range cell.FindAllStringSubmatch(strings.ReplaceAll(first, "(`RULES=`)", ""), -1) {
+				names = append(names, name[1])
+			}
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+func TestREADME_settings(t *testing.T) {
+	var asked []string
+	if _, err := stack.Read(func(key string) string {
+		asked = append(asked, key)
+		return ""
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(asked)
+	asked = slices.DeleteFunc(slices.Compact(asked), func(key string) bool { return key == "bundles" }) // for tests
+	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
+	if !slices.Equal(asked, documented) {
+		t.Errorf("settings:   %v\ndocumented: %v", asked, documented)
+	}
+}
+
+func TestREADME_alarms(t *testing.T) {
+	var names []string
+	for _, change := range golden {
+		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
+		for _, a := range alarms {
+			names = append(names, strings.TrimPrefix(a.Properties["AlarmName"].(string), "weir-dev-"))
+		}
+	}
+	slices.Sort(names)
+	names = slices.Compact(names)
+	if documented := firstCells(between(t, read(t, "../README.md"), "## What is watched", "\n## ")); !slices.Equal(names, documented) {
+		t.Errorf("alarms:     %v\ndocumented: %v", names, documented)
+	}
+}
+
+// Back ends in other languages copy the fields of the decision.
+func TestREADME_backEnds(t *testing.T) {
+	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", "weir": "allowed"}}}`
+	const want = `{"RateLimit": "\"search\";r=1;t=2", "X-RateLimit-Remaining": "1"}`
+	text := read(t, "../README.md")
+	for program, script := range map[string]string{
+		"node":    between(t, text, "```js\n", "```") + "\nexports.handler(" + event + ").then((answer) => console.log(JSON.stringify(answer.headers)));",
+		"python3": between(t, text, "```python\n", "```") + "\nimport json\nprint(json.dumps(handler(" + event + ", None)[\"headers\"]))",
+	} {
+		storetest.Program(t, program)
+		c := exec.CommandContext(t.Context(), program, map[string]string{"node": "-e", "python3": "-c"}[program], script)
+		out, err := c.CombinedOutput()
+		if got := strings.ReplaceAll(strings.TrimSpace(string(out)), " ", ""); err != nil || got != strings.ReplaceAll(want, " ", "") {
+			t.Errorf("%s: %v: got %s, want %s", program, err, got, want)
+		}
+	}
+}
