@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -183,6 +184,24 @@ func TestWith(t *testing.T) {
 		if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 1 || !strings.Contains(errs, "redis is required") {
 			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
 		}
+	}
+}
+
+// writerFunc is an io.Writer.
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
+
+// A command that ends well when it is interrupted has ended well.
+func TestWith_interrupt(t *testing.T) {
+	t.Setenv("REDIS_URL", "redis://set-already")
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	started := writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil })
+	var errs bytes.Buffer
+	command := `trap 'kill $!; exit 0' INT; sleep 60 >/dev/null 2>&1 & echo; wait`
+	if code := run(ctx, []string{"with", "redis", "--", "sh", "-c", command}, started, &errs); code != 0 || errs.Len() > 0 {
+		t.Errorf("exit %d, %q", code, &errs)
 	}
 }
 

@@ -177,5 +177,8 @@ func (w *with) execute(ctx context.Context, command, environment []string) error
 	if status, ok := errors.AsType[*exec.ExitError](err); ok {
 		return exitError{max(1, status.ExitCode())}
 	}
+	if c.ProcessState != nil && c.ProcessState.Success() {
+		return nil // it was interrupted, and ended as it should
+	}
 	return err
 }
