@@ -35,8 +35,9 @@ func RunningDocker(ctx context.Context) string {
 }
 
 // StartDocker starts a Docker engine of our own, with its socket and its data in a
-// temporary folder.
-func StartDocker(ctx context.Context) (*Server, error) {
+// temporary folder. Two on one machine would share the bridge and its addresses: where
+// another runs that is not for us, it waits for that to end, and progress is told.
+func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
 	path, err := exec.LookPath("dockerd")
 	if err != nil {
@@ -45,24 +46,52 @@ func StartDocker(ctx context.Context) (*Server, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one here: start it, and see that this user may use it", defaultDocker)
 	}
+	for waited := time.Duration(0); ; waited += engineInterval {
+		s, err := startEngine(ctx, path)
+		if err == nil || !strings.Contains(err.Error(), "ensure docker is not running") || waited >= engineTimeout {
+			return s, err
+		}
+		if waited == 0 {
+			fmt.Fprintln(progress, "waiting for another Docker engine to end ...")
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(engineInterval):
+		}
+	}
+}
+
+// Bounds of waiting for another engine to end, such as that of another test.
+const (
+	engineTimeout  = 5 * time.Minute
+	engineInterval = 2 * time.Second
+)
+
+// startEngine starts dockerd. It finds by the file of its process, which is where it
+// always is, that another one runs.
+func startEngine(ctx context.Context, path string) (*Server, error) {
 	dir, err := os.MkdirTemp("", "weir-docker-")
 	if err != nil {
 		return nil, err
 	}
-	address := "unix://" + filepath.Join(dir, "docker.sock")
+	data, address := filepath.Join(dir, "data"), "unix://"+filepath.Join(dir, "docker.sock")
+	remove := func() {
+		detach(data) // it mounts the folder on itself, and leaves that behind when it fails
+		_ = os.RemoveAll(dir)
+	}
 	e, err := newEngine(address)
 	if err != nil {
 		return nil, err
 	}
-	// The file of the process is where it always is: two engines on one machine would
-	// share the bridge and its addresses, and the second does not start.
-	command := exec.Command(path, "--host", address, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start
+	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start
 		"--log-level", "warn", "--shutdown-timeout", "3")
 	s, err := start(ctx, "docker", address, command, e.ping)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		remove()
+		return nil, err
 	}
-	s.scratch = dir
+	s.remove = remove
 	return s, nil
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -24,7 +23,7 @@ type Server struct {
 	URL string
 
 	command *exec.Cmd
-	scratch string // a folder to remove when it has ended, if any
+	remove  func() // removes what it leaves behind, if anything
 	output  *tail
 	stop    sync.Once
 	stopped chan struct{} // closed when it is to end
@@ -112,8 +111,8 @@ func (s *Server) Stop() {
 		_ = s.command.Process.Kill() // it has ended meanwhile, or it is killed
 		<-s.done
 	}
-	if s.scratch != "" {
-		_ = os.RemoveAll(s.scratch) // what is left is in the folder of temporary files
+	if s.remove != nil {
+		s.remove()
 	}
 }
 

@@ -12,3 +12,6 @@ func endWithParent(c *exec.Cmd) {
 }
 
 func interrupt(c *exec.Cmd) { _ = c.Process.Signal(syscall.SIGTERM) }
+
+// detach ends a mount at path, if there is one.
+func detach(path string) { _ = syscall.Unmount(path, syscall.MNT_DETACH) }

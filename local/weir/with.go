@@ -130,7 +130,7 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	}
 	switch name {
 	case "docker":
-		server, err = servers.StartDocker(ctx)
+		server, err = servers.StartDocker(ctx, w.stderr)
 	case "redis":
 		server, err = servers.StartRedis(ctx)
 	case "tools":
