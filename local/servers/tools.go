@@ -32,7 +32,7 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 	if !hasPython(ctx) {
 		return "", fmt.Errorf("python3, 3.10 or newer and with venv, %w on the PATH: the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", errMissing)
 	}
-	fmt.Fprintln(progress, "fetching the SAM CLI and cfn-lint, 80 MB, once ...")
+	fmt.Fprintln(progress, "fetching the SAM CLI and cfn-lint, once ...")
 	for _, args := range [][]string{
 		{"python3", "-m", "venv", "--clear", venv},
 		// The lock file lists everything, and wheels run nothing when they are installed.

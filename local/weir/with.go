@@ -130,6 +130,9 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	}
 	switch name {
 	case "docker":
+		if value = servers.RunningDocker(ctx); value != "" { // installing it starts it, where there is systemd
+			return value, nil, nil
+		}
 		server, err = servers.StartDocker(ctx, w.stderr)
 	case "redis":
 		server, err = servers.StartRedis(ctx)
