@@ -57,7 +57,7 @@ func variableOf(name string) string { return cmp.Or(serverVariables[name], toolV
 const withNames = "docker,dynamodb,redis,tools"
 
 // needs are what WEIR_REQUIRE knows: what with provides, and programs that tests look for.
-var needs = append(strings.Split(withNames, ","), "node")
+var needs = append(strings.Split(withNames, ","), "node", "python3")
 
 // with runs a command beside servers.
 type with struct {
