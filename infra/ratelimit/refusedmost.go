@@ -45,10 +45,6 @@ func (l *Limits) watch(logs awslogs.LogGroup) {
 	}
 }
 
-// RefusedMost returns the ten callers, by hash, and limits that are refused most.
-func (l *Limits) RefusedMost() awscloudwatch.IMetric {
-	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
-		Expression: jsii.Sprintf("INSIGHT_RULE_METRIC('%s', 'Sum')", *l.refusedMost.RuleName()),
-		Label:      jsii.String("refused"), Period: awscdk.Duration_Minutes(jsii.Number(1)), UsingMetrics: &map[string]awscloudwatch.IMetric{},
-	})
-}
+// RefusedMost returns the name of the Contributor Insights rule of the callers, by hash, and
+// limits that are refused most.
+func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }

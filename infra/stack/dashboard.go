@@ -27,10 +27,7 @@ func (s *stage) newDashboard() {
 	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: jsii.String("weir-" + s.settings.Stage)})
 	d.AddWidgets(
 		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed), m.Degraded(), s.restErrors(), s.httpErrors()),
-		awscloudwatch.NewGraphWidget(&awscloudwatch.GraphWidgetProps{
-			Title: jsii.String("Who is refused? The ten callers and limits refused most"), Width: jsii.Number(8), Height: jsii.Number(6),
-			Left: &[]awscloudwatch.IMetric{s.limits.RefusedMost()},
-		}),
+		&contributors{region: s.stack.Region(), rule: s.limits.RefusedMost()},
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
 	)
 	d.AddWidgets(
@@ -71,4 +68,37 @@ func (s *stage) cost() awscloudwatch.IMetric {
 			"units": unit,
 		},
 	})
+}
+
+// contributors is a widget of the callers, by hash, and limits that are refused most: the
+// CDK has none for Contributor Insights. It implements awscloudwatch.IWidget.
+type contributors struct {
+	region, rule *string
+	x, y         *float64
+}
+
+// Height implements awscloudwatch.IWidget.
+func (c *contributors) Height() *float64 { return jsii.Number(6) }
+
+// Width implements awscloudwatch.IWidget.
+func (c *contributors) Width() *float64 { return jsii.Number(8) }
+
+// Warnings implements awscloudwatch.IWidget.
+func (c *contributors) Warnings() *[]*string { return nil }
+
+// WarningsV2 implements awscloudwatch.IWidget.
+func (c *contributors) WarningsV2() *map[string]*string { return nil }
+
+// Position implements awscloudwatch.IWidget.
+func (c *contributors) Position(x, y *float64) { c.x, c.y = x, y }
+
+// ToJson implements awscloudwatch.IWidget.
+func (c *contributors) ToJson() *[]any { //nolint:revive // the interface's name
+	return &[]any{map[string]any{
+		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.x, "y": c.y,
+		"properties": map[string]any{
+			"title": "Who is refused? The ten callers and limits refused most", "view": "timeSeries", "region": c.region, "period": 60,
+			"insightRule": map[string]any{"ruleName": c.rule, "orderBy": "Sum", "maxContributorCount": 10},
+		},
+	}}
 }

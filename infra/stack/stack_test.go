@@ -2,6 +2,7 @@ package stack_test
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -141,6 +142,19 @@ func TestStack_deployment(t *testing.T) {
 	}
 }
 
+// CloudWatch may tell the topic of alarms, and nobody may without TLS.
+func TestStack_topic(t *testing.T) {
+	_, policy := parse(t, synthesize(t, settings(t))).one(t, "AWS::SNS::TopicPolicy", "")
+	effects := map[string]string{}
+	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {
+		statement := each.(map[string]any)
+		effects[statement["Effect"].(string)] = text(t, statement["Principal"])
+	}
+	if want := map[string]string{"Allow": `{"Service":"cloudwatch.amazonaws.com"}`, "Deny": `"*"`}; !maps.Equal(effects, want) {
+		t.Errorf("got %v, want %v", effects, want)
+	}
+}
+
 // Two stages live side by side in one account: nothing has the same name.
 func TestStack_stages(t *testing.T) {
 	a := cdkApp(t)
@@ -178,6 +192,9 @@ func TestStack_metrics(t *testing.T) {
 		if !strings.Contains(content, `"`+name+`"`) && !strings.Contains(content, `\"`+name+`\"`) {
 			t.Errorf("metric %s is shown nowhere", name)
 		}
+	}
+	if _, rule := parse(t, []byte(content)).one(t, "AWS::CloudWatch::InsightRule", ""); !strings.Contains(content, `\"ruleName\":\"`+rule.Properties["RuleName"].(string)) {
+		t.Error("the dashboard does not show who is refused")
 	}
 	if namespace := telemetry.Namespace("dev"); !strings.Contains(content, namespace) {
 		t.Errorf("no metric of %s", namespace)
