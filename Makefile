@@ -27,10 +27,10 @@ GOARCH_x86_64 := amd64
 # How long `make fuzz` spends on each target.
 FUZZTIME ?= 30s
 
-# What is deployed: CONTEXT="stage=prod store=elasticache" and so on, see infra/stack/settings.go.
+# What is deployed: CONTEXT="stage=prod store=elasticache" and so on, which infra/stages.json can have too; see infra/README.md.
 CONTEXT ?=
 CDK = cd infra && npx --no-install cdk
-SETTINGS = -c arch=$(ARCH) -c rules=$(RULES) $(addprefix -c ,$(CONTEXT))
+SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: arch and rules are said as ARCH= and RULES=)) -c arch=$(ARCH) -c rules=$(RULES) $(addprefix -c ,$(CONTEXT))
 
 # What containers of this machine run, and the template that `make sam` and `make test-sam`
 # run; without one they synthesize it.
@@ -46,7 +46,7 @@ help: ## List the targets
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build; SIZE=\"-json -starts 11\"  options of make size"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
-	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/stack/settings.go"
+	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
 	@echo "  FUZZTIME=30s  on each target of make fuzz"
@@ -79,12 +79,13 @@ test-sam: build ## Test the synthesized APIs and each sample event with the SAM 
 
 synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)
+	@ls infra/cdk.out/*.template.json
 
 diff: functions infra/node_modules ## Show what a deploy would change
 	@$(CDK) diff $(SETTINGS)
 
-deploy: functions infra/node_modules ## Deploy the stack with your AWS credentials
-	@$(CDK) deploy $(SETTINGS)
+deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS credentials
+	@$(CDK) deploy --require-approval any-change $(SETTINGS)
 
 destroy: functions infra/node_modules ## Delete the stack, but for the table of API keys
 	@$(CDK) destroy $(SETTINGS)

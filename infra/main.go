@@ -5,9 +5,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -22,7 +24,6 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	jsii.Close()
 }
 
 // synthesize writes the templates. What the CDK or a construct finds wrong they panic with.
@@ -33,7 +34,11 @@ func synthesize(ctx context.Context) (err error) {
 		}
 	}()
 	app := awscdk.NewApp(nil)
-	settings, err := stack.Read(func(key string) string {
+	stages, err := os.ReadFile("stages.json")
+	if err != nil {
+		return fmt.Errorf("stages: %w", err)
+	}
+	settings, err := stack.Read(stages, given(app), func(key string) string {
 		if value := app.Node().TryGetContext(jsii.String(key)); value != nil {
 			return fmt.Sprint(value)
 		}
@@ -47,6 +52,17 @@ func synthesize(ctx context.Context) (err error) {
 	stack.New(app, settings)
 	app.Synth(nil)
 	return nil
+}
+
+// given returns the keys of an app's context, but for the CDK's own.
+func given(app awscdk.App) (keys []string) {
+	context, _ := app.Node().GetAllContext(nil).(map[string]any)
+	for _, key := range slices.Sorted(maps.Keys(context)) {
+		if !strings.HasPrefix(key, "@") && !strings.HasPrefix(key, "aws:") && !strings.HasPrefix(key, "aws-cdk:") && key != "cli-telemetry" {
+			keys = append(keys, key)
+		}
+	}
+	return keys
 }
 
 // lastChange returns when a file was changed last, in Unix seconds: when it was committed

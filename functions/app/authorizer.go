@@ -70,6 +70,9 @@ type authorizerEvent struct {
 
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
 	now, begun := a.Clock(), time.Now()
+	if event.HTTPMethod == http.MethodOptions { // of a method ANY: a preflight has no credential, and is never limited
+		return a.policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}), nil
+	}
 	header := headerOf(event.Headers, event.MultiHeaders)
 	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
 	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))

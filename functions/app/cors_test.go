@@ -98,6 +98,9 @@ func TestOptions(t *testing.T) {
 	e.CORSOrigins = []string{"https://app.example.com"}
 	e.Identifier = identity.New(identity.Options{RequireCredential: true}) // which no preflight has
 	for range 20 {
+		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
+			t.Fatalf("authorizer: %+v, %v", p, err)
+		}
 		a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight))
 		if a.StatusCode != http.StatusNoContent || a.header("Access-Control-Allow-Methods") != "POST" || a.header("Access-Control-Allow-Headers") != "authorization,x-api-key" {
 			t.Fatalf("preflight: %+v", a)

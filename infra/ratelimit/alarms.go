@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"strings"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
@@ -55,21 +57,25 @@ func (l *Limits) newAlarms() {
 		{"refused", "Half of all requests are refused: an attack, a client gone wild, or a rule that is too tight. The Contributor Insights rule says who.", m.Refused(), refusedPercent, 10, 15},
 		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, or the issuer does not answer.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
 		{"rules-refused", "A rules document was refused: no environment starts with it. `make check` says what is wrong with it.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		{"throttled", "Lambda turns invocations of the authorizer away, and API Gateway answers 503: raise the account's or the reserved concurrency.", LambdaMetric(l.authorizer, "Throttles", "Sum"), 0, 1, 5},
-		{"concurrency", "The authorizer is near the concurrency that the account has at first: ask for more, or lower the stage's throttle.", LambdaMetric(l.authorizer, "ConcurrentExecutions", "Maximum"), l.concurrency(), 3, 5},
-		{"slow", "One in a hundred decisions takes too long: see the store's latency, and cold starts.", LambdaMetric(l.authorizer, "Duration", "p99"), slowMilliseconds, 5, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}
 	l.state.alarms(l)
 }
 
-// concurrency returns how many authorizers at once are many.
-func (l *Limits) concurrency() float64 {
-	if r := l.props.ReservedConcurrency; r != nil {
-		return *r * concurrency / 1000
+// newFunctionAlarms adds the alarms on a function that decides.
+func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *float64) {
+	name, most := strings.ToLower(id), float64(concurrency)
+	if reserved != nil {
+		most = *reserved * concurrency / 1000
 	}
-	return concurrency
+	for _, a := range []Alarm{
+		{name + "-throttled", "Lambda turns invocations away, and API Gateway answers 5xx: raise the account's or the reserved concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
+		{name + "-concurrency", "The function is near the concurrency that the account has at first, or its reserve: ask for more, or lower the stage's throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
+		{name + "-slow", "One in a hundred requests takes too long: see the store's latency, and cold starts.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
+	} {
+		l.NewAlarm(l.scope, a)
+	}
 }
 
 // LambdaMetric returns a metric of a function.

@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"cmp"
+	"fmt"
 	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -21,11 +23,11 @@ const (
 	https      = 443
 )
 
-// Bounds of what the cache can cost: it grows by itself up to them. A caller takes some
-// 100 bytes and a decision some 2 to 3 ECPUs.
+// What the cache grows to by itself, unless Props says otherwise, and so what it can cost
+// at most. A caller takes some 100 bytes and a decision some 2 to 3 ECPUs.
 const (
-	cacheGigabytes     = 5
-	cacheECPUPerSecond = 100000
+	cacheGigabytes = 5
+	cacheECPUs     = 100_000
 )
 
 // cache is the state in ElastiCache Serverless for Valkey.
@@ -43,7 +45,7 @@ func (l *Limits) newCache() state {
 	if c.vpc == nil {
 		c.vpc = l.newVpc()
 	}
-	c.subnets = c.vpc.SelectSubnets(&awsec2.SubnetSelection{Subnets: inner(c.vpc)})
+	c.subnets = subnets(c.vpc)
 	c.clients = awsec2.NewSecurityGroup(l.scope, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: c.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
@@ -78,18 +80,26 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	return vpc
 }
 
-// inner returns the subnets that nobody outside can reach.
-func inner(vpc awsec2.IVpc) *[]awsec2.ISubnet {
-	if isolated := vpc.IsolatedSubnets(); len(*isolated) > 0 {
-		return isolated
+// subnets returns one in each zone that nobody outside can reach. A serverless cache has two
+// or three.
+func subnets(vpc awsec2.IVpc) *awsec2.SelectedSubnets {
+	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
+	if len(*vpc.IsolatedSubnets()) > 0 {
+		kind = awsec2.SubnetType_PRIVATE_ISOLATED
+	} else if len(*vpc.PrivateSubnets()) == 0 {
+		panic(fmt.Errorf("ratelimit: Vpc: %s has public subnets only, want isolated or private ones", *vpc.Node().Path()))
 	}
-	return vpc.PrivateSubnets()
+	selected := vpc.SelectSubnets(&awsec2.SubnetSelection{SubnetType: kind, OnePerAz: jsii.Bool(true)})
+	if n := len(*selected.SubnetIds); n < 2 || n > 3 {
+		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache has", *vpc.Node().Path(), n))
+	}
+	return selected
 }
 
 // newServers makes the cache and the one user that can do there what the store does, in
 // the way in which it proves who it is: with the function's own role.
 func (c *cache) newServers(group awsec2.SecurityGroup) {
-	name := jsii.String("weir-" + strings.ToLower(c.limits.props.Namespace))
+	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits.scope, jsii.String("User"), &awselasticache.CfnUserProps{
 		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM wants both the same
 		AccessString:       jsii.String("on ~* resetchannels -@all +" + strings.Join(redisstore.Commands, " +")),
@@ -105,8 +115,8 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 		SubnetIds:        anyOf(*c.subnets.SubnetIds),
 		UserGroupId:      users.Ref(),
 		CacheUsageLimits: &awselasticache.CfnServerlessCache_CacheUsageLimitsProperty{
-			DataStorage:   &awselasticache.CfnServerlessCache_DataStorageProperty{Unit: jsii.String("GB"), Maximum: jsii.Number(cacheGigabytes)},
-			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cacheECPUPerSecond)},
+			DataStorage:   &awselasticache.CfnServerlessCache_DataStorageProperty{Unit: jsii.String("GB"), Maximum: jsii.Number(cmp.Or(c.limits.props.CacheGigabytes, cacheGigabytes))},
+			EcpuPerSecond: &awselasticache.CfnServerlessCache_ECPUPerSecondProperty{Maximum: jsii.Number(cmp.Or(c.limits.props.CacheECPUs, cacheECPUs))},
 		},
 	})
 	c.cache.ApplyRemovalPolicy(awscdk.RemovalPolicy_DESTROY, nil) // counters: no final snapshot
@@ -135,18 +145,26 @@ var networkActions = []string{
 // own permissions; the function's code is denied them.
 func (c *cache) join(f awslambda.Function) {
 	allow(f, networkActions, jsii.String("*"))
-	f.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+	permit(f, &awsiam.PolicyStatementProps{
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
-		// Set where the function itself calls, which Lambda does not.
+		// What the function calls has it, and what Lambda calls for it has not:
+		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
-	}))
-	function := f.Node().DefaultChild().(awslambda.CfnFunction)
-	function.SetVpcConfig(&awslambda.CfnFunction_VpcConfigProperty{
-		SecurityGroupIds: &[]*string{c.clients.SecurityGroupId()}, SubnetIds: c.subnets.SubnetIds,
 	})
 	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda makes network interfaces in the function's name, and these actions know no resource; the function's own code is denied them.", "Resource::*")
+	function := f.Node().DefaultChild().(awslambda.CfnFunction)
+	switch {
+	case function.VpcConfig() == nil:
+		function.SetVpcConfig(&awslambda.CfnFunction_VpcConfigProperty{
+			SecurityGroupIds: &[]*string{c.clients.SecurityGroupId()}, SubnetIds: c.subnets.SubnetIds,
+		})
+	case c.limits.props.Vpc == nil:
+		panic(fmt.Errorf("ratelimit: %s is in a network, and the cache in another: give the limits the function's, as Props.Vpc", *f.Node().Path()))
+	default:
+		f.Connections().AddSecurityGroup(c.clients)
+	}
 	// A function that is gone before its permissions can give its interfaces back.
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)

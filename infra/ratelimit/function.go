@@ -6,14 +6,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/records"
@@ -27,10 +26,11 @@ const (
 	authorizerTimeout = 5 * time.Second
 	handlerTimeout    = 10 * time.Second
 
-	authorizerBundle = "authorizer"
-	bootstrap        = "bootstrap"
-	rulesFile        = "rules.json"
-	taskRoot         = "/var/task/"
+	authorizerBundle  = "authorizer"
+	signingKeysBundle = "signingkeys"
+	bootstrap         = "bootstrap"
+	rulesFile         = "rules.json"
+	taskRoot          = "/var/task/"
 )
 
 // FunctionProps are what [Limits.NewFunction] is told.
@@ -80,38 +80,28 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	}
 	if document != "" {
 		l.watch(logs)
+		l.newFunctionAlarms(id, f, p.ReservedConcurrency)
 	}
 	return f, done
 }
 
 // Equip gives a function what the limiter in it needs: the variables that
 // functions/boot reads, permission for the store and the records and, with ElastiCache,
-// the network of the cache. The function must be this stack's own, and its bundle must
-// have the rules document as rules.json.
+// the network of the cache. The function's bundle must have the rules document as rules.json.
+//
+// It panics if the function's role is not for this app to change, or if the function is in a network
+// and the limits have one of their own: give them the function's, as Props.Vpc.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.state.equip(f)
 	allow(f, records.ReadActions, l.records.TableArn())
-	setVariables(f, map[string]*string{
-		"NAMESPACE":     jsii.String(l.props.Namespace),
-		"RECORDS_TABLE": l.records.TableName(),
-		"RULES_FILE":    jsii.String(taskRoot + rulesFile),
-		"CORS_ORIGINS":  jsii.String(strings.Join(l.props.CORSOrigins, ",")),
-		// The others are there for a local run to fill in: SAM sets no variable that a
-		// template does not declare.
-		"DYNAMODB_ENDPOINT": jsii.String(""), "SAMPLE_LOGIN": jsii.String(""), "WEIR_LOCAL": jsii.String(""),
-	})
-	if l.props.RulesVersion != 0 {
-		setVariables(f, map[string]*string{"RULES_VERSION": jsii.String(strconv.FormatInt(l.props.RulesVersion, 10))})
+	variables := map[string]*string{"RECORDS_TABLE": l.records.TableName()}
+	for _, each := range []map[string]string{l.props.variables(), l.props.Variables} {
+		for name, value := range each {
+			variables[name] = jsii.String(value)
+		}
 	}
-	if l.props.MaxDelay != 0 {
-		setVariables(f, map[string]*string{"MAX_DELAY": jsii.String(l.props.MaxDelay.String())})
-	}
-	if l.props.RequireCredential {
-		setVariables(f, map[string]*string{"REQUIRE_CREDENTIAL": jsii.String("true")})
-	}
-	if t := l.props.Tokens; t != nil {
-		setVariables(f, map[string]*string{"JWKS": jsii.String(l.jwks()), "JWT_ISSUER": jsii.String(t.Issuer), "JWT_AUDIENCE": jsii.String(t.Audience)})
-	}
+	setVariables(f, variables)
+	l.equipped = append(l.equipped, f)
 }
 
 // newAuthorizer makes the authorizer.
@@ -187,7 +177,19 @@ func setVariables(f awslambda.Function, variables map[string]*string) {
 
 // allow lets a function do actions on resources.
 func allow(f awslambda.Function, actions []string, resources ...*string) {
-	f.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Actions: jsii.Strings(actions...), Resources: &resources,
-	}))
+	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
+}
+
+// permit adds a statement to the policy of a function's role.
+func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
+	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
+	// A role of another app's that is not to be changed takes statements and forgets them.
+	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
+		panic(fmt.Errorf("ratelimit: the role of %s is not this app's to change: it lacks %s, and whatever else the limits need", *f.Node().Path(), *(*statement.Actions)[0]))
+	}
+}
+
+func isPolicy(c constructs.IConstruct) bool {
+	_, ok := c.(awsiam.Policy)
+	return ok
 }

@@ -1,20 +1,26 @@
 package ratelimit
 
 import (
+	"debug/elf"
 	"errors"
 	"fmt"
-	"net/url"
+	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -30,7 +36,8 @@ const (
 // Props are what [New] is told. Namespace, Bundles and Rules must be there.
 type Props struct {
 	// Namespace separates deployments, such as stages: in keys, metrics and names. 1 to
-	// 32 letters, digits and hyphens, from a letter on.
+	// 32 small letters, digits and single hyphens between them, from a letter on. Two in one account and region are
+	// different.
 	Namespace string
 	// Bundles is the folder with what `make functions` has built: authorizer/bootstrap
 	// and, for an issuer's keys with ElastiCache, signingkeys/bootstrap.
@@ -40,12 +47,19 @@ type Props struct {
 	Rules string
 	// RulesVersion counts where the document has no version. 0: it must have one.
 	RulesVersion int64
+
 	// Store is where the state lives; "" is DynamoDB.
 	Store Store
-	// Vpc is where the cache and the functions are, with ElastiCache. Its isolated or
-	// private subnets need a way to DynamoDB, such as its gateway endpoint. nil: one is
-	// made, with no way to the internet.
+	// Vpc is where the cache and the functions are, with ElastiCache: in its isolated
+	// subnets, or the private ones if it has none, in two or three zones. They need a way to DynamoDB, such as
+	// its gateway endpoint. nil: one is made, with no way to the internet.
 	Vpc awsec2.IVpc
+	// CacheGigabytes and CacheECPUs are what the cache may grow to, in storage and in
+	// units a second, and cost at most; 0 is 5 and 100,000.
+	CacheGigabytes, CacheECPUs float64
+	// Records is the table of API keys of a deployment that was there before; nil makes
+	// one, which is kept when the stack goes.
+	Records awsdynamodb.ITable
 
 	// Tokens are the JWTs that are believed; nil: none.
 	Tokens *Tokens
@@ -56,6 +70,9 @@ type Props struct {
 	CORSOrigins []string
 	// MaxDelay is how long a function lets a request wait in a leaky bucket.
 	MaxDelay time.Duration
+	// Variables are others that functions/boot knows, such as BASE_PATH (of a custom
+	// domain), JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS.
+	Variables map[string]string
 
 	// Architecture is what the bundles were built for; nil is arm64.
 	Architecture awslambda.Architecture
@@ -65,7 +82,7 @@ type Props struct {
 	LogRetention awslogs.RetentionDays
 	// ReservedConcurrency is how many requests the authorizer can have at once at
 	// most, and how much of the account's concurrency nobody else gets. nil: no reserve.
-	// Above it API Gateway answers 503: see the sizing formula in the README.
+	// Above it API Gateway answers 503: infra/README.md has the sizing formula.
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is how many environments of the authorizer are kept warm; 0
 	// is none.
@@ -81,7 +98,10 @@ type Tokens struct {
 	JWKS     string // the https URL of the issuer's public keys
 }
 
-var validNamespace = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,31}$`)
+var validNamespace = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
+
+// maxNamespace leaves room in the name of a cache, which has 40 characters.
+const maxNamespace = 32
 
 // check returns all that is wrong with p, one line each.
 func (p *Props) check() error {
@@ -91,42 +111,75 @@ func (p *Props) check() error {
 			problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 		}
 	}
-	want(validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to 32 letters, digits and hyphens, from a letter on", p.Namespace)
+	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d small letters, digits and single hyphens between them, from a letter on", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.Vpc == nil || p.Store == ElastiCache, "Vpc: only %s has one", ElastiCache)
-	want(p.MaxDelay >= 0 && p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want 0s to less than %s", p.MaxDelay, handlerTimeout)
-	want(p.ProvisionedConcurrency >= 0, "ProvisionedConcurrency: got %v, want 0 or more", p.ProvisionedConcurrency)
+	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, which a function has", p.MaxDelay, handlerTimeout)
+	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency: with less the authorizer never runs")
 	if t := p.Tokens; t != nil {
 		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three: without one, tokens meant for others are believed", t.Issuer, t.Audience, t.JWKS)
-		want(t.JWKS == "" || isOrigin(t.JWKS, "https", true), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
+		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
-	for _, o := range p.CORSOrigins {
-		want(o == "*" && len(p.CORSOrigins) == 1 || isOrigin(o, "https", false) || isLocal(o),
-			"CORSOrigins: got %q, want origins such as https://app.example, or just *", o)
-	}
+	problems = append(problems, p.checkVariables()...)
 	problems = append(problems, p.checkFiles()...)
 	return errors.Join(problems...)
 }
 
-// isOrigin reports whether text is a URL of a scheme; without a path unless it may have
-// one.
-func isOrigin(text, scheme string, path bool) bool {
-	u, err := url.Parse(text)
-	return err == nil && u.Scheme == scheme && u.Host != "" && u.User == nil &&
-		(path || u.Path == "" && !strings.ContainsAny(text, "?#'\"\\"))
+// variables returns those of every function that decides, as far as they are known before
+// the stack is deployed.
+func (p *Props) variables() map[string]string {
+	v := map[string]string{
+		"NAMESPACE": p.Namespace, "RULES_FILE": taskRoot + rulesFile, "CORS_ORIGINS": strings.Join(p.CORSOrigins, ","),
+	}
+	if p.RulesVersion != 0 {
+		v["RULES_VERSION"] = strconv.FormatInt(p.RulesVersion, 10)
+	}
+	if p.MaxDelay != 0 {
+		v["MAX_DELAY"] = p.MaxDelay.String()
+	}
+	if p.RequireCredential {
+		v["REQUIRE_CREDENTIAL"] = "true"
+	}
+	if t := p.Tokens; t != nil {
+		v["JWKS"], v["JWT_ISSUER"], v["JWT_AUDIENCE"] = t.JWKS, t.Issuer, t.Audience
+		if p.Store == ElastiCache { // functions have no way to the issuer
+			v["JWKS"] = boot.JWKSRecords
+		}
+	}
+	return v
 }
 
-// isLocal reports whether an origin is on the machine of whoever has the page.
-func isLocal(origin string) bool {
-	u, err := url.Parse(origin)
-	return err == nil && isOrigin(origin, "http", false) && (u.Hostname() == "localhost" || u.Hostname() == "127.0.0.1")
+// checkVariables reads the variables as the functions will, so that they start.
+func (p *Props) checkVariables() (problems []error) {
+	all := p.variables()
+	for name, value := range p.Variables {
+		if _, taken := all[name]; taken || slices.Contains([]string{"STORE", "TABLE", "RECORDS_TABLE", "WEIR_LOCAL"}, name) || strings.HasPrefix(name, "REDIS_") {
+			problems = append(problems, fmt.Errorf("ratelimit: Variables: got %s, which the construct sets itself", name))
+		}
+		all[name] = value
+	}
+	all["STORE"], all["TABLE"], all["RECORDS_TABLE"] = "dynamodb", "counters", "records"
+	_, err := boot.Load(func(name string) (string, bool) {
+		value, ok := all[name]
+		return value, ok
+	})
+	if err != nil {
+		problems = append(problems, fmt.Errorf("ratelimit: the functions would not start:\n%w", err))
+	}
+	return problems
 }
 
-// checkFiles reads the rules and looks for what was built.
+// checkFiles reads the rules and looks at what was built.
 func (p *Props) checkFiles() (problems []error) {
-	if _, err := os.Stat(filepath.Join(p.Bundles, authorizerBundle, bootstrap)); err != nil {
-		problems = append(problems, fmt.Errorf("ratelimit: Bundles: %w: build the functions first (make functions)", err))
+	names := []string{authorizerBundle}
+	if p.Store == ElastiCache && p.Tokens != nil {
+		names = append(names, signingKeysBundle)
+	}
+	for _, name := range names {
+		if err := p.checkBundle(name); err != nil {
+			problems = append(problems, fmt.Errorf("ratelimit: Bundles: %w", err))
+		}
 	}
 	document, err := os.ReadFile(p.Rules)
 	if err != nil {
@@ -143,4 +196,26 @@ func (p *Props) checkFiles() (problems []error) {
 		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s says no version: add one that grows with every change, such as \"version\": %d, or set RulesVersion", p.Rules, 1))
 	}
 	return problems
+}
+
+// checkBundle looks whether a function was built, for the architecture that it will run on.
+func (p *Props) checkBundle(name string) error {
+	path := filepath.Join(p.Bundles, name, bootstrap)
+	arch, machine := "arm64", elf.EM_AARCH64
+	if p.Architecture != nil && *p.Architecture.Name() == "x86_64" {
+		arch, machine = "amd64", elf.EM_X86_64
+	}
+	build := fmt.Sprintf("GOOS=linux GOARCH=%s CGO_ENABLED=0 go build -tags lambda.norpc -trimpath -ldflags \"-s -w\" -o %s github.com/weir-limits/weir/functions/%s", arch, path, name)
+	f, err := elf.Open(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s is not there: build it (make functions, or %s)", path, build)
+	case err != nil:
+		return fmt.Errorf("%s is no program for Linux (%w): build it (%s)", path, err, build)
+	}
+	defer func() { _ = f.Close() }()
+	if f.Machine != machine {
+		return fmt.Errorf("%s is for %s, want %s: build it (%s)", path, f.Machine, machine, build)
+	}
+	return nil
 }

@@ -17,12 +17,14 @@ type Limits struct {
 	scope      constructs.Construct
 	props      Props
 	state      state
-	records    awsdynamodb.Table
+	records    awsdynamodb.ITable
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer, or its alias with provisioned concurrency
 	metrics    Metrics
 
-	logs        []awslogs.LogGroup // of functions that decide
+	attached    []*attachment
+	equipped    []awslambda.Function // with the limiter in them
+	logs        []awslogs.LogGroup   // of functions that decide
 	refusedMost awscloudwatch.CfnInsightRule
 }
 
@@ -58,6 +60,7 @@ func New(scope constructs.Construct, id *string, props *Props) *Limits {
 	}
 	l.newAlarms()
 	l.newRefusedMost()
+	l.scope.Node().AddValidation(l)
 	return l
 }
 
@@ -76,7 +79,10 @@ func (l *Limits) StoreUnits() (awscloudwatch.IMetric, float64) { return l.state.
 
 // newRecords makes the table of what operators write and functions only read. It is kept
 // when the stack goes: nobody can make the keys of its callers again.
-func (l *Limits) newRecords() awsdynamodb.Table {
+func (l *Limits) newRecords() awsdynamodb.ITable {
+	if l.props.Records != nil {
+		return l.props.Records
+	}
 	return awsdynamodb.NewTable(l.scope, jsii.String("Records"), &awsdynamodb.TableProps{
 		PartitionKey:                     partitionKey(),
 		BillingMode:                      awsdynamodb.BillingMode_PAY_PER_REQUEST,

@@ -1,9 +1,13 @@
 package ratelimit_test
 
 import (
+	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +15,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
@@ -39,10 +44,22 @@ func props(t *testing.T) *ratelimit.Props {
 			t.Fatal(err)
 		}
 	}
-	write("authorizer/bootstrap", "authorizer")
+	write("authorizer/bootstrap", string(program(elf.EM_AARCH64)))
+	write("signingkeys/bootstrap", "no program")
 	write("orders/bootstrap", "orders")
 	write("rules.json", document)
 	return &ratelimit.Props{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
+}
+
+// program returns the head of a program for Linux on a machine, which is all that is looked at.
+func program(machine elf.Machine) []byte {
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+	}
+	var content bytes.Buffer
+	_ = binary.Write(&content, binary.LittleEndian, header) // to memory
+	return content.Bytes()
 }
 
 // newAPI returns a stack with an API of two methods.
@@ -81,16 +98,24 @@ func TestNew_mistakes(t *testing.T) {
 	}
 	_, stack, _ := newAPI(t)
 	for want, change := range map[string]func(*ratelimit.Props){
-		`Namespace: got "a b"`:                           func(p *ratelimit.Props) { p.Namespace = "a b" },
-		`Store: got "etcd", want dynamodb or`:            func(p *ratelimit.Props) { p.Store = "etcd" },
-		"Bundles: stat " + folder:                        func(p *ratelimit.Props) { p.Bundles = folder },
+		`Namespace: got "a b"`:                func(p *ratelimit.Props) { p.Namespace = "a b" },
+		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.Props) { p.Store = "etcd" },
+		"Bundles: " + folder + "/authorizer/bootstrap is not there: build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.Props) { p.Bundles = folder },
+		"authorizer/bootstrap is for EM_AARCH64, want EM_X86_64":                                                          func(p *ratelimit.Props) { p.Architecture = awslambda.Architecture_X86_64() },
+		"signingkeys/bootstrap is no program for Linux": func(p *ratelimit.Props) {
+			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
+		},
 		"Rules: open nowhere.json":                       func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
 		"bad.json has mistakes:\nrules[0].endpoint":      func(p *ratelimit.Props) { p.Rules = bad },
 		"old.json says no version":                       func(p *ratelimit.Props) { p.Rules = old },
 		"MaxDelay: got 1m0s":                             func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
-		`CORSOrigins: got "https://a.example/page"`:      func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
-		`CORSOrigins: got "*"`:                           func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
-		`CORSOrigins: got "https://a'.example"`:          func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
+		`CORS_ORIGINS: got "https://a.example/page"`:     func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
+		`CORS_ORIGINS: got "*"`:                          func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
+		`CORS_ORIGINS: got "https://a'.example"`:         func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
+		`Namespace: got "a--b"`:                          func(p *ratelimit.Props) { p.Namespace = "a--b" },
+		"ProvisionedConcurrency: got 0.5":                func(p *ratelimit.Props) { p.ProvisionedConcurrency = 0.5 },
+		"Variables: got TABLE, which the":                func(p *ratelimit.Props) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"would not start:\nIPV6_BITS: got 0":             func(p *ratelimit.Props) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
 		`issuer "i", audience ""`:                        func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
 		`JWKS: got "http://i/k", want an https URL`:      func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
 		"ReservedConcurrency: want at least 1":           func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
@@ -111,13 +136,17 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 		want string
 		do   func(awscdk.Stack, awsapigateway.RestApi, *ratelimit.Limits)
 	}{
-		"other authorizer": {"POST /other has an authorizer of its own (AWS_IAM)", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"other authorizer": {"method Shop/Api/Default/other/POST has an authorizer of its own (AWS_IAM)", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			api.Root().AddResource(jsii.String("other"), nil).AddMethod(jsii.String("POST"), nil, &awsapigateway.MethodOptions{AuthorizationType: awsapigateway.AuthorizationType_IAM})
 			l.Attach(api)
 		}},
-		"added later": {"GET /later was added after the limits were attached", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"added later": {"method Shop/Api/Default/later/GET is not limited: attach the limits after", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
 			api.Root().AddResource(jsii.String("later"), nil).AddMethod(jsii.String("GET"), nil, nil)
+		}},
+		"one namespace twice": {"Namespace test is that of Shop/More too", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			ratelimit.New(stack, jsii.String("More"), props(t))
+			l.Attach(api)
 		}},
 		"gateway response": {"a gateway response of type ACCESS_DENIED twice", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_ACCESS_DENIED()})
@@ -131,6 +160,35 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			other.Root().AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{Authorizer: cached})
 			l.Attach(api)
 		}},
+		"cached by the API's own": {"caches its answers", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			own := awslambda.NewFunction(stack, jsii.String("Own"), &awslambda.FunctionProps{
+				Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
+			})
+			l.Equip(own)
+			l.Respond(api)
+			cached := awsapigateway.NewTokenAuthorizer(stack, jsii.String("Cached"), &awsapigateway.TokenAuthorizerProps{Handler: own})
+			api.Root().AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{Authorizer: cached})
+		}},
+		"a method of the template's": {"method Shop/Raw is not limited", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Attach(api)
+			awsapigateway.NewCfnMethod(stack, jsii.String("Raw"), &awsapigateway.CfnMethodProps{
+				HttpMethod: jsii.String("PUT"), RestApiId: api.RestApiId(), ResourceId: api.Root().ResourceId(), AuthorizationType: jsii.String("NONE"),
+			})
+		}},
+		"key of API Gateway's": {"asks for a key of API Gateway's", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			api.Root().AddResource(jsii.String("keyed"), nil).AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{ApiKeyRequired: jsii.Bool(true)})
+			l.Attach(api)
+		}},
+		"gateway response beside Respond": {"a gateway response of type UNAUTHORIZED twice", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Respond(api)
+			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_UNAUTHORIZED()})
+		}},
+		"base path": {"puts /v1 before every path", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+			l.Attach(api)
+			awsapigateway.NewCfnBasePathMapping(stack, jsii.String("Mapping"), &awsapigateway.CfnBasePathMappingProps{
+				DomainName: jsii.String("api.example"), BasePath: jsii.String("v1"), RestApiId: api.RestApiId(),
+			})
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			app, stack, api := newAPI(t)
@@ -139,7 +197,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if lines := strings.Count(got, "[Shop/"); lines != 1 {
+			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // which both say
 				t.Errorf("%d problems, want 1: %s", lines, got)
 			}
 		})
@@ -186,4 +244,62 @@ func TestLimits_Equip(t *testing.T) {
 	if network == nil {
 		t.Error("the function has no way to the cache")
 	}
+}
+
+// What Equip cannot do it refuses, where the mistake is made.
+func TestLimits_Equip_mistakes(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	p := props(t)
+	p.Store = ratelimit.ElastiCache
+	l := ratelimit.New(stack, jsii.String("Limits"), p)
+	newFunction := func(id string, vpc awsec2.IVpc, role awsiam.IRole) awslambda.Function {
+		return awslambda.NewFunction(stack, jsii.String(id), &awslambda.FunctionProps{
+			Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")), Vpc: vpc, Role: role,
+		})
+	}
+	fixed := awsiam.Role_FromRoleArn(stack, jsii.String("Fixed"), jsii.String("arn:aws:iam::123456789012:role/fixed"), &awsiam.FromRoleArnOptions{Mutable: jsii.Bool(false)})
+	for want, f := range map[string]awslambda.Function{
+		"Shop/Elsewhere is in a network, and the cache in another": newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
+		"the role of Shop/Foreign is not this app's to change":     newFunction("Foreign", nil, fixed),
+	} {
+		if got := panicked(func() { l.Equip(f) }); !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A network must have what a cache needs.
+func TestNew_vpc(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	n := 0
+	for want, vpc := range map[string]*awsec2.VpcProps{
+		"has public subnets only": {SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("p"), SubnetType: awsec2.SubnetType_PUBLIC}}},
+		"in 1 zones, want 2 or 3": {MaxAzs: jsii.Number(1), NatGateways: jsii.Number(0), SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("i"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}}},
+		"": {MaxAzs: jsii.Number(2), NatGateways: jsii.Number(0), SubnetConfiguration: &[]*awsec2.SubnetConfiguration{
+			{Name: jsii.String("i"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}, {Name: jsii.String("j"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED},
+		}},
+	} {
+		id := "Vpc" + strconv.Itoa(n)
+		n++
+		p := props(t)
+		p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String(id), vpc)
+		if got := panicked(func() { ratelimit.New(stack, jsii.String("Limits"+id), p) }); !strings.Contains(got, want) || (want == "") != (got == "") {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Limits can be in a stack of their own, and APIs of one name in many.
+func TestLimits_Attach_stacks(t *testing.T) {
+	app, stack, _ := newAPI(t)
+	l := ratelimit.New(stack, jsii.String("Limits"), props(t))
+	for _, id := range []string{"One", "Two"} {
+		api := awsapigateway.NewRestApi(awscdk.NewStack(app, jsii.String(id), nil), jsii.String("Api"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
+		api.Root().AddMethod(jsii.String("GET"), nil, nil)
+		l.Attach(api)
+		if got, want := panicked(func() { l.Attach(api) }), "are attached to "+id+"/Api already"; !strings.Contains(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	app.Synth(nil)
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/records"
 )
 
@@ -18,28 +17,23 @@ import (
 // issuer is known, and how long after a first deploy tokens cannot be verified.
 const signingKeysEvery = 5 * time.Minute
 
-// jwks returns where functions find the issuer's keys: with ElastiCache they have no way
-// to the issuer.
-func (l *Limits) jwks() string {
-	if l.props.Store == ElastiCache {
-		return boot.JWKSRecords
-	}
-	return l.props.Tokens.JWKS
-}
-
 // newSigningKeys makes the function that fetches the issuer's keys into the records,
 // from outside the network of the cache. It can write that one record.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
-		Bundle: filepath.Join(l.props.Bundles, "signingkeys"), Role: "signingkeys", Timeout: authorizerTimeout,
+		Bundle: filepath.Join(l.props.Bundles, signingKeysBundle), Role: "signingkeys", Timeout: authorizerTimeout,
 	}, "")
 	defer done()
 	setVariables(f, map[string]*string{"JWKS": jsii.String(l.props.Tokens.JWKS), "RECORDS_TABLE": l.records.TableName()})
-	f.AddToRolePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Actions:    jsii.Strings(records.SigningKeyActions...),
-		Resources:  &[]*string{l.records.TableArn()},
-		Conditions: &map[string]any{"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{records.SigningKeysKey}}},
-	}))
+	permit(f, &awsiam.PolicyStatementProps{
+		Actions:   jsii.Strings(records.SigningKeyActions...),
+		Resources: &[]*string{l.records.TableArn()},
+		Conditions: &map[string]any{
+			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{records.SigningKeysKey}},
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
+		},
+	})
+	l.NewAlarm(l.scope, Alarm{"signing-keys", "The issuer's keys cannot be fetched: those of the last fetch are used, and new ones are not known.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
 	awsevents.NewRule(l.scope, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),
 		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(signingKeysEvery.Minutes()))),

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// authorizerFailed is the field of an access log line that says why API Gateway itself
+// responseTypeField is the field of an access log line that says why API Gateway itself
 // has answered, such as AUTHORIZER_FAILURE.
 const responseTypeField = "responseType"
 

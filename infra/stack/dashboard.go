@@ -24,7 +24,7 @@ const (
 // does it cost.
 func (s *stage) newDashboard() {
 	m := s.limits.Metrics()
-	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: jsii.String("weir-" + s.settings.Stage)})
+	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: s.dashboardName()})
 	d.AddWidgets(
 		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed), m.Degraded(), s.restErrors(), s.httpErrors()),
 		&contributors{region: s.stack.Region(), rule: s.limits.RefusedMost()},
@@ -35,6 +35,11 @@ func (s *stage) newDashboard() {
 		graph("Milliseconds a decision", []awscloudwatch.IMetric{m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99")}),
 		graph("Calls to the store, and environments of the functions", s.sums(telemetry.StoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
 	)
+}
+
+// dashboardName has the region in it: an account's dashboards are those of all regions.
+func (s *stage) dashboardName() *string {
+	return jsii.Sprintf("weir-%s-%s", s.settings.Stage, *s.stack.Region())
 }
 
 func graph(title string, left []awscloudwatch.IMetric, right ...awscloudwatch.IMetric) awscloudwatch.IWidget {

@@ -33,11 +33,18 @@ func between(t *testing.T, text, begin, end string) string {
 	return part
 }
 
-// The lines by which an API gets its limits are those of an example that compiles.
-func TestREADME_attach(t *testing.T) {
-	lines := between(t, read(t, "../../README.md"), "```go\n", "```")
-	if !strings.Contains(read(t, "../ratelimit/example_test.go"), lines) {
-		t.Errorf("infra/ratelimit/example_test.go does not have\n%s", lines)
+// The README's lines of Go are those of programs that compile.
+func TestREADME_lines(t *testing.T) {
+	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go")
+	blocks := strings.Split(read(t, "../../README.md"), "```go\n")[1:]
+	for _, block := range blocks {
+		lines, _, _ := strings.Cut(block, "```")
+		if !strings.Contains(programs, lines) {
+			t.Errorf("no program has\n%s", lines)
+		}
+	}
+	if len(blocks) != 2 {
+		t.Errorf("%d blocks of Go were looked at", len(blocks))
 	}
 }
 
@@ -71,7 +78,7 @@ func firstCells(table string) (names []string) {
 
 func TestREADME_settings(t *testing.T) {
 	var asked []string
-	if _, err := stack.Read(func(key string) string {
+	if _, err := stack.Read([]byte("{}"), nil, func(key string) string {
 		asked = append(asked, key)
 		return ""
 	}); err != nil {

@@ -2,6 +2,8 @@ package stack_test
 
 import (
 	"bytes"
+	"debug/elf"
+	"encoding/binary"
 	"encoding/json"
 	"maps"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -28,7 +31,7 @@ func TestMain(m *testing.M) {
 // settings returns those of a deployment that says nothing, with bundles of its own.
 func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
-	s, err := stack.Read(func(string) string { return "" })
+	s, err := stack.Read([]byte("{}"), nil, func(string) string { return "" })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,14 +40,27 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 		if err := os.MkdirAll(filepath.Join(s.Bundles, name), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(s.Bundles, name, "bootstrap"), []byte(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for _, change := range changes {
 		change(&s)
 	}
+	for _, name := range []string{"authorizer", "handler", "signingkeys"} {
+		if err := os.WriteFile(filepath.Join(s.Bundles, name, "bootstrap"), program(map[string]elf.Machine{"arm64": elf.EM_AARCH64, "x86_64": elf.EM_X86_64}[s.Arch]), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	return s
+}
+
+// program returns the head of a program for Linux on a machine, which is all that is looked at.
+func program(machine elf.Machine) []byte {
+	header := elf.Header64{
+		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
+		Type:  uint16(elf.ET_EXEC), Machine: uint16(machine), Version: uint32(elf.EV_CURRENT), Ehsize: 64,
+	}
+	var content bytes.Buffer
+	_ = binary.Write(&content, binary.LittleEndian, header) // to memory
+	return content.Bytes()
 }
 
 // elasticache and everything are settings of their golden templates.
@@ -94,6 +110,19 @@ func synthesize(t *testing.T, s stack.Settings) []byte {
 	}
 	return append(formatted.Bytes(), '\n')
 }
+
+// synthesizeOnce returns the template of a deployment that says nothing, for tests that only
+// look at it.
+func synthesizeOnce(t *testing.T) []byte {
+	t.Helper()
+	once.Do(func() { plain = synthesize(t, settings(t)) })
+	return plain
+}
+
+var (
+	once  sync.Once
+	plain []byte
+)
 
 // template is a synthesized template.
 type template struct {

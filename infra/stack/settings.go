@@ -1,9 +1,13 @@
 package stack
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,6 +33,7 @@ type Settings struct {
 	WAF          float64  // requests of one address in five minutes, from which on WAF blocks it; 0: no WAF
 	Reserved     *float64 // see ratelimit.Props.ReservedConcurrency
 	Provisioned  float64  // see ratelimit.Props.ProvisionedConcurrency
+	RecordsTable string   // the table of API keys of a deployment that was there before
 	Tracing      bool     // X-Ray
 	RequireLogin bool     // turn anonymous callers away
 	MaxDelay     time.Duration
@@ -36,25 +41,63 @@ type Settings struct {
 	RulesVersion int64 // counts where the document has no version
 }
 
-// Read returns the settings that lookup has, such as the context of a CDK app; "" is what
-// is not there. The error names every one that is wrong.
-func Read(lookup func(key string) string) (Settings, error) {
-	r := reader{lookup: lookup}
+// Read returns the settings that context has, the context of a CDK app in which "" is what is
+// not there, and below it those of the stage in document: an object by stage of an object by
+// setting. The error names every one that is wrong.
+//
+// given are the keys of the context that somebody has set: one that is no setting is an error.
+func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
+	var stages map[string]map[string]string
+	if err := json.Unmarshal(document, &stages); err != nil {
+		return Settings{}, fmt.Errorf("stages: %w: want {\"prod\": {\"store\": \"elasticache\"}}, each setting in quotes", err)
+	}
+	r := reader{context: context, stage: stages[cmp.Or(context("stage"), "dev")], known: map[string]bool{"stage": true}}
+	s := r.settings()
+	for _, key := range given {
+		if !r.known[key] {
+			r.refuse(key, context(key), "a setting that there is, one of "+strings.Join(slices.Sorted(maps.Keys(r.known)), ", "))
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
+		if !r.known[key] || key == "stage" {
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: is not a setting of a stage, want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
+		}
+	}
+	return s, errors.Join(r.problems...)
+}
+
+func (r *reader) settings() Settings {
 	s := Settings{
 		Stage: r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
 		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", 2000), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),
-		MaxDelay: r.duration("maxDelay"), KeepLogRole: r.flag("keepLogRole"),
+		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), KeepLogRole: r.flag("keepLogRole"),
 	}
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
 	if r.text("reserved", "") != "" {
 		n := r.number("reserved", 0)
 		s.Reserved = &n
 	}
-	return s, errors.Join(r.problems...)
+	if !validStage.MatchString(s.Stage) {
+		r.refuse("stage", s.Stage, "small letters, digits and single hyphens between them, from a letter on")
+	}
+	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
+		r.refuse("alarmEmail", s.AlarmEmail, "an address")
+	}
+	if s.Throttle < 1 {
+		r.refuse("throttle", r.lookup("throttle"), "1 or more")
+	}
+	if s.WAF != 0 && s.WAF < minWAF {
+		r.refuse("waf", r.lookup("waf"), "0, or 10 and more, which is the least that WAF counts to")
+	}
+	return s
 }
+
+const minWAF = 10
+
+var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
 // In makes the paths of s, which are relative to folder, work from where the program is.
 func (s *Settings) In(folder string) {
@@ -66,8 +109,15 @@ func (s *Settings) In(folder string) {
 }
 
 type reader struct {
-	lookup   func(string) string
+	context  func(string) string
+	stage    map[string]string
+	known    map[string]bool // what was asked for
 	problems []error
+}
+
+func (r *reader) lookup(key string) string {
+	r.known[key] = true
+	return cmp.Or(r.context(key), r.stage[key])
 }
 
 func (r *reader) text(key, otherwise string) string {
@@ -105,6 +155,7 @@ func (r *reader) number(key string, otherwise float64) float64 {
 	n, err := strconv.ParseUint(v, 10, 31)
 	if err != nil {
 		r.refuse(key, v, "a whole number")
+		return otherwise
 	}
 	return float64(n)
 }

@@ -1,10 +1,12 @@
 package stack
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
@@ -61,6 +63,9 @@ func (s *stage) props() *ratelimit.Props {
 		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
 		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),
 	}
+	if name := s.settings.RecordsTable; name != "" {
+		p.Records = awsdynamodb.Table_FromTableName(s.stack, jsii.String("Records"), jsii.String(name))
+	}
 	if s.settings.Arch == "x86_64" {
 		p.Architecture = awslambda.Architecture_X86_64()
 	}
@@ -93,11 +98,12 @@ func (s *stage) newOutputs() {
 		id    string
 		value *string
 	}{
-		{"RestUrl", s.rest.Url()},
+		{"RestUrl", jsii.Sprintf("https://%s.execute-api.%s.%s/%s", *s.rest.RestApiId(), *s.stack.Region(), *s.stack.UrlSuffix(), *s.rest.DeploymentStage().StageName())},
 		{"HttpUrl", s.http.ApiEndpoint()},
-		{"Keys", jsii.Sprintf("weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
-		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=weir-%s",
-			*s.stack.Region(), s.settings.Stage)},
+		{"Keys", jsii.Sprintf(".bin/weir keys create --table %s --tier paid --owner NAME", *s.limits.Records().TableName())},
+		{"RulesVersion", jsii.String(strconv.FormatInt(s.settings.RulesVersion, 10))},
+		{"DashboardUrl", jsii.Sprintf("https://console.aws.amazon.com/cloudwatch/home?region=%s#dashboards:name=%s",
+			*s.stack.Region(), *s.dashboardName())},
 	} {
 		awscdk.NewCfnOutput(s.stack, jsii.String(o.id), &awscdk.CfnOutputProps{Value: o.value})
 	}

@@ -203,14 +203,29 @@ func TestStack_metrics(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for want, context := range map[string]map[string]string{
-		"-c arch=riscv: want arm64 or x86_64":     {"arch": "riscv"},
-		"-c throttle=many: want a whole number":   {"throttle": "many"},
-		"-c tracing=yes: want false or true":      {"tracing": "yes"},
-		"-c maxDelay=2: want a time such as 2s":   {"maxDelay": "2"},
-		"-c waf=-1: want a whole number\n-c arch": {"waf": "-1", "arch": "x"},
+		"-c arch=riscv: want arm64 or x86_64":       {"arch": "riscv"},
+		"-c throttle=many: want a whole number":     {"throttle": "many"},
+		"-c tracing=yes: want false or true":        {"tracing": "yes"},
+		"-c maxDelay=2: want a time such as 2s":     {"maxDelay": "2"},
+		"-c waf=5: want 0, or 10 and more":          {"waf": "5"},
+		"-c stagee=prod: want a setting that there": {"stagee": "prod"},
+		"-c stage=My_Stage: want small letters":     {"stage": "My_Stage"},
+		"-c alarmEmail=nobody: want an address":     {"alarmEmail": "nobody"},
+		"-c throttle=0: want 1 or more":             {"throttle": "0"},
+		"stages: prod.stores: is not a setting of":  {"stage": "prod"},
+		"stages: test.stage: is not a setting of":   {"stage": "test"},
 	} {
-		if _, err := stack.Read(func(key string) string { return context[key] }); err == nil || !strings.Contains(err.Error(), want) && len(context) == 1 {
+		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}}`), slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: got %v, want %s", context, err, want)
 		}
+	}
+	if _, err := stack.Read([]byte(`{"prod": {"throttle": 5}}`), nil, func(string) string { return "" }); err == nil || !strings.Contains(err.Error(), "each setting in quotes") {
+		t.Errorf("got %v", err)
+	}
+	both := `{"prod": {"throttle": "5", "corsOrigins": "https://a.example,https://b.example"}, "dev": {"throttle": "6"}}`
+	s, err := stack.Read([]byte(both), nil, func(key string) string { return map[string]string{"stage": "prod", "throttle": "7"}[key] })
+	if err != nil || s.Throttle != 7 || len(s.CORSOrigins) != 2 {
+		t.Errorf("got %+v, %v: want what the command line says above what the stage's says", s, err)
 	}
 }

@@ -1,0 +1,207 @@
+package stack_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter/redisstore"
+)
+
+// Properties that a golden template would bless whatever they are: each is written here by
+// hand, and by its meaning.
+
+func TestStack_network(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t, everything)))
+	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsAuthorizerRole")
+	if got, want := statement(t, policy, "Deny"), `{"Action":["ec2:AssignPrivateIpAddresses","ec2:CreateNetworkInterface","ec2:DeleteNetworkInterface","ec2:DescribeNetworkInterfaces","ec2:DescribeSubnets","ec2:UnassignPrivateIpAddresses"],"Condition":{"Null":{"lambda:SourceFunctionArn":"false"}},"Effect":"Deny","Resource":"*"}`; got != want {
+		t.Errorf("the code's own calls of the network:\n got %s\nwant %s", got, want)
+	}
+	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "")
+	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
+		t.Errorf("the way to DynamoDB:\n got %s\nwant %s", got, want)
+	}
+	_, user := made.one(t, "AWS::ElastiCache::User", "")
+	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands, " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
+		t.Errorf("the cache's user: %s", text(t, user.Properties))
+	}
+	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
+		_, rule := made.one(t, kind, "")
+		if p := rule.Properties; p["FromPort"] != 6379.0 || p["ToPort"] != 6380.0 || p[from] == nil || p["CidrIp"] != nil {
+			t.Errorf("%s: %s", kind, text(t, p))
+		}
+	}
+	if ids, _ := made.of("AWS::EC2::NatGateway"); ids != nil {
+		t.Error("the network has a way out")
+	}
+}
+
+// statement returns the only statement of a policy with an effect, in JSON.
+func statement(t *testing.T, policy resource, effect string) (found string) {
+	t.Helper()
+	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {
+		if s := each.(map[string]any); s["Effect"] == effect {
+			found += text(t, s)
+		}
+	}
+	return found
+}
+
+func TestStack_signingKeys(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t, everything)))
+	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
+	if got, want := statement(t, policy, "Allow"), `"Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["signingkeys"]},"Null":{"dynamodb:LeadingKeys":"false"}}`; !strings.Contains(got, want) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// What callers depend on stays when the stack goes; counters do not.
+func TestStack_kept(t *testing.T) {
+	var whole struct {
+		Resources map[string]struct{ Type, DeletionPolicy, UpdateReplacePolicy string }
+	}
+	if err := json.Unmarshal(synthesize(t, settings(t)), &whole); err != nil {
+		t.Fatal(err)
+	}
+	kept := map[string]string{}
+	for id, r := range whole.Resources {
+		if r.Type == "AWS::DynamoDB::Table" {
+			kept[id[:len(id)-8]] = r.DeletionPolicy + " " + r.UpdateReplacePolicy
+		}
+	}
+	if text(t, kept) != `{"LimitsCounters":"Delete Delete","LimitsRecords":"Retain Retain"}` {
+		t.Errorf("got %v", kept)
+	}
+	_, records := parse(t, synthesize(t, settings(t))).one(t, "AWS::DynamoDB::Table", "LimitsRecords")
+	if p := records.Properties; p["DeletionProtectionEnabled"] != true || text(t, p["PointInTimeRecoverySpecification"]) != `{"PointInTimeRecoveryEnabled":true}` {
+		t.Errorf("records: %s", text(t, p))
+	}
+	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RecordsTable = "mine" })))
+	if ids, _ := made.of("AWS::DynamoDB::Table"); len(ids) != 1 || !strings.Contains(text(t, made.Resources), ":table/mine") {
+		t.Errorf("a table that is there already: %v", ids)
+	}
+}
+
+// Each alarm tells the topic, and takes silence for a good sign; what it is about, and from
+// when on it rings, is what infra/README.md says.
+func TestStack_alarms(t *testing.T) {
+	document := between(t, read(t, "../README.md"), "## What is watched", "\n## ")
+	for name, want := range map[string]string{
+		"degraded": "1 in 3 of 5", "refused": "50 in 10 of 15", "failed": "0 in 2 of 5", "rules-refused": "0 in 1 of 1",
+		"authorizer-failed": "0 in 2 of 5", "authorizer-throttled": "0 in 1 of 5", "authorizer-concurrency": "800 in 3 of 5", "authorizer-slow": "250 in 5 of 5",
+		"store-throttled": "0 in 2 of 5", "store-slow": "50 in 5 of 5", "rest-5xx": "1 in 3 of 5", "http-5xx": "1 in 3 of 5",
+	} {
+		_, alarms := parse(t, synthesizeOnce(t)).of("AWS::CloudWatch::Alarm")
+		i := slices.IndexFunc(alarms, func(r resource) bool { return r.Properties["AlarmName"] == "weir-dev-"+name })
+		if i < 0 {
+			t.Errorf("no alarm %s", name)
+			continue
+		}
+		p := alarms[i].Properties
+		if got := fmt.Sprintf("%v in %v of %v", p["Threshold"], p["DatapointsToAlarm"], p["EvaluationPeriods"]); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+		if p["TreatMissingData"] != "notBreaching" || p["ComparisonOperator"] != "GreaterThanThreshold" || !strings.Contains(text(t, p["AlarmActions"]), `"Ref":"Alarms`) {
+			t.Errorf("%s: %s", name, text(t, p))
+		}
+		row := regexp.MustCompile("(?m)^\\|[^|]*`" + name + "`[^|]*\\|.*$").FindString(document)
+		var above, of, in string
+		if _, err := fmt.Sscanf(want, "%s in %s of %s", &above, &of, &in); err != nil {
+			t.Fatal(err)
+		}
+		if of != in && !strings.Contains(row, of+" of "+in) && !strings.Contains(row, "one minute of "+in) || above != "0" && !strings.Contains(row, above) {
+			t.Errorf("%s: the README says %q, want %s", name, row, want)
+		}
+	}
+}
+
+// The shares are of what they say they are of, in numbers.
+func TestStack_shares(t *testing.T) {
+	made := parse(t, synthesizeOnce(t))
+	values := map[string]float64{"allowed": 60, "refused": 40, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
+	for prefix, want := range map[string]float64{"LimitsAlarmdegraded": 5, "LimitsAlarmrefused": 40, "Alarmrest5xx": 30, "Alarmhttp5xx": 2} {
+		_, alarm := made.one(t, "AWS::CloudWatch::Alarm", prefix)
+		var expression string
+		named := map[string]string{}
+		for _, each := range alarm.Properties["Metrics"].([]any) {
+			m := each.(map[string]any)
+			if e, ok := m["Expression"].(string); ok {
+				expression = e
+				continue
+			}
+			named[m["Id"].(string)] = m["MetricStat"].(map[string]any)["Metric"].(map[string]any)["MetricName"].(string)
+		}
+		if got := share(t, expression, values); got != want {
+			t.Errorf("%s: %s is %v, want %v", prefix, expression, got, want)
+		}
+		for id, metric := range named {
+			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count"}[id]; metric != want {
+				t.Errorf("%s: %s is the metric %s, want %s", prefix, id, metric, want)
+			}
+		}
+	}
+}
+
+// share computes "100 * a / b" or "100 * a / (b + c)".
+func share(t *testing.T, expression string, values map[string]float64) float64 {
+	t.Helper()
+	numerator, denominator, ok := strings.Cut(expression, " / ")
+	name, hundred := strings.CutPrefix(numerator, "100 * ")
+	if !ok || !hundred {
+		t.Fatalf("got %q, want a share in percent", expression)
+	}
+	sum := 0.0
+	for term := range strings.SplitSeq(strings.Trim(denominator, "()"), " + ") {
+		sum += values[term]
+	}
+	return 100 * values[name] / sum
+}
+
+// What logs are searched for is what is written there.
+func TestStack_logs(t *testing.T) {
+	made := parse(t, synthesizeOnce(t))
+	_, filter := made.one(t, "AWS::Logs::MetricFilter", "")
+	_, stage := made.one(t, "AWS::ApiGateway::Stage", "")
+	var line map[string]string
+	if err := json.Unmarshal([]byte(stage.Properties["AccessLogSetting"].(map[string]any)["Format"].(string)), &line); err != nil {
+		t.Fatal(err)
+	}
+	if got := filter.Properties["FilterPattern"]; got != `{ $.responseType = "AUTHORIZER_*" }` || line["responseType"] != "$context.error.responseType" {
+		t.Errorf("%s is searched for in %v", got, line)
+	}
+	for _, value := range line {
+		if strings.Contains(value, "identity") || strings.Contains(value, "principal") {
+			t.Errorf("the access log says who calls: %s", value)
+		}
+	}
+	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
+	body := text(t, rule.Properties["RuleBody"])
+	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.refused\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`, "LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the rule of who is refused has no %s: %s", want, body)
+		}
+	}
+}
+
+func TestStack_waf(t *testing.T) {
+	_, acl := parse(t, synthesize(t, settings(t, everything))).one(t, "AWS::WAFv2::WebACL", "")
+	if got, want := text(t, acl.Properties["Rules"].([]any)[0].(map[string]any)["Statement"]), `{"RateBasedStatement":{"AggregateKeyType":"IP","EvaluationWindowSec":300,"Limit":2000}}`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// The prices of the dashboard are those that infra/README.md computes with.
+func TestStack_prices(t *testing.T) {
+	content := string(synthesizeOnce(t))
+	document := between(t, read(t, "../README.md"), "## What it costs", "\n## ")
+	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(handlers, 0)) * 0.2000": "$0.20/M", "FILL(handling, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
+		if !strings.Contains(content, price) || !strings.Contains(document, said) {
+			t.Errorf("%s and %s: want both", price, said)
+		}
+	}
+}
