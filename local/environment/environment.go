@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -36,17 +37,20 @@ type Options struct {
 	Output io.Writer
 }
 
-// Environment is a process that waits for events. Make it with Start; it is safe for
-// concurrent use.
+// Environment is a process that waits for events, frozen until there is one. Make it with
+// Start; it is safe for concurrent use.
 type Environment struct {
 	// Init is how long the process took from its start until it asked for an event. It
 	// does not change.
 	Init time.Duration
+	// PID is the id of the process. It does not change.
+	PID int
 
 	name    string
 	command *exec.Cmd
 	api     *http.Server
 
+	turn     chan struct{}   // held by the one invocation at a time
 	ready    chan struct{}   // the process asks for an event
 	events   chan invocation // and gets it
 	outcomes chan outcome    // what became of it, or of the init
@@ -89,7 +93,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 	}
 	e := &Environment{
 		name: o.Name, command: exec.Command(bootstrap), //nolint:noctx // it outlives the start
-		ready: make(chan struct{}), events: make(chan invocation), outcomes: make(chan outcome, 1),
+		turn: make(chan struct{}, 1), ready: make(chan struct{}), events: make(chan invocation), outcomes: make(chan outcome, 1),
 		pending: initRequest, ended: make(chan struct{}),
 	}
 	e.api = &http.Server{Handler: e.runtimeAPI(), ReadHeaderTimeout: maxInit}
@@ -104,15 +108,30 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 	}, o.Variables...)
 	e.command.Stdout, e.command.Stderr = o.Output, o.Output
 	e.command.WaitDelay = grace // for what a child of its own still writes
-	if err := e.command.Start(); err != nil {
+	if err := e.run(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
+	e.PID = e.command.Process.Pid
 	go func() { _ = e.api.Serve(listener) }() // until Close
-	go func() {
-		e.err = e.command.Wait()
-		close(e.ended)
-	}()
 	return e, nil
+}
+
+// run starts the process, and closes ended when it has ended.
+func (e *Environment) run() error {
+	endWithParent(e.command)
+	started := make(chan error)
+	go func() {
+		// The kernel ends the process when the thread that started it ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := e.command.Start()
+		started <- err
+		if err == nil {
+			e.err = e.command.Wait()
+			close(e.ended)
+		}
+	}()
+	return <-started
 }
 
 // initialized waits until the process asks for its first event.
@@ -121,6 +140,7 @@ func (e *Environment) initialized(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-e.ready:
+		freeze(e.command)
 		return nil
 	case <-e.ended:
 		return e.last(e.end()).err
@@ -147,30 +167,49 @@ func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) 
 	return o.answer, nil
 }
 
-// exchange hands i out and awaits what becomes of it. An event is not done with its
-// answer: the process may still have something to do, and ends after a panic. What
-// exchange leaves is a process that waits for another event, or none; other invocations
-// wait until then, as nobody takes their events.
+// exchange hands i out, when it is its turn, and awaits what becomes of it. An event is
+// not done with its answer: the process may still have something to do, and ends after a
+// panic. What exchange leaves is a process that waits for another event, frozen, or none.
 func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
-	const noTurn = "no turn by its deadline: %w"
-	if err := ctx.Err(); err != nil {
-		return outcome{err: fmt.Errorf(noTurn, err)}
+	const noAnswer = "no answer by its deadline: %w"
+	select {
+	case e.turn <- struct{}{}:
+		defer func() { <-e.turn }()
+	case <-e.ended:
+		return outcome{err: e.end()}
+	case <-ctx.Done():
 	}
+	if err := ctx.Err(); err != nil {
+		return outcome{err: fmt.Errorf("no turn by its deadline: %w", err)}
+	}
+	thaw(e.command)
 	select {
 	case e.events <- i:
 	case <-e.ended:
 		return outcome{err: e.end()}
-	case <-ctx.Done():
-		return outcome{err: fmt.Errorf(noTurn, ctx.Err())}
+	case <-ctx.Done(): // it has hung up, and asks no more
+		e.kill()
+		return outcome{err: fmt.Errorf(noAnswer, ctx.Err())}
 	}
 	select {
 	case <-e.ready:
+		freeze(e.command)
 		return e.last(errors.New("it asked for the next event and did not answer this one"))
 	case <-e.ended:
 		return e.last(e.end())
 	case <-ctx.Done():
 		e.kill()
-		return e.last(fmt.Errorf("no answer by its deadline: %w", ctx.Err()))
+		return e.last(fmt.Errorf(noAnswer, ctx.Err()))
+	}
+}
+
+// hasEnded reports whether the process has ended.
+func (e *Environment) hasEnded() bool {
+	select {
+	case <-e.ended:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -199,6 +238,7 @@ func (e *Environment) kill() {
 // with SIGKILL, and waits until it has. An invocation that is under way fails.
 func (e *Environment) Close() error {
 	_ = e.command.Process.Signal(syscall.SIGTERM) // or it has ended
+	thaw(e.command)                               // or the signal waits
 	select {
 	case <-e.ended:
 	case <-time.After(grace):

@@ -56,7 +56,7 @@ var functions = map[string]func(){
 	"exit":     start(func(context.Context, []byte) ([]byte, error) { os.Exit(3); return nil, nil }),
 	"large":    start(func(context.Context, []byte) ([]byte, error) { return make([]byte, 6<<20+101), nil }),
 	"hang":     start(func(context.Context, []byte) ([]byte, error) { fmt.Println("waiting"); select {} }),
-	"hanging":  wait,
+	"hanging":  func() { fmt.Println("starting", os.Getpid()); wait() },
 	"stubborn": func() { signal.Ignore(syscall.SIGTERM); echo() },
 	"silent":   func() { next(); next() },
 	"foreign": func() {
@@ -64,6 +64,11 @@ var functions = map[string]func(){
 		next()
 		fmt.Println(post("init/error"), post("invocation/2/response"))
 	},
+	"call":    start(call),
+	"deaf":    func() { signal.Ignore(syscall.SIGTERM, syscall.SIGHUP); start(call)() },
+	"ticks":   ticks,
+	"pieces":  pieces,
+	"parent":  parent,
 	"bare":    func() { fmt.Println(api("invocation/next")); wait() },
 	"mistake": func() { fmt.Println("STORE: got"); os.Exit(1) },
 	"report":  func() { post("init/error"); os.Exit(1) },
