@@ -1,5 +1,6 @@
 // Package gateway is API Gateway on your machine: it serves the REST and HTTP APIs of
-// a CloudFormation template, and runs the Lambda functions behind them in this process.
+// a CloudFormation template, with the Lambda functions behind them in this process or in
+// environments of their own.
 //
 // # Guarantee
 //
@@ -53,8 +54,10 @@
 // evaluated. An attribute of a resource that no request meets has a made-up value: the
 // address of a cache ends in .invalid.
 //
-// Functions are not isolated from this process: memory and concurrency are not enforced,
-// and a function that ignores its deadline goes on. A cold start is not imitated. Every
-// version and alias of a function runs the one handler, which is told the ARN of the
-// function.
+// A handler in this process is not isolated from it: memory and concurrency are not
+// enforced, and one that ignores its deadline goes on. A cold start is not imitated. With a
+// [environment.Pool] for its handler a function has processes of its own: at most so many,
+// which are frozen between events, and killed at its timeout; a cold start is a part of
+// that. Every version and alias of a function runs the one handler, which is told the ARN
+// of the function.
 package gateway

@@ -38,6 +38,11 @@ var (
 	// That a function's failure falls under DEFAULT_5XX is assumed: AWS names no type.
 	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
+	// A function that Lambda does not run, because as many run as may, has a status of its
+	// own by the Lambda developer guide ("Handling Lambda errors with an API Gateway API");
+	// the type is as reported.
+	integrationThrottled = failure{kind: "INTEGRATION_FAILURE", status: http.StatusInternalServerError,
+		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
 		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
 	// The codes of these two are assumed.

@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/local/environment"
 )
 
 // Options of a Gateway.
@@ -19,7 +22,8 @@ type Options struct {
 	// lambda.NewHandler: these run one invocation at a time, as an environment of
 	// Lambda does, because what they return is overwritten by the next.
 	Functions map[string]lambda.Handler
-	// Logger gets one line for each failure of a function; nil means slog.Default().
+	// Logger gets one line for each failure of a function, but for those of which Lambda
+	// runs as many as it may; nil means slog.Default().
 	Logger *slog.Logger
 	// Clock is read once for the time of a request, and around an authorizer for its
 	// latency; nil means time.Now. Timeouts do not use it.
@@ -126,7 +130,12 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
+// log tells why a function has no answer. There is no end of those for which there is no
+// environment: whoever refuses them tells of it.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
+	if errors.Is(err, environment.ErrThrottled) {
+		return
+	}
 	t.logger.LogAttrs(ctx, slog.LevelError, message,
 		slog.String("function", function), slog.String("request", request), slog.Any("err", err))
 }

@@ -72,7 +72,8 @@ func refuseHTTP(w http.ResponseWriter, err error) {
 }
 
 // failHTTP answers what a function did not. A function that runs into its own timeout
-// has failed, as for a REST API; for HTTP APIs that is assumed.
+// has failed, as for a REST API; for HTTP APIs that is assumed. One that Lambda does not
+// run, because as many run as may, is a 500 too, by the Lambda developer guide.
 func failHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errIntegrationTimedOut):

@@ -5,6 +5,8 @@ import (
 	"math"
 	"net/http"
 	"strings"
+
+	"github.com/weir-limits/weir/local/environment"
 )
 
 // restHandler serves a REST API.
@@ -148,6 +150,8 @@ func (h *restHandler) integrate(c *restCall, m *restMethod, authorizer map[strin
 		failed = &eventTooLarge
 	case errors.Is(err, errIntegrationTimedOut):
 		failed = &integrationTimedOut
+	case errors.Is(err, environment.ErrThrottled):
+		failed = &integrationThrottled
 	}
 	h.log(c.Context(), "function failed", m.function, c.id, err)
 	return proxyResponse{}, nil, failed

@@ -1,0 +1,24 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/weir-limits/weir/local/environment"
+)
+
+// A function of which as many run as may is a 500 of each kind of API, and an authorizer
+// one that could not be asked.
+func TestConcurrency(t *testing.T) {
+	busy := &stub{answer: func(context.Context, []byte) ([]byte, error) {
+		return nil, fmt.Errorf("function f: %w", environment.ErrThrottled)
+	}}
+	got := send(t, plain(t, functions{"Function": busy}), "GET", "/", "")
+	checkFailure(t, got, http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
+	guarded(t, busy, http.StatusInternalServerError, invalid)
+	if got := send(t, httpAPI(t, busy), "GET", "/", ""); got.status != http.StatusInternalServerError || got.body != `{"message":"Internal Server Error"}` {
+		t.Errorf("HTTP API: got %d %s", got.status, got.body)
+	}
+}
