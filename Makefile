@@ -11,6 +11,7 @@ LINT := .bin/golangci-lint-$(LINT_VERSION)
 STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
+ENVIRONMENTS ?= 0
 BENCH ?=
 
 # What the functions are built for: arm64 or x86_64.
@@ -43,7 +44,7 @@ SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  for make run"
+	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  ENVIRONMENTS=n (processes of a function; 0: none)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build; SIZE=\"-json -starts 11\"  options of make size"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
@@ -52,7 +53,8 @@ help: ## List the targets
 	@echo "  FUZZTIME=30s  on each target of make fuzz"
 
 run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
-	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)"
+	@$(if $(filter-out 0,$(ENVIRONMENTS)),$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
+	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)"
 
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"

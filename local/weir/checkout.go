@@ -57,6 +57,7 @@ func (c checkout) privateKeyFile() string   { return c.path(".weir", "jwt-key.js
 func (c checkout) publicKeysFile() string   { return c.path(".weir", "jwks.json") }
 func (c checkout) apiKeysFile() string      { return c.path(".weir", "apikeys.json") }
 func (c checkout) apiKeySecretFile() string { return c.path(".weir", "apikey-secret") }
+func (c checkout) metricsFile() string      { return c.path(".weir", "metrics.log") }
 
 // signingKey returns the key that signs local tokens, and makes it if there is none,
 // and likewise the document of its public half.

@@ -20,7 +20,9 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	removeBootstraps()
+	os.Exit(code)
 }
 
 // weir runs a command line and returns its exit status and output.
@@ -97,7 +99,7 @@ func TestCheck(t *testing.T) {
 
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"},
-		{"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
+		{"serve", "--environments", "-1"}, {"serve", "--environments", "1001"}, {"serve", "--environments", "ten"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}

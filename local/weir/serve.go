@@ -33,12 +33,14 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
-		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS. " +
+		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS: in this process, " +
+			"or, with --environments, in processes of their own, frozen between requests. " +
 			"--store dynamodb and --store redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one. " +
 			"Of the functions' other variables SAMPLE_LOGIN is read, a user:password for the login of the sample API (demo:demo), and MAX_DELAY, how long a request may wait in a leaky bucket.",
 		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			s.out, s.logger = c.OutOrStdout(), slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
+			s.out, s.log = c.OutOrStdout(), c.ErrOrStderr()
+			s.logger = slog.New(slog.NewTextHandler(s.log, nil))
 			return s.run(c.Context())
 		},
 	}
@@ -47,6 +49,8 @@ func serveCommand() *cobra.Command {
 	c.Flags().StringVar(&s.template, "template", "", "the CloudFormation template; default that of the store in infra/golden")
 	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one store; default as in the template")
 	c.Flags().Var(&s.port, "port", "the port of the first API; the next has the next")
+	c.Flags().Var(&s.environments, "environments", "run each function in so many processes at most, as Lambda does, from its bootstrap in dist; 0: in this process")
+	c.Flags().DurationVar(&s.idle, "idle", 0, "how long an environment waits for a request before it is ended; 0: as long as this runs")
 	return c
 }
 
@@ -55,9 +59,13 @@ type server struct {
 	rules, store, template string
 	namespace              string
 	port                   port
-	out                    io.Writer
+	environments           environments
+	idle                   time.Duration
+	out, log               io.Writer
 	logger                 *slog.Logger
-	clock                  func() time.Time // of the functions
+	clock                  func() time.Time // of functions in this process
+
+	metrics io.Writer // of environments
 
 	checkout checkout
 	// variables are what the functions get beside what the template gives them.
@@ -236,9 +244,14 @@ func (s *server) startServer(ctx context.Context) (*servers.Server, error) {
 }
 
 // gateway builds the functions that the APIs call, and the gateway before them. They
-// share one store, as they do at AWS; in memory too, where each environment would have
-// its own.
+// share one store, as they do at AWS; in this process also that in memory, of which each
+// environment has its own.
 func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gateway.Gateway, error) {
+	if s.environments > 0 {
+		if err := s.openMetrics(); err != nil {
+			return nil, err
+		}
+	}
 	var store limiter.Store
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
@@ -262,9 +275,16 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
 		}
 		e.Clock, s.loaded = s.clock, e.Rules
-		handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
-		if role == authorizerRole {
+		switch {
+		case s.environments > 0: // what is read above is what they will read
+			handlers[f.ID], err = s.pool(f, role)
+		case role == authorizerRole:
 			handlers[f.ID] = app.NewAuthorizer(e)
+		default:
+			handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	if len(handlers) == 0 {
@@ -280,18 +300,24 @@ const (
 	handlerRole    = "handler"
 )
 
-// lookup returns the variables of a function: those of the template, except what names
-// things that exist at AWS alone, and above them those of this run.
+// lookup returns the variables of a function in the form of os.LookupEnv.
 func (s *server) lookup(environment map[string]string) func(string) (string, bool) {
+	all := s.variablesOf(environment)
+	return func(name string) (string, bool) {
+		value, ok := all[name]
+		return value, ok
+	}
+}
+
+// variablesOf returns the variables of a function: those of the template, except what names
+// things that exist at AWS alone, and above them those of this run.
+func (s *server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
 		return strings.HasPrefix(name, "REDIS_") || name == "RECORDS_TABLE" || name == "RULES_VERSION"
 	})
 	maps.Copy(all, s.variables)
-	return func(name string) (string, bool) {
-		value, ok := all[name]
-		return value, ok
-	}
+	return all
 }
 
 // openStore opens the store, and makes its table where that is ours to do.
@@ -318,7 +344,13 @@ func (s *server) greet(apis []*gateway.API) {
 	if address := s.variables[serverVariables[s.store]]; address != "" {
 		where += " at " + address
 	}
+	if s.environments > 0 && s.store == memory {
+		where += " of each environment: each counts for itself"
+	}
 	fmt.Fprintf(s.out, "rules  %s (%s, version %d)\nstate  in %s\n", s.rules, count(s.loaded.Len()), s.loaded.Version(), where)
+	if s.environments > 0 {
+		fmt.Fprintf(s.out, "each function has up to %d environments of its own; their metrics are in %s\n", s.environments, s.checkout.metricsFile())
+	}
 	first, last := s.url(0), s.url(len(apis)-1)
 	for i, api := range apis {
 		fmt.Fprintf(s.out, "%s   %s\n", api.Kind, s.url(i))

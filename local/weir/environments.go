@@ -1,0 +1,107 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/local/environment"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// environments is how many environments a function has at most, as a flag; 0: none, it
+// runs in this process.
+type environments int
+
+const maxEnvironments = 1000 // the concurrency of a new account at AWS
+
+// String implements pflag.Value.
+func (e *environments) String() string { return strconv.Itoa(int(*e)) }
+
+// Type implements pflag.Value.
+func (e *environments) Type() string { return "int" }
+
+// Set implements pflag.Value. An empty text is 0.
+func (e *environments) Set(text string) error {
+	n, err := strconv.Atoi("0" + text)
+	if err != nil || n > maxEnvironments {
+		return fmt.Errorf("want 0 to %d", maxEnvironments)
+	}
+	*e = environments(n)
+	return nil
+}
+
+// pool returns the environments of a function, which run its bootstrap with the variables
+// that it would have in this process.
+func (s *server) pool(f gateway.Function, role string) (lambda.Handler, error) {
+	bootstrap, err := s.bootstrap(role)
+	if err != nil {
+		return nil, err
+	}
+	var variables []string
+	for name, value := range s.variablesOf(f.Environment) {
+		variables = append(variables, name+"="+value)
+	}
+	p, err := environment.NewPool(environment.PoolOptions{
+		Bootstrap: bootstrap, Name: f.ID, Variables: variables,
+		Max: int(s.environments), Idle: s.idle, Line: s.line, Logger: s.logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { _ = p.Close() })
+	return p, nil
+}
+
+// bootstrap returns the file that `make functions` builds for this machine.
+func (s *server) bootstrap(role string) (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", errors.New("environments need Linux: what Lambda starts is built for it; without them functions run in one process")
+	}
+	path := s.bootstrapPath(role)
+	if !exists(path) {
+		return "", fmt.Errorf("%s is not there: make functions ARCH=%s builds it", path, hostArch())
+	}
+	return path, nil
+}
+
+func (s *server) bootstrapPath(role string) string {
+	return s.checkout.path("dist", hostArch(), role, "bootstrap")
+}
+
+// hostArch is the architecture of this machine, as Lambda calls it.
+func hostArch() string {
+	if runtime.GOARCH == "amd64" {
+		return "x86_64"
+	}
+	return runtime.GOARCH
+}
+
+// openMetrics opens the file where environments write what CloudWatch reads.
+func (s *server) openMetrics() error {
+	path := s.checkout.metricsFile()
+	if err := os.MkdirAll(s.checkout.path(".weir"), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	s.metrics = file
+	s.closers = append(s.closers, func() { _ = file.Close() })
+	return nil
+}
+
+// line takes a line that an environment has written: metrics, which are JSON, go into
+// their file, and the rest is for people.
+func (s *server) line(environment string, line []byte) {
+	out := s.log
+	if len(line) > 0 && line[0] == '{' {
+		out = s.metrics
+	}
+	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // in one piece
+}
