@@ -98,7 +98,7 @@ func (c *contributors) WarningsV2() *map[string]*string { return nil }
 func (c *contributors) Position(x, y *float64) { c.x, c.y = x, y }
 
 // ToJson implements awscloudwatch.IWidget.
-func (c *contributors) ToJson() *[]any { //nolint:revive // the interface's name
+func (c *contributors) ToJson() *[]any { //nolint:staticcheck // the interface has this name
 	return &[]any{map[string]any{
 		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.x, "y": c.y,
 		"properties": map[string]any{
