@@ -6,7 +6,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Reason says why a decision was reached without asking every limit.
+// Reason says why a decision was reached without an answer of every store.
 type Reason string
 
 // The reasons.
@@ -17,6 +17,10 @@ const (
 	ReasonUnavailable Reason = "store_unavailable"
 	// ReasonTimeout: the store did not answer within Options.Timeout.
 	ReasonTimeout Reason = "store_timeout"
+	// ReasonBreaker: the store was not asked, because it has failed just before.
+	ReasonBreaker Reason = "store_breaker"
+	// ReasonThrottled: the store takes no more for now.
+	ReasonThrottled Reason = "store_throttled"
 	// ReasonContended: others overtook every attempt.
 	ReasonContended Reason = "store_contended"
 	// ReasonFull: the store has no room for the subject.
@@ -28,6 +32,9 @@ const (
 // least remaining, global limits left out.
 type Decision struct {
 	Allowed bool
+	// Failed says that the request was not allowed because a store failed, and a limit with
+	// OnErrorDeny wants that: 503 and not 429. No limit speaks then.
+	Failed bool
 	// At is the instant of the decision, the one reading of the clock.
 	At time.Time
 	// Limit is the limit that speaks; nil if none does, because no limit applies or
@@ -62,8 +69,8 @@ type Decision struct {
 	// back what a refused request was charged included. A Local store costs none, and
 	// what a store needs several attempts for is one call.
 	StoreCalls int
-	// Reason is not ReasonNone if the store failed. Unless another subject's limit
-	// refused, the request was then allowed.
+	// Reason is not ReasonNone if a store failed: the decision is degraded. If no limit that
+	// was asked refused, Limit.OnError has decided.
 	Reason Reason
 }
 

@@ -12,6 +12,11 @@ var (
 	// ErrUnavailable is a store that did not answer, or answered with an error of
 	// its own. The charges may or may not have been made; they are not made twice.
 	ErrUnavailable = errors.New("store unavailable")
+	// ErrBreakerOpen is, beside ErrUnavailable, a store that was not asked because it has
+	// failed just before. Nothing has been charged.
+	ErrBreakerOpen = errors.New("circuit breaker open")
+	// ErrThrottled is, beside ErrUnavailable, a store that lives and takes no more for now.
+	ErrThrottled = errors.New("store throttled")
 	// ErrContended is a decision that others overtook at every attempt.
 	ErrContended = errors.New("store contended")
 	// ErrFull is a store with no room for one more subject.

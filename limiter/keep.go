@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -74,10 +75,10 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		case r.look:
 			k.result = a.counter.Result
 			k.allowed = it.Spend || k.result.wait(r.now, it.want) == 0
-		case synchronized && a.asking == nil && a.counter.due(r.now, it.limit.Spread.Sync):
+		case synchronized && a.asking == nil && (a.counter.due(r.now, it.limit.Spread.Sync) || a.counter.cut && !it.alone()):
 			due = it
 			a.asking = make(chan struct{})
-		case synchronized && a.counter.Machine != nil:
+		case synchronized && a.counter.Machine != nil && (!a.counter.cut || it.alone()):
 			k.count(r.now)
 			refused = refused || !k.allowed && !it.limit.Shadow
 		case !synchronized && a.lease.left(r.now) >= it.want:
@@ -153,7 +154,7 @@ func (r *request) unkeep() {
 
 // sync brings the counter of it together with the store: what is pending is charged,
 // past the limit if need be. It reports false if the store failed and the counter knows
-// nothing, so that the item has to go to the store itself.
+// nothing, or is not to go on by itself: then the item has failed.
 func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	l.accounts.mu.Lock()
 	a := l.accounts.of(r.now, it.Subject, it.limit)
@@ -173,17 +174,28 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		}
 		a.answered()
 	}()
-	r.calls++
-	if _, err = l.store.Take(l.deadline(ctx, r), at, it.Subject, charges, results); err == nil {
+	_, err = l.store.Take(l.deadline(ctx, r), at, it.Subject, charges, results)
+	l.asked.Store(int64(r.now))
+	if !errors.Is(err, ErrBreakerOpen) {
+		r.calls++
+	}
+	if err == nil {
 		return true
 	}
-	if it.limit.Shadow {
-		l.logFailure(ctx, err)
-	} else {
+	switch {
+	case a.counter.Machine == nil || !it.alone():
+		it.failed = err
+		return false
+	case it.limit.Shadow:
+		l.logFailure(ctx, r.now, err)
+	default:
 		r.failure = err
 	}
-	return a.counter.Machine != nil
+	return true
 }
+
+// alone reports whether a counter may go on by itself while the store fails.
+func (i *item) alone() bool { return i.limit.OnError == OnErrorAllow || i.limit.Shadow }
 
 // settle gives leases that were renewed to their accounts, and wakes who waits for
 // them. Of a request that was refused, nothing is used.

@@ -87,10 +87,18 @@ type Limit struct {
 	Shadow bool
 	// Spread is how a limit that is charged very often spares the store. Zero: not.
 	Spread Spread
+	// OnError is what becomes of a request if the store fails that counts the limit. Zero:
+	// it is let through. A limit with Shadow denies nobody then either.
+	OnError OnError
+	// LocalShare is, with OnErrorLocal, the number of processes that share the limit while
+	// the store fails: each has an equal part in Options.Fallback. It admits none too many
+	// if there are no more processes. At least 1 with OnErrorLocal, and 0 without.
+	LocalShare int
 
 	machine     algo.Machine
 	fingerprint string
 	parts       []*Limit // of Spread.Shards; the one share of Spread.Cells
+	fallback    *Limit   // the share of OnErrorLocal
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
@@ -121,6 +129,9 @@ func NewLimit(l Limit) (*Limit, error) {
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
 	if l.parts, err = l.Spread.divide(l); err != nil {
+		return nil, err
+	}
+	if l.fallback, err = l.OnError.share(l); err != nil {
 		return nil, err
 	}
 	return &l, nil

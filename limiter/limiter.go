@@ -17,6 +17,10 @@ type Options struct {
 	// Timeout bounds the store's work for one decision; 0 means DefaultTimeout. It is
 	// below MinWindow. Stores in this process are not timed.
 	Timeout time.Duration
+	// FirstTimeout is the Timeout of the first decision, and of the first after five
+	// seconds without a store call, which may have to connect anew; 0 means Timeout. It is
+	// below MinWindow, and no less than Timeout.
+	FirstTimeout time.Duration
 	// Trust is how long a remembered state may refuse without asking the store; 0
 	// means a second, negative not at all. A refund, a reset or a changed limit made
 	// elsewhere is noticed after that time at the latest.
@@ -27,26 +31,39 @@ type Options struct {
 	// Cells is the store, in this process, of limits with Spread.Cells. Without one a
 	// charge on such a limit is invalid.
 	Cells Store
-	// Logger gets one line for each failure of the store; nil means slog.Default().
+	// Fallback is the store, in this process, of limits with OnErrorLocal while Store fails.
+	// Without one a charge on such a limit is invalid; a Local store needs none, and what it
+	// has no room for is then denied.
+	Fallback Store
+	// Logger gets the failures of the store: for each reason at most a line a second, with
+	// the number of those that were left out; nil means slog.Default().
 	Logger *slog.Logger
 }
 
 // DefaultTimeout is the time that a store has for a decision.
 const DefaultTimeout = 900 * time.Millisecond
 
+// connectionLife is after how long without a call connections to the store are taken to
+// be gone.
+const connectionLife = 5 * time.Second
+
 // Limiter decides requests against a Store. It is safe for concurrent use. Make one
 // per process, or environment, with New.
 type Limiter struct {
 	store    Store
 	cells    Store
+	fallback Store
 	timeout  time.Duration
-	memory   *memory   // nil for a Local store
-	accounts *accounts // nil for a Local store
+	first    time.Duration // in place of timeout, where the store has to be connected to
+	asked    atomic.Int64  // when the store was, last
+	memory   *memory       // nil for a Local store
+	accounts *accounts     // nil for a Local store
 	logger   *slog.Logger
 	scratch  sync.Pool
 	// When it was last logged that the store holds other rules, and that a shadow limit
 	// would have refused.
 	superseded, shadowed occasion
+	troubles             troubles
 }
 
 // occasion is when something was told last, so that it is told now and then.
@@ -64,6 +81,9 @@ func New(store Store, o Options) *Limiter {
 	if o.Timeout <= 0 || o.Timeout >= MinWindow {
 		o.Timeout = DefaultTimeout
 	}
+	if o.FirstTimeout < o.Timeout || o.FirstTimeout >= MinWindow {
+		o.FirstTimeout = o.Timeout
+	}
 	if o.Trust == 0 {
 		o.Trust = time.Second
 	}
@@ -73,7 +93,7 @@ func New(store Store, o Options) *Limiter {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, fallback: o.Fallback, timeout: o.Timeout, first: o.FirstTimeout, logger: o.Logger}
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {
 		l.timeout = 0
@@ -142,7 +162,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	if err != nil {
 		return Decision{}, err
 	}
-	if l.memory == nil && len(charges) == 1 && !spread && !charges[0].Limit.Shadow && !r.look && !r.receipt {
+	if l.memory == nil && len(charges) == 1 && !spread && !charges[0].Limit.Shadow && charges[0].Limit.OnError == OnErrorAllow && !r.look && !r.receipt {
 		return l.decideOne(ctx, r, now, charges), nil
 	}
 	r.begin(now, charges, l.memory == nil)
@@ -177,7 +197,7 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 	d := Decision{Allowed: allowed || err != nil, At: at}
 	if err != nil {
 		d.Reason = reasonOf(err)
-		l.logFailure(ctx, err)
+		l.logFailure(ctx, now, err)
 		return d
 	}
 	if d.speak(&it, r.results[0], now); d.RetryAfter == algo.Never {
@@ -207,7 +227,11 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 	if r.ctx == nil {
 		r.ctx = ctx
 		if l.timeout > 0 {
-			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), l.timeout)
+			timeout := l.timeout
+			if age := r.now.Sub(algo.Instant(l.asked.Load())); age < 0 || age >= connectionLife {
+				timeout = l.first
+			}
+			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		}
 	}
 	return r.ctx
@@ -218,7 +242,7 @@ func (l *Limiter) log(ctx context.Context, r *request) {
 	for i := range r.parts {
 		p := &r.parts[i]
 		if p.err != nil {
-			l.logFailure(ctx, p.err)
+			l.logFailure(ctx, r.now, p.err)
 		}
 		for j := range p.items {
 			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
@@ -227,12 +251,12 @@ func (l *Limiter) log(ctx context.Context, r *request) {
 		}
 	}
 	if r.failure != nil {
-		l.logFailure(ctx, r.failure)
+		l.logFailure(ctx, r.now, r.failure)
 	}
 }
 
-func (l *Limiter) logFailure(ctx context.Context, err error) {
-	l.logger.LogAttrs(ctx, slog.LevelError, "store failed", slog.String("reason", string(reasonOf(err))), slog.Any("err", err))
+func (l *Limiter) logFailure(ctx context.Context, now algo.Instant, err error) {
+	l.tell(ctx, now, slog.LevelError, "store failed", err)
 }
 
 // logSuperseded tells, at most once a minute, that the store holds other rules.
@@ -247,6 +271,10 @@ func (l *Limiter) logSuperseded(ctx context.Context, now algo.Instant, it *item,
 // reasonOf names the failure of a store.
 func reasonOf(err error) Reason {
 	switch {
+	case errors.Is(err, ErrBreakerOpen):
+		return ReasonBreaker
+	case errors.Is(err, ErrThrottled):
+		return ReasonThrottled
 	case errors.Is(err, context.DeadlineExceeded):
 		return ReasonTimeout
 	case errors.Is(err, ErrContended):

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -90,7 +91,7 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 	for i := range r.parts {
 		p := &r.parts[i]
 		switch {
-		case refused || p.refused:
+		case refused || p.refused || p.err != nil:
 		case p.remote:
 			last = p
 			remote++
@@ -106,7 +107,7 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 	default:
 		l.takeRemote(l.deadline(ctx, r), r)
 	}
-	refused = r.refused()
+	refused = r.refused() || l.degrade(ctx, r)
 	l.settle(r, refused)
 	if refused && len(r.parts) > 1 {
 		l.refundRest(ctx, r, time.Since(begun))
@@ -117,7 +118,7 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 func (l *Limiter) takeRemote(ctx context.Context, r *request) {
 	var wg sync.WaitGroup
 	for i := range r.parts {
-		if p := &r.parts[i]; p.remote && !p.refused {
+		if p := &r.parts[i]; p.remote && !p.refused && p.err == nil {
 			wg.Go(func() { l.takePart(ctx, r, p) })
 		}
 	}
@@ -140,6 +141,9 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	if p.err == nil && !p.taken && p.shrink(r.now) {
 		p.take(ctx, r.now)
 	}
+	if p.remote {
+		l.asked.Store(int64(r.now))
+	}
 	if p.remote && p.err == nil {
 		l.memory.remember(r.now, subject, p.charges, p.results)
 	}
@@ -151,10 +155,10 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 
 // take asks the store.
 func (p *part) take(ctx context.Context, now algo.Instant) {
-	if p.remote {
+	p.taken, p.err = p.store.Take(ctx, now, p.charges[0].Subject, p.charges, p.results)
+	if p.remote && !errors.Is(p.err, ErrBreakerOpen) {
 		p.calls++
 	}
-	p.taken, p.err = p.store.Take(ctx, now, p.charges[0].Subject, p.charges, p.results)
 }
 
 // shrink gives up what leases would have taken beyond the request, and reports whether
@@ -210,7 +214,7 @@ func (l *Limiter) refundRest(ctx context.Context, r *request, elapsed time.Durat
 			if back.remote {
 				r.calls++
 			}
-			wg.Go(func() { l.giveBack(ctx, back, elapsed) })
+			wg.Go(func() { l.giveBack(ctx, r.now, back, elapsed) })
 		}
 	}
 	wg.Wait()

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // refund is what a store took and can be asked to give back.
@@ -33,12 +35,12 @@ func (p *part) refund() refund {
 }
 
 // giveBack asks the store. It drops a refund that fails: that admits fewer, never more.
-func (l *Limiter) giveBack(ctx context.Context, r refund, elapsed time.Duration) {
+func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) {
 	if r.remote { // what was seen there is no more
 		l.memory.forget(r.subject)
 	}
 	if err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed); err != nil {
-		l.logger.LogAttrs(ctx, slog.LevelWarn, "refund dropped", slog.Any("err", err))
+		l.tell(ctx, now, slog.LevelWarn, "refund dropped", err)
 	}
 }
 
@@ -105,7 +107,7 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) {
 			defer cancel()
 		}
 		for _, back := range r.refunds {
-			l.giveBack(ctx, back, max(0, now.Sub(r.at)))
+			l.giveBack(ctx, algo.InstantOf(now), back, max(0, now.Sub(r.at)))
 		}
 	})
 }

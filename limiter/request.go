@@ -26,7 +26,8 @@ type request struct {
 	asks      []*account // which this request has to tell what the store answered
 	overshoot int64
 	calls     int   // of a shared store, but for those of parts
-	failure   error // of a counter that could not ask the store
+	failure   error // of a counter that could not ask the store, and decided by itself
+	failed    bool  // denied, because a store failed
 
 	ctx    context.Context // with the deadline, once there is one
 	cancel context.CancelFunc
@@ -39,7 +40,8 @@ type item struct {
 	want    int64  // what is asked for; a lease takes more, a look nothing
 	cells   bool   // counted in Options.Cells
 	sharded bool
-	done    bool // by an account
+	done    bool  // by an account
+	failed  error // of an account that asked the store
 
 	lease  *account // that the charge renews
 	size   int64    // of the new lease
@@ -97,6 +99,11 @@ func (r *request) arrange(l *Limiter) error {
 		p := &r.parts[i]
 		p.items, p.charges, p.results = r.grouped[p.from:p.to], r.charges[p.from:p.to:p.to], r.results[p.from:p.to:p.to]
 		p.store, p.remote = l.store, l.memory != nil
+		for j := range p.items {
+			if p.err == nil {
+				p.err = p.items[j].failed
+			}
+		}
 		if p.items[0].cells {
 			p.store, p.remote = l.cells, false
 		}
@@ -139,10 +146,9 @@ func (r *request) refused() bool {
 	return false
 }
 
-// decision folds the parts: any refusal wins, then the failure of a store, which
-// admits.
+// decision folds the parts: any refusal wins, then the failure of a store.
 func (r *request) decision(remembered bool) Decision {
-	d := Decision{Allowed: !r.refused(), At: r.at, Remembered: remembered, Overshoot: r.overshoot, StoreCalls: r.calls}
+	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Remembered: remembered, Overshoot: r.overshoot, StoreCalls: r.calls}
 	if r.failure != nil {
 		d.Reason = reasonOf(r.failure)
 	}
@@ -156,7 +162,9 @@ func (r *request) decision(remembered bool) Decision {
 			continue
 		}
 		if p.err != nil {
-			d.Reason = reasonOf(p.err)
+			if d.Reason == ReasonNone {
+				d.Reason = reasonOf(p.err)
+			}
 			continue
 		}
 		if p.refused == d.Allowed {

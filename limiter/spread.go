@@ -33,7 +33,8 @@ type Spread struct {
 	//
 	// It may admit too many: in one interval, each environment but one as many as remained
 	// at its last time. They are debts then, of at most one capacity. While the store is
-	// down each environment goes on by itself, with all of the limit.
+	// down each environment goes on by itself, with all of the limit, unless OnError says
+	// otherwise: then it asks the store for each request until that answers.
 	Sync time.Duration
 	// Cells is the number of processes that share the limit, each with an equal part
 	// in its own memory: Options.Cells. It admits none too many if there are no more
@@ -81,6 +82,7 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 	var parts []*Limit
 	for i := range max(s.Shards, min(s.Cells, 1)) {
 		part := l
+		part.OnError, part.LocalShare = OnErrorAllow, 0 // they are those of the whole
 		part.Spread, part.Rate = Spread{}, share(l.Rate, int64(i), int64(max(s.Shards, s.Cells)), s.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {

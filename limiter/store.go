@@ -25,8 +25,8 @@ type Store interface {
 	// A store decides by the charge's own limit, unless the state it holds was
 	// written under a higher rules version; see [Held.Settle].
 	//
-	// An error means that no decision was reached. It wraps ErrUnavailable,
-	// ErrContended, ErrFull or ErrFormat. If ctx ends, the charges have been made at
+	// An error means that no decision was reached. It wraps ErrUnavailable, and if that is
+	// known ErrThrottled or ErrBreakerOpen beside it, or ErrContended, ErrFull or ErrFormat. If ctx ends, the charges have been made at
 	// most once.
 	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error)
 

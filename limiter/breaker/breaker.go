@@ -1,0 +1,126 @@
+package breaker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// The defaults of Options.
+const (
+	DefaultFailures = 5
+	DefaultPause    = 500 * time.Millisecond
+)
+
+// Options of New. The zero value is ready for use.
+type Options struct {
+	// Failures is how many calls in a row have to fail until the store is not asked any
+	// more; 0 means DefaultFailures.
+	Failures int
+	// Pause is how long the store is not asked then, until it is tried again; 0 means
+	// DefaultPause.
+	Pause time.Duration
+}
+
+// New returns store behind a circuit breaker, which is safe for concurrent use. A Local
+// store cannot be down, and is returned as it is. Inspect and Reset, which operators call,
+// always ask.
+func New(store limiter.Store, o Options) limiter.Store {
+	if _, ok := store.(limiter.Local); ok {
+		return store
+	}
+	if o.Failures <= 0 {
+		o.Failures = DefaultFailures
+	}
+	if o.Pause <= 0 {
+		o.Pause = DefaultPause
+	}
+	b := &guarded{Store: store, circuit: gobreaker.NewCircuitBreaker[bool](gobreaker.Settings{
+		Timeout:      o.Pause,
+		MaxRequests:  1, // at once, while it is not known whether the store is back
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
+		IsSuccessful: answered,
+	})}
+	b.calls.New = func() any {
+		c := &call{store: store}
+		c.run = c.ask
+		return c
+	}
+	return b
+}
+
+// guarded is a store behind a breaker.
+type guarded struct {
+	limiter.Store
+	circuit *gobreaker.CircuitBreaker[bool]
+	calls   sync.Pool
+}
+
+// call is one call of the store, reused so that it costs no allocation.
+type call struct {
+	store   limiter.Store
+	run     func() (bool, error) // ask
+	refund  bool
+	ctx     context.Context
+	now     algo.Instant
+	elapsed time.Duration
+	subject limiter.Subject
+	charges []limiter.Charge
+	results []limiter.Result
+}
+
+func (c *call) ask() (bool, error) {
+	if c.refund {
+		return true, c.store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
+	}
+	return c.store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
+}
+
+// Take implements limiter.Store.
+func (g *guarded) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	return g.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
+}
+
+// Refund implements limiter.Store.
+func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+	_, err := g.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
+	return err
+}
+
+var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
+
+func (g *guarded) execute(what call) (bool, error) {
+	if err := what.ctx.Err(); err != nil { // too late to learn anything of the store
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	c := g.calls.Get().(*call)
+	what.store, what.run = c.store, c.run
+	*c = what
+	ok, err := g.circuit.Execute(c.run)
+	*c = call{store: c.store, run: c.run} // keep nothing of the request
+	g.calls.Put(c)
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return false, errOpen
+	}
+	return ok, err
+}
+
+// answered reports whether a call that ended with err has shown that the store lives.
+func answered(err error) bool {
+	if err == nil {
+		return true
+	}
+	for _, answer := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, limiter.ErrThrottled} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,417 @@
+package limiter_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// onError is a limit of n a minute, of which the share of a process is n/share.
+func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) *limiter.Limit {
+	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalShare: share})
+}
+
+// surviving is a Limiter over r with a fallback.
+func surviving(r *remote) *limiter.Limiter {
+	return limiter.New(r, limiter.Options{Trust: -1, Fallback: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+}
+
+// outcome is what a decision comes to.
+func outcome(d limiter.Decision) string {
+	switch {
+	case d.Allowed && d.Reason == limiter.ReasonNone:
+		return "allowed"
+	case d.Allowed:
+		return "degraded"
+	case d.Failed:
+		return "failed"
+	case d.Reason == limiter.ReasonNone:
+		return "refused"
+	}
+	return "refused degraded"
+}
+
+// Of several limits whose store fails the strictest decides, on one subject and on several.
+func TestOnError_strictest(t *testing.T) {
+	const allow, local, deny = limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny
+	for _, c := range []struct {
+		policies []limiter.OnError
+		want     []string // of three requests, where the share of a process is 2
+	}{
+		{[]limiter.OnError{allow}, []string{"degraded", "degraded", "degraded"}},
+		{[]limiter.OnError{local}, []string{"degraded", "degraded", "refused degraded"}},
+		{[]limiter.OnError{deny}, []string{"failed", "failed", "failed"}},
+		{[]limiter.OnError{allow, local}, []string{"degraded", "degraded", "refused degraded"}},
+		{[]limiter.OnError{local, allow}, []string{"degraded", "degraded", "refused degraded"}},
+		{[]limiter.OnError{allow, deny}, []string{"failed", "failed", "failed"}},
+		{[]limiter.OnError{deny, local, allow}, []string{"failed", "failed", "failed"}},
+		{[]limiter.OnError{local, local}, []string{"degraded", "degraded", "refused degraded"}},
+	} {
+		for _, subjects := range []string{"one subject", "several subjects"} {
+			t.Run(fmt.Sprint(c.policies, " ", subjects), func(t *testing.T) {
+				r := newRemote()
+				r.fail = map[limiter.Subject]error{}
+				var charges []limiter.Charge
+				for i, o := range c.policies {
+					share := 0
+					if o == local {
+						share = 5
+					}
+					subject := user
+					if subjects == "several subjects" {
+						subject = limiter.User(fmt.Sprint(i))
+					}
+					r.fail[subject] = limiter.ErrUnavailable
+					charges = append(charges, limiter.Charge{Subject: subject, Limit: onError(t, fmt.Sprint("l", i), 10, o, share), Cost: 1})
+				}
+				l := surviving(r)
+				for i, want := range c.want {
+					d := take(t, l, charges...)
+					if got := outcome(d); got != want || d.Reason != limiter.ReasonUnavailable || d.Failed && (d.Limit != nil || d.RetryAfter != 0) {
+						t.Errorf("request %d: %s, want %s: %+v", i+1, got, want, d)
+					}
+				}
+			})
+		}
+	}
+}
+
+// One subject's store fails, another's answers: a refusal that is known wins, and what a
+// request was charged that is then denied is given back.
+func TestOnError_otherSubject(t *testing.T) {
+	for _, c := range []struct {
+		o      limiter.OnError
+		want   []string // of four requests, where the other has 3 and the share 2
+		remain int64    // of the other, after them
+	}{
+		{limiter.OnErrorAllow, []string{"degraded", "degraded", "degraded", "refused degraded"}, 0},
+		{limiter.OnErrorLocal, []string{"degraded", "degraded", "refused degraded", "refused degraded"}, 1},
+		{limiter.OnErrorDeny, []string{"failed", "failed", "failed", "failed"}, 3},
+	} {
+		t.Run(c.o.String(), func(t *testing.T) {
+			r := newRemote()
+			r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+			l, share := surviving(r), 0
+			if c.o == limiter.OnErrorLocal {
+				share = 5
+			}
+			mine, theirs := onError(t, "mine", 10, c.o, share), perMinute(t, "theirs", 3)
+			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
+			for i, want := range c.want {
+				if got := outcome(take(t, l, charges...)); got != want {
+					t.Errorf("request %d: %s, want %s", i+1, got, want)
+				}
+			}
+			if d := take(t, l, limiter.Charge{Subject: other, Limit: theirs}); d.Remaining != c.remain {
+				t.Errorf("%d remain of the other's limit, want %d", d.Remaining, c.remain)
+			}
+			take(t, l, limiter.Charge{Subject: other, Limit: theirs, Cost: c.remain})
+			d := take(t, l, charges...)
+			if got := outcome(d); got != "refused degraded" || d.Limit != theirs || d.RetryAfter <= 0 {
+				t.Errorf("with the other used up: %s: %+v", got, d)
+			}
+		})
+	}
+}
+
+// A shadow limit denies nobody, whatever its policy, and is not counted locally.
+func TestOnError_shadow(t *testing.T) {
+	r := newRemote()
+	for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorDeny} {
+		for _, spread := range []limiter.Spread{{}, {Sync: time.Second}, {Lease: 5}, {Shards: 2}} {
+			l, share := surviving(r), 0
+			if o == limiter.OnErrorLocal {
+				share = 10
+			}
+			tried := limit(t, limiter.Limit{Name: "tried", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Shadow: true, Spread: spread, OnError: o, LocalShare: share})
+			r.fail = map[limiter.Subject]error{}
+			for _, s := range tried.Subjects(user) {
+				r.fail[s] = limiter.ErrUnavailable
+			}
+			for range 3 {
+				if d := take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
+					t.Errorf("%s, %+v: %+v", o, spread, d)
+				}
+			}
+		}
+	}
+}
+
+// However a limit is spread, its policy holds while the store fails: from the first request
+// of an environment, and from the first that needs the store.
+func TestOnError_spread(t *testing.T) {
+	for _, spread := range []limiter.Spread{{}, {Sync: 100 * time.Millisecond}, {Lease: 5}, {Shards: 2}} {
+		for o, want := range map[limiter.OnError][]string{
+			limiter.OnErrorAllow: {"degraded", "degraded", "degraded"},
+			limiter.OnErrorLocal: {"degraded", "degraded", "refused degraded"},
+			limiter.OnErrorDeny:  {"failed", "failed", "failed"},
+		} {
+			for _, known := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%+v %s %t", spread, o, known), func(t *testing.T) {
+					r, share := newRemote(), 0
+					if o == limiter.OnErrorLocal {
+						share = 10
+					}
+					busy := limit(t, limiter.Limit{Name: "busy", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: spread, OnError: o, LocalShare: share})
+					c := limiter.Charge{Subject: user, Limit: busy, Cost: 1}
+					l, now := surviving(r), noon
+					for range 3 {
+						if known {
+							takeAt(t, l, now, c)
+						}
+					}
+					now = now.Add(2 * time.Second) // no lease holds for so long, and counters are due
+					r.fail = map[limiter.Subject]error{}
+					for _, s := range busy.Subjects(user) {
+						r.fail[s] = limiter.ErrUnavailable
+					}
+					for i, want := range want {
+						got := outcome(takeAt(t, l, now, c))
+						// A counter that may go on by itself needs no store until it is due again.
+						if alone := spread.Sync > 0 && known && o == limiter.OnErrorAllow; got != want && (!alone || got != "allowed") {
+							t.Errorf("request %d of the outage: %s, want %s", i+1, got, want)
+						}
+					}
+					r.fail = nil
+					now = now.Add(time.Second)
+					before := int64(0)
+					if known {
+						before = 3
+					}
+					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
+						t.Errorf("after the outage: %+v", d)
+					}
+					// Nothing that was counted is lost, and what passed uncharged is not charged later; but a
+					// counter that went on by itself has counted.
+					if d := takeAt(t, l, now.Add(2*time.Second), c); spread == (limiter.Spread{}) && d.Remaining != 20-before-2 {
+						t.Errorf("%d remain, want %d", d.Remaining, 20-before-2)
+					}
+				})
+			}
+		}
+	}
+}
+
+// Shares over as many processes as were configured never admit more than the limit, and
+// decide as cells do.
+func TestOnError_local_bound(t *testing.T) {
+	down := newRemote()
+	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, rate := range []algo.Rate{
+		{Requests: 23, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 23, Window: time.Minute},
+		{Algorithm: algo.SlidingLog, Requests: 23, Window: time.Minute},
+		{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 23},
+		{Algorithm: algo.LeakyBucket, Requests: 100, Window: time.Minute, Burst: 23},
+	} {
+		for _, n := range []int{2, 5, 23} {
+			local := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalShare: n})
+			celled := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Cells: n}})
+			var shares, cells []*limiter.Limiter
+			for range n {
+				shares = append(shares, surviving(down))
+				cells = append(cells, limiter.New(newRemote(), limiter.Options{Cells: memstore.New(memstore.Options{})}))
+			}
+			admitted := 0
+			for range 200 {
+				i := random.IntN(n)
+				got := takeAt(t, shares[i], noon, limiter.Charge{Subject: user, Limit: local, Cost: 1})
+				want := takeAt(t, cells[i], noon, limiter.Charge{Subject: user, Limit: celled, Cost: 1})
+				if got.Allowed {
+					admitted++
+				}
+				if got.Limit != local || got.Reason != limiter.ReasonUnavailable || got.StoreCalls != 1 {
+					t.Fatalf("%+v", got)
+				}
+				got.Limit, got.Reason, got.StoreCalls = want.Limit, want.Reason, want.StoreCalls
+				if got != want {
+					t.Fatalf("%s over %d:\n got %+v\nwant %+v", rate.Algorithm, n, got, want)
+				}
+			}
+			if admitted > 23 || n == 23 && admitted != 23 {
+				t.Errorf("%s: %d shares admit %d of 23", rate.Algorithm, n, admitted)
+			}
+		}
+	}
+}
+
+// What the fallback has no room for is denied, and on a Local store that is full too.
+func TestOnError_local_full(t *testing.T) {
+	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 2), Cost: 1}
+	full := newRemote()
+	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
+	down := newRemote()
+	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	for name, l := range map[string]*limiter.Limiter{
+		"fallback": limiter.New(down, limiter.Options{Fallback: full, Logger: slog.New(slog.DiscardHandler)}),
+		"local":    limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+	} {
+		if d := take(t, l, c); outcome(d) != "failed" || (d.Reason == limiter.ReasonUnavailable) != (name == "fallback") {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+	if _, err := limiter.New(down, limiter.Options{}).Take(ctx, noon, []limiter.Charge{c}); !errors.Is(err, limiter.ErrInvalidCharge) || !strings.Contains(err.Error(), "Options.Fallback is nil") {
+		t.Errorf("no fallback: %v", err)
+	}
+}
+
+// inProcess is a store that is in this process, as far as the Limiter can see.
+type inProcess struct{ limiter.Store }
+
+func (inProcess) Local() {}
+
+// A store in this process that is full has a policy too.
+func TestOnError_inProcess(t *testing.T) {
+	full := newRemote()
+	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
+	l := limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	for o, want := range map[limiter.OnError]string{limiter.OnErrorAllow: "degraded", limiter.OnErrorDeny: "failed"} {
+		if d := take(t, l, limiter.Charge{Subject: user, Limit: onError(t, "a", 10, o, 0), Cost: 1}); outcome(d) != want || d.Reason != limiter.ReasonFull {
+			t.Errorf("%s: %+v", o, d)
+		}
+	}
+}
+
+// A look charges no share and tells what a request would get; a receipt gives a share back.
+func TestOnError_local_peek_refund(t *testing.T) {
+	r := newRemote()
+	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	l := surviving(r)
+	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 10), Cost: 1}
+	for range 2 {
+		if d := mustPeek(t, l, noon, c); outcome(d) != "degraded" || d.Remaining != 1 || d.Capacity != 1 {
+			t.Errorf("a look: %+v", d)
+		}
+	}
+	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := mustPeek(t, l, noon, c); outcome(d) != "refused degraded" || d.RetryAfter <= 0 {
+		t.Errorf("a look at a share that is used up: %+v", d)
+	}
+	receipt.Refund(ctx, noon)
+	if d := take(t, l, c); outcome(d) != "degraded" {
+		t.Errorf("after a refund: %+v", d)
+	}
+	r.fail = nil
+	if d := take(t, l, c); outcome(d) != "allowed" || d.Remaining != 9 {
+		t.Errorf("what passed in the outage is not charged later: %+v", d)
+	}
+}
+
+func TestNewLimit_onError(t *testing.T) {
+	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute, Burst: 4}
+	for _, c := range []struct {
+		limit limiter.Limit
+		want  string
+	}{
+		{limiter.Limit{OnError: -1}, "on_error OnError(-1), want allow, local or deny"},
+		{limiter.Limit{OnError: 3}, "on_error OnError(3), want allow, local or deny"},
+		{limiter.Limit{LocalShare: 2}, "local_share 2, want none without on_error local"},
+		{limiter.Limit{OnError: limiter.OnErrorDeny, LocalShare: 2}, "local_share 2, want none without on_error local"},
+		{limiter.Limit{OnError: limiter.OnErrorLocal}, "local_share 0, want 1 to 4 here"},
+		{limiter.Limit{OnError: limiter.OnErrorLocal, LocalShare: 5}, "local_share 5, want 1 to 4 here"},
+	} {
+		c.limit.Name, c.limit.Rate = "a", rate
+		_, err := limiter.NewLimit(c.limit)
+		field, ok := errors.AsType[*algo.FieldError](err)
+		if !ok || fmt.Sprintf("%s %v, want %s", field.Field, field.Got, field.Want) != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+	l := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalShare: 3})
+	if l.MaxCost() != 4 || l.MaxLocalCost() != 1 || perMinute(t, "b", 5).MaxLocalCost() != 5 {
+		t.Errorf("costs of at most %d and %d", l.MaxCost(), l.MaxLocalCost())
+	}
+}
+
+// hanging is a store that never answers.
+type hanging struct {
+	*remote
+	mu     sync.Mutex
+	waited []time.Duration
+}
+
+func (h *hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []limiter.Result) (bool, error) {
+	begun := time.Now()
+	<-ctx.Done()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.waited = append(h.waited, time.Since(begun))
+	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+}
+
+// The first decision has longer, and the first after a pause; all others, also of several
+// subjects, have one deadline.
+func TestLimiter_Take_deadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{remote: newRemote()}
+		l := limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		deny := onError(t, "a", 10, limiter.OnErrorDeny, 0)
+		charges := []limiter.Charge{{Subject: user, Limit: deny, Cost: 1}, {Subject: other, Limit: deny, Cost: 1}}
+		for i, c := range []struct {
+			pause, want time.Duration
+		}{
+			{0, 900 * time.Millisecond}, {0, 50 * time.Millisecond}, {4 * time.Second, 50 * time.Millisecond}, {5 * time.Second, 900 * time.Millisecond}, {0, 50 * time.Millisecond},
+			{-time.Minute, 900 * time.Millisecond}, // the clock was set back
+		} {
+			begun := time.Now()
+			now := begun.Add(c.pause)
+			if c.pause > 0 {
+				time.Sleep(c.pause)
+				begun, now = time.Now(), time.Now()
+			}
+			d, err := l.Take(ctx, now, charges)
+			if took := time.Since(begun); err != nil || took != c.want || outcome(d) != "failed" || d.Reason != limiter.ReasonTimeout {
+				t.Errorf("decision %d took %s, want %s: %+v, %v", i+1, took, c.want, d, err)
+			}
+		}
+		for _, options := range []limiter.Options{{Timeout: 50 * time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Second}} {
+			options.Logger, store.waited = slog.New(slog.DiscardHandler), nil
+			if _, err := limiter.New(store, options).Take(ctx, time.Now(), charges[:1]); err != nil || !slices.Equal(store.waited, []time.Duration{50 * time.Millisecond}) {
+				t.Errorf("%+v: waited %s, %v", options, store.waited, err)
+			}
+		}
+	})
+}
+
+// An outage leaves a line a second for each reason, with how many others there were.
+func TestLimiter_Take_outageLog(t *testing.T) {
+	var log bytes.Buffer
+	r := newRemote()
+	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
+	for i := range 300 { // 3 seconds
+		r.fail = map[limiter.Subject]error{user: []error{limiter.ErrUnavailable, limiter.ErrBreakerOpen, limiter.ErrThrottled}[i%3]}
+		takeAt(t, l, noon.Add(time.Duration(i)*10*time.Millisecond), c)
+	}
+	var got []string
+	for line := range strings.Lines(log.String()) {
+		_, rest, _ := strings.Cut(line, "reason=")
+		reason, _, _ := strings.Cut(rest, " err=")
+		got = append(got, reason)
+	}
+	want := []string{
+		"store_unavailable omitted=0", "store_breaker omitted=0", "store_throttled omitted=0", // after 0, 10 and 20 ms
+		"store_unavailable omitted=33", "store_breaker omitted=33", "store_throttled omitted=33", // 1.02 s later, the next that is due
+		"store_unavailable omitted=33", "store_breaker omitted=33", "store_throttled omitted=33",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+}
