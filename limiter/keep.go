@@ -184,7 +184,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	}
 	switch {
 	case a.counter.Machine == nil || !it.alone():
-		it.failed = err
+		r.unsynced, r.unasked = it, err
 		return false
 	case it.limit.Shadow:
 		l.logFailure(ctx, r.now, err)

@@ -28,6 +28,8 @@ type request struct {
 	calls     int   // of a shared store, but for those of parts
 	failure   error // of a counter that could not ask the store, and decided by itself
 	failed    bool  // denied, because a store failed
+	unsynced  *item // one whose counter could not ask the store, and must not decide
+	unasked   error // why it could not
 
 	ctx    context.Context // with the deadline, once there is one
 	cancel context.CancelFunc
@@ -40,8 +42,7 @@ type item struct {
 	want    int64  // what is asked for; a lease takes more, a look nothing
 	cells   bool   // counted in Options.Cells
 	sharded bool
-	done    bool  // by an account
-	failed  error // of an account that asked the store
+	done    bool // by an account
 
 	lease  *account // that the charge renews
 	size   int64    // of the new lease
@@ -100,8 +101,8 @@ func (r *request) arrange(l *Limiter) error {
 		p.items, p.charges, p.results = r.grouped[p.from:p.to], r.charges[p.from:p.to:p.to], r.results[p.from:p.to:p.to]
 		p.store, p.remote = l.store, l.memory != nil
 		for j := range p.items {
-			if p.err == nil {
-				p.err = p.items[j].failed
+			if r.unsynced != nil && r.unsynced.limit == p.items[j].limit && r.unsynced.Subject == p.items[j].Subject {
+				p.err = r.unasked
 			}
 		}
 		if p.items[0].cells {

@@ -93,6 +93,7 @@ type identified struct {
 	hashed
 	made     limit
 	spread   limiter.Spread // as the document has it
+	rule     int            // the first that has it
 	cost     int64          // the highest of the rules, and where it stands
 	costPath string
 }
@@ -220,7 +221,7 @@ func (p *parser) rule(n *node) []spec {
 		r.cost = i
 	}
 	r.shadow = o.choice("mode", modes) == modeShadow || p.shadow
-	o.choice("on_error", []string{"allow"}, "deny", "local")
+	r.onError, r.localShare = p.onError(o)
 	o.done()
 	p.rules.rules = append(p.rules.rules, r)
 	p.rules.index.add(r.pattern, len(p.rules.rules)-1)
@@ -228,6 +229,33 @@ func (p *parser) rule(n *node) []spec {
 		return nil
 	}
 	return p.limits(limits, len(p.rules.rules)-1, cost)
+}
+
+// onErrors are the words of on_error; the first is that of a rule which has none.
+var onErrors = []string{limiter.OnErrorAllow.String(), limiter.OnErrorDeny.String(), limiter.OnErrorLocal.String()}
+
+// onError reads what becomes of a rule's requests while the store fails.
+func (p *parser) onError(o *object) (limiter.OnError, int) {
+	policy := limiter.OnErrorAllow
+	switch o.choice("on_error", onErrors) {
+	case limiter.OnErrorDeny.String():
+		policy = limiter.OnErrorDeny
+	case limiter.OnErrorLocal.String():
+		policy = limiter.OnErrorLocal
+	}
+	n := o.member("local_share")
+	share, _ := o.whole(n, limiter.MaxCells)
+	switch {
+	case policy == limiter.OnErrorLocal && n == nil:
+		p.problems.add(join(o.node.path, "local_share"), `is missing: with "on_error": "local" each environment enforces 1/local_share of the limits while the store fails`)
+	case policy != limiter.OnErrorLocal && n != nil:
+		p.problems.add(n.path, `stands without "on_error": "local", and means nothing`)
+		return policy, 0
+	}
+	if share == 0 && policy == limiter.OnErrorLocal { // which is noted
+		return limiter.OnErrorAllow, 0
+	}
+	return policy, int(share)
 }
 
 func (p *parser) endpoint(path, text string) pattern {

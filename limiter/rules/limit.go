@@ -258,14 +258,22 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	}
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.name, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate),
+		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate), OnError: r.onError, LocalShare: r.localShare,
 	})
-	if err != nil {
+	if field, ok := errors.AsType[*algo.FieldError](err); ok && field.Field == shareField {
+		p.problems.add(join(r.path, shareField), "does not go with %s: got %v, want %s", s.path, field.Got, field.Want)
+		return
+	} else if err != nil {
 		p.unmade(s.path, err)
 		return
 	}
-	if s.cost != nil && r.cost > l.MaxCost() {
+	switch {
+	case s.cost == nil:
+	case r.cost > l.MaxCost():
 		p.problems.add(s.cost.path, "got %d, more than %s ever allows at once (%d)", r.cost, s.path, l.MaxCost())
+		return
+	case r.cost > l.MaxLocalCost():
+		p.problems.add(s.cost.path, "got %d, more than the local_share of %s ever allows at once (%d)", r.cost, s.path, l.MaxLocalCost())
 		return
 	}
 	made := limit{l, s.class, s.path}
@@ -282,10 +290,13 @@ func (p *parser) make(s spec, horizon time.Duration) {
 		case known.made.Rate != l.Rate || known.made.Spread != l.Spread:
 			p.problems.add(s.path, "shares the count of %s, so it must have the same numbers", known.made.path)
 			return
+		case known.made.OnError != l.OnError || known.made.LocalShare != l.LocalShare:
+			p.problems.add(s.path, "shares the count of %s, so their rules must have the same on_error and local_share", known.made.path)
+			return
 		}
 		made.Limit = known.made.Limit
 	} else {
-		known = &identified{hashed: is, made: made, spread: s.spread}
+		known = &identified{hashed: is, made: made, spread: s.spread, rule: s.rule}
 		p.known[key], p.named[s.name] = known, append(p.named[s.name], known)
 	}
 	if s.cost != nil && r.cost > known.cost {
@@ -305,6 +316,9 @@ func (p *parser) spreads(path string, s limiter.Spread, r algo.Rate) limiter.Spr
 	}
 	return s
 }
+
+// shareField is of a rule, and fits its limits or not.
+const shareField = "local_share"
 
 // unmade notes why a limit could not be made.
 func (p *parser) unmade(path string, err error) {

@@ -63,16 +63,14 @@ func (o *object) text(n *node) (s string, ok bool) {
 }
 
 // choice returns a string that is one of those allowed, or the first of them if there
-// is none. Those that a later version brings are refused as such.
-func (o *object) choice(key string, allowed []string, later ...string) string {
+// is none.
+func (o *object) choice(key string, allowed []string) string {
 	n := o.member(key)
 	s, ok := o.text(n)
 	switch {
 	case !ok || slices.Contains(allowed, s):
-	case slices.Contains(later, s):
-		o.problems.add(n.path, "%s is not supported yet, want %s", n, anyOf(allowed))
 	default:
-		o.problems.add(n.path, "got %s, want %s", n, anyOf(append(slices.Clone(allowed), later...)))
+		o.problems.add(n.path, "got %s, want %s", n, anyOf(allowed))
 	}
 	if s == "" {
 		return allowed[0]

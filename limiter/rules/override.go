@@ -221,15 +221,20 @@ func (p *parser) instead(o override, base *identified) *limiter.Limit {
 		l.Spread.Lease = min(l.Spread.Lease, capacity(o.rate))
 	}
 	made, err := limiter.NewLimit(l)
-	if field, ok := errors.AsType[*algo.FieldError](err); ok && slices.Contains(spreadFields, field.Field) {
+	field, ok := errors.AsType[*algo.FieldError](err)
+	switch {
+	case ok && slices.Contains(spreadFields, field.Field):
 		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(base.made.path, field.Field), field.Got, field.Want)
 		return nil
-	} else if err != nil {
+	case ok && field.Field == shareField:
+		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(p.rules.rules[base.rule].path, shareField), field.Got, field.Want)
+		return nil
+	case err != nil:
 		p.unmade(o.path, err)
 		return nil
 	}
-	if base.cost > made.MaxCost() {
-		p.problems.add(o.path, "allows at most %d at once, less than %s (%d)", made.MaxCost(), base.costPath, base.cost)
+	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
+		p.problems.add(o.path, "allows at most %d at once, less than %s (%d)", most, base.costPath, base.cost)
 		return nil
 	}
 	return made

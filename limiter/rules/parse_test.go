@@ -67,7 +67,15 @@ var defects = map[string]string{
 	"same_limit_twice":              `rules[1].limits.free: is the same limit as rules[0].limits.free: give one of them another name`,
 	"shared_with_other_numbers":     `rules[1].limits.free: shares the count of rules[0].limits.free, so it must have the same numbers`,
 	"mode":                          `mode: got "off", want enforce or shadow`,
-	"on_error_deny":                 `rules[0].on_error: "deny" is not supported yet, want allow`,
+	"on_error":                      `rules[0].on_error: got "block", want allow, deny or local`,
+	"local_share_missing":           `rules[0].local_share: is missing: with "on_error": "local" each environment enforces 1/local_share of the limits while the store fails`,
+	"local_share_without_local":     `rules[0].local_share: stands without "on_error": "local", and means nothing`,
+	"local_share_zero":              `rules[0].local_share: got 0, want a whole number from 1 to 100000`,
+	"local_share_above_burst":       `rules[0].local_share: does not go with rules[0].limits.free: got 5, want 1 to 4 here`,
+	"cost_above_a_local_share":      `rules[0].cost: got 3, more than the local_share of rules[0].limits.free ever allows at once (2)`,
+	"shared_with_other_on_error":    `rules[1].limits.*: shares the count of rules[0].limits.*, so their rules must have the same on_error and local_share`,
+	"override_of_a_local_share":     `overrides[0].limits.a: does not go with rules[0].local_share: got 8, want 1 to 5 here`,
+	"override_below_a_local_cost":   `overrides[0].limits.a: allows at most 1 at once, less than rules[0].cost (2)`,
 	"lease_above_requests":          `rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `rules[0].limits.free.lease: got 5, want none: a sliding_log knows the instant of each request`,
 	"shards_above_requests":         `rules[0].limits.free.shards: got 11, want 2 to 10 here`,
@@ -149,7 +157,7 @@ func TestSchema(t *testing.T) {
 		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
-		"override_below_cost": true, "override_of_shards": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
+		"override_below_cost": true, "override_of_shards": true, "local_share_above_burst": true, "cost_above_a_local_share": true, "shared_with_other_on_error": true, "override_of_a_local_share": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

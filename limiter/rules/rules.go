@@ -29,6 +29,9 @@ type rule struct {
 	cost    int64
 	name    string             // of limits that have none
 	limits  map[string][]limit // by tier key
+
+	onError    limiter.OnError
+	localShare int
 }
 
 // limit is one limit of a rule.

@@ -339,3 +339,27 @@ func BenchmarkCharges(b *testing.B) {
 		charges = r.Charges(charges[:0], "GET", "/api/v1/search", alice)
 	}
 }
+
+// What becomes of a rule's requests while the store fails is a property of its limits, and
+// of those that single callers have instead.
+func TestRules_Charges_onError(t *testing.T) {
+	r := load(t, "testdata/good/on_error.json")
+	for _, c := range []struct {
+		path, user, tier string
+		want             string
+	}{
+		{"/login", "", "", "deny 0 5, allow 0 600"},
+		{"/search", "bob", "free", "local 4 5, allow 0 600"}, // a bucket of 20
+		{"/search", "alice", "free", "local 4 2, allow 0 600"},
+		{"/api/x", "", "", "local 1 1, allow 0 600"},
+		{"/other", "", "", "allow 0 600"},
+	} {
+		var got []string
+		for _, c := range r.Charges(nil, "GET", c.path, limiter.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
+			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalShare, " ", c.Limit.MaxLocalCost()))
+		}
+		if got := strings.Join(got, ", "); got != c.want {
+			t.Errorf("%s of %q: %s, want %s", c.path, c.user, got, c.want)
+		}
+	}
+}
