@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -433,6 +434,44 @@ func TestDegraded(t *testing.T) {
 	for _, event := range [][]byte{behind, sample(t, "http-api-user.json")} {
 		if a := handle(t, e, app.NewAPI(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
 			t.Errorf("handler: %+v", a)
+		}
+	}
+}
+
+// While a store is down, on_error deny is a failure of the authorizer, and never a Deny,
+// which would be a 429; and 503 by the handler. Local is decided by the share.
+func TestDegraded_onError(t *testing.T) {
+	for policy, want := range map[string]struct{ effects, statuses []string }{
+		`"on_error":"deny"`:                   {[]string{"failed", "failed"}, []string{"503", "503"}},
+		`"on_error":"local","local_share":10`: {[]string{"Allow", "Deny"}, []string{"201", "429"}},
+	} {
+		r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*",`+policy+`,"limits":{"*":{"name":"l","requests":10,"window":"1m"}}}]}`), rules.Options{Version: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fresh := func() *app.Environment {
+			e := environment(t, unreachable{})
+			e.Rules, e.Limiter = r, limiter.New(unreachable{}, limiter.Options{Fallback: memstore.New(memstore.Options{}), Logger: e.Logger})
+			return e
+		}
+		e := fresh()
+		for i, want := range want.effects {
+			p, err := authorize(t, e, sample(t, "rest-authorizer-user.json"))
+			switch {
+			case want == "failed":
+				if err == nil || err.Error() == "Unauthorized" || strings.Contains(err.Error(), "alice") {
+					t.Errorf("%s: request %d: %+v, %v", policy, i+1, p, err)
+				}
+			case err != nil || effect(p) != want || p.Context["degraded"] != "store_unavailable":
+				t.Errorf("%s: request %d: %+v, %v", policy, i+1, p, err)
+			}
+		}
+		e = fresh()
+		for i, want := range want.statuses {
+			a := handle(t, e, app.NewAPI(e), sample(t, "http-api-user.json"))
+			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == 503 && a.header("Retry-After") != "1" {
+				t.Errorf("%s: request %d: %+v", policy, i+1, a)
+			}
 		}
 	}
 }

@@ -23,6 +23,10 @@ import (
 // other error is a failure of the authorizer.
 var errUnauthorized = errors.New("Unauthorized")
 
+// errStoreFailed is a failure too, which API Gateway answers with the static 503 of its
+// AUTHORIZER_* responses.
+var errStoreFailed = errors.New("the store failed, and on_error of a rule is deny")
+
 // NewAuthorizer returns the authorizer function. Its answer to an event is a policy
 // that allows or, over the limit, denies; the error "Unauthorized" for a bad
 // credential; or another error if there could be no answer.
@@ -87,6 +91,8 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 		return nil, fmt.Errorf("rules: %w", err)
 	}
 	switch {
+	case decision.Failed: // a Deny would be 429
+		return nil, errStoreFailed
 	case !decision.Allowed:
 		return a.policy(event, "Deny", decision, caller), nil
 	case errors.Is(failed, limiter.ErrUnverified):

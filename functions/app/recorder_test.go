@@ -80,6 +80,15 @@ func TestRecorder(t *testing.T) {
 		{"refused", memory, 4, "", map[string]int{"Allowed": 3, "Refused": 1}},
 		{"remembered", shared, 5, "", map[string]int{"Allowed": 3, "Refused": 2, "Remembered": 2, "StoreCalls": 6}},
 		{"degraded", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
+		{"denied", func(t testing.TB) *app.Environment {
+			e := environment(t, unreachable{})
+			var err error
+			e.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}, 2, "", map[string]int{"Failed": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
 		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "Remembered": 1, "StoreCalls": 8}},
 		{"failed", func(t testing.TB) *app.Environment {

@@ -53,9 +53,9 @@ func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 func (l *Limits) newAlarms() {
 	m := l.metrics
 	for _, a := range []Alarm{
-		{"degraded", "Requests pass without being counted: the store fails or is slow. See the log lines 'store failed' and the store's own alarms.", m.Degraded(), degradedPercent, 3, 5},
+		{"degraded", "Requests are decided without the store, by on_error of their rules: it fails or is slow. See the log lines 'store failed' and the store's own alarms.", m.Degraded(), degradedPercent, 3, 5},
 		{"refused", "Half of all requests are refused: an attack, a client gone wild, or a rule that is too tight. The Contributor Insights rule says who.", m.Refused(), refusedPercent, 10, 15},
-		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, or the issuer does not answer.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
+		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, the issuer does not answer, or the store fails and on_error is deny.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
 		{"rules-refused", "A rules document was refused: no environment starts with it. `make check` says what is wrong with it.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
 	} {
 		l.NewAlarm(l.scope, a)

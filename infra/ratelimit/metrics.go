@@ -45,10 +45,11 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 	})
 }
 
-// Degraded returns the share of requests that were let through because the store failed,
-// in percent.
+// Degraded returns the share of requests that were decided without the store, or without
+// all of it, because it failed, in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
-	return Percent("Degraded, %", "100 * degraded / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "degraded": m.Metric(telemetry.Degraded, "Sum"),
+	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "failed": m.Metric(telemetry.Failed, "Sum"),
+		"degraded": m.Metric(telemetry.Degraded, "Sum"),
 	})
 }

@@ -43,6 +43,7 @@ func responses(origins []string) []response {
 			httplimit.ResetField:      "context.authorizer.rateLimitReset",
 			httplimit.PolicyField:     "context.authorizer.rateLimitPolicy",
 			httplimit.RateLimitField:  "context.authorizer.rateLimit",
+			httplimit.DegradedField:   "context.authorizer.degraded",
 		})},
 		{"Unauthorized", problem(awsapigateway.ResponseType_UNAUTHORIZED(), "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"})},
 		{"AuthorizerFailure", problem(awsapigateway.ResponseType_AUTHORIZER_FAILURE(), "503", failedBody, retry)},

@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -63,9 +62,6 @@ func TestStack_refusal(t *testing.T) {
 			continue
 		}
 		for field, key := range app.FieldKeys() {
-			if field == httplimit.DegradedField { // what is refused was decided
-				continue
-			}
 			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
 				t.Errorf("%s: got %v, want the context's %s", field, got, key)
 			}

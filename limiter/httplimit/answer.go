@@ -32,7 +32,7 @@ type Answer struct {
 	Reset      string // when there is full quota, in Unix seconds
 	Policy     string // empty if the limit's numbers are not those that decided
 	RateLimit  string
-	Degraded   string // why the limit was not asked: a limiter.Reason
+	Degraded   string // how the store failed: a limiter.Reason
 
 	Problem *Problem // nil if the request was allowed
 }
@@ -56,7 +56,11 @@ const jitterFrom = 10 * time.Second
 // up to 3 %, so that callers who were refused together do not come back together.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
-	if d.Limit == nil {
+	switch {
+	case d.Failed:
+		a.RetryAfter, a.Problem = failedRetry, failure()
+		return a
+	case d.Limit == nil:
 		if !d.Allowed {
 			a.Problem = refusal("Too many requests.")
 		}
@@ -95,6 +99,21 @@ func refusal(message string) *Problem {
 		Status:  http.StatusTooManyRequests,
 		Error:   "rate_limit_exceeded",
 		Message: message,
+	}
+}
+
+// failedRetry is when it is worth to try again while a store fails: a breaker tries it more
+// than once a second.
+const failedRetry = "1"
+
+// failure returns the problem of a request that is denied because a store fails.
+func failure() *Problem {
+	return &Problem{
+		Type:    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		Title:   http.StatusText(http.StatusServiceUnavailable),
+		Status:  http.StatusServiceUnavailable,
+		Error:   "store_unavailable",
+		Message: "The limits of this request cannot be checked now. Retry after 1 second.",
 	}
 }
 
@@ -164,8 +183,9 @@ func (a Answer) SetHeader(h http.Header) {
 	}
 }
 
-// Refuse writes the answer to a refused request: status 429. The request is refused even
-// if the decision that the answer is of has allowed it.
+// Refuse writes the answer to a refused request: status 429, or 503 if a store failed and
+// a limit wants that. The request is refused even if the decision that the answer is of has
+// allowed it.
 func (a Answer) Refuse(w http.ResponseWriter) {
 	a.SetHeader(w.Header())
 	p := a.Problem

@@ -82,6 +82,15 @@ RateLimit: "search";r=20
 `},
 		{"no limit speaks", limiter.Decision{Allowed: true, At: noon}, ""},
 		{"store failed", limiter.Decision{Allowed: true, At: noon, Reason: limiter.ReasonTimeout}, "Weir-Degraded: store_timeout\n"},
+		{"denied because the store failed", limiter.Decision{Failed: true, At: noon, Reason: limiter.ReasonBreaker}, "Retry-After: 1\nWeir-Degraded: store_breaker\n"},
+		{"refused by the share of a process", limiter.Decision{At: noon, Limit: l, Capacity: 5, RetryAfter: 3 * time.Second, ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
+X-RateLimit-Limit: 5
+X-RateLimit-Remaining: 0
+X-RateLimit-Reset: 1772625613
+RateLimit-Policy: "search";q=100;w=60
+RateLimit: "search";r=0;t=3
+Weir-Degraded: store_timeout
+`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := fields(httplimit.NewAnswer(c.decision)); got != c.want {
@@ -380,4 +389,47 @@ func TestMiddleware_delay(t *testing.T) {
 			t.Errorf("left after %v, want %v", left, want)
 		}
 	})
+}
+
+// Who is denied because the store fails gets 503 and not 429, and an answer that nothing
+// caches.
+func TestMiddleware_denied(t *testing.T) {
+	s := newServer(t)
+	s.store = nil
+	deny, err := limiter.NewLimit(limiter.Limit{Name: "strict", Rate: algo.Rate{Requests: 5, Window: time.Minute}, OnError: limiter.OnErrorDeny})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var observed []limiter.Decision
+	h := (&httplimit.Middleware{
+		Limiter: limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+		Charges: func(dst []limiter.Charge, _, _ string, c limiter.Caller) []limiter.Charge {
+			return append(dst, limiter.Charge{Subject: c.Subject(), Limit: deny, Cost: 1})
+		},
+		// What is wrong with the credential comes later.
+		Identify: func(*http.Request, time.Time) (limiter.Caller, error) {
+			return limiter.Caller{User: "a"}, limiter.ErrInvalidCredential
+		},
+		Observe: func(_ time.Time, _ time.Duration, _ limiter.Caller, d limiter.Decision, err error) {
+			if err != nil {
+				t.Errorf("observed %v", err)
+			}
+			observed = append(observed, d)
+		},
+	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it went on") }))
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
+	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"error":"store_unavailable",` +
+		`"message":"The limits of this request cannot be checked now. Retry after 1 second."}`
+	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != want {
+		t.Errorf("%d\n got %s\nwant %s", w.Code, got, want)
+	}
+	for name, want := range map[string]string{"Retry-After": "1", "Weir-Degraded": "store_unavailable", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": ""} {
+		if got := w.Header().Get(name); got != want {
+			t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+	if len(observed) != 1 || !observed[0].Failed {
+		t.Errorf("observed %+v", observed)
+	}
 }

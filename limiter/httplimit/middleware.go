@@ -31,7 +31,7 @@ type Middleware struct {
 	// Observe, if not nil, is told of each request what was decided, before it is answered
 	// or goes on: when it came, how long the decision took, who sent it, and the decision.
 	// With an error, which is Identify's or the Limiter's, the decision was not enforced. A
-	// refusal has none: it comes before what Identify says.
+	// refusal has none, nor has a decision that failed: they come before what Identify says.
 	Observe func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error)
 	// Clock is read once per request; nil means time.Now.
 	Clock func() time.Time

@@ -9,11 +9,13 @@
 //	Allowed       Count         let through, also if no limit applies; it may have waited for
 //	                            its turn in a leaky bucket, and then have gone
 //	Refused       Count         over a limit: 429
-//	Degraded      Count         of Allowed: let through because the store failed
+//	Degraded      Count         of Allowed, Refused and Failed: the store failed, and it was not
+//	                            the limits that decided, or not all of them
 //	Remembered    Count         of Refused: refused without a store call
 //	Shadowed      Count         of Allowed and Refused: a limit with Shadow would have refused
 //	Unauthorized  Count         bad or missing credentials: 401
-//	Failed        Count         no decision, or a credential that could not be checked: 500, 503
+//	Failed        Count         no decision, a credential that could not be checked, or the store
+//	                            failed and a limit denies then: 500, 503
 //	StoreCalls    Count         Decision.StoreCalls; a call may be several requests of DynamoDB
 //	Latency       Milliseconds  how long the decisions of Allowed and Refused took, identifying
 //	                            the caller included; of more than 100 a line, a random 100

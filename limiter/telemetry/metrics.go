@@ -39,17 +39,20 @@ type metrics struct {
 // maxValues is how many values of one metric CloudWatch reads in a line.
 const maxValues = 100
 
-// add counts a decision that was enforced.
+// add counts a decision that was enforced. Of one that failed no more is known.
 func (m *metrics) add(took time.Duration, d *limiter.Decision) {
+	if d.Reason != limiter.ReasonNone {
+		m.degraded++
+	}
 	switch {
+	case d.Failed:
+		m.failed++
+		return
 	case !d.Allowed:
 		m.refused++
 		if d.Remembered {
 			m.remembered++
 		}
-	case d.Reason != limiter.ReasonNone:
-		m.degraded++
-		fallthrough
 	default:
 		m.allowed++
 	}

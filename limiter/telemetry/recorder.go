@@ -57,7 +57,7 @@ func (r *Recorder) Record(now time.Time, took time.Duration, caller limiter.Call
 	switch {
 	case err == nil:
 		m.add(took, &d)
-		if !d.Allowed {
+		if !d.Allowed && !d.Failed {
 			r.refusals.add(newRefusal(caller, d.Limit))
 		}
 	case errors.Is(err, limiter.ErrInvalidCredential), errors.Is(err, limiter.ErrMissingCredential):

@@ -180,7 +180,8 @@ func TestRecorder_Record(t *testing.T) {
 		{"refused by no limit that speaks", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
 		{"remembered", limiter.Decision{Limit: limit("a"), Remembered: true}, nil, counts{"Allowed": 0, "Refused": 1, "Remembered": 1, "Latency": 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "Latency": 1}},
-		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
+		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
+		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: limit("a")}, nil, counts{"Allowed": 1, "Refused": 0, "Shadowed": 1, "Latency": 1}},
 		{"refused and shadowed", limiter.Decision{Shadowed: limit("a")}, nil, counts{"Allowed": 0, "Refused": 1, "Shadowed": 1, "Latency": 1}},
 		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1}},
@@ -192,6 +193,9 @@ func TestRecorder_Record(t *testing.T) {
 			l := newLog(t)
 			telemetry.New(l, "dev").Record(noon, 0, alice, c.decision, c.err)
 			l.want(line{noon, c.want, nil})
+			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
+				t.Errorf("who is refused: %+v", l.refused)
+			}
 		})
 	}
 	l := newLog(t)
