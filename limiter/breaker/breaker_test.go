@@ -1,0 +1,304 @@
+package breaker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/breaker"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+var (
+	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	user = limiter.User("42")
+)
+
+// sick is a store that is not in this process, and fails on demand.
+type sick struct {
+	limiter.Store
+	calls atomic.Int64
+	fail  atomic.Pointer[error]
+	hang  atomic.Bool // until the deadline
+}
+
+func newSick() *sick { return &sick{Store: memstore.New(memstore.Options{})} }
+
+func (s *sick) failWith(err error) {
+	if s.fail.Store(&err); err == nil {
+		s.fail.Store(nil)
+	}
+}
+
+func (s *sick) answer(ctx context.Context) error {
+	s.calls.Add(1)
+	if s.hang.Load() {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	if err := s.fail.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	if err := s.answer(ctx); err != nil {
+		return false, err
+	}
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
+
+func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+	if err := s.answer(ctx); err != nil {
+		return err
+	}
+	return s.Store.Refund(ctx, subject, charges, results, elapsed)
+}
+
+func charge(tb testing.TB, n int64) []limiter.Charge {
+	tb.Helper()
+	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: n, Window: time.Hour}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}
+}
+
+// direct calls a store once.
+func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) error {
+	_, err := store.Take(ctx, algo.InstantOf(noon), user, charges, make([]limiter.Result, 1))
+	return err
+}
+
+// After five failures in a row no call reaches the store, until one does in each pause; and
+// the first that succeeds lets all through again.
+func TestStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := breaker.New(s, breaker.Options{}), charge(t, 1000)
+		want := func(what string, calls int64, open bool) {
+			t.Helper()
+			before := s.calls.Load()
+			err := direct(t.Context(), store, charges)
+			if got := s.calls.Load() - before; got != calls || errors.Is(err, limiter.ErrBreakerOpen) != open || open && !errors.Is(err, limiter.ErrUnavailable) {
+				t.Fatalf("%s: %d calls of the store, want %d: %v", what, got, calls, err)
+			}
+		}
+		s.failWith(limiter.ErrUnavailable)
+		for i := range 4 {
+			want(fmt.Sprint("failure ", i+1), 1, false)
+		}
+		s.failWith(nil)
+		want("a success in between", 1, false)
+		s.failWith(limiter.ErrUnavailable)
+		for i := range 5 {
+			want(fmt.Sprint("failure ", i+1, " in a row"), 1, false)
+		}
+		for range 3 { // pauses
+			for range 100 {
+				want("open", 0, true)
+			}
+			time.Sleep(breaker.DefaultPause)
+			want("open at the very end of the pause", 0, true)
+			time.Sleep(1)
+			want("probe that fails", 1, false)
+		}
+		s.failWith(nil)
+		want("the store is back, and nobody knows", 0, true)
+		time.Sleep(breaker.DefaultPause + 1)
+		want("probe that succeeds", 1, false)
+		for range 100 {
+			want("as before", 1, false)
+		}
+	})
+}
+
+// While a probe is under way the others fail at once, and none waits for it.
+func TestStore_probe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		s.hang.Store(true)
+		store, charges := breaker.New(s, breaker.Options{Failures: 2, Pause: time.Second}), charge(t, 1000)
+		for range 3 { // each time, of 50 at once two and then one wait for the deadline
+			before := s.calls.Load()
+			for round := range 2 {
+				var wg sync.WaitGroup
+				var open atomic.Int64
+				begun := time.Now()
+				for range 50 {
+					wg.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+						defer cancel()
+						if err := direct(ctx, store, charges); errors.Is(err, limiter.ErrBreakerOpen) {
+							open.Add(1)
+							if took := time.Since(begun); took != 0 {
+								t.Errorf("rejected after %s", took)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if round == 1 && open.Load() != 49 {
+					t.Errorf("%d rejected, want 49", open.Load())
+				}
+				time.Sleep(time.Second + 1)
+			}
+			if calls := s.calls.Load() - before; before > 0 && calls != 2 {
+				t.Errorf("%d calls in two pauses, want 2", calls)
+			}
+		}
+	})
+}
+
+// What shows that the store lives is no failure.
+func TestStore_answers(t *testing.T) {
+	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)} {
+		s := newSick()
+		s.failWith(err)
+		store, charges := breaker.New(s, breaker.Options{}), charge(t, 1000)
+		for range 20 {
+			if got := direct(t.Context(), store, charges); !errors.Is(got, err) {
+				t.Errorf("got %v, want %v", got, err)
+			}
+		}
+		if calls := s.calls.Load(); calls != 20 {
+			t.Errorf("%v: %d calls of 20", err, calls)
+		}
+	}
+}
+
+// A call that comes too late tells nothing of the store, and does not use up the probe.
+func TestStore_late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := breaker.New(s, breaker.Options{Failures: 1}), charge(t, 1000)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := direct(gone, store, charges); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("too late: %v", err)
+		}
+		s.failWith(limiter.ErrUnavailable)
+		_ = direct(t.Context(), store, charges)
+		s.failWith(nil)
+		time.Sleep(breaker.DefaultPause + 1)
+		_ = direct(gone, store, charges)
+		if err := direct(t.Context(), store, charges); err != nil || s.calls.Load() != 2 {
+			t.Errorf("%d calls, %v", s.calls.Load(), err)
+		}
+	})
+}
+
+// A Local store is returned as it is; Inspect and Reset ask in any case.
+func TestNew(t *testing.T) {
+	local := memstore.New(memstore.Options{})
+	if store := breaker.New(local, breaker.Options{}); store != limiter.Store(local) {
+		t.Errorf("a Local store became a %T", store)
+	}
+	s := newSick()
+	store := breaker.New(s, breaker.Options{Failures: 1})
+	_ = direct(t.Context(), store, charge(t, 10))
+	s.failWith(limiter.ErrUnavailable)
+	if err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); err == nil {
+		t.Error("the refund did not fail")
+	}
+	if err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
+		t.Errorf("a refund while it is open: %v", err)
+	}
+	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if err := store.Reset(t.Context(), user); err != nil {
+		t.Error(err)
+	}
+}
+
+// A store that panics leaves no call behind.
+func TestStore_panic(t *testing.T) {
+	s := newSick()
+	store, charges := breaker.New(s, breaker.Options{Failures: 1}), charge(t, 10)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // no room for results
+	}()
+	if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) {
+		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// An outage of a store that does not answer costs a Limiter one deadline in each pause, and
+// normal service is back within a second; what was counted before it still counts.
+func TestLimiter_outage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		charges := charge(t, 1000)
+		take := func() (limiter.Decision, time.Duration) {
+			begun := time.Now()
+			d, err := l.Take(t.Context(), begun, charges)
+			if err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			return d, time.Since(begun)
+		}
+		for range 10 {
+			take()
+		}
+		s.hang.Store(true)
+		outage, waited, requests, calls := time.Now(), time.Duration(0), 0, 0
+		for time.Since(outage) < 10*time.Second {
+			d, took := take()
+			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker || (d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
+				t.Fatalf("took %s: %+v", took, d)
+			}
+			waited += took
+			requests++
+			calls += d.StoreCalls
+			time.Sleep(time.Millisecond)
+		}
+		if most := int64(5 + 10*2); s.calls.Load()-10 > most || int64(calls) != s.calls.Load()-10 || requests < 8000 {
+			t.Errorf("%d requests made %d calls, want at most %d; %d are told of; they waited %s", requests, s.calls.Load()-10, most, calls, waited)
+		}
+		s.hang.Store(false)
+		back := time.Now()
+		for d, _ := take(); d.Reason != limiter.ReasonNone; d, _ = take() {
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(back); took > time.Second {
+			t.Errorf("normal service after %s", took)
+		}
+		if d, _ := take(); d.Remaining != 1000-12 {
+			t.Errorf("%d remain, want %d: what was counted before still is, and what passed meanwhile is not", d.Remaining, 1000-12)
+		}
+	})
+}
+
+// What the breaker costs a call.
+func BenchmarkStore_Take(b *testing.B) {
+	for name, wrap := range map[string]func(limiter.Store) limiter.Store{
+		"bare":    func(s limiter.Store) limiter.Store { return s },
+		"guarded": func(s limiter.Store) limiter.Store { return breaker.New(s, breaker.Options{}) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			store, charges, results := wrap(newSick()), charge(b, algo.MaxRequests), make([]limiter.Result, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := store.Take(context.Background(), algo.InstantOf(noon), user, charges, results); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
