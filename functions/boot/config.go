@@ -33,8 +33,8 @@ type Config struct {
 	// environment's own credentials; RedisIAMCache is the serverless cache's name.
 	RedisIAMUser  string `env:"REDIS_IAM_USER"`
 	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
-	// Timeout is the time that the store has for a decision, less than a second; 0 means
-	// the limiter's own.
+	// Timeout is the time that the store has for a decision, less than a second; 0 means 50
+	// ms for redis and 100 ms for dynamodb. The first decision has 900 ms if that is more.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
 	// RulesFile is the rules document; without it the one that is built in.
@@ -126,7 +126,7 @@ func (c *Config) validate() error {
 	}
 	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
 	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.NormalizePath(c.BasePath) == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
-	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s", c.Timeout, limiter.MinWindow, limiter.DefaultTimeout)
+	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s with redis and %s with dynamodb", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin.MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
 			"CORS_ORIGINS: got %q, want origins such as https://app.example.com or http://localhost:3000, without a path, or * alone", origin)

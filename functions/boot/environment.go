@@ -28,7 +28,10 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		return nil, err
 	}
 	return &app.Environment{
-		Limiter:     limiter.New(store, limiter.Options{Timeout: c.Timeout, Cells: memstore.New(memstore.Options{}), Logger: logger}),
+		Limiter: limiter.New(store, limiter.Options{
+			Timeout: c.timeout(), FirstTimeout: firstTimeout, Logger: logger,
+			Cells: memstore.New(memstore.Options{}), Fallback: memstore.New(memstore.Options{Subjects: maxFallback}),
+		}),
 		Rules:       r,
 		Identifier:  i,
 		Clock:       time.Now,
@@ -39,6 +42,10 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		SampleLogin: c.SampleLogin,
 	}, nil
 }
+
+// maxFallback is how many callers an environment counts by itself while the store fails: a
+// tenth of a Lambda function's 128 MB at most.
+const maxFallback = 50_000
 
 // rules reads the rules document.
 func (c Config) rules() (*rules.Rules, error) {

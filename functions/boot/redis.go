@@ -17,15 +17,9 @@ import (
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
-const (
-	// redisMaxIdle is short because Lambda freezes a process between two events: who hangs
-	// up meanwhile is noticed by the next request only, which is then not limited. An idle
-	// connection is dropped where it would be used next, not in the background.
-	redisMaxIdle = 5 * time.Second
-	// redisMaxLife is well below the 12 hours after which ElastiCache hangs up on a
-	// connection that has logged in with a token.
-	redisMaxLife = time.Hour
-)
+// redisMaxLife is well below the 12 hours after which ElastiCache hangs up on a connection
+// that has logged in with a token.
+const redisMaxLife = time.Hour
 
 // RedisClient returns a client that makes each attempt once: a script that is tried
 // again may charge twice, and a server that refuses a connection is not there. A redirect
@@ -46,8 +40,9 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 		o.MaxRetries = -1
 		o.DialerRetries = 1 // the number of attempts
 		o.ContextTimeoutEnabled = true
-		o.ConnMaxIdleTime, o.ConnMaxLifetime = redisMaxIdle, redisMaxLife
+		o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
 		o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
+		o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 		return redis.NewClient(o), nil
 	}
 	o, err := redis.ParseClusterURL(c.RedisURL)
@@ -56,13 +51,28 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	}
 	o.DialerRetries = 1
 	o.ContextTimeoutEnabled = true
-	o.ConnMaxIdleTime, o.ConnMaxLifetime = redisMaxIdle, redisMaxLife
+	o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
-	o.CredentialsProviderContext = login
+	o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 	o.DisableRoutingPolicies = true // commands with one key need no table of all there are
 	client := redis.NewClusterClient(o)
 	client.AddHook(redisstore.Once{})
 	return client, nil
+}
+
+// login gives a new connection its user and password.
+type login func(context.Context) (user, password string, err error)
+
+// announced returns a login that tells of each new connection. Without one it is the user and
+// the password of the URL.
+func announced(by login, user, password string) login {
+	return func(ctx context.Context) (string, string, error) {
+		opened(ctx)
+		if by == nil {
+			return user, password, nil
+		}
+		return by(ctx)
+	}
 }
 
 // redisURLError returns what is wrong with a URL, without its password.
@@ -94,7 +104,7 @@ const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b
 // user and password, or nil if the URL has them. The password is a token, good for 15
 // minutes: a presigned request to connect, without its scheme (ElastiCache user guide,
 // "Authenticating with IAM").
-func (c Config) cacheLogin(ctx context.Context) (func(context.Context) (user, password string, err error), error) {
+func (c Config) cacheLogin(ctx context.Context) (login, error) {
 	if c.RedisIAMUser == "" {
 		return nil, nil //nolint:nilnil // no login is no error
 	}

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
 	awsconfig "github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -18,13 +20,14 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/breaker"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
-// OpenStore returns the store that c names, and what closes it. It does not connect;
-// Probe does.
+// OpenStore returns the store that c names, and what closes it. One that is not in this
+// process is behind a circuit breaker. It does not connect; Probe does.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
 	none := func() error { return nil }
 	switch c.Store {
@@ -35,13 +38,18 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 		if err != nil {
 			return nil, none, err
 		}
-		return redisstore.New(client, redisstore.Options{Namespace: c.Namespace}), client.Close, nil
+		return guarded(redisstore.New(client, redisstore.Options{Namespace: c.Namespace})), client.Close, nil
 	}
 	client, err := c.sharedDynamoDBClient(ctx)
 	if err != nil {
 		return nil, none, err
 	}
-	return dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}), none, nil
+	return guarded(dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace})), none, nil
+}
+
+// guarded returns store as an environment uses it.
+func guarded(store limiter.Store) limiter.Store {
+	return breaker.New(reconnecting{store}, breaker.Options{})
 }
 
 // DynamoDBClient returns a client that makes each attempt once: the store makes those
@@ -54,6 +62,9 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
+		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
+			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = maxIdle })
+		}
 	}), nil
 }
 

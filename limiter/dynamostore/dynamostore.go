@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -137,7 +138,7 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	_, err := s.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(s.o.Table), Key: s.key(subject)})
 	if err != nil {
-		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return failure(err)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 		return failed.Item, false, nil
 	}
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return nil, false, failure(err)
 	}
 	return out.Attributes, true, nil
 }
@@ -172,9 +173,21 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 		ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return nil, failure(err)
 	}
 	return out.Item, nil
+}
+
+// failure returns an error of DynamoDB as one of a store. Being throttled is an answer: by the
+// table, one hot item or the account.
+func failure(err error) error {
+	if api, ok := errors.AsType[smithy.APIError](err); ok {
+		switch api.ErrorCode() {
+		case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded":
+			return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, limiter.ErrThrottled, err)
+		}
+	}
+	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 }
 
 func (s *Store) key(subject limiter.Subject) map[string]types.AttributeValue {

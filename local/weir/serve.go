@@ -212,6 +212,8 @@ func (s *server) prepare(ctx context.Context) error {
 		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
 		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
 		"RECORDS_TABLE": "", // the keys of this checkout are in files
+		// A server here shares the machine with all else.
+		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), limiter.DefaultTimeout.String()),
 	}
 	if s.namespace != "" {
 		s.variables["NAMESPACE"] = s.namespace

@@ -1,0 +1,285 @@
+package boot_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go/middleware"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// flaky is a server that hangs up on some requests, by their number on their connection.
+type flaky struct {
+	mu     sync.Mutex
+	counts map[string]int // by the client's address
+	got    int
+	hangUp func(connection, n int) bool // from 1
+	answer string                       // an error of DynamoDB; empty: {}
+}
+
+// next counts a request, and reports whether it gets an answer.
+func (f *flaky) next(client string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.counts == nil {
+		f.counts = map[string]int{}
+	}
+	f.counts[client]++
+	f.got++
+	return f.hangUp == nil || !f.hangUp(len(f.counts), f.counts[client])
+}
+
+// taken returns how many requests came since the last time.
+func (f *flaky) taken() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.got
+	f.got = 0
+	return n
+}
+
+// ServeHTTP is DynamoDB, with an empty table.
+func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.Copy(io.Discard, r.Body)
+	if !f.next(r.RemoteAddr) {
+		panic(http.ErrAbortHandler)
+	}
+	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+	if f.answer != "" {
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#`+f.answer+`"}`)
+		return
+	}
+	_, _ = io.WriteString(w, `{}`)
+}
+
+// serveRedis is a Redis that answers every script with an error.
+func (f *flaky) serveRedis(t *testing.T) (address string) {
+	t.Helper()
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer func() { _ = c.Close() }()
+				for r := bufio.NewReader(c); ; {
+					args, err := readCommand(r)
+					if err != nil {
+						return
+					}
+					answer := "-ERR busy\r\n"
+					if strings.EqualFold(args[0], "hello") {
+						answer = "%0\r\n"
+					} else if !f.next(c.RemoteAddr().String()) {
+						return
+					}
+					if _, err := io.WriteString(c, answer); err != nil {
+						return
+					}
+				}
+			}()
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// open returns a store of boot over f.
+func (f *flaky) open(t *testing.T, store string) limiter.Store {
+	t.Helper()
+	variables := []string{"STORE=" + store}
+	if store == "redis" {
+		variables = append(variables, "REDIS_URL=redis://"+f.serveRedis(t))
+	} else {
+		server := httptest.NewServer(f)
+		t.Cleanup(server.Close)
+		server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+		variables = append(variables, "TABLE=t", "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
+	}
+	s, closeStore, err := load(t, variables...).OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeStore() })
+	return s
+}
+
+var look = func() []limiter.Charge {
+	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}})
+	if err != nil {
+		panic(err)
+	}
+	return []limiter.Charge{{Subject: limiter.User("42"), Limit: l}}
+}()
+
+func ask(ctx context.Context, s limiter.Store) error {
+	_, err := s.Take(ctx, algo.InstantOf(time.Now()), look[0].Subject, look, make([]limiter.Result, 1))
+	return err
+}
+
+// A connection that was used before, and is dead, costs one more attempt, and one only; a new
+// one costs none. A refund is made once in any case.
+func TestOpenStore_deadConnection(t *testing.T) {
+	for _, store := range []string{"dynamodb", "redis"} {
+		for _, c := range []struct {
+			name   string
+			hangUp func(connection, n int) bool
+			want   []int // requests that reach the server, by call
+			fails  []bool
+		}{
+			{"alive", nil, []int{1, 1, 1}, []bool{false, false, false}},
+			{"an old one", func(_, n int) bool { return n == 2 }, []int{1, 2, 2}, []bool{false, false, false}},
+			{"a new one", func(_, _ int) bool { return true }, []int{1, 1, 1}, []bool{true, true, true}},
+			{"an old one, and the new one", func(connection, n int) bool { return connection > 1 || n > 1 }, []int{1, 2, 1}, []bool{false, true, true}},
+		} {
+			t.Run(store+" "+c.name, func(t *testing.T) {
+				f := &flaky{hangUp: c.hangUp}
+				s := f.open(t, store)
+				for i := range c.want {
+					idle := make(chan struct{}, 2)
+					err := ask(httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{PutIdleConn: func(error) { idle <- struct{}{} }}), s)
+					if store == "dynamodb" && err == nil {
+						<-idle // it comes back to the pool by itself
+					}
+					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {
+						err = nil // that is an answer
+					}
+					if got := f.taken(); got != c.want[i] || (err != nil) != c.fails[i] {
+						t.Errorf("call %d: %d requests, want %d: %v", i+1, got, c.want[i], err)
+					}
+				}
+			})
+		}
+		t.Run(store+" refund", func(t *testing.T) {
+			f := &flaky{hangUp: func(_, n int) bool { return n == 2 }}
+			s := f.open(t, store)
+			_ = ask(t.Context(), s)
+			f.taken()
+			charged := look[0]
+			charged.Cost = 1
+			state, _ := charged.Limit.Machine().Take(algo.State{}, algo.InstantOf(time.Now()), 1)
+			err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []limiter.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
+			if got := f.taken(); err == nil || got != 1 {
+				t.Errorf("%d requests, want 1: %v", got, err)
+			}
+		})
+	}
+}
+
+// What DynamoDB answers is not tried again, and no quota of the SDK's stands between a call
+// and its one attempt, however many fail. Throttling says so.
+func TestDynamoDBClient_attempts(t *testing.T) {
+	f := &flaky{answer: "InternalServerError"}
+	server := httptest.NewServer(f)
+	defer server.Close()
+	client, err := load(t, "TABLE=t", "DYNAMODB_ENDPOINT="+server.URL, "WEIR_LOCAL=true").DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attempts atomic.Int64
+	count := func(stack *middleware.Stack) error {
+		return stack.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+			attempts.Add(1)
+			return next.HandleDeserialize(ctx, in)
+		}), middleware.After)
+	}
+	get := func() error {
+		_, err := client.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: map[string]types.AttributeValue{"pk": &types.AttributeValueMemberS{Value: "k"}}},
+			func(o *dynamodb.Options) { o.APIOptions = append(o.APIOptions, count) })
+		return err
+	}
+	for i := range 600 { // the SDK's quota is 500, and a retry costs 5
+		if err := get(); err == nil || attempts.Load() != int64(i+1) || f.taken() != 1 {
+			t.Fatalf("call %d: %d attempts: %v", i+1, attempts.Load(), err)
+		}
+	}
+	if transport := client.Options().HTTPClient.(*awshttp.BuildableClient).GetTransport(); transport.IdleConnTimeout != 5*time.Second {
+		t.Errorf("idle connections are kept for %s", transport.IdleConnTimeout)
+	}
+	for _, answer := range []string{"ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded"} {
+		f := &flaky{answer: answer}
+		if err := ask(t.Context(), f.open(t, "dynamodb")); !errors.Is(err, limiter.ErrThrottled) || !errors.Is(err, limiter.ErrUnavailable) || f.taken() != 1 {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+// After a number of failures the store is left alone.
+func TestOpenStore_breaker(t *testing.T) {
+	f := &flaky{hangUp: func(int, int) bool { return true }}
+	s := f.open(t, "redis")
+	for range 5 {
+		if err := ask(t.Context(), s); err == nil || errors.Is(err, limiter.ErrBreakerOpen) {
+			t.Fatal(err)
+		}
+	}
+	if err := ask(t.Context(), s); !errors.Is(err, limiter.ErrBreakerOpen) || f.taken() != 5 {
+		t.Errorf("the sixth call: %v", err)
+	}
+}
+
+// hanging is a store that does not answer.
+type hanging struct{ limiter.Store }
+
+func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []limiter.Result) (bool, error) {
+	<-ctx.Done()
+	return false, limiter.ErrUnavailable
+}
+
+// How long a decision waits for a store, and that on_error local has its memory.
+func TestConfig_Environment_deadline(t *testing.T) {
+	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_share":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`
+	file := write(t, "rules.json", rule)
+	for _, c := range []struct {
+		variables   []string
+		first, then time.Duration
+	}{
+		{[]string{"STORE=redis", "REDIS_URL=redis://h"}, 900 * time.Millisecond, 50 * time.Millisecond},
+		{[]string{"TABLE=t"}, 900 * time.Millisecond, 100 * time.Millisecond},
+		{[]string{"TABLE=t", "STORE_TIMEOUT=70ms"}, 900 * time.Millisecond, 70 * time.Millisecond},
+		{[]string{"TABLE=t", "STORE_TIMEOUT=950ms"}, 950 * time.Millisecond, 950 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e, err := load(t, append(c.variables, "RULES_FILE="+file)...).Environment(hanging{memstoreOf()}, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, want := range []time.Duration{c.first, c.then, c.then} {
+				begun := time.Now()
+				d, err := e.Limiter.Take(t.Context(), begun, e.Rules.Charges(nil, http.MethodGet, "/a", limiter.Caller{User: "a"}))
+				if took := time.Since(begun); err != nil || took != want || d.Allowed != (i < 2) || d.Failed {
+					t.Errorf("%v: decision %d took %s, want %s: %+v, %v", c.variables, i+1, took, want, d, err)
+				}
+			}
+		})
+	}
+}
+
+// memstoreOf hides that a store is in this process.
+func memstoreOf() limiter.Store { return struct{ limiter.Store }{memstore.New(memstore.Options{})} }

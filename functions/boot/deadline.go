@@ -1,0 +1,42 @@
+package boot
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// How long a store may take, and what is tried in that time. A decision is one call of the
+// store for each subject, all at once, under one deadline:
+//
+//	redis      50 ms    one script; one more where the server does not know it yet
+//	dynamodb   100 ms   one conditional write, and one more for each guess at the state that
+//	                    was wrong (package dynamostore); the SDK retries nothing
+//	first      900 ms   the first decision of an environment, and the first after 5 s without a
+//	                    call: connections were dropped, and have to be opened
+//
+// A call whose connection had been used before, and turns out to be dead, is made once more,
+// within the same deadline. STORE_TIMEOUT replaces the first two.
+const (
+	redisTimeout    = 50 * time.Millisecond
+	dynamoDBTimeout = 100 * time.Millisecond
+	firstTimeout    = limiter.DefaultTimeout
+
+	// maxIdle is after how long an idle connection is dropped. It is short because Lambda
+	// freezes a process between two events: who hangs up meanwhile is noticed by the next
+	// request only, which is then not limited. Neither server drops an idle connection that
+	// soon. It is checked where the connection would be used next, by the wall clock, and so
+	// also after a freeze.
+	maxIdle = 5 * time.Second
+)
+
+// timeout returns the time that the store has for a decision.
+func (c Config) timeout() time.Duration {
+	switch {
+	case c.Timeout > 0:
+		return c.Timeout
+	case c.Store == "redis":
+		return redisTimeout
+	}
+	return dynamoDBTimeout
+}
