@@ -16,8 +16,10 @@
 // step of the store, so no concurrency admits one request too many. The instant is an
 // argument: whoever answers the request reads the clock, once.
 //
-// Denial is a Decision and not an error. When the store fails, a Limiter admits
-// and says so in [Decision.Reason].
+// Denial is a Decision and not an error. When the store fails, [Limit.OnError] decides:
+// the request is admitted, denied, or limited by this process's share; [Decision.Reason]
+// says so. Package breaker spares requests the wait for a store that is down, and
+// FAILURES.md has what becomes of a request, fault by fault.
 //
 // # Busy limits
 //
