@@ -76,6 +76,7 @@ func (l *Limiter) degrade(ctx context.Context, r *request) (refused bool) {
 		}
 	}
 	switch strictest {
+	case OnErrorAllow:
 	case OnErrorDeny:
 		r.failed = true
 	case OnErrorLocal:

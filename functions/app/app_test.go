@@ -469,7 +469,7 @@ func TestDegraded_onError(t *testing.T) {
 		e = fresh()
 		for i, want := range want.statuses {
 			a := handle(t, e, app.NewAPI(e), sample(t, "http-api-user.json"))
-			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == 503 && a.header("Retry-After") != "1" {
+			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == http.StatusServiceUnavailable && a.header("Retry-After") != "1" {
 				t.Errorf("%s: request %d: %+v", policy, i+1, a)
 			}
 		}

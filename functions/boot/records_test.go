@@ -79,7 +79,7 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	t.Cleanup(door.Close)
 	d.endpoint = door.URL
 	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
-	c := load(t, append(variables, "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+door.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
+	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+door.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
 	store, _, err := c.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
