@@ -32,10 +32,12 @@ type KeySource interface {
 // KeySet is a JSON Web Key Set (RFC 7517) that does not change. It is a KeySource.
 type KeySet struct{ keys []jose.JSONWebKey }
 
-// Bounds of a key set.
+// Bounds of a key set. An RSA key has at least 2048 bits (RFC 7518, 3.3); go-jose reads none
+// of more than 4096.
 const (
 	maxKeySet = 1 << 20
 	maxKeys   = 100
+	minRSA    = 2048 // bits
 )
 
 // ParseKeySet reads a key set. Keys that are not for signatures are left out, and so are
@@ -96,7 +98,7 @@ func fits(key *jose.JSONWebKey, algorithm string) bool {
 	}
 	switch public := key.Key.(type) {
 	case *rsa.PublicKey:
-		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+		return public.N.BitLen() >= minRSA && (strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS"))
 	case *ecdsa.PublicKey:
 		return algorithm == map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}[public.Params().Name]
 	case ed25519.PublicKey:

@@ -27,6 +27,12 @@ const recordTimeout = 900 * time.Millisecond
 // are not. They are apart, so that guessing displaces no record.
 const maxRecords = 10_000
 
+// maxReads is how many keys the table is asked for at once. A function serves one request
+// at a time; a server's clients may hang up on reads faster than these end.
+const maxReads = 1000
+
+var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", limiter.ErrUnverified, maxReads)
+
 // RemoteRecords are records of API keys in a table, read when they are needed and kept.
 // They are KeyRecords.
 //
@@ -71,7 +77,10 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 	if !wellFormed(key) {
 		return Record{}, fmt.Errorf("%w: malformed API key", limiter.ErrInvalidCredential)
 	}
-	found, underway := r.look(ctx, now, key)
+	found, underway, err := r.look(ctx, now, key)
+	if err != nil {
+		return Record{}, err
+	}
 	if underway != nil {
 		select {
 		case <-underway.done:
@@ -93,8 +102,8 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 }
 
 // look returns what is known of a key, and the read to wait for, nil if there is none. It
-// begins one if it is time.
-func (r *RemoteRecords) look(ctx context.Context, now time.Time, key string) (kept[Record], *read) {
+// begins one if it is time. The error says that there is no room for one more.
+func (r *RemoteRecords) look(ctx context.Context, now time.Time, key string) (kept[Record], *read, error) {
 	id := digest(sha256.Sum256([]byte(key)))
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,13 +114,18 @@ func (r *RemoteRecords) look(ctx context.Context, now time.Time, key string) (ke
 	underway := r.reads[id]
 	switch {
 	case !found.due(now), underway != nil && found.usable(now):
-		return found, nil
+		return found, nil, nil
+	case underway == nil && len(r.reads) >= maxReads:
+		if found.usable(now) {
+			return found, nil, nil
+		}
+		return found, nil, errReads
 	case underway == nil:
 		underway = &read{done: make(chan struct{}), result: found}
 		r.reads[id] = underway
 		go r.finish(context.WithoutCancel(ctx), now, id, key, underway)
 	}
-	return found, underway
+	return found, underway, nil
 }
 
 // finish makes a read and remembers its result.
