@@ -18,9 +18,9 @@ import (
 // Start runs a function in this process for as long as Lambda lets it: it builds the
 // environment, opens the store's connection, and answers events. A configuration that
 // is wrong ends the process with one line in the log. What is decided is recorded on
-// standard output.
+// standard output. A message has one line of the log a second.
 func Start(function func(*app.Environment) lambda.Handler) {
-	logger := slog.New(lambdacontext.NewLogHandler())
+	logger := slog.New(telemetry.Sparing(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))

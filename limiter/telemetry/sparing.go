@@ -1,0 +1,78 @@
+package telemetry
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// sparingMessages is how many messages are told apart; further ones share a turn.
+const sparingMessages = 100
+
+// Sparing returns a slog.Handler that hands on to h one record of a message a second, by the
+// records' own times, and with it, as "left_out", how many there were since the one before:
+// requests that fail alike, whoever sends them, make no more lines than that. Keep what a
+// client sends out of messages; attributes may differ. It is safe for concurrent use if h is.
+func Sparing(h slog.Handler) slog.Handler {
+	return sparing{h, &told{turns: map[string]*turn{}}}
+}
+
+type sparing struct {
+	slog.Handler
+	told *told
+}
+
+// told is what all handlers that come of one have told.
+type told struct {
+	mu    sync.Mutex
+	turns map[string]*turn // by message
+}
+
+type turn struct {
+	last    time.Time
+	leftOut int64
+}
+
+// Handle implements slog.Handler.
+func (s sparing) Handle(ctx context.Context, r slog.Record) error {
+	leftOut, tell := s.told.tell(r.Message, r.Time)
+	if !tell {
+		return nil
+	}
+	if leftOut > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int64("left_out", leftOut))
+	}
+	return s.Handler.Handle(ctx, r)
+}
+
+// tell reports whether it is a message's turn, and how many had none since the last.
+func (t *told) tell(message string, at time.Time) (leftOut int64, tell bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if _, known := t.turns[message]; !known && len(t.turns) >= sparingMessages {
+		message = ""
+	}
+	m := t.turns[message]
+	if m == nil {
+		m = &turn{}
+		t.turns[message] = m
+	}
+	if !m.last.IsZero() && at.Sub(m.last).Abs() < time.Second {
+		m.leftOut++
+		return 0, false
+	}
+	leftOut, *m = m.leftOut, turn{last: at}
+	return leftOut, true
+}
+
+// WithAttrs implements slog.Handler.
+func (s sparing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return sparing{s.Handler.WithAttrs(attrs), s.told}
+}
+
+// WithGroup implements slog.Handler.
+func (s sparing) WithGroup(name string) slog.Handler {
+	return sparing{s.Handler.WithGroup(name), s.told}
+}

@@ -1,0 +1,55 @@
+package telemetry_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// A message has one line a second, which says how many it stands for.
+func TestSparing(t *testing.T) {
+	var log bytes.Buffer
+	plain := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	}})
+	h := telemetry.Sparing(plain)
+	tell := func(h slog.Handler, after time.Duration, message string, n int) {
+		t.Helper()
+		r := slog.NewRecord(noon.Add(after), slog.LevelError, message, 0)
+		r.AddAttrs(slog.Int("n", n))
+		if err := h.Handle(context.Background(), r); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 1000 {
+		tell(h, 0, "refused", i)
+	}
+	tell(h.WithAttrs([]slog.Attr{slog.String("by", "x")}), time.Second-1, "refused", 1000)
+	tell(h, 0, "failed", 1)
+	tell(h.WithGroup("g"), time.Second, "refused", 1001)
+	tell(h, 2*time.Second, "refused", 1002)
+	tell(h, -time.Hour, "refused", 1003) // the clock was set back
+	want := "msg=refused n=0\nmsg=failed n=1\nmsg=refused g.n=1001 g.left_out=1000\nmsg=refused n=1002\nmsg=refused n=1003\n"
+	if got := log.String(); got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	log.Reset()
+	for i := range 100_000 { // whoever puts what a client sends into a message
+		tell(h, time.Hour, fmt.Sprint("message ", i), i)
+	}
+	if n := strings.Count(log.String(), "\n"); n > 101 {
+		t.Errorf("%d lines of so many messages", n)
+	}
+	if telemetry.Sparing(plain).Enabled(context.Background(), slog.LevelDebug) {
+		t.Error("more is enabled than in the handler itself")
+	}
+}
