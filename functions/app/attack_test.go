@@ -1,0 +1,674 @@
+package app_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
+
+	samples "github.com/weir-limits/weir/events"
+)
+
+// attacked are the rules of what is attacked here: each number tells which limit spoke.
+const attacked = `{"rules":[
+	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},"enterprise":{"requests":500,"window":"1h"}}},
+	{"endpoint":"*","limits":{
+		"*":{"name":"org","requests":2000,"window":"1h","per":["claim:org"]},
+		"global":{"name":"address","requests":3000,"window":"1h","per":["ip"]}}}],
+	"overrides":[{"user":"big","limits":{"search":{"requests":1000,"window":"1h"}}},{"ip":"198.51.100.9","limits":{"search":{"requests":1001,"window":"1h"}}}]}`
+
+// target is an environment under attack, and what is written for it.
+type target struct {
+	*app.Environment
+	store *counting
+	key   *ecdsa.PrivateKey // the issuer's
+}
+
+func newTarget(t testing.TB) *target {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	set, err := identity.ParseKeySet(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &target{store: &counting{Store: memstore.New(memstore.Options{})}, key: key}
+	a.Environment = environment(t, a.store)
+	a.Identifier = identity.New(identity.Options{Tokens: tokens, APIKeys: identity.NewRemoteRecords(noRecords{})})
+	if a.Rules, err = rules.Parse([]byte(attacked), rules.Options{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// noRecords is a table of API keys in which there is none.
+type noRecords struct{}
+
+func (noRecords) Secrets(context.Context) ([][]byte, error) { return [][]byte{[]byte(secret)}, nil }
+
+func (noRecords) Record(context.Context, string) (identity.Record, bool, error) {
+	return identity.Record{}, false, nil
+}
+
+// token returns what Authorization says for claims that the issuer has signed.
+func (a *target) token(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	return a.signed(t, a.key, claims)
+}
+
+func (a *target) signed(t testing.TB, key *ecdsa.PrivateKey, claims map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: key, KeyID: "a"}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{"iss": samples.Issuer, "aud": samples.Audience, "exp": noon.Add(time.Hour).Unix()}
+	maps.Copy(all, claims)
+	token, err := jwt.Signed(signer).Claims(all).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "Bearer " + token
+}
+
+// forged is a token whose claims the issuer has not signed.
+func (a *target) forged(t testing.TB, claims map[string]any) string {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.signed(t, key, claims)
+}
+
+// wrote returns the subjects that were written, each once, sorted.
+func (a *target) wrote() []string {
+	return slices.Compact(slices.Sorted(slices.Values(a.store.subjects)))
+}
+
+// request is what a client sends, and from where.
+type request struct {
+	method, path, address string
+	header                map[string]string
+}
+
+func (r request) withDefaults() request {
+	if r.method == "" {
+		r.method = http.MethodGet
+	}
+	if r.path == "" {
+		r.path = "/api/v1/search"
+	}
+	if r.address == "" {
+		r.address = "203.0.113.7"
+	}
+	return r
+}
+
+// reply is the answer to a request: its status, whether the search has run, and the limit
+// that spoke.
+type reply struct {
+	status   int
+	searched bool
+	limit    string
+}
+
+// hosts are how a request gets to the functions.
+var hosts = map[string]func(*testing.T, *target, request) reply{
+	"REST API": func(t *testing.T, a *target, r request) reply {
+		t.Helper()
+		edit := func(e map[string]any) {
+			e["path"], e["httpMethod"] = r.path, r.method
+			e["methodArn"] = "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/" + r.method + r.path
+			e["requestContext"].(map[string]any)["identity"] = map[string]any{"sourceIp": r.address}
+			multi := map[string][]string{}
+			for name, value := range r.header {
+				multi[name] = []string{value}
+			}
+			e["headers"], e["multiValueHeaders"] = r.header, multi
+		}
+		p, err := authorize(t, a.Environment, edited(t, "rest-authorizer-anonymous.json", edit))
+		switch {
+		case err != nil && err.Error() == "Unauthorized":
+			return reply{status: http.StatusUnauthorized}
+		case err != nil:
+			return reply{status: http.StatusServiceUnavailable}
+		case effect(p) != "Allow":
+			return reply{status: http.StatusTooManyRequests, limit: fmt.Sprint(p.Context["rateLimitLimit"])}
+		}
+		return replied(t, a, edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
+			edit(e)
+			e["requestContext"].(map[string]any)["authorizer"] = p.Context
+		}))
+	},
+	"HTTP API": func(t *testing.T, a *target, r request) reply {
+		t.Helper()
+		return replied(t, a, edited(t, "http-api-anonymous.json", func(e map[string]any) { r.v2(e, "/dev") }))
+	},
+	"function URL": func(t *testing.T, a *target, r request) reply {
+		t.Helper()
+		return replied(t, a, edited(t, "function-url-anonymous.json", func(e map[string]any) { r.v2(e, "") }))
+	},
+	"load balancer": func(t *testing.T, a *target, r request) reply {
+		t.Helper()
+		return replied(t, a, edited(t, "alb-anonymous.json", func(e map[string]any) {
+			header := r.lower()
+			header["x-forwarded-for"] = strings.TrimPrefix(header["x-forwarded-for"]+", "+r.address, ", ")
+			e["path"], e["httpMethod"], e["headers"] = r.path, r.method, header
+		}))
+	},
+	"net/http": func(t *testing.T, a *target, r request) reply {
+		t.Helper()
+		sent, err := http.ReadRequest(bufio.NewReader(strings.NewReader(r.method + " " + r.path + " HTTP/1.1\r\nHost: api.example\r\n\r\n")))
+		if err != nil {
+			return reply{status: http.StatusBadRequest} // by net/http itself
+		}
+		for name, value := range r.header {
+			sent.Header.Set(name, value)
+		}
+		sent.RemoteAddr = r.address
+		if addr, err := netip.ParseAddr(r.address); err == nil {
+			sent.RemoteAddr = netip.AddrPortFrom(addr, 4711).String()
+		}
+		w := httptest.NewRecorder()
+		a.Serve(app.NewAPI(a.Environment)).ServeHTTP(w, sent)
+		return reply{w.Code, w.Code == http.StatusOK && (r.method == http.MethodHead || strings.Contains(w.Body.String(), `"results"`)), w.Header().Get("X-Ratelimit-Limit")}
+	},
+}
+
+func (r request) lower() map[string]string {
+	header := map[string]string{}
+	for name, value := range r.header {
+		header[strings.ToLower(name)] = value
+	}
+	return header
+}
+
+// v2 puts r into an event of payload 2.0.
+func (r request) v2(e map[string]any, stage string) {
+	h := e["requestContext"].(map[string]any)["http"].(map[string]any)
+	h["method"], h["sourceIp"] = r.method, r.address
+	e["rawPath"], e["headers"] = stage+r.path, r.lower()
+}
+
+// edited returns a sample event with changes.
+func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
+	t.Helper()
+	var event map[string]any
+	if err := json.Unmarshal(sample(t, file), &event); err != nil {
+		t.Fatal(err)
+	}
+	edit(event)
+	b, err := json.Marshal(event)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// replied hands an event to the handler.
+func replied(t *testing.T, a *target, event []byte) reply {
+	t.Helper()
+	b, err := app.NewHandler(a.Environment, app.NewAPI(a.Environment)).Invoke(ctx, event)
+	if err != nil {
+		return reply{status: http.StatusBadGateway}
+	}
+	var got answer
+	if err := json.Unmarshal(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	return reply{got.StatusCode, got.StatusCode == http.StatusOK && (strings.Contains(got.Body, `"results"`)), got.header("X-RateLimit-Limit")}
+}
+
+// onEachHost runs a test on each host, with a target of its own.
+func onEachHost(t *testing.T, test func(t *testing.T, a *target, send func(request) reply)) {
+	t.Helper()
+	for name, host := range hosts {
+		t.Run(name, func(t *testing.T) {
+			a := newTarget(t)
+			test(t, a, func(r request) reply {
+				t.Helper()
+				return host(t, a, r.withDefaults())
+			})
+		})
+	}
+}
+
+// A key of the store is made of what was verified, and of nothing that separates its parts:
+// nobody chooses one, and no two callers share one.
+func TestAttack_chooseKey(t *testing.T) {
+	names := []string{
+		"alice", "alice|ip:203.0.113.7", "alice|claim:org=acme", "user:alice", "global", "apikey:k1", "../alice", "alice\x00", "alice\n", "alice{x}", "{alice}", "al%69ce", "%", "~", "~x",
+		"weir-dev/1/user:alice", "ali=ce", strings.Repeat("a", 128), strings.Repeat("a", 129), strings.Repeat("a", 2000), strings.Repeat("|", 60), "\u202e", "ALICE", " alice", "alice ", "älice", "a\u0308lice", "\xff",
+	}
+	keys := regexp.MustCompile(`^(user:[A-Za-z0-9_.@+,/:%~-]{1,128}|claim:org=[A-Za-z0-9_.@+,/:%~-]{1,128}|ip:203\.0\.113\.7)$`)
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		for _, name := range names {
+			authorization := a.token(t, map[string]any{"sub": name, "org": name})
+			if len(authorization) > 8000 {
+				t.Fatal("a token that is not looked at tells nothing")
+			}
+			if got := send(request{header: map[string]string{"Authorization": authorization}}); got.status != http.StatusOK || got.limit != "5" {
+				t.Errorf("%.20q: %+v", name, got)
+			}
+		}
+		wrote := a.wrote()
+		if want := 2*len(names) + 1; len(wrote) != want {
+			t.Errorf("%d keys for %d names, two each, and one address; want %d", len(wrote), len(names), want)
+		}
+		for _, key := range wrote {
+			if !keys.MatchString(key) {
+				t.Errorf("key %q", key)
+			}
+		}
+	})
+}
+
+// A tier is what the issuer or the record says, if the rules name it as a tier.
+func TestAttack_pickTier(t *testing.T) {
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true, []string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
+			got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": fmt.Sprint("u", i), "tier": tier, "Tier": "enterprise", "plan": "enterprise"})}})
+			if got.limit != "5" || got.status != http.StatusOK {
+				t.Errorf("tier %.30q: %+v", fmt.Sprint(tier), got)
+			}
+		}
+		for _, header := range []string{"Tier", "X-Tier", "X-Weir-Tier", "X-Amzn-Tier", "Weir"} {
+			if got := send(request{header: map[string]string{header: "enterprise"}, address: "192.0.2.1", path: "/api/v1/search"}); got.limit != "5" {
+				t.Errorf("header %s: %+v", header, got)
+			}
+		}
+		if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "paying", "tier": "paid"})}}); got.limit != "50" {
+			t.Errorf("who pays: %+v", got)
+		}
+	})
+}
+
+// An override is for the one who was verified, spelled as it is.
+func TestAttack_pickOverride(t *testing.T) {
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		for _, user := range []string{"BIG", "big ", " big", "big\x00", "user:big", "big|x", "198.51.100.9", "b\u200big"} {
+			if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": user, "user": "big", "uid": "big"})}}); got.limit != "5" {
+				t.Errorf("%q: %+v", user, got)
+			}
+		}
+		for _, header := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-User", "True-Client-Ip", "Cf-Connecting-Ip"} {
+			if got := send(request{address: "192.0.2.2", header: map[string]string{header: "198.51.100.9"}}); got.limit != "5" {
+				t.Errorf("%s: %+v", header, got)
+			}
+		}
+		if got := send(request{header: map[string]string{"Authorization": a.forged(t, map[string]any{"sub": "big"})}}); got.status != http.StatusUnauthorized {
+			t.Errorf("a forged token: %+v", got)
+		}
+		if got := send(request{address: "198.51.100.9"}); got.limit != "1001" {
+			t.Errorf("whom the override is for: %+v", got)
+		}
+	})
+}
+
+// However a path is spelled, the search runs as often as its limit says: a spelling is
+// either the same endpoint or none of the API's.
+func TestAttack_spellPath(t *testing.T) {
+	same := []string{
+		"/api/v1/search", "/api/v1/search/", "/api/v1/search//", "//api/v1/search", "/api//v1///search", "/api/v1/%73earch", "/api/v1/%73%65%61%72%63%68", "/%61pi/v1/search", "/api%2Fv1%2Fsearch", "/api%2fv1/search",
+		"/./api/v1/search", "/api/./v1/search/.", "/x/../api/v1/search", "/../api/v1/search", "/api/v1/x/%2e%2e/search", "/api/v1/%2E/search", "/api/v1/search/..%2fsearch", "/api/v1/search/x/..", "/%2f/api/v1/search",
+	}
+	other := []string{
+		"/api/v1/Search", "/API/V1/SEARCH", "/api/v1/search;x=1", "/api/v1/search;", "/api;/v1/search", "/api/v1/search%3Fx", "/api/v1/search%23", "/api/v1/search%00", "/api/v1/search%20", "/api/v1/search.", "/api/v1/search.json", "/api/v1/search%0a",
+		"/api/v1/%2573earch", "/api%252Fv1/search", "/api/v1\\search", "/api\\v1\\search", "/api/v1/search%5c", "/dev/api/v1/search", "/v1/api/v1/search", "/api/v1/%c0%afsearch", "/api/v1/%u0073earch", "/api/v1/search%", "/api/v1/search%2", "/api/v1/ſearch", "/api/v1/.../search", "/api/v1/search/*", "/*",
+	}
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		for i, path := range same {
+			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", i)}); got.status != http.StatusOK || !got.searched || got.limit != "5" {
+				t.Errorf("%s is another endpoint: %+v", path, got)
+			}
+		}
+		searched := 0
+		for range 3 {
+			for _, path := range slices.Concat(same, other) {
+				if send(request{path: path}).searched {
+					searched++
+				}
+			}
+		}
+		if searched != 5 {
+			t.Errorf("the search ran %d times at a limit of 5", searched)
+		}
+		for _, path := range other {
+			if got := send(request{path: path, address: "198.51.100.1"}); got.searched || got.limit == "5" {
+				t.Errorf("%s is the search: %+v", path, got)
+			}
+		}
+	})
+}
+
+// A base path is one spelling of each path, and it is taken off by a custom domain alone;
+// see TestAuthorizer_path for more domains.
+func TestAttack_spellBasePath(t *testing.T) {
+	a := newTarget(t)
+	a.BasePath = "/v1"
+	searched := 0
+	for range 3 {
+		for _, domain := range []string{"api.example.com", "API.example.com", "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"} {
+			for _, path := range []string{"/v1/api/v1/search", "/v1//api/v1/search/", "/%761/api/v1/search", "/v1/./api/v1/search", "/v1/../v1/api/v1/search", "/v1/v1/api/v1/search", "/V1/api/v1/search", "/api/v1/search"} {
+				event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
+					e["path"] = path
+					e["requestContext"].(map[string]any)["domainName"] = domain
+				})
+				p, err := authorize(t, a.Environment, event)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if effect(p) != "Allow" {
+					continue
+				}
+				behind := edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
+					c := e["requestContext"].(map[string]any)
+					e["path"], c["domainName"], c["authorizer"] = path, domain, p.Context
+				})
+				if replied(t, a, behind).searched {
+					searched++
+				}
+			}
+		}
+	}
+	if searched != 5 {
+		t.Errorf("the search ran %d times at a limit of 5", searched)
+	}
+}
+
+// HEAD is GET, a method has one spelling, and no header is one.
+func TestAttack_spellMethod(t *testing.T) {
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		served := 0
+		for range 3 {
+			for _, method := range []string{"GET", "HEAD", "get", "Get", "hEAD", "OPTIONS", "POST", "PUT", "TRACE", "CONNECT", "GET1", "X"} {
+				got := send(request{method: method, header: map[string]string{"X-Http-Method-Override": "GET", "X-Method-Override": "GET"}})
+				if got.status == http.StatusOK {
+					served++
+				}
+			}
+		}
+		if served != 5 {
+			t.Errorf("the search was served %d times at a limit of 5", served)
+		}
+	})
+}
+
+// Whatever a client says of its address, the host's word counts: the last hop behind a load
+// balancer, which adds it, and no header elsewhere.
+func TestAttack_forwardedFor(t *testing.T) {
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		served := 0
+		for i := range 60 {
+			spoof := fmt.Sprintf("198.51.100.%d", i)
+			header := map[string]string{}
+			for _, name := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-Client-Ip", "True-Client-Ip", "Cf-Connecting-Ip", "X-Originating-Ip", "X-Cluster-Client-Ip", "Via"} {
+				header[name] = spoof
+			}
+			switch i % 4 {
+			case 1:
+				header["X-Forwarded-For"] = "for=" + spoof + ", " + spoof + ","
+			case 2:
+				header["X-Forwarded-For"] = strings.Repeat(spoof+", ", 200) + "[2001:db8::1]:4711"
+			case 3:
+				header["X-Forwarded-For"] = "\"" + spoof + "\x00\n"
+			}
+			if send(request{header: header}).status == http.StatusOK {
+				served++
+			}
+		}
+		if got := a.wrote(); served != 5 || !slices.Equal(got, []string{"ip:203.0.113.7"}) {
+			t.Errorf("served %d times at a limit of 5, and wrote %v", served, got)
+		}
+	})
+}
+
+// An address has one key however it is written, and an IPv6 network of 64 bits is one
+// caller.
+func TestAttack_spellAddress(t *testing.T) {
+	for want, spellings := range map[string][]string{
+		"ip:203.0.113.7":       {"203.0.113.7", "::ffff:203.0.113.7", "::ffff:cb00:7107", "::FFFF:CB00:7107", "0:0:0:0:0:ffff:203.0.113.7", "0000:0000:0000:0000:0000:ffff:cb00:7107", "203.0.113.7:4711", "[::ffff:203.0.113.7]:80", "::ffff:203.0.113.7%eth0"},
+		"ip:2001:db8:1:2::/64": {"2001:db8:1:2::", "2001:db8:1:2:3::4", "2001:DB8:1:2::1", "2001:0db8:0001:0002:0000:0000:0000:0001", "2001:db8:1:2:ffff:ffff:ffff:ffff", "2001:db8:1:2::203.0.113.7", "[2001:db8:1:2::5]:4711", "2001:db8:1:2::1%eth0"},
+		"ip:unknown":           {"203.0.113.007", "0xcb007107", "3405803783", "203.0.113", "127.1", "localhost", "203.0.113.7/32", "%", "::ffff:203.0.113.7:80:80"},
+	} {
+		onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+			served := 0
+			for range 2 {
+				for _, address := range spellings {
+					if send(request{address: address}).status == http.StatusOK {
+						served++
+					}
+				}
+			}
+			if got := a.wrote(); served != 5 || !slices.Equal(got, []string{want}) {
+				t.Errorf("%s: served %d times at a limit of 5, and wrote %v", want, served, got)
+			}
+		})
+	}
+}
+
+// A caller has one item for each of its identities, whatever it sends; see
+// TestRules_writes for the rules of this repository.
+func TestAttack_items(t *testing.T) {
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		for i := range 200 {
+			send(request{
+				method: []string{"GET", "POST", "PUT", "DELETE", "HEAD"}[i%5], path: fmt.Sprintf("/api/v1/%d/search/%x?q=%d", i, i, i), address: fmt.Sprintf("2001:db8:1:2:%x::%x", i, i),
+				header: map[string]string{"User-Agent": fmt.Sprint("a", i), "Cookie": fmt.Sprint("b=", i), "X-Request-Id": fmt.Sprint(i), "Host": fmt.Sprintf("h%d.example", i), "Accept-Language": fmt.Sprint("x-", i)},
+			})
+		}
+		if got := a.wrote(); !slices.Equal(got, []string{"ip:2001:db8:1:2::/64"}) {
+			t.Errorf("wrote %v", got)
+		}
+		// Tokens of one user that are issued anew, in other words, are one user's.
+		for i := range 20 {
+			send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "alice", "jti": fmt.Sprint(i), "iat": noon.Unix() - int64(i), "email": fmt.Sprint(i), "aud": []string{fmt.Sprint(i), samples.Audience}})}})
+		}
+		if got, want := a.wrote(), []string{"ip:2001:db8:1:2::/64", "ip:203.0.113.7", "user:alice"}; !slices.Equal(got, want) {
+			t.Errorf("wrote %v, want %v", got, want)
+		}
+	})
+}
+
+// A credential that is not good spends nothing of whom it names, beside a good one too; see
+// TestAuthorizer_credentials for what it costs the address.
+func TestAttack_spendAnothers(t *testing.T) {
+	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+		good := a.token(t, map[string]any{"sub": "victim", "org": "acme"})
+		middle := strings.Split(good, ".")
+		for name, header := range map[string]map[string]string{
+			"forged":                    {"Authorization": a.forged(t, map[string]any{"sub": "victim", "org": "acme"})},
+			"without a signature":       {"Authorization": middle[0] + "." + middle[1] + "."},
+			"alg none":                  {"Authorization": "Bearer eyJhbGciOiJub25lIn0." + middle[1] + "."},
+			"two tokens":                {"Authorization": good + ", " + good},
+			"expired":                   {"Authorization": a.token(t, map[string]any{"sub": "victim", "exp": noon.Add(-time.Hour).Unix()})},
+			"for another API":           {"Authorization": a.token(t, map[string]any{"sub": "victim", "aud": "other"})},
+			"an unknown key beside it":  {"Authorization": good, "X-Api-Key": identity.NewAPIKey()},
+			"an id in place of the key": {"X-Api-Key": "victim"},
+			"a hash in place of it":     {"X-Api-Key": identity.HashAPIKey([]byte(secret), "victim")},
+		} {
+			for range 10 {
+				if got := send(request{header: header}); got.status != http.StatusUnauthorized {
+					t.Errorf("%s: %+v", name, got)
+				}
+			}
+		}
+		if got := a.wrote(); !slices.Equal(got, []string{"ip:203.0.113.7"}) {
+			t.Errorf("wrote %v", got)
+		}
+		for i := range 6 {
+			if got := send(request{header: map[string]string{"Authorization": good}}).status; got != map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5] {
+				t.Errorf("request %d of the victim: %d", i+1, got)
+			}
+		}
+	})
+}
+
+// void is a store that keeps nothing.
+type void struct{ limiter.Store }
+
+func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	for i, c := range charges {
+		results[i].Machine = c.Limit.Machine()
+	}
+	return true, nil
+}
+
+// Whatever is sent, and by however many, an environment does not grow: what it remembers of
+// callers, leases, API keys, key ids and refusals is bounded.
+func TestAttack_memory(t *testing.T) {
+	a := newTarget(t)
+	var err error
+	if a.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	a.Limiter = limiter.New(void{}, limiter.Options{Remember: 1000, Logger: a.Logger})
+	a.Recorder = telemetry.New(&bytes.Buffer{}, "test")
+	function := app.NewAuthorizer(a.Environment)
+	event := string(edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
+		e["multiValueHeaders"] = map[string][]string{"X-Api-Key": {"KEY"}, "Authorization": {"TOKEN"}, "X-Header-NUMBER": {"x"}}
+		e["path"] = "/NUMBER/x"
+		e["requestContext"].(map[string]any)["identity"] = map[string]any{"sourceIp": "2001:db8:NUMBER::1"}
+	}))
+	flood := func(from, to int) uint64 {
+		for i := from; i < to; i++ {
+			key, token := "", ""
+			switch i % 4 {
+			case 1, 3:
+				key = identity.NewAPIKey()
+			case 2:
+				token = fmt.Sprintf("Bearer %s.e30.AAAA", base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"ES256","kid":"%d"}`, i)))
+			case 0:
+				token = fmt.Sprintf("Basic %d", i)
+			}
+			number := fmt.Sprintf("%x:%x", i>>16+1, i&0xffff)
+			_, _ = function.Invoke(ctx, []byte(strings.NewReplacer("NUMBER", number, "KEY", key, "TOKEN", token).Replace(event)))
+		}
+		runtime.GC()
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	first := flood(0, 24_000) // after that 10,000 keys are remembered as unknown, which is all
+	then := flood(24_000, 72_000)
+	if grown := int64(then) - int64(first); grown > 1<<20 {
+		t.Errorf("48,000 requests more, each of another caller, cost %d bytes for good", grown)
+	}
+}
+
+// A flood of bad credentials makes a line a second, and no line tells of one what it was.
+func TestAttack_log(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // where time stands still
+		a := newTarget(t)
+		var log bytes.Buffer
+		a.Logger = slog.New(telemetry.Sparing(slog.NewJSONHandler(&log, nil)))
+		a.Recorder = telemetry.New(&log, "test")
+		for name, host := range hosts {
+			for i := range 500 {
+				key := identity.NewAPIKey()
+				token := a.forged(t, map[string]any{"sub": "victim\n{\"weir\":\"refused\"}"})
+				r := request{address: fmt.Sprintf("192.0.2.%d", i%3), header: map[string]string{"X-Api-Key": key}, path: "/api/v1/search\n%0asecret-in-a-path"}
+				if i%2 == 0 {
+					r.header = map[string]string{"Authorization": token}
+				}
+				host(t, a, r.withDefaults())
+				if text := log.String(); strings.Contains(text, key[5:]) || strings.Contains(text, token[len(token)-40:]) {
+					t.Fatalf("%s: a credential is in the log: %s", name, text)
+				}
+			}
+		}
+		for _, told := range []string{"victim", "192.0.2", "secret", "api/v1"} {
+			if strings.Contains(log.String(), told) {
+				t.Errorf("the log tells %q: %s", told, &log)
+			}
+		}
+		if lines := strings.Count(log.String(), "\n"); lines > 4 {
+			t.Errorf("%d lines in an instant: %s", lines, &log)
+		}
+	})
+}
+
+// What is spelled as another name of a header is joined with it, and so believed by nobody;
+// see TestAuthorizer_doubled for one that comes twice.
+func TestAttack_spellHeader(t *testing.T) {
+	a := newTarget(t)
+	for i := range 50 { // the order of a map changes
+		event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
+			delete(e, "multiValueHeaders")
+			e["headers"] = map[string]string{"authorization": a.token(t, map[string]any{"sub": "alice"}), "AUTHORIZATION": a.token(t, map[string]any{"sub": "bob"})}
+		})
+		if _, err := authorize(t, a.Environment, event); err == nil || err.Error() != "Unauthorized" {
+			t.Fatalf("request %d: %v", i, err)
+		}
+	}
+	if got := a.wrote(); !slices.Equal(got, []string{"ip:203.0.113.7"}) {
+		t.Errorf("wrote %v", got)
+	}
+}
+
+// The names that one address tries to log in with, which nobody has verified, are as many
+// as its own limit lets it try; and one name is one, however it is spelled.
+func TestAttack_login(t *testing.T) {
+	a := newTarget(t)
+	var err error
+	if a.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1}); err != nil {
+		t.Fatal(err)
+	}
+	a.SampleLogin = "alice:right"
+	try := func(user, password string) int {
+		return replied(t, a, edited(t, "http-api-anonymous.json", func(e map[string]any) {
+			e["rawPath"], e["body"], e["isBase64Encoded"] = "/dev/api/v1/login", fmt.Sprintf(`{"user":%q,"password":%q}`, user, password), false
+		})).status
+	}
+	for i, user := range []string{"alice", "ALICE", "aLiCe", "Alice", "alicE", "alice"} {
+		if got := try(user, "wrong"); got != map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 5] {
+			t.Errorf("attempt %d, as %s: %d", i+1, user, got)
+		}
+	}
+	for i := range 100 {
+		try(fmt.Sprint("u", i), "wrong")
+	}
+	if got := len(a.wrote()); got != 1+1+24 {
+		t.Errorf("%d items: want one of the address, one of alice, and one each of the 24 names that were left", got)
+	}
+}
