@@ -591,6 +591,7 @@ func TestAttack_memory(t *testing.T) {
 	}
 	first := flood(0, 24_000) // after that 10,000 keys are remembered as unknown, which is all
 	then := flood(24_000, 72_000)
+	runtime.KeepAlive(function)
 	if grown := int64(then) - int64(first); grown > 1<<20 {
 		t.Errorf("48,000 requests more, each of another caller, cost %d bytes for good", grown)
 	}
