@@ -98,6 +98,12 @@ type identified struct {
 	costPath string
 }
 
+// mistaken reports whether there are more problems than there were. Where no more are
+// noted, there may be.
+func (p *parser) mistaken(before int) bool {
+	return len(p.problems) > before || len(p.problems) > mostProblems
+}
+
 func (p *parser) document(root *node) {
 	o := root.object(&p.problems)
 	if n := o.member("$schema"); n != nil {
@@ -118,7 +124,7 @@ func (p *parser) document(root *node) {
 	} else if list != nil {
 		p.list(list.items)
 	}
-	whole := list != nil && len(p.problems) == before
+	whole := list != nil && !p.mistaken(before)
 	p.defaultTier(o, tier)
 	p.applyOverrides(whole)
 }

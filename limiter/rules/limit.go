@@ -40,7 +40,7 @@ func (p *parser) limit(n *node, rule int, tier string, inList bool) (s spec, ok 
 		o.text(note)
 	}
 	o.done()
-	if len(p.problems) > before {
+	if p.mistaken(before) {
 		return s, false
 	}
 	s.class = p.class(newClass(s.per, r.method, r.pattern))
@@ -177,7 +177,7 @@ func (p *parser) per(o *object, tier string) []string {
 	}
 	slices.Sort(per)
 	p.combination(n.path, per)
-	if len(p.problems) > before {
+	if p.mistaken(before) {
 		return nil
 	}
 	return per

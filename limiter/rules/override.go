@@ -102,7 +102,7 @@ func (p *parser) readOverrides(n *node) {
 				l.text(note)
 			}
 			l.done()
-			if ok && len(p.problems) == before {
+			if ok && !p.mistaken(before) {
 				p.overrides = append(p.overrides, override{m.node.path, who, m.key, rate})
 			}
 		}

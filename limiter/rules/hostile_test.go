@@ -1,0 +1,107 @@
+package rules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// numbered is a document whose only limit admits so many requests.
+func numbered(requests string) string {
+	return `{"rules":[{"endpoint":"*","limits":{"*":{"requests":` + requests + `,"window":"1m"}}}]}`
+}
+
+// What is no whole number that a limit can have is refused for what it is, however it is
+// written.
+func TestParse_numbers(t *testing.T) {
+	const noNumber, notJSON = "want a whole number from 1 to 1000000000", "line 1: "
+	digits := strings.Repeat("9", 100_000)
+	for number, want := range map[string]string{
+		"1000000000": "", "1e9": "", "10.0e8": "", "0.1e10": "", "1000000000.0000": "",
+		"1000000001": noNumber, "1e10": noNumber, "9223372036854775807": noNumber, "9223372036854775808": noNumber, "-9223372036854775809": noNumber, "18446744073709551617": noNumber,
+		"1e400": noNumber, "1e999999999999999999999": noNumber, "1e9223372036854775807": noNumber, "1e-9223372036854775808": noNumber, "10e-9223372036854775808": noNumber, "1e-400": noNumber, "0e999": noNumber, "0": noNumber, "-0": noNumber, "-1": noNumber, "0.5": noNumber, "1.0000000000000000000000001": noNumber,
+		digits: noNumber, "1." + strings.Repeat("0", 100_000) + "1": noNumber, "1e" + digits: noNumber, "0." + digits + "e100000": noNumber,
+		`"NaN"`: noNumber, `"Infinity"`: noNumber, `"1"`: noNumber, `"0x10"`: noNumber, `"1e2"`: noNumber, "null": noNumber, "true": noNumber, "[1]": noNumber, "{}": noNumber,
+		"NaN": notJSON, "Infinity": notJSON, "-Infinity": notJSON, "0x10": notJSON, "1_000": notJSON, "+1": notJSON, "01": notJSON, ".5": notJSON, "1.": notJSON, "1e": notJSON, "١": notJSON,
+	} {
+		_, err := rules.Parse([]byte(numbered(number)), rules.Options{Version: 1})
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%.40s: got error %v, want %q", number, err, want)
+		}
+		if err != nil && len(err.Error()) > 300 {
+			t.Errorf("%.40s: the error has %d bytes", number, len(err.Error()))
+		}
+	}
+}
+
+// hostile are documents that somebody writes to break a reader; all are refused.
+var hostile = []struct{ name, document, problem string }{
+	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "at most 1048576 are allowed"},
+	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "at most 1048576 are allowed"},
+	{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })), "has 10000 rules, at most 1000 are allowed"},
+	{"10,001 overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_001, func(i int) string {
+		return fmt.Sprintf(`{"user":"u%d","limits":{"all":%s}}`, i, limit)
+	}) + `]}`, "has 10001 overrides, at most 10000 are allowed"},
+	{"deep lists", strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000), "nested more than 12 deep"},
+	{"deep objects", strings.Repeat(`{"rules":`, 100_000), "nested more than 12 deep"},
+	{"deep in a note", numbered(`1,"note":` + strings.Repeat("[", 300_000)), "nested more than 12 deep"},
+	{"one key, many times", `{` + fill(100_000, func(int) string { return `"rules":[]` }) + `}`, "stands twice in one object"},
+	{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))), "stands twice in one object"},
+	{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "stands twice for user"},
+	{"unknown fields", `{"rules":[],` + fill(80_000, func(i int) string { return fmt.Sprintf(`"f%d":1`, i) }) + `}`, "more than 100 problems"},
+	{"many parameters", document(rule(strings.Repeat("/{p}", 33), "", `"*":`+limit)), "has 33 segments, at most 32 are allowed"},
+	{"a long path", document(rule("/"+strings.Repeat("a", 1024), "", `"*":`+limit)), "has 1025 bytes, at most 1024 are allowed"},
+	{"long names", document(rule("*", "", `"`+strings.Repeat("t", 1_000_000)+`":`+limit)), "is no tier"},
+	{"mistakes in all rules", document(fill(1000, func(i int) string {
+		return fmt.Sprintf(`{"endpoint":"%d","method":"x","cost":-1,"mode":1,"limits":{"?":{"requests":-1,"window":"%d","per":["x"],"burst":1e99}}}`, i, i)
+	})), "more than 100 problems"},
+	{"invalid UTF-8", strings.Replace(numbered("1"), "*", "/\xff\xfe", 1), ""},
+	{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1: "},
+}
+
+func TestParse_hostile(t *testing.T) {
+	for _, c := range hostile {
+		_, err := rules.Parse([]byte(c.document), rules.Options{Version: 1})
+		if c.problem != "" && (err == nil || !strings.Contains(err.Error(), c.problem)) {
+			t.Errorf("%s: got error %.300v, want %q", c.name, err, c.problem)
+		}
+	}
+}
+
+// fastest returns the shorter of two times that f takes: what else runs on the machine
+// only makes it longer.
+func fastest(f func()) time.Duration {
+	shortest := time.Duration(1<<63 - 1)
+	for range 2 {
+		begun := time.Now()
+		f()
+		shortest = min(shortest, time.Since(begun))
+	}
+	return shortest
+}
+
+// No document takes longer by much than an honest one of its greatest size, in the same
+// run.
+func TestParse_never_slow(t *testing.T) {
+	honest := document(fill(1000, func(i int) string {
+		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 20))
+	}))
+	if _, err := rules.Parse([]byte(honest), rules.Options{Version: 1}); err != nil || len(honest) < 600_000 {
+		t.Fatalf("%d bytes: %v", len(honest), err)
+	}
+	parse := func(document string) time.Duration {
+		b := []byte(document)
+		return fastest(func() { _, _ = rules.Parse(b, rules.Options{Version: 1}) })
+	}
+	baseline := parse(honest)
+	for _, c := range append(worst, hostile...) {
+		if took := parse(c.document); took > 5*baseline {
+			t.Errorf("%s: takes %.1f times as long as an honest document", c.name, float64(took)/float64(baseline))
+		} else {
+			t.Logf("%s: %.2f", c.name, float64(took)/float64(baseline))
+		}
+	}
+}
