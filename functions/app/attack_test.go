@@ -673,3 +673,102 @@ func TestAttack_login(t *testing.T) {
 		t.Errorf("%d items: want one of the address, one of alice, and one each of the 24 names that were left", got)
 	}
 }
+
+// What is large, deep, or no text costs what its size costs, or is refused: four times as
+// much of it takes no more than ten times as long, and no more memory for each byte.
+func TestAttack_hugeEvents(t *testing.T) {
+	const unit = 64 << 10
+	rest := func(edit func(e map[string]any, n int)) func(*testing.T, int) []byte {
+		return func(t *testing.T, n int) []byte {
+			return edited(t, "rest-proxy-anonymous.json", func(e map[string]any) {
+				delete(e["requestContext"].(map[string]any), "authorizer")
+				e["type"] = "REQUEST"
+				edit(e, n)
+			})
+		}
+	}
+	text := func(old, piece string) func(*testing.T, int) []byte {
+		return func(t *testing.T, n int) []byte {
+			event := sample(t, "rest-proxy-anonymous.json")
+			return []byte(strings.Replace(string(event), old, strings.Repeat(piece, n/len(piece)), 1))
+		}
+	}
+	list := func(n int, value string) map[string][]string {
+		values := map[string][]string{}
+		for i := range n / 64 {
+			values[fmt.Sprintf("X-%d", i)] = []string{value}
+		}
+		return values
+	}
+	for name, event := range map[string]func(*testing.T, int) []byte{
+		"body": rest(func(e map[string]any, n int) {
+			e["httpMethod"], e["path"], e["body"] = "POST", "/api/v1/data", strings.Repeat("x", n)
+		}),
+		"encoded body": rest(func(e map[string]any, n int) { e["isBase64Encoded"], e["body"] = true, strings.Repeat("eHh4", n/4) }),
+		"many headers": rest(func(e map[string]any, n int) { e["multiValueHeaders"] = list(n, strings.Repeat("v", 30)) }),
+		"one header": rest(func(e map[string]any, n int) {
+			e["multiValueHeaders"] = map[string][]string{"X": slices.Repeat([]string{"v"}, n/4)}
+		}),
+		"authorization": rest(func(e map[string]any, n int) {
+			e["multiValueHeaders"] = map[string][]string{"Authorization": {"Bearer " + strings.Repeat("a.", n/2)}}
+		}),
+		"many of them": rest(func(e map[string]any, n int) {
+			e["multiValueHeaders"] = map[string][]string{"Authorization": slices.Repeat([]string{"Bearer a.b.c"}, n/16)}
+		}),
+		"API key": rest(func(e map[string]any, n int) {
+			e["multiValueHeaders"] = map[string][]string{"x-api-key": {strings.Repeat("weir_", n/5)}}
+		}),
+		"path":          rest(func(e map[string]any, n int) { e["path"] = "/" + strings.Repeat("a", n) }),
+		"path of parts": rest(func(e map[string]any, n int) { e["path"] = strings.Repeat("/a", n/2) }),
+		"path of dots":  rest(func(e map[string]any, n int) { e["path"] = strings.Repeat("/a/..", n/5) }),
+		"encoded path":  rest(func(e map[string]any, n int) { e["path"] = "/" + strings.Repeat("%2e%2f", n/6) }),
+		"query":         rest(func(e map[string]any, n int) { e["multiValueQueryStringParameters"] = list(n, strings.Repeat("v", 30)) }),
+		"context":       rest(func(e map[string]any, n int) { e["requestContext"].(map[string]any)["authorizer"] = list(n, "v") }),
+		"address": rest(func(e map[string]any, n int) {
+			e["requestContext"].(map[string]any)["identity"] = map[string]string{"sourceIp": strings.Repeat(":", n)}
+		}),
+		"method":         rest(func(e map[string]any, n int) { e["httpMethod"] = strings.Repeat("GET", n/3) }),
+		"deep":           text(`"resource": "/api/v1/search"`, `"x":[[[[[[[[`),
+		"deep in a body": text(`"body": null`, `"body":{`),
+		"deep context":   text(`"weir": "allowed"`, `"a":{`),
+		"no UTF-8":       text(`/api/v1/search`, "\xff\xfe"),
+		"NUL":            text(`/api/v1/search`, "\x00"),
+		"NUL, written":   text(`/api/v1/search`, `\u0000`),
+		"half a pair":    text(`/api/v1/search`, `\ud800`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newTarget(t)
+			cost := func(n int) (time.Duration, uint64) {
+				event := event(t, n)
+				shortest, least := time.Hour, uint64(1<<63)
+				for range max(1, 1<<19/n) { // often enough where it is fast
+					var before, after runtime.MemStats
+					runtime.ReadMemStats(&before)
+					begun := time.Now()
+					for _, f := range []interface {
+						Invoke(context.Context, []byte) ([]byte, error)
+					}{app.NewAuthorizer(a.Environment), app.NewHandler(a.Environment, app.NewAPI(a.Environment))} {
+						if b, err := f.Invoke(ctx, event); err == nil && !json.Valid(b) || err != nil && len(err.Error()) > 500 {
+							t.Fatalf("%d bytes: answer %.100q, error %.600v", len(event), b, err)
+						}
+					}
+					shortest = min(shortest, time.Since(begun))
+					runtime.ReadMemStats(&after)
+					least = min(least, after.TotalAlloc-before.TotalAlloc)
+				}
+				return shortest, least
+			}
+			small, smallBytes := cost(unit)
+			large, largeBytes := cost(4 * unit)
+			if large > 10*max(small, 200*time.Microsecond) {
+				t.Errorf("%d bytes take %s, four times as many %s", unit, small, large)
+			}
+			if largeBytes > 10*max(smallBytes, 1<<20) || largeBytes > 64*4*unit {
+				t.Errorf("%d bytes need %d bytes, four times as many %d", unit, smallBytes, largeBytes)
+			}
+			if _, most := cost(6 << 20); most > 64*6<<20 { // the most that Lambda takes
+				t.Errorf("6 MiB need %d MiB", most>>20)
+			}
+		})
+	}
+}
