@@ -23,13 +23,20 @@ func (p *problems) add(path, format string, args ...any) {
 	*p = append(*p, problem{path, fmt.Sprintf(format, args...)})
 }
 
+// mostProblems is how many of them are reported.
+const mostProblems = 100
+
 // err joins the problems in the order of their paths, one line each, or returns nil.
 func (p problems) err() error {
 	slices.SortFunc(p, func(a, b problem) int {
 		return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.text, b.text))
 	})
-	errs := make([]error, 0, len(p))
-	for _, each := range slices.Compact(p) {
+	var errs []error
+	for i, each := range slices.Compact(p) {
+		if i == mostProblems {
+			errs = append(errs, fmt.Errorf("more than %d problems; the rest are not shown", mostProblems))
+			break
+		}
 		errs = append(errs, each)
 	}
 	return errors.Join(errs...)
