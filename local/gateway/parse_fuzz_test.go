@@ -1,0 +1,117 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// FuzzParseBodyTemplate looks for a body template that breaks the reader, or that comes out
+// with more in it than its text and the values.
+func FuzzParseBodyTemplate(f *testing.F) {
+	for _, text := range []string{
+		`{"message":"$context.authorizer.message","limit":$context.authorizer.limit}`, `$context.error.messageString`, `$stageVariables.x$method.request.header.Origin`, `#set($x = 1)`, `$input.body`, `${context.x}`, `$!context.x`, `$context`, `$$context.requestId`, `https://x/#quota`, `#if(`, "$context.",
+	} {
+		f.Add(text, "value")
+	}
+	f.Fuzz(func(t *testing.T, text, value string) {
+		template, err := parseBodyTemplate(text)
+		if err != nil {
+			return
+		}
+		values := map[string]string{}
+		for _, part := range template {
+			values[part.variable.name] = value
+		}
+		got := template.render(variables{context: values, authorizer: values, stage: values, path: values, header: http.Header{}})
+		if most := len(text) + len(template)*len(value); len(got) > most {
+			t.Errorf("%q with %q: %d bytes, at most %d", text, value, len(got), most)
+		}
+		if !strings.Contains(text, "$") && got != text {
+			t.Errorf("%q: got %q", text, got)
+		}
+	})
+}
+
+// FuzzParseOrigins looks for a response template of a MOCK that is taken for a list of
+// origins and is none.
+func FuzzParseOrigins(f *testing.F) {
+	one := `$origin == "https://one.example"`
+	for _, comparison := range []string{one, one + " || " + one, "", one + " && " + one, one + ` || $x`, `$origin == "a$b"`, `$origin == "a#b"`, `$origin == "\"`} {
+		f.Add(mockTemplateStart + comparison + mockTemplateEnd)
+	}
+	f.Add(mockTemplateStart)
+	f.Add(`{ statusCode: 204 }`)
+	f.Fuzz(func(t *testing.T, template string) {
+		origins, ok := parseOrigins(template)
+		if !ok {
+			return
+		}
+		var comparisons []string
+		for _, origin := range origins {
+			if strings.ContainsAny(origin, `"$#\`) {
+				t.Errorf("origin %q", origin)
+			}
+			comparisons = append(comparisons, `$origin == "`+origin+`"`)
+		}
+		if again := mockTemplateStart + strings.Join(comparisons, " || ") + mockTemplateEnd; again != template {
+			t.Errorf("%q is read as %q", template, again)
+		}
+		_ = mockRequest.MatchString(template)
+	})
+}
+
+// FuzzParseAuthorization looks for an authorizer's answer that breaks the reader, or lets in
+// whom it does not name.
+func FuzzParseAuthorization(f *testing.F) {
+	const arn = "arn:aws:execute-api:us-east-1:123456789012:a/test/GET/x"
+	for _, answer := range []string{
+		`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":[{"Action":"execute-api:Invoke","Effect":"Allow","Resource":"arn:aws:execute-api:*/test/*"}]},"context":{"a":"b","n":1.0e9,"t":true}}`,
+		`{"principalId":"u","policyDocument":{"Statement":{"Action":["*"],"Effect":"Deny","Resource":["*"]}}}`, `{"principalId":null}`, `{"principalId":"u","policyDocument":{"Statement":[]},"context":{"a":[]}}`,
+		`{"principalId":"u","policyDocument":{"Statement":[{"Action":"` + strings.Repeat("*a", 50) + `","Effect":"Allow","Resource":"*","Condition":{}}]}}`,
+	} {
+		f.Add([]byte(answer))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		a, err := parseAuthorization(payload)
+		if err != nil {
+			return
+		}
+		if !json.Valid(payload) || len(a.policy.Statement) == 0 {
+			t.Fatalf("accepted %q", payload)
+		}
+		allowing := false
+		for _, s := range a.policy.Statement {
+			allowing = allowing || s.Effect == "Allow"
+		}
+		if a.policy.evaluate(arn) == allow && !allowing {
+			t.Errorf("allowed by %+v", a.policy)
+		}
+	})
+}
+
+// FuzzParseResponse looks for a function's answer that breaks the reader, by a REST API's
+// rules and an HTTP API's.
+func FuzzParseResponse(f *testing.F) {
+	for _, answer := range []string{
+		`{"statusCode":200,"headers":{"A":"b","Set-Cookie":true},"multiValueHeaders":{"a":["c"]},"body":"x","isBase64Encoded":false}`, `{"statusCode":"404"}`, `{"statusCode":600}`, `"text"`, `[1]`, `null`, `{"cookies":["a=1"],"statusCode":200}`, `{"StatusCode":200}`, ``,
+	} {
+		f.Add([]byte(answer))
+	}
+	f.Fuzz(func(t *testing.T, payload []byte) {
+		if r, err := parseProxyResponse(payload); err == nil {
+			if !json.Valid(payload) || r.StatusCode < 200 || r.StatusCode > 599 {
+				t.Errorf("%q: got %+v", payload, r)
+			}
+			for name := range r.header() {
+				if contains(remapped, name) || contains(droppedFromResponse, name) {
+					t.Errorf("%q: header %q goes out", payload, name)
+				}
+			}
+		}
+		if r, err := parseHTTPResponse(payload); err == nil && (r.StatusCode < 200 || r.StatusCode > 599 || len(r.content) > len(payload)*3) {
+			t.Errorf("%q: got %+v", payload, r)
+		}
+	})
+}
