@@ -1,0 +1,68 @@
+package app_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+var anyKey = regexp.MustCompile(`^(user:alice|claim:org=[A-Za-z0-9_.@+,/:%~-]{1,128}|ip:([0-9a-f.:/]+|unknown))$`)
+
+// FuzzAttack_request looks for a request by which somebody gets into the API past the
+// limits, writes keys that are not theirs, or has the search spelled in a way that the
+// rules do not know.
+func FuzzAttack_request(f *testing.F) {
+	a := newTarget(f)
+	token := a.token(f, map[string]any{"sub": "alice", "org": "acme"})
+	for _, path := range []string{"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "*", "/%"} {
+		f.Add(uint8(0), "GET", path, "203.0.113.7", "", "", "198.51.100.1")
+		f.Add(uint8(1), "HEAD", path, "::ffff:203.0.113.7", token, "", "")
+		f.Add(uint8(2), "get", path, "2001:db8::1", "", identity.NewAPIKey(), "1.1.1.1, 2.2.2.2")
+		f.Add(uint8(3), "POST", path, "", "Bearer a.b.c", "x", ",")
+	}
+	h, auth := app.NewHandler(a.Environment, app.NewAPI(a.Environment)), app.NewAuthorizer(a.Environment)
+	f.Fuzz(func(t *testing.T, host uint8, method, path, address, authorization, key, forwarded string) {
+		a.store.subjects = a.store.subjects[:0]
+		headers := map[string]string{"authorization": authorization, "x-api-key": key, "x-forwarded-for": forwarded}
+		event := map[string]any{"type": "REQUEST", "httpMethod": method, "path": path, "headers": headers, "requestContext": map[string]any{"identity": map[string]string{"sourceIp": address}}}
+		switch host % 4 {
+		case 1:
+			event = map[string]any{"version": "2.0", "rawPath": path, "headers": headers, "requestContext": map[string]any{"http": map[string]string{"method": method, "sourceIp": address}}}
+		case 2:
+			headers["x-forwarded-for"] += ", " + address
+			event["requestContext"] = map[string]any{"elb": map[string]string{}}
+		}
+		payload, err := json.Marshal(event)
+		if err != nil {
+			t.Skip(err)
+		}
+		function := h
+		if host%4 == 3 {
+			function = auth
+		}
+		answered, err := function.Invoke(ctx, payload)
+		if err == nil && !json.Valid(answered) {
+			t.Fatalf("answer %q", answered)
+		}
+		for _, subject := range a.wrote() {
+			if !anyKey.MatchString(subject) || strings.HasPrefix(subject, "user:") && authorization == "" {
+				t.Errorf("wrote %q", subject)
+			}
+		}
+		if n := len(a.wrote()); n > 3 {
+			t.Errorf("wrote %d items: %v", n, a.wrote())
+		}
+		var got answer
+		if host%4 == 3 || json.Unmarshal(answered, &got) != nil || !strings.Contains(got.Body, `"results"`) {
+			return
+		}
+		if normal := rules.NormalizePath(path); normal != "/api/v1/search" || len(a.wrote()) == 0 {
+			t.Errorf("%q, which is %q to the rules, is the search, and wrote %v", path, normal, a.wrote())
+		}
+	})
+}
