@@ -107,7 +107,7 @@ func fuzzTake(f *testing.F, algorithm algo.Algorithm, check func(*testing.T, alg
 		if err != nil {
 			t.Skip(err)
 		}
-		check(t, m, replay(t, m, rate.Window, script[:min(len(script), 3*200)]))
+		check(t, m, replay(t, m, rate.Window, script[:min(len(script), 3*64)]))
 	})
 }
 

@@ -1,0 +1,58 @@
+package app_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	named    = regexp.MustCompile("`((?:Test|Fuzz)[A-Z][A-Za-z0-9_]*)`")
+	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9_]+)\(`)
+)
+
+// Every test that the threat model names exists, and it names every attack that is tested
+// here.
+func TestSecurity(t *testing.T) {
+	page, err := os.ReadFile("../../SECURITY.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := map[string]string{} // the file of each
+	err = filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "cdk.out" || strings.HasPrefix(entry.Name(), ".") && len(entry.Name()) > 2):
+			return fs.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range declared.FindAllSubmatch(source, -1) {
+			tests[string(m[1])] = path
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := 0
+	for _, m := range named.FindAllSubmatch(page, -1) {
+		claims++
+		if tests[string(m[1])] == "" {
+			t.Errorf("SECURITY.md names %s, and there is no such test", m[1])
+		}
+	}
+	if claims < 50 {
+		t.Errorf("SECURITY.md names %d tests", claims)
+	}
+	for name := range tests {
+		if strings.HasPrefix(name, "TestAttack_") && !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("SECURITY.md does not name %s", name)
+		}
+	}
+}
