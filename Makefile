@@ -25,7 +25,8 @@ LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFI
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
 
-# How long `make fuzz` spends on each target.
+# How long `make fuzz` spends on each target, or with an x how many inputs it tries. By itself
+# Go would spend up to a minute on making each input smaller that reaches something new.
 FUZZTIME ?= 30s
 
 # What is deployed: CONTEXT="stage=prod store=elasticache" and so on, which infra/stages.json can have too; see infra/README.md.
@@ -50,7 +51,7 @@ help: ## List the targets
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
-	@echo "  FUZZTIME=30s  on each target of make fuzz"
+	@echo "  FUZZTIME=30s  on each target of make fuzz; 10000000x is so many inputs"
 
 run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
 	@$(if $(filter-out 0,$(ENVIRONMENTS)),$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
@@ -107,7 +108,7 @@ fuzz: ## Fuzz every target there is, one after another
 	total=$$(wc -l <<<"$$targets"); n=0; failed=; \
 	while read -r package target; do \
 		n=$$((n + 1)); echo "fuzz $$n of $$total: $$package $$target for $(FUZZTIME)"; \
-		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$package" </dev/null || failed="$$failed $$target"; \
+		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$package" </dev/null || failed="$$failed $$target"; \
 	done <<<"$$targets"; \
 	if [[ -n $$failed ]]; then echo "found something:$$failed (the input is in testdata/fuzz beside the test)"; exit 1; fi
 

@@ -355,7 +355,7 @@ func TestAttack_spellPath(t *testing.T) {
 		"/api/v1/Search", "/API/V1/SEARCH", "/api/v1/search;x=1", "/api/v1/search;", "/api;/v1/search", "/api/v1/search%3Fx", "/api/v1/search%23", "/api/v1/search%00", "/api/v1/search%20", "/api/v1/search.", "/api/v1/search.json", "/api/v1/search%0a",
 		"/api/v1/%2573earch", "/api%252Fv1/search", "/api/v1\\search", "/api\\v1\\search", "/api/v1/search%5c", "/dev/api/v1/search", "/v1/api/v1/search", "/api/v1/%c0%afsearch", "/api/v1/%u0073earch", "/api/v1/search%", "/api/v1/search%2", "/api/v1/ſearch", "/api/v1/.../search", "/api/v1/search/*", "/*",
 	}
-	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+	onEachHost(t, func(t *testing.T, _ *target, send func(request) reply) {
 		for i, path := range same {
 			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", i)}); got.status != http.StatusOK || !got.searched || got.limit != "5" {
 				t.Errorf("%s is another endpoint: %+v", path, got)
@@ -417,7 +417,7 @@ func TestAttack_spellBasePath(t *testing.T) {
 
 // HEAD is GET, a method has one spelling, and no header is one.
 func TestAttack_spellMethod(t *testing.T) {
-	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
+	onEachHost(t, func(t *testing.T, _ *target, send func(request) reply) {
 		served := 0
 		for range 3 {
 			for _, method := range []string{"GET", "HEAD", "get", "Get", "hEAD", "OPTIONS", "POST", "PUT", "TRACE", "CONNECT", "GET1", "X"} {

@@ -94,7 +94,7 @@ func FuzzAddress(f *testing.F) {
 		f.Add(s, 0)
 	}
 	f.Fuzz(func(t *testing.T, s string, bits int) {
-		bits = bits & 0x7f
+		bits &= 0x7f
 		for _, addr := range []netip.Addr{identity.ParseAddress(s), identity.LastHop([]string{"192.0.2.1", s})} {
 			prefix := identity.Prefix(addr, bits)
 			if !addr.IsValid() {
