@@ -53,33 +53,34 @@ func FuzzStore_item(f *testing.F) {
 		"f* S bucket/6s/10\nv* N 1\nt* N 4107585625000000000\ng* N 2", "f* S log/1m0s/10\nv* N 0\nn* N 4107585625000000000\nl* L 4107585620000000000,4107585625000000000",
 		"f* S fixed/1h0m0s/10\nx* N 1.5", "f* N 7", "f* S sliding/1m0s/10\nx* S 7\nc* L ,", "f* S log/1s/3\nl* L x\nn* N -1", "f* S bucket/1s/3\nt* L 7",
 	} {
-		f.Add(attributes, int64(3), false)
-		f.Add(attributes, int64(17), true)
-		f.Add(attributes, int64(0), false)
+		for i := range uint8(len(limits)) {
+			f.Add(attributes, i, int64(3), false)
+			f.Add(attributes, i, int64(17), true)
+			f.Add(attributes, i, int64(0), false)
+		}
 	}
-	f.Fuzz(func(t *testing.T, attributes string, cost int64, spend bool) {
-		for _, limit := range limits {
-			c := &canned{item: parseItem(attributes, limit.ID.String())}
-			s, who, ctx := dynamostore.New(c, dynamostore.Options{Table: "t", Namespace: "n"}), limiter.User("fuzz"), context.Background()
-			_, err := s.Inspect(ctx, who)
-			readable := err == nil
-			if !readable && !errors.Is(err, limiter.ErrFormat) {
-				t.Fatalf("%q: got error %v, want ErrFormat", attributes, err)
+	f.Fuzz(func(t *testing.T, attributes string, which uint8, cost int64, spend bool) {
+		limit := limits[int(which)%len(limits)]
+		c := &canned{item: parseItem(attributes, limit.ID.String())}
+		s, who, ctx := dynamostore.New(c, dynamostore.Options{Table: "t", Namespace: "n"}), limiter.User("fuzz"), context.Background()
+		_, err := s.Inspect(ctx, who)
+		readable := err == nil
+		if !readable && !errors.Is(err, limiter.ErrFormat) {
+			t.Fatalf("%q: got error %v, want ErrFormat", attributes, err)
+		}
+		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Spend: spend}, {Subject: who, Limit: other, Cost: 1}}
+		results := make([]limiter.Result, 2)
+		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
+			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // as one that was admitted
+			err = s.Refund(ctx, who, charges, results, time.Second)
+			if err != nil {
+				t.Fatalf("%q: refund: %v", attributes, err)
 			}
-			charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Spend: spend}, {Subject: who, Limit: other, Cost: 1}}
-			results := make([]limiter.Result, 2)
-			if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
-				charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // as one that was admitted
-				err = s.Refund(ctx, who, charges, results, time.Second)
-				if err != nil {
-					t.Fatalf("%q: refund: %v", attributes, err)
-				}
-			} else if readable && !errors.Is(err, limiter.ErrContended) {
-				t.Fatalf("%q: got error %v", attributes, err)
-			}
-			for _, u := range c.updates {
-				checkUpdate(t, u)
-			}
+		} else if readable && !errors.Is(err, limiter.ErrContended) {
+			t.Fatalf("%q: got error %v", attributes, err)
+		}
+		for _, u := range c.updates {
+			checkUpdate(t, u)
 		}
 	})
 }

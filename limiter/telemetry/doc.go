@@ -38,6 +38,11 @@
 // $.weir is "refused" and $.subject is present. The subject is a [SubjectHash], so no line
 // names a caller; limit is missing if none speaks.
 //
+// # What else is in the log
+//
+// Lines of other loggers, such as one for each credential that is refused, would grow with
+// what clients send. [Sparing] makes a slog.Handler write one a second of each message.
+//
 // # When
 //
 // Nothing runs in the background, because Lambda freezes it. The first decision after a

@@ -83,7 +83,13 @@ type functions map[string]lambda.Handler
 // newAPI returns the API of a kind of a template.
 func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
-	g, err := gateway.New(parse(t, path), gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	return apiOf(t, parse(t, path), kind, f, clock)
+}
+
+// apiOf returns the API of a kind of a template that was read.
+func apiOf(t testing.TB, template *gateway.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
+	t.Helper()
+	g, err := gateway.New(template, gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +98,7 @@ func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock fun
 			return api
 		}
 	}
-	t.Fatalf("%s has no %s API", path, kind)
+	t.Fatalf("the template has no %s API", kind)
 	return nil
 }
 
