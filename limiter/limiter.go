@@ -228,7 +228,7 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 		r.ctx = ctx
 		if l.timeout > 0 {
 			timeout := l.timeout
-			if age := r.now.Sub(algo.Instant(l.asked.Load())); age < 0 || age >= connectionLife {
+			if age := r.now.Sub(algo.Instant(l.asked.Load())); age <= -connectionLife || age >= connectionLife {
 				timeout = l.first
 			}
 			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)

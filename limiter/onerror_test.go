@@ -368,6 +368,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			pause, want time.Duration
 		}{
 			{0, 900 * time.Millisecond}, {0, 50 * time.Millisecond}, {4 * time.Second, 50 * time.Millisecond}, {5 * time.Second, 900 * time.Millisecond}, {0, 50 * time.Millisecond},
+			{-time.Second, 50 * time.Millisecond},  // a later one was answered before
 			{-time.Minute, 900 * time.Millisecond}, // the clock was set back
 		} {
 			begun := time.Now()
