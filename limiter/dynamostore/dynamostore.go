@@ -162,6 +162,9 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 	if err != nil {
 		return nil, false, failure(err)
 	}
+	if len(out.Attributes) == 0 { // it has its key at least: this was not DynamoDB's answer
+		return nil, false, fmt.Errorf("%w: answer without the item", limiter.ErrFormat)
+	}
 	return out.Attributes, true, nil
 }
 

@@ -86,7 +86,7 @@ func FuzzStore_item(f *testing.F) {
 }
 
 func parseItem(attributes, id string) map[string]types.AttributeValue {
-	item := map[string]types.AttributeValue{}
+	item := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: "key"}}
 	for line := range strings.Lines(attributes) {
 		fields := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 3)
 		if len(fields) < 3 || !strings.Contains(fields[0], "*") {
