@@ -29,6 +29,9 @@ GOARCH_x86_64 := amd64
 # Go would spend up to a minute on making each input smaller that reaches something new.
 FUZZTIME ?= 30s
 
+# How long `make soak` runs on each store.
+SOAK ?= 60s
+
 # What is deployed: CONTEXT="stage=prod store=elasticache" and so on, which infra/stages.json can have too; see infra/README.md.
 CONTEXT ?=
 CDK = cd infra && npx --no-install cdk
@@ -40,7 +43,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check test sam test-sam synth diff deploy destroy bootstrap golden fuzz lint cfn-lint build functions size bench bench-docs clean .bin/weir FORCE
+.PHONY: help run check test sam test-sam synth diff deploy destroy bootstrap golden fuzz soak lint cfn-lint build functions size bench bench-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,7 +54,7 @@ help: ## List the targets
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
 	@echo "  WEIR_REQUIRE=docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
-	@echo "  FUZZTIME=30s  on each target of make fuzz; 10000000x is so many inputs"
+	@echo "  FUZZTIME=30s  on each target of make fuzz, 10000000x is so many inputs; SOAK=60s  on each store of make soak"
 
 run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
 	@$(if $(filter-out 0,$(ENVIRONMENTS)),$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
@@ -61,10 +64,12 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
+# Faults have deadlines to meet, and so the machine to themselves.
 # The CDK's packages are large, and one goroutine calls them: no race to detect there. The
 # tests of the SAM CLI have containers to run: they have a target of their own.
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^TestSAM' $$(go list ./... | grep -v /infra)
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^TestSAM' $$(go list ./... | grep -Ev '/infra|/local/faults$$')
+	.bin/weir with dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./local/faults
 	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
@@ -111,6 +116,9 @@ fuzz: ## Fuzz every target there is, one after another
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$package" </dev/null || failed="$$failed $$target"; \
 	done <<<"$$targets"; \
 	if [[ -n $$failed ]]; then echo "found something:$$failed (the input is in testdata/fuzz beside the test)"; exit 1; fi
+
+soak: .bin/weir ## Run ten environments and 64 clients over each store, with faults switched on and off
+	WEIR_REQUIRE=dynamodb,redis .bin/weir with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
 
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff

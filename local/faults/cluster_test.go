@@ -1,0 +1,188 @@
+package faults
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// cluster is three nodes of a Redis Cluster.
+type cluster struct {
+	nodes []*server
+	ids   []string
+}
+
+// slots is how many slots a cluster has.
+const slots = 16384
+
+var clusterFaults = []fault{
+	{name: "a slot has moved (MOVED)", begin: func(t *testing.T, w *world) {
+		t.Helper()
+		w.cluster.move(t, w.slot(t, caller))
+	}, count: countsAll},
+	{name: "a slot is on its way (ASK)", begin: func(t *testing.T, w *world) {
+		t.Helper()
+		slot := w.slot(t, caller)
+		w.arrive = w.cluster.depart(t, slot)
+		w.cluster.carry(t, slot)
+	}, end: func(_ *testing.T, w *world) { w.arrive() }, count: countsAll},
+	{name: "slots move under load", begin: reshardUnderLoad, count: countsAll},
+	{name: "the node of a slot restarts", begin: func(t *testing.T, w *world) {
+		t.Helper()
+		w.server = w.cluster.nodes[w.cluster.owner(t, w.slot(t, caller))]
+		w.server.kill(t)
+	}, end: func(t *testing.T, w *world) {
+		t.Helper()
+		w.server.run(t)
+		w.cluster.await(t)
+	}, sees: limiter.ReasonUnavailable, count: countsLost},
+}
+
+// overCluster builds an environment over a cluster of its own.
+func overCluster(t *testing.T, w *world) {
+	t.Helper()
+	c := &cluster{}
+	for range 3 {
+		c.nodes = append(c.nodes, newServer(t, "--cluster-enabled", "yes", "--cluster-port", freePort(t), "--cluster-config-file", "nodes.conf",
+			"--cluster-node-timeout", "15000", "--cluster-require-full-coverage", "no"))
+	}
+	for i, n := range c.nodes {
+		c.ids = append(c.ids, n.do(t, "cluster", "myid").(string))
+		n.do(t, "cluster", "addslotsrange", slots*i/3, slots*(i+1)/3-1)
+		for _, other := range c.nodes[:i] {
+			host, port := other.hostPort()
+			n.do(t, "cluster", "meet", host, port, other.option("--cluster-port"))
+		}
+	}
+	c.await(t)
+	w.cluster, w.deadline = c, deadlineRedis
+	w.at = func(address string) string { return "REDIS_URL=redis://" + address }
+	w.build(t, c.nodes[0].address, c.nodes[0].address, "STORE=redis", "REDIS_CLUSTER=true")
+}
+
+// await waits until every node knows every other, and takes writes.
+func (c *cluster) await(t *testing.T) {
+	t.Helper()
+	for _, n := range c.nodes {
+		eventually(t, "the cluster is complete", func() bool {
+			info := n.do(t, "cluster", "info").(string)
+			return strings.Contains(info, "cluster_state:ok") && strings.Contains(info, "cluster_slots_ok:16384") && strings.Contains(info, "cluster_size:3")
+		})
+	}
+}
+
+// option returns the value of an option that the server was started with.
+func (s *server) option(name string) string { return s.options[slices.Index(s.options, name)+1] }
+
+// slot returns the slot of what is counted of a caller.
+func (w *world) slot(t *testing.T, caller string) int64 {
+	t.Helper()
+	// As package redisstore documents it: all of the key is its hash tag.
+	for _, n := range w.cluster.nodes {
+		for _, key := range n.do(t, "keys", "*").([]any) {
+			if strings.Contains(key.(string), w.charge(caller, policies[0]).Subject.String()) {
+				return n.do(t, "cluster", "keyslot", key).(int64)
+			}
+		}
+	}
+	t.Fatalf("no key of %s", caller)
+	return 0
+}
+
+// owner returns which node has a slot.
+func (c *cluster) owner(t *testing.T, slot int64) int {
+	t.Helper()
+	ranges, err := c.nodes[0].client.ClusterSlots(t.Context()).Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range ranges {
+		if int64(r.Start) <= slot && slot <= int64(r.End) {
+			return slices.Index(c.ids, r.Nodes[0].ID)
+		}
+	}
+	t.Fatalf("slot %d has no node", slot)
+	return 0
+}
+
+// depart begins to move a slot to the next node. It returns what ends that.
+func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
+	t.Helper()
+	from := c.owner(t, slot)
+	to := (from + 1) % len(c.nodes)
+	c.nodes[to].do(t, "cluster", "setslot", slot, "importing", c.ids[from])
+	c.nodes[from].do(t, "cluster", "setslot", slot, "migrating", c.ids[to])
+	return func() {
+		t.Helper()
+		for i := range c.nodes { // the new one first
+			c.nodes[(to+i)%len(c.nodes)].do(t, "cluster", "setslot", slot, "node", c.ids[to])
+		}
+	}
+}
+
+// carry moves the keys of a slot that is on its way.
+func (c *cluster) carry(t *testing.T, slot int64) {
+	t.Helper()
+	from := c.owner(t, slot)
+	host, port := c.nodes[(from+1)%len(c.nodes)].hostPort()
+	for {
+		keys, err := c.nodes[from].client.ClusterGetKeysInSlot(t.Context(), int(slot), 100).Result()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(keys) == 0 {
+			return
+		}
+		for _, key := range keys {
+			c.nodes[from].do(t, "migrate", host, port, key, 0, 1000)
+		}
+	}
+}
+
+// move moves a slot to the next node.
+func (c *cluster) move(t *testing.T, slot int64) {
+	t.Helper()
+	arrive := c.depart(t, slot)
+	c.carry(t, slot)
+	arrive()
+}
+
+// reshardUnderLoad moves the slot of a caller from node to node while four environments
+// spend the caller's quota. Each request is decided by the store, and as many pass as the
+// limit allows.
+func reshardUnderLoad(t *testing.T, w *world) {
+	t.Helper()
+	const busy, policy = "192.0.2.3", "plenty"
+	if a := w.ask(busy, policy); a.status != 204 {
+		t.Fatal(a)
+	}
+	slot := w.slot(t, busy)
+	var admitted, degraded atomic.Int64
+	var wg sync.WaitGroup
+	for range 4 {
+		e := newEnvironment(t, w.environment.variables...)
+		wg.Go(func() {
+			for a := e.ask(busy, policy); a.status == 204 && admitted.Load() < 2*plenty; a = e.ask(busy, policy) {
+				if admitted.Add(1); a.degraded != "" {
+					degraded.Add(1)
+				}
+			}
+			if err := e.close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	const moves = 10
+	for i := range moves { // not all at once: a request follows three redirects
+		eventually(t, "some requests are admitted", func() bool { return admitted.Load() >= int64(plenty*i/moves) })
+		w.cluster.move(t, slot)
+	}
+	wg.Wait()
+	if got := admitted.Load() + 1; got != plenty || degraded.Load() > 0 {
+		t.Errorf("%d were admitted, want %d, while the slot moved %d times; %d of them without the store", got, plenty, moves, degraded.Load())
+	}
+}

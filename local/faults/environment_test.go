@@ -1,0 +1,152 @@
+package faults
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+// document has one limit for each policy. Its windows do not end while a test runs.
+const document = `{"version":1,"rules":[
+	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000}}},
+	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000}}},
+	{"endpoint":"/local","on_error":"local","local_share":5,"limits":{"*":{"requests":20,"window_seconds":8640000}}},
+	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000}}},
+	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5}}},
+	{"endpoint":"/soak/local","on_error":"local","local_share":10,"limits":{"*":{"requests":40,"window_seconds":5}}}
+]}`
+
+// What the limits of document allow: those of policies, the part of it that an environment
+// allows by itself where on_error is local, and the limit that is there for load.
+const (
+	requests = 20
+	share    = requests / 5
+	plenty   = 3000
+)
+
+// policies are the values of on_error, and the endpoints of the document that have them.
+var policies = []string{"allow", "deny", "local"}
+
+// lookup reads variables from a list of NAME=value.
+func lookup(variables ...string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		for _, v := range variables {
+			if key, value, _ := strings.Cut(v, "="); key == name {
+				return value, true
+			}
+		}
+		return "", false
+	}
+}
+
+// environment is what a function builds once, with the requests that come to it.
+type environment struct {
+	variables []string
+	app       *app.Environment
+	store     limiter.Store
+	handler   http.Handler
+	close     func() error
+}
+
+// newEnvironment builds an environment as a function does. Its log is the test's.
+func newEnvironment(t testing.TB, variables ...string) *environment {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	variables = append(slices.Clone(variables), "WEIR_LOCAL=true", "RULES_FILE="+file)
+	e, err := buildEnvironment(variables, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return e
+}
+
+func buildEnvironment(variables []string, logger *slog.Logger) (*environment, error) {
+	ctx := context.Background()
+	c, err := boot.Load(lookup(variables...))
+	if err != nil {
+		return nil, err
+	}
+	store, closeStore, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e, err := c.Environment(store, logger)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Probe(ctx, store); err != nil {
+		return nil, err
+	}
+	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	return &environment{variables: variables, app: e, store: store, handler: e.Serve(served), close: closeStore}, nil
+}
+
+// answer is what a caller sees.
+type answer struct {
+	status   int
+	retry    string // Retry-After
+	degraded limiter.Reason
+	took     time.Duration
+}
+
+// ask sends a request of a caller, an address, to the endpoint of a policy.
+func (e *environment) ask(caller, policy string) answer {
+	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/"+policy, nil)
+	r.RemoteAddr = caller + ":1024"
+	w, begun := httptest.NewRecorder(), time.Now()
+	e.handler.ServeHTTP(w, r)
+	return answer{w.Code, w.Header().Get(httplimit.RetryAfterField), limiter.Reason(w.Header().Get(httplimit.DegradedField)), time.Since(begun)}
+}
+
+// charge is what a request of a caller to the endpoint of a policy is charged.
+func (e *environment) charge(caller, policy string) limiter.Charge {
+	return e.app.Rules.Charges(nil, http.MethodGet, "/"+policy, limiter.Caller{IP: netip.PrefixFrom(netip.MustParseAddr(caller), 32)})[0]
+}
+
+// counted returns how many requests of a caller a store has counted.
+func (e *environment) counted(t *testing.T, caller, policy string) int {
+	t.Helper()
+	c, now := e.charge(caller, policy), algo.InstantOf(time.Now())
+	entries, err := e.store.Inspect(context.Background(), c.Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		if entry.ID == c.Limit.ID {
+			return requests - int(entry.Machine.Remaining(entry.State, now))
+		}
+	}
+	return 0
+}
+
+// eventually waits until something holds.
+func eventually(t testing.TB, what string, holds func() bool) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	for !holds() {
+		if time.Since(begun) > 10*time.Second {
+			t.Fatalf("waited 10 s: %s", what)
+		}
+		runtime.Gosched()
+		time.Sleep(time.Millisecond)
+	}
+	return time.Since(begun)
+}

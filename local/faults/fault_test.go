@@ -1,0 +1,289 @@
+package faults
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/breaker"
+)
+
+// fault is one line of the table: what is done to a store, what its callers see
+// meanwhile, and what is counted.
+type fault struct {
+	name  string
+	begin func(*testing.T, *world)
+	end   func(*testing.T, *world) // nil: it ends by itself
+	sees  limiter.Reason           // of answers without the store; ReasonNone if there are none
+	once  bool                     // only the first request sees it
+	lives bool                     // the store answers: the breaker does not open
+	count counting
+	extra int // requests of others that are counted
+}
+
+// counting is what a store has counted of the requests that came during a fault.
+type counting string
+
+const (
+	countsNone counting = "nothing"                                           // the store did not get them
+	countsSome counting = "each request at most once"                         // the store may have got them
+	countsAll  counting = "each request"                                      // as ever
+	countsLost counting = "nothing; what was counted before is lost"          // the store was gone
+	countsAnew counting = "each request, but what was counted before is lost" // the store is there, and empty
+)
+
+const (
+	caller   = "192.0.2.1"
+	onlooker = "192.0.2.2" // who asks whether the store is back
+
+	before = 3 // requests to each endpoint before a fault, and during it
+	during = 6
+
+	// The deadlines are three times the defaults: on a machine that does other things too, a
+	// server may take longer than those without a fault.
+	deadlineRedis    = 150 * time.Millisecond
+	deadlineDynamoDB = 300 * time.Millisecond
+	// allowance is what an answer takes beyond the store's deadline: 20 ms, and on a machine
+	// that does other things too the time until it is this test's turn.
+	allowance = 20*time.Millisecond + 400*time.Millisecond
+	// back is how soon a store that is there again is used.
+	back = time.Second
+)
+
+// world is an environment and its store, with what lies between.
+type world struct {
+	*environment
+	at       func(address string) string // the variable that says where the store is
+	direct   *environment                // to the same store, without a network in between
+	deadline time.Duration
+	network  *network
+	dynamo   *dynamo
+	server   *server // of Redis
+	replica  *server
+	cluster  *cluster
+	arrive   func() // ends the move of a slot
+}
+
+// problems are what a test has found.
+type problems []string
+
+func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
+
+// tries is how often a fault is tried if something is found: on a machine that is busy
+// enough, a server misses the deadline without a fault.
+const tries = 3
+
+// test tests what the table says of f.
+func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
+	var found problems
+	for i := range tries {
+		w := &world{}
+		open(t, w)
+		found = f.run(t, w)
+		w.end(t)
+		if len(found) == 0 {
+			return
+		}
+		t.Logf("try %d:\n%s", i+1, strings.Join(found, "\n"))
+	}
+	t.Fail()
+}
+
+// build makes the environments: through the network, and directly.
+func (w *world) build(t *testing.T, through, directly string, both ...string) {
+	t.Helper()
+	both = slices.Clip(append(both, "NAMESPACE=faults-"+rand.Text(), "STORE_TIMEOUT="+w.deadline.String()))
+	w.environment = newEnvironment(t, append(both, w.at(through))...)
+	w.direct = newEnvironment(t, append(both, w.at(directly))...)
+	eventually(t, "the store is quick", func() bool {
+		a := w.direct.ask(onlooker, "plenty")
+		return a.degraded == "" && a.took < w.deadline/5
+	})
+}
+
+// observe looks directly at another store from now on.
+func (w *world) observe(t *testing.T, address string) {
+	t.Helper()
+	if err := w.direct.close(); err != nil {
+		t.Error(err)
+	}
+	w.direct = newEnvironment(t, append([]string{w.at(address)}, w.direct.variables...)...) // the first one counts
+}
+
+// run tests what the table says of f, and returns what is not so.
+func (f *fault) run(t *testing.T, w *world) (found problems) {
+	for range before {
+		for _, policy := range policies {
+			if !w.normal(&found, policy) {
+				return found
+			}
+		}
+	}
+	f.begin(t, w)
+	f.meanwhile(t, &found, w)
+	if f.end != nil {
+		f.end(t, w)
+	}
+	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, policies[0]).degraded == "" }); resumed > back {
+		found.add("the store was used again after %s, want %s at most", resumed, back)
+	}
+	for _, policy := range policies {
+		f.settled(t, &found, w, policy)
+	}
+	return found
+}
+
+// normal sends a request that is to be allowed by the store, and reports whether it was.
+func (w *world) normal(found *problems, policy string) bool {
+	a := w.ask(caller, policy)
+	ok := a.status == http.StatusNoContent && a.degraded == ""
+	if !ok {
+		found.add("without a fault, %s: %+v", policy, a)
+	}
+	return ok
+}
+
+// meanwhile sends requests during the fault.
+func (f *fault) meanwhile(t *testing.T, found *problems, w *world) {
+	t.Helper()
+	begun, dialed := time.Now(), w.dialed()
+	failed, spared, worst := 0, 0, time.Duration(0)
+	for i := range during {
+		for _, policy := range policies {
+			a := w.ask(caller, policy)
+			worst = max(worst, a.took)
+			switch a.degraded {
+			case limiter.ReasonNone:
+			case limiter.ReasonBreaker:
+				spared++
+			case f.sees:
+				failed++
+			default:
+				found.add("%s %d: %+v, want the reason %q", policy, i, a, f.sees)
+			}
+			if want := a.want(policy, i); a.status != want || (a.retry != "") != (want != http.StatusNoContent) {
+				found.add("%s %d: %+v, want status %d", policy, i, a, want)
+			}
+		}
+	}
+	t.Logf("%d failed, %d spared, the slowest took %s; %d connections", failed, spared, worst, w.dialed()-dialed)
+	if limit := w.deadline + allowance; worst > limit {
+		found.add("the slowest answer took %s, want %s at most", worst, limit)
+	}
+	f.checkAttempts(found, failed, spared, time.Since(begun))
+	// Connections that were opened while others were busy may be among them.
+	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
+		found.add("%d connections for %d calls that failed", dialed, failed)
+	}
+}
+
+// want returns the status of an answer to request i of a caller during a fault.
+func (a answer) want(policy string, i int) int {
+	switch {
+	case a.degraded == "":
+	case policy == "deny":
+		return http.StatusServiceUnavailable
+	case policy == "local" && i >= share:
+		return http.StatusTooManyRequests
+	}
+	return http.StatusNoContent
+}
+
+// checkAttempts checks how many of the requests met the fault, and how many the breaker has
+// spared that.
+func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Duration) {
+	all := during * len(policies)
+	low, high, rest := 0, 0, 0
+	switch {
+	case f.sees == limiter.ReasonNone:
+	case f.once:
+		low, high = 1, 1
+	case f.lives:
+		low, high = all, all
+	default:
+		low = breaker.DefaultFailures
+		high = low + int(took/breaker.DefaultPause) // with a probe after each pause
+		rest = all - failed
+	}
+	if failed < low || failed > high || spared != rest {
+		found.add("of %d requests %d failed, want %d to %d, and the breaker has spared %d, want %d", all, failed, low, high, spared, rest)
+	}
+}
+
+// dialed returns how many connections the network has accepted.
+func (w *world) dialed() int64 {
+	if w.network == nil {
+		return 0
+	}
+	return w.network.dialed.Load()
+}
+
+// settled checks what was counted, and that exactly the rest is left.
+func (f *fault) settled(t *testing.T, found *problems, w *world, policy string) {
+	t.Helper()
+	low, high := before, before
+	switch f.count {
+	case countsNone:
+	case countsSome:
+		high += during
+	case countsAll:
+		low, high = before+during, before+during
+	case countsLost:
+		low, high = 0, 0
+	case countsAnew:
+		low, high = during, during
+	}
+	if policy == policies[0] {
+		low, high = low+f.extra, high+f.extra
+	}
+	counted := w.direct.counted(t, caller, policy)
+	if counted < low || counted > high {
+		found.add("%s: %d are counted, want %d to %d", policy, counted, low, high)
+	}
+	for i := counted; i < requests; i++ {
+		if !w.normal(found, policy) {
+			return
+		}
+	}
+	if a := w.ask(caller, policy); a.status != http.StatusTooManyRequests || a.degraded != "" {
+		found.add("%s: after the limit: %+v", policy, a)
+	}
+}
+
+// end closes what w has open, and checks that nothing of it goes on.
+func (w *world) end(t *testing.T) {
+	t.Helper()
+	for _, e := range []*environment{w.environment, w.direct} {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if w.network != nil {
+		w.network.proxy.Stop()
+	}
+	var left []string
+	defer func() {
+		if len(left) > 0 {
+			t.Log(strings.Join(left, "\n\n"))
+		}
+	}()
+	ours := func() (left []string) {
+		stacks := make([]byte, 1<<20)
+		for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+			for _, name := range []string{"weir/limiter", "weir/functions", "redis/go-redis", "aws/aws-sdk-go"} {
+				if strings.Contains(stack, name) && !strings.Contains(stack, "runtime.Stack") && !strings.Contains(stack, "testing.tRunner(") {
+					left = append(left, stack)
+					break
+				}
+			}
+		}
+		return left
+	}
+	eventually(t, "no goroutine is left", func() bool { left = ours(); return len(left) == 0 })
+}

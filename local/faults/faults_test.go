@@ -1,0 +1,184 @@
+package faults
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// poisoned returns the beginning of a fault that is a toxic.
+func poisoned(direction, kind string, attributes map[string]int) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) { t.Helper(); w.network.poison(t, direction, kind, attributes) }
+}
+
+func healed(t *testing.T, w *world) { t.Helper(); w.network.heal(t) }
+
+// killed is the fault that an environment, and not the store, has.
+var killed = fault{name: "an environment is killed in the middle of a decision", begin: kill, count: countsAll, extra: 1}
+
+// networkFaults are those that lie between an environment and its store, whichever it is.
+var networkFaults = []fault{
+	{name: "answers come late", begin: poisoned("down", "latency", map[string]int{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "requests are swallowed", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
+	{name: "answers are swallowed", begin: poisoned("down", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "1 kB/s", begin: poisoned("up", "bandwidth", map[string]int{"rate": 1}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "connections are refused", begin: func(_ *testing.T, w *world) { w.network.proxy.Stop() }, end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "connections are reset", begin: poisoned("up", "reset_peer", nil), end: healed, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "answers break off", begin: poisoned("down", "limit_data", map[string]int{"bytes": 3}), end: healed, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "connections close slowly", begin: poisoned("down", "slow_close", map[string]int{"delay": 700}), end: healed, count: countsAll},
+	{name: "idle connections were closed", begin: func(t *testing.T, w *world) { t.Helper(); w.network.hangUp(t) }, count: countsAll},
+	{name: "idle connections lead nowhere", begin: func(t *testing.T, w *world) { t.Helper(); w.network.forget(t) }, end: healed, sees: limiter.ReasonTimeout, once: true, count: countsSome},
+	killed,
+}
+
+var redisFaults = []fault{
+	{name: "the server hangs", begin: signalled(syscall.SIGSTOP), end: signalled(syscall.SIGCONT), sees: limiter.ReasonTimeout, count: countsSome},
+	{name: "the server restarts", begin: func(t *testing.T, w *world) { t.Helper(); w.server.kill(t) }, end: func(t *testing.T, w *world) { t.Helper(); w.server.run(t) },
+		sees: limiter.ReasonUnavailable, count: countsLost},
+	{name: "FLUSHALL", begin: done("flushall"), count: countsAnew},
+	{name: "SCRIPT FLUSH", begin: done("script flush"), count: countsAll},
+	{name: "out of memory", begin: done("config set maxmemory 1"), end: done("config set maxmemory 0"), sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "the server is a replica", begin: func(t *testing.T, w *world) {
+		t.Helper()
+		replicate(t, w)
+		w.network.lead(t, w.replica.address)
+	}, end: func(t *testing.T, w *world) {
+		t.Helper()
+		w.network.lead(t, w.server.address)
+	}, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "failover to a replica", begin: func(t *testing.T, w *world) {
+		t.Helper()
+		replicate(t, w)
+		w.server.kill(t)
+	}, end: func(t *testing.T, w *world) {
+		t.Helper()
+		w.replica.do(t, "replicaof", "no", "one")
+		w.network.lead(t, w.replica.address)
+		w.observe(t, w.replica.address)
+	}, sees: limiter.ReasonUnavailable, count: countsNone},
+}
+
+var dynamoFaults = []fault{
+	{name: "ProvisionedThroughputExceededException", begin: answered(http.StatusBadRequest, "ProvisionedThroughputExceededException", "Throughput exceeds the current capacity of your table or index."),
+		end: asEver, sees: limiter.ReasonThrottled, lives: true, count: countsNone},
+	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException", "Rate of requests exceeds the allowed throughput."), end: asEver, sees: limiter.ReasonThrottled, lives: true, count: countsNone},
+	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: asEver, sees: limiter.ReasonThrottled, lives: true, count: countsNone},
+	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "status 500 after the write", begin: spoiled(http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "status 503, no JSON", begin: func(_ *testing.T, w *world) {
+		w.dynamo.answer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write([]byte("<html>busy</html>"))
+		}))
+	}, end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "item size exceeded", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "no such table", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "answer is no JSON", begin: spoiled(http.StatusOK, `{"Attributes":{"pk":`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
+	{name: "answer cannot be read", begin: func(t *testing.T, w *world) {
+		t.Helper()
+		item := `"pk":{"S":"key"}`
+		for _, policy := range policies {
+			item += fmt.Sprintf(`,"f%s":{"S":"no fingerprint"}`, w.charge(caller, policy).Limit.ID)
+		}
+		spoiled(http.StatusOK, `{"Attributes":{`+item+`}}`)(t, w)
+	}, end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
+	{name: "answer has no item", begin: spoiled(http.StatusOK, `{}`), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
+}
+
+func signalled(signal syscall.Signal) func(*testing.T, *world) {
+	return func(t *testing.T, w *world) { t.Helper(); w.server.signal(t, signal) }
+}
+
+// done returns a fault's beginning or end that is a command to the server.
+func done(command string) func(*testing.T, *world) {
+	var args []any
+	for word := range strings.FieldsSeq(command) {
+		args = append(args, word)
+	}
+	return func(t *testing.T, w *world) { t.Helper(); w.server.do(t, args...) }
+}
+
+// replicate gives the server a replica that has all that it has.
+func replicate(t *testing.T, w *world) {
+	t.Helper()
+	w.replica = newServer(t)
+	host, port := w.server.hostPort()
+	w.replica.do(t, "replicaof", host, port)
+	eventually(t, "the replica is in step", func() bool {
+		return strings.Contains(w.replica.do(t, "info", "replication").(string), "master_link_status:up")
+	})
+	w.server.do(t, "wait", 1, 0)
+}
+
+func answered(status int, exception, message string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) { w.dynamo.answer(failing(status, exception, message)) }
+}
+
+func spoiled(status int, body string) func(*testing.T, *world) {
+	return func(_ *testing.T, w *world) { w.dynamo.spoil.Store(&spoil{status, body}) }
+}
+
+func asEver(_ *testing.T, w *world) {
+	w.dynamo.fault.Store(nil)
+	w.dynamo.spoil.Store(nil)
+}
+
+// kill lets an environment in another process begin a decision, and kills it once the store
+// has counted that, and before the answer has come.
+func kill(t *testing.T, w *world) {
+	t.Helper()
+	policy := policies[0]
+	counted := w.direct.counted(t, caller, policy)
+	n := connect(t, w.network.proxy.Upstream)
+	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.environment.variables...)) // the first one counts
+	n.poison(t, "down", "timeout", nil)
+	p.ask(t)
+	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, caller, policy) > counted })
+	p.kill(t)
+}
+
+// overRedis returns an environment over a server of its own.
+func overRedis(t *testing.T, w *world) {
+	t.Helper()
+	w.server = newServer(t)
+	w.network = connect(t, w.server.address)
+	w.deadline = deadlineRedis
+	w.at = func(address string) string { return "REDIS_URL=redis://" + address }
+	w.build(t, w.network.address(), w.server.address, "STORE=redis")
+}
+
+// overDynamoDB returns an environment over a table of its own.
+func overDynamoDB(t *testing.T, w *world) {
+	t.Helper()
+	w.dynamo = newDynamo(t)
+	w.network = connect(t, w.dynamo.address)
+	w.deadline = deadlineDynamoDB
+	w.at = func(address string) string { return "DYNAMODB_ENDPOINT=http://" + address }
+	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb", "TABLE="+w.dynamo.table)
+}
+
+// stores are what the faults are tried on: open makes a world.
+var stores = []struct {
+	name   string
+	open   func(*testing.T, *world)
+	faults []fault
+}{
+	{"DynamoDB", overDynamoDB, slices.Concat(networkFaults, dynamoFaults)},
+	{"Redis", overRedis, slices.Concat(networkFaults, redisFaults)},
+	{"Redis Cluster", overCluster, clusterFaults},
+}
+
+func TestFaults(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store.name, func(t *testing.T) {
+			for _, f := range store.faults {
+				t.Run(f.name, func(t *testing.T) { f.test(t, store.open) })
+			}
+		})
+	}
+}

@@ -1,0 +1,82 @@
+package faults
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// processVariable makes a process of the tests' program an environment with the variables
+// that it has, which says when it is there, and answers one request when it is told to.
+const processVariable = "WEIR_FAULTS_PROCESS"
+
+func TestMain(m *testing.M) {
+	variables := os.Getenv(processVariable)
+	if variables == "" {
+		os.Exit(m.Run())
+	}
+	e, err := buildEnvironment(strings.Fields(variables), slog.New(slog.DiscardHandler))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	fmt.Println("there")
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
+	e.ask(caller, policies[0])
+}
+
+// process is an environment in a process of its own.
+type process struct {
+	command *exec.Cmd
+	input   io.Writer
+}
+
+// startProcess starts one, and waits until it is there.
+func startProcess(t *testing.T, variables []string) *process {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.CommandContext(t.Context(), path)
+	c.Env, c.Stderr = append(os.Environ(), processVariable+"="+strings.Join(variables, " ")), os.Stderr
+	input, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "there\n" {
+		t.Fatalf("the process says %q: %v", line, err)
+	}
+	return &process{c, input}
+}
+
+// ask lets the process answer its request.
+func (p *process) ask(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(p.input, "\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// kill ends the process, which is to be there still.
+func (p *process) kill(t *testing.T) {
+	t.Helper()
+	if err := p.command.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	if err := p.command.Wait(); err == nil {
+		t.Error("the process had ended before it was killed")
+	}
+}

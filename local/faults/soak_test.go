@@ -1,0 +1,217 @@
+package faults
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+var soak = flag.Duration("soak", 0, "how long to run load over each store, with faults; 0: not at all")
+
+const (
+	soakEnvironments = 10
+	soakClients      = 64
+	soakCallers      = 16
+	soakPace         = 100 * time.Millisecond // of a client, from request to request
+	soakFault        = time.Second            // how long a fault lasts
+	soakPause        = 2 * time.Second        // and how long there is none
+
+	// The limits of document at /soak/allow and /soak/local.
+	soakRequests = 40
+	soakWindow   = 5 * time.Second
+	soakShare    = soakRequests / 10
+)
+
+// soakFaults forget nothing that was counted.
+var soakFaults = networkFaults[:7]
+
+// TestSoak runs environments and clients over each store, while faults come and go, and
+// compares all answers with what the limits allow.
+func TestSoak(t *testing.T) {
+	if *soak == 0 {
+		t.Skip("make soak runs it")
+	}
+	for _, store := range stores[:2] {
+		t.Run(store.name, func(t *testing.T) {
+			w := &world{}
+			store.open(t, w)
+			defer w.end(t)
+			r := w.load(t)
+			r.check(t)
+			r.print(t)
+		})
+	}
+}
+
+// cell is what one limit of one caller has in one window.
+type cell struct {
+	caller, policy string
+	end            int64 // of the window, in Unix nanoseconds
+}
+
+// last returns the cell of the window before.
+func (c cell) last() cell {
+	c.end -= int64(soakWindow)
+	return c
+}
+
+// tally is what became of the requests of a cell.
+type tally struct{ admitted, refused, degraded, degradedAdmitted int }
+
+// record is what became of all requests.
+type record struct {
+	mu      sync.Mutex
+	cells   map[cell]*tally
+	errors  int
+	took    []time.Duration // of a decision that the store made
+	without []time.Duration // and of one without it
+	reasons map[limiter.Reason]int
+}
+
+// load sends requests until the time is over, and switches faults on and off.
+func (w *world) load(t *testing.T) *record {
+	t.Helper()
+	r := &record{cells: map[cell]*tally{}, reasons: map[limiter.Reason]int{}}
+	environments := []*environment{w.environment}
+	for range soakEnvironments - 1 {
+		environments = append(environments, newEnvironment(t, w.environment.variables...))
+	}
+	for _, e := range environments { // the first decision of one may take longer
+		e.ask(onlooker, policies[0])
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *soak)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range soakClients {
+		wg.Go(func() {
+			caller := fmt.Sprintf("198.51.100.%d", i%soakCallers)
+			pace := time.NewTicker(soakPace)
+			defer pace.Stop()
+			for n := i; ctx.Err() == nil; n++ {
+				policy := []string{"soak/allow", "soak/local"}[n%2]
+				r.ask(environments[n%len(environments)], caller, policy)
+				select {
+				case <-pace.C:
+				case <-ctx.Done():
+				}
+			}
+		})
+	}
+	for i := 0; ctx.Err() == nil; i++ {
+		f := &soakFaults[i%len(soakFaults)]
+		if !within(ctx, soakPause) {
+			break
+		}
+		f.begin(t, w)
+		within(ctx, soakFault)
+		f.end(t, w)
+	}
+	wg.Wait()
+	for _, e := range environments[1:] {
+		if err := e.close(); err != nil {
+			t.Error(err)
+		}
+	}
+	return r
+}
+
+// within waits, and reports whether ctx has not ended meanwhile.
+func within(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ask sends one request, at an instant that the record knows.
+func (r *record) ask(e *environment, caller, policy string) {
+	charge, now := e.charge(caller, policy), time.Now()
+	d, err := e.app.Limiter.Take(context.Background(), now, []limiter.Charge{charge})
+	took := time.Since(now)
+	answer := httplimit.NewAnswer(d)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err != nil || answer.Problem != nil && answer.Problem.Status >= 500 {
+		r.errors++
+		return
+	}
+	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
+	if d.Reason == limiter.ReasonNone { // one that is overtaken at the end of a window counts in the next
+		window.end = now.Add(d.ResetAfter).UnixNano()
+	}
+	c := r.cells[window]
+	if c == nil {
+		c = &tally{}
+		r.cells[window] = c
+	}
+	r.reasons[d.Reason]++
+	switch {
+	case d.Reason != limiter.ReasonNone:
+		r.without = append(r.without, took)
+		if c.degraded++; d.Allowed {
+			c.degradedAdmitted++
+		}
+	case d.Allowed:
+		r.took = append(r.took, took)
+		c.admitted++
+	default:
+		r.took = append(r.took, took)
+		c.refused++
+	}
+}
+
+// check looks for wrong answers: more than the limit admitted by the store, or more than
+// the shares of all environments without it; a refusal though the limit had room for it.
+func (r *record) check(t *testing.T) {
+	t.Helper()
+	if r.errors > 0 {
+		t.Errorf("%d answers were 5xx", r.errors)
+	}
+	for cell, c := range r.cells {
+		if c.admitted > soakRequests {
+			t.Errorf("%v: the store admitted %d of %d", cell, c.admitted, soakRequests)
+		}
+		switch {
+		case cell.policy == "soak/allow" && c.degradedAdmitted != c.degraded:
+			t.Errorf("%v: %d of %d were let through without the store, want all", cell, c.degradedAdmitted, c.degraded)
+		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
+			t.Errorf("%v: the shares admitted %d, want %d at most", cell, c.degradedAdmitted, soakEnvironments*soakShare)
+		}
+		// What was not answered may have been counted: in the next window if it was late, and
+		// twice if it was sent again.
+		lost := c.degraded
+		if last := r.cells[cell.last()]; last != nil {
+			lost += last.degraded
+		}
+		if c.refused > 0 && c.admitted+2*lost < soakRequests {
+			t.Errorf("%v: refused %d, but %d of %d had been admitted, and %d not answered", cell, c.refused, c.admitted, soakRequests, lost)
+		}
+	}
+}
+
+// print says how it went.
+func (r *record) print(t *testing.T) {
+	t.Helper()
+	admitted, refused, over := 0, 0, 0
+	for _, c := range r.cells {
+		admitted, refused = admitted+c.admitted+c.degradedAdmitted, refused+c.refused+c.degraded-c.degradedAdmitted
+		over = max(over, c.admitted+c.degradedAdmitted-soakRequests)
+	}
+	t.Logf("%d requests: %d admitted, %d refused, %d errors; at most %d above the limit of a caller and window, by policy", len(r.took)+len(r.without), admitted, refused, r.errors, max(0, over))
+	t.Logf("reasons: %v", r.reasons)
+	for name, took := range map[string][]time.Duration{"by the store": r.took, "without it": r.without} {
+		if len(took) > 0 {
+			slices.Sort(took)
+			t.Logf("latency of %d decisions %s: p50 %s, p99 %s, worst %s", len(took), name, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package faults
+
+import (
+	"flag"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+var update = flag.Bool("update", false, "write the tables of FAILURES.md anew")
+
+const (
+	tablePath  = "../../limiter/FAILURES.md"
+	tableBegin = "<!-- Written by local/faults: each line is a test, and each test a line. -->\n"
+)
+
+// The tables say what the tests check, line by line; with -update they are made to.
+func TestTable(t *testing.T) {
+	page, err := os.ReadFile(tablePath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, _, ok := strings.Cut(string(page), tableBegin)
+	if !ok {
+		t.Fatalf("%s has no line %q", tablePath, tableBegin)
+	}
+	want := text + tableBegin + tables()
+	if *update {
+		if err := os.WriteFile(tablePath, []byte(want), 0o644); err != nil { //nolint:gosec // it is for everyone
+			t.Fatal(err)
+		}
+		return
+	}
+	got, lines := strings.Split(string(page), "\n"), strings.Split(want, "\n")
+	for i := range max(len(got), len(lines)) {
+		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
+			t.Fatalf("%s is stale from line %d on; go test ./local/faults -run Table -update rewrites it", tablePath, i+1)
+		}
+	}
+}
+
+// tables returns what the tests check as tables of Markdown, one for each store.
+func tables() string {
+	var b strings.Builder
+	for _, store := range stores {
+		b.WriteString("\n## " + store.name + "\n\n| fault | what the caller sees | what is counted |\n|---|---|---|\n")
+		for _, f := range store.faults {
+			b.WriteString("| " + f.name + " | " + f.seen() + " | " + string(f.count) + " |\n")
+		}
+	}
+	return b.String()
+}
+
+// seen returns what a caller sees of f, in words.
+func (f *fault) seen() string {
+	reason := "`" + string(f.sees) + "`"
+	switch {
+	case f.sees == limiter.ReasonNone:
+		return "nothing"
+	case f.once:
+		return reason + " once"
+	case f.lives:
+		return reason
+	}
+	return reason + ", then `" + string(limiter.ReasonBreaker) + "`"
+}

@@ -1,0 +1,131 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/Shopify/toxiproxy/v2/toxics"
+	redislog "github.com/redis/go-redis/v9/logging"
+	"github.com/rs/zerolog"
+)
+
+// network is what lies between an environment and its server.
+type network struct {
+	proxy  *toxiproxy.Proxy
+	dialed atomic.Int64 // connections that were accepted
+}
+
+// connect returns a network that leads to a server, host:port.
+func connect(t *testing.T, server string) *network {
+	t.Helper()
+	n := &network{}
+	logger := zerolog.New(io.Discard).Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, message string) {
+		if message == "Accepted client" {
+			n.dialed.Add(1)
+		}
+	}))
+	n.proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), logger), "network", "127.0.0.1:0", server)
+	if err := n.proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(n.proxy.Stop)
+	return n
+}
+
+// address is where the network listens, host:port.
+func (n *network) address() string { return n.proxy.Listen }
+
+// poison adds a toxic to what goes up (to the server) or down.
+func (n *network) poison(t *testing.T, direction, kind string, attributes map[string]int) {
+	t.Helper()
+	toxic, err := json.Marshal(map[string]any{"type": kind, "stream": direction + "stream", "attributes": attributes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.proxy.Toxics.AddToxicJson(strings.NewReader(string(toxic))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// heal removes all toxics, and connects again if the network was cut.
+func (n *network) heal(t *testing.T) {
+	t.Helper()
+	n.proxy.Toxics.ResetToxics(context.Background())
+	if n.proxy.Enabled {
+		return
+	}
+	if err := n.proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// hangUp closes all connections, and accepts new ones.
+func (n *network) hangUp(t *testing.T) {
+	t.Helper()
+	n.proxy.Stop()
+	n.heal(t)
+}
+
+// lead changes the server that the network leads to.
+func (n *network) lead(t *testing.T, server string) {
+	t.Helper()
+	n.proxy.Stop()
+	n.proxy.Upstream = server
+	n.heal(t)
+}
+
+// oblivion is a toxic that swallows what goes through connections that were there when it
+// came, as a router does that has lost its table. New ones are not affected.
+type oblivion struct{}
+
+var (
+	_ toxics.Toxic = oblivion{}
+
+	// oblivious says that connections that are set up now are old ones, and forgotten
+	// counts them. One test uses them at a time.
+	oblivious atomic.Bool
+	forgotten atomic.Int64
+)
+
+func init() {
+	toxics.Register("oblivion", new(oblivion))
+	zerolog.SetGlobalLevel(zerolog.InfoLevel) // some toxics trace on standard error
+	redislog.Disable()                        // as functions/boot does
+}
+
+// Pipe implements toxics.Toxic.
+func (oblivion) Pipe(stub *toxics.ToxicStub) {
+	old := oblivious.Load()
+	if old {
+		forgotten.Add(1)
+	}
+	for {
+		select {
+		case <-stub.Interrupt:
+			return
+		case c := <-stub.Input:
+			if c == nil {
+				stub.Close()
+				return
+			}
+			if !old {
+				stub.Output <- c
+			}
+		}
+	}
+}
+
+// forget makes the network lose the connections that are there, without a word.
+func (n *network) forget(t *testing.T) {
+	t.Helper()
+	forgotten.Store(0)
+	oblivious.Store(true)
+	n.poison(t, "up", "oblivion", nil)
+	eventually(t, "the connection is forgotten", func() bool { return forgotten.Load() > 0 })
+	oblivious.Store(false)
+}
