@@ -416,3 +416,27 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 		t.Errorf("\n got %q\nwant %q", got, want)
 	}
 }
+
+// A counter that must not go on by itself asks for each request while the store fails, and
+// counts by itself again as soon as it has been brought together, within its interval too.
+func TestOnError_sync_resumes(t *testing.T) {
+	r := newRemote()
+	l := surviving(r)
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
+		Name: "a", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Minute}, OnError: limiter.OnErrorDeny,
+	})}
+	take(t, l, c)
+	now := noon.Add(time.Minute)
+	for i, want := range []struct {
+		fails   bool
+		outcome string
+		calls   int
+	}{{true, "failed", 1}, {true, "failed", 1}, {false, "allowed", 1}, {false, "allowed", 0}, {false, "allowed", 0}} {
+		if r.fail = nil; want.fails {
+			r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+		}
+		if d := takeAt(t, l, now, c); outcome(d) != want.outcome || d.StoreCalls != want.calls {
+			t.Errorf("request %d: %s, want %s with %d calls: %+v", i+1, outcome(d), want.outcome, want.calls, d)
+		}
+	}
+}
