@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,6 +28,11 @@ type part struct {
 // shadow reports whether the part refuses nobody. Shadow limits have subjects of their
 // own.
 func (p *part) shadow() bool { return p.items[0].limit.Shadow }
+
+// has reports whether the part has an item of the request.
+func (p *part) has(i *item) bool {
+	return slices.ContainsFunc(p.items, func(it item) bool { return it.limit == i.limit && it.Subject == i.Subject })
+}
 
 // refuser returns the first limit of a part that refuses.
 func (p *part) refuser(now algo.Instant) *Limit {

@@ -100,10 +100,8 @@ func (r *request) arrange(l *Limiter) error {
 		p := &r.parts[i]
 		p.items, p.charges, p.results = r.grouped[p.from:p.to], r.charges[p.from:p.to:p.to], r.results[p.from:p.to:p.to]
 		p.store, p.remote = l.store, l.memory != nil
-		for j := range p.items {
-			if r.unsynced != nil && r.unsynced.limit == p.items[j].limit && r.unsynced.Subject == p.items[j].Subject {
-				p.err = r.unasked
-			}
+		if r.unsynced != nil && p.has(r.unsynced) {
+			p.err = r.unasked
 		}
 		if p.items[0].cells {
 			p.store, p.remote = l.cells, false
