@@ -96,13 +96,15 @@ func (w *world) slot(t *testing.T, caller string) int64 {
 // owner returns which node has a slot.
 func (c *cluster) owner(t *testing.T, slot int64) int {
 	t.Helper()
-	ranges, err := c.nodes[0].client.ClusterSlots(t.Context()).Result()
+	shards, err := c.nodes[0].client.ClusterShards(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range ranges {
-		if int64(r.Start) <= slot && slot <= int64(r.End) {
-			return slices.Index(c.ids, r.Nodes[0].ID)
+	for _, shard := range shards {
+		for _, r := range shard.Slots {
+			if r.Start <= slot && slot <= r.End {
+				return slices.Index(c.ids, shard.Nodes[0].ID)
+			}
 		}
 	}
 	t.Fatalf("slot %d has no node", slot)
@@ -164,7 +166,7 @@ func reshardUnderLoad(t *testing.T, w *world) {
 	var admitted, degraded atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		e := newEnvironment(t, w.environment.variables...)
+		e := newEnvironment(t, w.variables...)
 		wg.Go(func() {
 			for a := e.ask(busy, policy); a.status == 204 && admitted.Load() < 2*plenty; a = e.ask(busy, policy) {
 				if admitted.Add(1); a.degraded != "" {

@@ -23,12 +23,12 @@ import (
 
 // document has one limit for each policy. Its windows do not end while a test runs.
 const document = `{"version":1,"rules":[
-	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000}}},
-	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000}}},
-	{"endpoint":"/local","on_error":"local","local_share":5,"limits":{"*":{"requests":20,"window_seconds":8640000}}},
-	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000}}},
-	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5}}},
-	{"endpoint":"/soak/local","on_error":"local","local_share":10,"limits":{"*":{"requests":40,"window_seconds":5}}}
+	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/local","on_error":"local","local_share":5,"limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/local","on_error":"local","local_share":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
 // What the limits of document allow: those of policies, the part of it that an environment

@@ -135,7 +135,7 @@ func kill(t *testing.T, w *world) {
 	policy := policies[0]
 	counted := w.direct.counted(t, caller, policy)
 	n := connect(t, w.network.proxy.Upstream)
-	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.environment.variables...)) // the first one counts
+	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // the first one counts
 	n.poison(t, "down", "timeout", nil)
 	p.ask(t)
 	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, caller, policy) > counted })

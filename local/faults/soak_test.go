@@ -81,7 +81,7 @@ func (w *world) load(t *testing.T) *record {
 	r := &record{cells: map[cell]*tally{}, reasons: map[limiter.Reason]int{}}
 	environments := []*environment{w.environment}
 	for range soakEnvironments - 1 {
-		environments = append(environments, newEnvironment(t, w.environment.variables...))
+		environments = append(environments, newEnvironment(t, w.variables...))
 	}
 	for _, e := range environments { // the first decision of one may take longer
 		e.ask(onlooker, policies[0])
