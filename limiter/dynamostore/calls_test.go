@@ -59,7 +59,7 @@ func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, n
 			m.mu.Unlock()
 		}
 	}
-	return next.HandleInitialize(ctx, in)
+	return next.HandleInitialize(context.WithoutCancel(ctx), in) // calls are counted, however long DynamoDB Local takes
 }
 
 // metered returns a store whose calls are counted.
