@@ -126,7 +126,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 		}
 	}
 	f.begin(t, w)
-	f.meanwhile(t, &found, w)
+	failed := f.meanwhile(t, &found, w)
 	if f.end != nil {
 		f.end(t, w)
 	}
@@ -134,7 +134,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 		found.add("the store was used again after %s, want %s at most", resumed, back)
 	}
 	for _, policy := range policies {
-		f.settled(t, &found, w, policy)
+		f.settled(t, &found, w, policy, failed[policy])
 	}
 	return found
 }
@@ -149,11 +149,12 @@ func (w *world) normal(found *problems, policy string) bool {
 	return ok
 }
 
-// meanwhile sends requests during the fault.
-func (f *fault) meanwhile(t *testing.T, found *problems, w *world) {
+// meanwhile sends requests during the fault. It returns how many the store was asked for in
+// vain, by policy.
+func (f *fault) meanwhile(t *testing.T, found *problems, w *world) map[string]int {
 	t.Helper()
 	begun, dialed := time.Now(), w.dialed()
-	failed, spared, worst := 0, 0, time.Duration(0)
+	failed, spared, worst, by := 0, 0, time.Duration(0), map[string]int{}
 	for i := range during {
 		for _, policy := range policies {
 			a := w.ask(caller, policy)
@@ -164,6 +165,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) {
 				spared++
 			case f.sees:
 				failed++
+				by[policy]++
 			default:
 				found.add("%s %d: %+v, want the reason %q", policy, i, a, f.sees)
 			}
@@ -181,6 +183,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) {
 	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
 		found.add("%d connections for %d calls that failed", dialed, failed)
 	}
+	return by
 }
 
 // want returns the status of an answer to request i of a caller during a fault.
@@ -225,13 +228,16 @@ func (w *world) dialed() int64 {
 }
 
 // settled checks what was counted, and that exactly the rest is left.
-func (f *fault) settled(t *testing.T, found *problems, w *world, policy string) {
+func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed int) {
 	t.Helper()
 	low, high := before, before
 	switch f.count {
 	case countsNone:
 	case countsSome:
-		high += during
+		high += failed
+		if f.once {
+			low, high = low+during-failed, high+during-failed
+		}
 	case countsAll:
 		low, high = before+during, before+during
 	case countsLost:

@@ -45,7 +45,7 @@ func TestTable(t *testing.T) {
 func tables() string {
 	var b strings.Builder
 	for _, store := range stores {
-		b.WriteString("\n## " + store.name + "\n\n| fault | what the caller sees | what is counted |\n|---|---|---|\n")
+		b.WriteString("\n### " + store.name + "\n\n| fault | what the caller sees | what is counted |\n|---|---|---|\n")
 		for _, f := range store.faults {
 			b.WriteString("| " + f.name + " | " + f.seen() + " | " + string(f.count) + " |\n")
 		}
