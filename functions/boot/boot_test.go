@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,22 @@ func TestConfig_Environment(t *testing.T) {
 		if _, err := load(t, variables...).Environment(store, logger); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v:\n got %v\nwant %s", variables, err, want)
 		}
+	}
+}
+
+// The variable of the origins reaches the answers.
+func TestConfig_Environment_cors(t *testing.T) {
+	c := load(t, "STORE=memory", "CORS_ORIGINS=https://a.example,https://b.example", "RULES_VERSION=1")
+	store, _, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Environment(store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"https://a.example", "https://b.example"}; !slices.Equal(e.CORSOrigins, want) {
+		t.Errorf("got %q, want %q", e.CORSOrigins, want)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/smithy-go/middleware"
 
 	samples "github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/app"
@@ -34,15 +34,15 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 // environment that reads it.
 type deployment struct {
 	*app.Environment
-	keys        *records.Keys
-	client      *dynamodb.Client
-	table       string
-	endpoint    string // of the door
-	shut        atomic.Bool
-	faults      atomic.Int64 // connections that die before there is an answer
-	requests    atomic.Int64 // through the door
-	connections atomic.Int64 // to the door
-	now         time.Time
+	keys     *records.Keys
+	client   *dynamodb.Client
+	table    string
+	endpoint string // of the door
+	shut     atomic.Bool
+	faults   atomic.Int64 // connections that die before there is an answer
+	requests atomic.Int64 // through the door
+	shared   atomic.Int64 // of them, by the client that the environment shares
+	now      time.Time
 }
 
 // newDeployment returns one of the variables besides those of the table.
@@ -59,7 +59,7 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	d.makeTable(t, records.TableInput(d.table))
 	d.keys = records.NewKeys(d.client, d.table)
 	proxy := httputil.NewSingleHostReverseProxy(local)
-	door := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
 		if d.faults.Add(-1) >= 0 {
 			panic(http.ErrAbortHandler)
@@ -70,16 +70,15 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 		}
 		proxy.ServeHTTP(w, r)
 	}))
-	door.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			d.connections.Add(1)
-		}
-	}
-	door.Start()
 	t.Cleanup(door.Close)
 	d.endpoint = door.URL
 	rules := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/api/*","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"},"enterprise":{"requests":30,"window":"1m"}}}]}`)
 	c := load(t, append(variables, "STORE_TIMEOUT=900ms", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+door.URL, "WEIR_LOCAL=true", "RULES_FILE="+rules, "JWT_ISSUER="+samples.Issuer, "JWT_AUDIENCE="+samples.Audience, "JWT_ALGORITHMS=ES256")...)
+	client, err := c.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Share(dynamodb.New(client.Options(), d.count))
 	store, _, err := c.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -92,6 +91,16 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	}
 	d.Clock = func() time.Time { return d.now }
 	return d
+}
+
+// count counts the requests of a client.
+func (d *deployment) count(o *dynamodb.Options) {
+	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
+		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
+			d.shared.Add(1)
+			return next.HandleDeserialize(ctx, in)
+		}), middleware.After)
+	})
 }
 
 func (d *deployment) makeTable(t *testing.T, in *dynamodb.CreateTableInput) {
@@ -183,8 +192,8 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			d.now = d.now.Add(time.Second)
 			d.want(t, "revoked", key, "Unauthorized", "", 401)
 			d.want(t, "another", other, "apikey:beta", "30", 201)
-			if got := d.connections.Load(); got != 1 {
-				t.Errorf("%d connections: the store and the records have one client", got)
+			if all, shared := d.requests.Load(), d.shared.Load(); shared != all || shared == 0 {
+				t.Errorf("%d of %d requests are by one client: the store and the records share it", shared, all)
 			}
 		})
 	}
