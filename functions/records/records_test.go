@@ -147,7 +147,7 @@ func TestKeys(t *testing.T) {
 	if _, err := lookup(other); err != nil {
 		t.Errorf("another id: %v", err)
 	}
-	if _, err := reader.SigningKeys(ctx); err == nil || !strings.Contains(err.Error(), "has the function signingkeys run?") {
+	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.Contains(err.Error(), "has the function signingkeys run?") {
 		t.Errorf("signing keys: %v", err)
 	}
 	operator.want(t, records.KeyActions)
@@ -283,7 +283,7 @@ func TestSigningKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	var failed error
-	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte, error) { return document, failed }}
+	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, failed }}
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
 		t.Errorf("%s, %v", answer, err)
 	}
@@ -295,7 +295,8 @@ func TestSigningKeys(t *testing.T) {
 	copied := document
 	for name, bad := range map[string][]byte{
 		"signing keys: key set: ":                                nil,
-		"signing keys: key set: no key for signatures":           []byte(`{"keys":[]}`),
+		"signing keys: key set: there is no list of keys":        []byte(`{}`),
+		"signing keys: key set: no key for signatures":           []byte(`{"keys":[{"kty":"AKP"}]}`),
 		"signing keys: got 307201 bytes, want at most 307200":    bytes.Repeat([]byte("x"), 300<<10+1),
 		"signing keys: key set: keys[0] is not a public key":     []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
 		"signing keys: key set: invalid character '<' looking f": []byte("<html>"),
@@ -309,8 +310,21 @@ func TestSigningKeys(t *testing.T) {
 	if _, err := f.Invoke(ctx, nil); err == nil || err.Error() != "signing keys: no route" {
 		t.Error(err)
 	}
-	if kept, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, copied) {
-		t.Errorf("%q, %v", kept, err)
+	if kept, at, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, copied) || !at.Equal(noon) {
+		t.Errorf("%q at %s, %v", kept, at, err)
+	}
+	document, failed = []byte(`{"keys":[]}`), nil
+	if _, err := f.Invoke(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	if kept, _, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, document) {
+		t.Errorf("all withdrawn: %q, %v", kept, err)
+	}
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: records.SigningKeysKey}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.HasPrefix(err.Error(), `records table: item signingkeys: fetched: got "", want a time`) {
+		t.Error(err)
 	}
 	f.Table, failed = "weir-test-none", nil
 	if _, err := f.Invoke(ctx, nil); err == nil || !strings.HasPrefix(err.Error(), "signing keys: records table: ") {

@@ -22,7 +22,8 @@ type WriteAPI interface {
 //
 // Nobody outside can invoke it, so an error is worth an alarm: it says that the issuer or
 // the table failed, or that the document is no key set. The keys that were copied before
-// then stay as they are.
+// then stay as they are, and are good until they are a day old (identity.RemoteKeys). A key
+// set without a key is one, by which the issuer withdraws them all.
 type SigningKeys struct {
 	API   WriteAPI
 	Table string
@@ -35,7 +36,7 @@ const maxSigningKeys = 300 << 10
 
 // Invoke implements lambda.Handler.
 func (s *SigningKeys) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
-	document, err := s.Fetch(ctx)
+	document, _, err := s.Fetch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}

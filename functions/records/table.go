@@ -42,9 +42,9 @@ type ReadAPI interface {
 // Table reads single items. It is safe for concurrent use. It keeps nothing; package
 // identity does.
 type Table struct {
-	api     ReadAPI
-	name    string
-	retryer aws.Retryer
+	api       ReadAPI
+	name      string
+	retryable func(error) bool
 }
 
 var _ identity.KeyTable = (*Table)(nil)
@@ -53,11 +53,8 @@ var _ identity.KeyTable = (*Table)(nil)
 // the client does: a read, unlike a charge, may be repeated, and the first one after Lambda
 // has thawed an environment may meet a connection that has died meanwhile.
 func NewTable(api ReadAPI, name string) *Table {
-	return &Table{api, name, retry.NewStandard(func(o *retry.StandardOptions) { o.MaxAttempts, o.MaxBackoff = 2, retryPause })}
+	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
-
-// retryPause is how long a second attempt waits at most.
-const retryPause = 20 * time.Millisecond
 
 // Secrets implements identity.KeyTable.
 func (t *Table) Secrets(ctx context.Context) ([][]byte, error) {
@@ -81,28 +78,53 @@ func (t *Table) Record(ctx context.Context, hash string) (r identity.Record, ok 
 	return identity.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
 }
 
-// SigningKeys returns the issuer's key set as it was copied last. It is an identity.Fetch.
-func (t *Table) SigningKeys(ctx context.Context) (document []byte, err error) {
+// SigningKeys returns the issuer's key set as it was copied last, and when. It is an
+// identity.Fetch.
+func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.Time, err error) {
 	it, err := t.get(ctx, SigningKeysKey)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, time.Time{}, err
 	case it == nil:
-		return nil, errors.New("records table: there are no signing keys yet: has the function signingkeys run?")
+		return nil, time.Time{}, errors.New("records table: there are no signing keys yet: has the function signingkeys run?")
 	}
-	return []byte(it.text(jwksAttribute)), nil
+	copied, err = time.Parse(time.RFC3339, it.text(fetchedAttribute))
+	if err != nil {
+		return nil, time.Time{}, fmt.Errorf("records table: item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", SigningKeysKey, fetchedAttribute, it.text(fetchedAttribute))
+	}
+	return []byte(it.text(jwksAttribute)), copied, nil
 }
 
-// readTimeout is how long a read may take, with both attempts: a request waits for it.
-const readTimeout = 900 * time.Millisecond
+// How often a read is attempted, and how long each attempt may take: a request waits for it.
+// A connection that has died in silence answers nothing, so the second attempt has time of
+// its own.
+const (
+	readAttempts   = 2
+	attemptTimeout = 300 * time.Millisecond
+)
 
 // get reads an item, nil if there is none.
-func (t *Table) get(ctx context.Context, key string) (item, error) {
-	ctx, cancel := context.WithTimeout(ctx, readTimeout)
-	defer cancel()
-	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: keyOf(key)}, func(o *dynamodb.Options) { o.Retryer = t.retryer })
+func (t *Table) get(ctx context.Context, key string) (it item, err error) {
+	in := &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: keyOf(key)}
+	for range readAttempts {
+		var again bool
+		if it, again, err = t.attempt(ctx, in); !again {
+			break
+		}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("records table: %w", err)
 	}
-	return out.Item, nil
+	return it, nil
+}
+
+// attempt makes one attempt at a read, and reports whether another may help.
+func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (it item, again bool, err error) {
+	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	out, err := t.api.GetItem(attempt, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
+	if err != nil {
+		return nil, ctx.Err() == nil && (attempt.Err() != nil || t.retryable(err)), err
+	}
+	return out.Item, false, nil
 }

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/ed25519"
@@ -42,13 +43,18 @@ const (
 
 // ParseKeySet reads a key set. Keys that are not for signatures are left out, and so are
 // those that are not understood (RFC 7517, 5); a secret or private key is an error, for
-// it has no business here.
+// it has no business here. An empty list of keys is a key set by which no token is good: so
+// an issuer withdraws them all. A document without a list is an error, and so is one whose
+// keys are all left out.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
 	if err := json.Unmarshal(document, &set); err != nil {
 		return nil, fmt.Errorf("key set: %w", err)
+	}
+	if set.Keys == nil {
+		return nil, errors.New("key set: there is no list of keys")
 	}
 	if len(set.Keys) > maxKeys {
 		return nil, fmt.Errorf("key set: %d keys, at most %d are allowed", len(set.Keys), maxKeys)
@@ -64,11 +70,18 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 			s.keys = append(s.keys, key)
 		}
 	}
-	if len(s.keys) == 0 {
+	if len(s.keys) == 0 && len(set.Keys) > 0 {
 		return nil, errors.New("key set: no key for signatures")
 	}
 	return s, nil
 }
+
+// Why a token has no key. A key set that is newer may have one that is unknown; it cannot
+// tell which of two keys was meant.
+var (
+	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", limiter.ErrInvalidCredential)
+	errAmbiguous  = fmt.Errorf("%w: token does not say which key signed it", limiter.ErrInvalidCredential)
+)
 
 // Key implements KeySource. A token without a key id is checked against the only key
 // that can have signed it, if there is just one.
@@ -80,12 +93,12 @@ func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jos
 			continue
 		}
 		if found != nil {
-			return nil, fmt.Errorf("%w: token does not say which key signed it", limiter.ErrInvalidCredential)
+			return nil, errAmbiguous
 		}
 		found = key
 	}
 	if found == nil {
-		return nil, fmt.Errorf("%w: token signed with an unknown key", limiter.ErrInvalidCredential)
+		return nil, errUnknownKey
 	}
 	return found, nil
 }
@@ -107,10 +120,12 @@ func fits(key *jose.JSONWebKey, algorithm string) bool {
 	return false
 }
 
-// How long fetched keys are used, and how long an issuer is left alone: after it has
-// answered, whatever key ids tokens come with, and after it has not.
+// How long fetched keys are used, and for how long if no newer ones can be had; and how long
+// an issuer is left alone: after it has answered, whatever key ids tokens come with, and after
+// it has not.
 const (
 	keysFresh    = time.Hour
+	keysStale    = 24 * time.Hour
 	keysCooldown = 30 * time.Second
 	keysRetry    = 3 * time.Second // if a key is missing
 )
@@ -123,8 +138,12 @@ const (
 )
 
 // RemoteKeys is the key set of an issuer, fetched when it is needed and kept. It is a
-// KeySource, safe for concurrent use. If a fetch fails, the keys that were fetched before
-// stay valid.
+// KeySource, safe for concurrent use.
+//
+// A key that the issuer withdraws is believed for an hour more. If fetching fails, the keys
+// that were fetched before stay valid until they are a day old: then it cannot be told whether
+// any token is good, which is limiter.ErrUnverified. The age of a copy is that of what it is
+// a copy of.
 //
 // There is one fetch at a time, and it does not end with the request that began it. Who
 // needs a key that is not there waits for it, and so does whoever finds the keys too old
@@ -134,15 +153,17 @@ type RemoteKeys struct {
 
 	mu       sync.Mutex
 	set      *KeySet
-	fetched  time.Time     // of set
+	read     time.Time     // when set was fetched
+	issued   time.Time     // when the issuer had it: the same, or earlier if it is a copy
 	tried    time.Time     // of the last attempt that has ended
 	failed   error         // of that attempt
 	fetching chan struct{} // closed at the end of the attempt under way; nil without one
 }
 
 // Fetch returns the document of a key set from wherever it is: at its issuer, or where a
-// copy is kept. It is safe for concurrent use.
-type Fetch func(ctx context.Context) (document []byte, err error)
+// copy is kept, and then when the issuer had it; the zero Time means now. It is safe for
+// concurrent use.
+type Fetch func(ctx context.Context) (document []byte, copied time.Time, err error)
 
 // NewRemoteKeys returns the key set at an https URL, or an http one on this machine.
 // Redirections from https stay there.
@@ -168,7 +189,10 @@ func FetchFrom(address string) (Fetch, error) {
 		return nil, fmt.Errorf("key set: got %q, want an https URL", address)
 	}
 	client := &http.Client{Timeout: keysTimeout, CheckRedirect: checkRedirect}
-	return func(ctx context.Context) ([]byte, error) { return fetch(ctx, client, address) }, nil
+	return func(ctx context.Context) (document []byte, _ time.Time, err error) {
+		document, err = fetch(ctx, client, address)
+		return document, time.Time{}, err
+	}, nil
 }
 
 func fetch(ctx context.Context, client *http.Client, address string) ([]byte, error) {
@@ -213,17 +237,30 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 	if fetch == nil {
 		return key, err
 	}
-	select {
-	case <-fetch:
-	case <-ctx.Done():
+	if gone := wait(ctx, fetch); gone != nil {
 		if err == nil {
 			return key, nil
 		}
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, ctx.Err())
+		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, gone)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known(ctx, now, id, algorithm)
+}
+
+// wait waits until done is closed. The error is that of ctx, if it ends before.
+func wait(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+	}
+	select {
+	case <-done: // it was ready too, and select takes either
+		return nil
+	default:
+		return ctx.Err()
+	}
 }
 
 // look returns the key, as far as it is known, and the fetch to wait for, nil if there is
@@ -232,10 +269,11 @@ func (r *RemoteKeys) look(ctx context.Context, now time.Time, id, algorithm stri
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key, err = r.known(ctx, now, id, algorithm)
+	certain := err == nil || errors.Is(err, errAmbiguous)
 	switch {
-	case err == nil && (r.fetching != nil || now.Sub(r.fetched) <= keysFresh):
-		return key, nil, nil
-	case r.fetching == nil && r.rested(now, err != nil):
+	case certain && (r.fetching != nil || now.Sub(r.read) <= keysFresh):
+		return key, nil, err
+	case r.fetching == nil && r.rested(now, !certain):
 		r.fetching = make(chan struct{})
 		go r.refresh(context.WithoutCancel(ctx), now)
 	}
@@ -244,15 +282,20 @@ func (r *RemoteKeys) look(ctx context.Context, now time.Time, id, algorithm stri
 
 // known returns a key of those that were fetched. r.mu is held.
 func (r *RemoteKeys) known(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
-	if r.set == nil {
+	switch {
+	case r.set == nil:
 		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, r.failed)
+	case now.Sub(r.issued) >= keysStale:
+		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, cmp.Or(r.failed, errOldCopy))
 	}
 	key, err := r.set.Key(ctx, now, id, algorithm)
-	if err != nil && r.failed != nil { // it may be a new one
+	if errors.Is(err, errUnknownKey) && r.failed != nil { // it may be a new one
 		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, r.failed)
 	}
 	return key, err
 }
+
+var errOldCopy = fmt.Errorf("key set: the copy of it is more than %s old: what copies it has failed", keysStale)
 
 // rested reports whether the issuer may be asked again, for a key that is missing or for
 // fresh ones. Requests that come together do
@@ -270,14 +313,17 @@ func (r *RemoteKeys) refresh(ctx context.Context, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()
 	var set *KeySet
-	document, err := r.fetch(ctx)
+	document, copied, err := r.fetch(ctx)
 	if err == nil {
 		set, err = ParseKeySet(document)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.tried, r.failed = now, err; err == nil {
-		r.set, r.fetched = set, now
+		r.set, r.read, r.issued = set, now, now
+		if !copied.IsZero() && copied.Before(now) {
+			r.issued = copied
+		}
 	}
 	close(r.fetching)
 	r.fetching = nil

@@ -52,7 +52,7 @@ func TestParseKeySet(t *testing.T) {
 		"no keys":                {`{}`, false},
 		"keys are no list":       {`{"keys":{}}`, false},
 		"only one for something": {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","use":"enc"}]}`, false},
-		"empty":                  {`{"keys":[]}`, false},
+		"null":                   {`{"keys":null}`, false},
 		"not JSON":               {`keys`, false},
 		"too many":               {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"kty":"oct","k":"c2VjcmV0"},`, 101), ",") + `]}`, false},
 	} {
@@ -395,11 +395,11 @@ func TestNewRemoteKeys(t *testing.T) {
 func TestNewFetchedKeys(t *testing.T) {
 	i := newIssuer(t, "a")
 	fetches := 0
-	v := verifier(t, identity.NewFetchedKeys(func(context.Context) ([]byte, error) {
+	v := verifier(t, identity.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
 		if fetches++; fetches == 1 {
-			return []byte("{}"), nil
+			return []byte("{}"), time.Time{}, nil
 		}
-		return i.set(t), nil
+		return i.set(t), time.Time{}, nil
 	}))
 	for _, c := range []struct {
 		after   time.Duration
@@ -411,3 +411,125 @@ func TestNewFetchedKeys(t *testing.T) {
 		}
 	}
 }
+
+// Keys that cannot be fetched again are good for a day, by the age of what they are a copy of.
+func TestRemoteKeys_stale(t *testing.T) {
+	i := newIssuer(t, "a")
+	for _, c := range []struct {
+		name      string
+		copied    time.Time
+		fails     bool // after the first fetch
+		goodUntil time.Duration
+		why       string
+	}{
+		{"the issuer fails", time.Time{}, true, 24 * time.Hour, "no route"},
+		{"the copy is read no more", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
+		{"nobody copies", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "what copies it has failed"},
+		{"nobody has copied for long", noon.Add(-240 * time.Hour), false, 0, "what copies it has failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fetches := 0
+			v := verifier(t, identity.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+				if fetches++; c.fails && fetches > 1 {
+					return nil, time.Time{}, errors.New("no route")
+				}
+				return i.set(t), c.copied, nil
+			}))
+			verify := func(after time.Duration) error {
+				now := noon.Add(after)
+				_, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()})))
+				return err
+			}
+			for _, after := range []time.Duration{0, time.Minute, c.goodUntil - 1} {
+				if after < 0 || after >= c.goodUntil {
+					continue
+				}
+				if err := verify(after); err != nil {
+					t.Errorf("after %s: %v", after, err)
+				}
+			}
+			if c.goodUntil > 0 && fetches != 2 { // a copy that is old is not read each minute
+				t.Errorf("%d fetches, want 2", fetches)
+			}
+			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
+				if err := verify(after); !errors.Is(err, limiter.ErrUnverified) || !strings.Contains(err.Error(), c.why) {
+					t.Errorf("after %s: %v", after, err)
+				}
+			}
+		})
+	}
+}
+
+// An issuer that withdraws all its keys is believed.
+func TestRemoteKeys_withdrawn(t *testing.T) {
+	i := newIssuer(t, "a")
+	document := i.set(t)
+	v := verifier(t, identity.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, nil }))
+	for _, c := range []struct {
+		after time.Duration
+		want  error
+	}{{0, nil}, {time.Hour, nil}, {time.Hour + 1, limiter.ErrInvalidCredential}} {
+		now := noon.Add(c.after)
+		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("after %s: %v, want %v", c.after, err, c.want)
+		}
+		document = []byte(`{"keys":[]}`)
+	}
+}
+
+// A token that no newer key set can make good is refused also while the issuer fails, and
+// makes nobody ask it.
+func TestRemoteKeys_ambiguous(t *testing.T) {
+	first, second := newIssuer(t, "a"), newIssuer(t, "b")
+	fetches := 0
+	keys := identity.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+		if fetches++; fetches > 1 {
+			return nil, time.Time{}, errors.New("no route")
+		}
+		return first.set(t, second.public()), time.Time{}, nil
+	})
+	key := func(after time.Duration, id string, want error, wantFetches int) {
+		t.Helper()
+		if _, err := keys.Key(ctx, noon.Add(after), id, "ES256"); !errors.Is(err, want) || (err == nil) != (want == nil) || fetches != wantFetches {
+			t.Errorf("after %s: %v, %d fetches, want %v, %d", after, err, fetches, want, wantFetches)
+		}
+	}
+	key(0, "a", nil, 1)
+	key(time.Minute, "", limiter.ErrInvalidCredential, 1)
+	key(time.Minute, "c", limiter.ErrUnverified, 2)
+	key(2*time.Minute, "", limiter.ErrInvalidCredential, 2)
+	key(2*time.Hour, "", limiter.ErrInvalidCredential, 3) // one of the two may be gone
+}
+
+// Whatever fetches has two seconds, and the end of a request does not hide what has come.
+func TestNewFetchedKeys_slow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t, "a")
+		begun := time.Now()
+		keys := identity.NewFetchedKeys(func(ctx context.Context) ([]byte, time.Time, error) {
+			<-ctx.Done()
+			return nil, time.Time{}, ctx.Err()
+		})
+		if _, err := keys.Key(ctx, noon, "a", "ES256"); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 2*time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+		for range 50 { // of two that are ready, select takes either
+			keys := identity.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) { return i.set(t), time.Time{}, nil })
+			if _, err := keys.Key(ending{ctx}, noon, "a", "ES256"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// ending is a context that ends when all that was begun under it has been done.
+type ending struct{ context.Context }
+
+func (ending) Done() <-chan struct{} {
+	synctest.Wait()
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+func (ending) Err() error { return context.Canceled }

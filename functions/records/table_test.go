@@ -1,0 +1,79 @@
+package records_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/records"
+)
+
+// replies answer reads in turn; a nil one is no answer, until the end of the attempt.
+type replies []error
+
+// answered is what stands for an answer.
+var answered = errors.New("answered")
+
+func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	var o dynamodb.Options
+	for _, option := range options {
+		option(&o)
+	}
+	if _, once := o.Retryer.(aws.NopRetryer); !once || aws.ToBool(in.ConsistentRead) {
+		return nil, fmt.Errorf("a read with %T, consistent %t", o.Retryer, aws.ToBool(in.ConsistentRead))
+	}
+	if len(*r) == 0 {
+		return nil, errors.New("one attempt too many")
+	}
+	reply := (*r)[0]
+	*r = (*r)[1:]
+	switch {
+	case reply == nil:
+		<-ctx.Done()
+		return nil, fmt.Errorf("operation error: %w", ctx.Err())
+	case errors.Is(reply, answered):
+		return &dynamodb.GetItemOutput{}, nil
+	}
+	return nil, reply
+}
+
+// A read that gets no answer, or one that may be another the next time, is attempted twice,
+// and each attempt has a time of its own.
+func TestTable_attempts(t *testing.T) {
+	const attempt = 300 * time.Millisecond
+	busy, wrong := &types.ProvisionedThroughputExceededException{}, &types.ResourceNotFoundException{}
+	for name, c := range map[string]struct {
+		replies replies
+		patient time.Duration // of the request
+		took    time.Duration
+		want    string // in the error
+	}{
+		"answered":            {replies{answered}, time.Second, 0, ""},
+		"a silent connection": {replies{nil, answered}, time.Second, attempt, ""},
+		"nobody":              {replies{nil, nil}, time.Second, 2 * attempt, "deadline exceeded"},
+		"the request is over": {replies{nil}, attempt / 2, attempt / 2, "deadline exceeded"},
+		"busy":                {replies{busy, answered}, time.Second, 0, ""},
+		"busy twice":          {replies{busy, busy}, time.Second, 0, "ProvisionedThroughputExceeded"},
+		"not again: no table": {replies{wrong}, time.Second, 0, "ResourceNotFound"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithTimeout(t.Context(), c.patient)
+				defer cancel()
+				begun := time.Now()
+				_, err := records.NewTable(&c.replies, "t").Secrets(ctx)
+				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || len(c.replies) > 0 || time.Since(begun) != c.took {
+					t.Errorf("%v after %s, want %q after %s; %d replies are left", err, time.Since(begun), c.want, c.took, len(c.replies))
+				}
+			})
+		})
+	}
+}
