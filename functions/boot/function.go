@@ -50,7 +50,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err := c.Probe(ctx, store); err != nil { // the store may be back when it is needed
 		logger.Warn("store not reached", slog.Any("err", err))
 	}
-	if err := c.probeRecords(ctx); err != nil {
+	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
 		logger.Warn("records table not reached", slog.Any("err", err))
 	}
 	return e, nil

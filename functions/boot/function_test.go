@@ -124,3 +124,33 @@ func TestStart_mistake(t *testing.T) {
 		}
 	}
 }
+
+// The table of records is read at the start, before the first key comes, and a function whose
+// table does not answer starts all the same.
+func TestStart_records(t *testing.T) {
+	table := make(chan string, 10)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		table <- string(body)
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#AccessDeniedException"}`)
+	}))
+	defer server.Close()
+	address, answers := lambdaRuntime(t, []byte(`{}`))
+	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "AWS_LAMBDA_RUNTIME_API="+address, "RECORDS_TABLE=weir-records", "DYNAMODB_ENDPOINT="+server.URL)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-answers:
+	case <-time.After(30 * time.Second):
+		t.Error("no answer")
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // killed
+	if !strings.Contains(output.String(), `"records table not reached"`) || len(table) != 1 || !strings.Contains(<-table, `"secrets"`) {
+		t.Errorf("%d reads: %s", len(table), output)
+	}
+}

@@ -130,18 +130,6 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	return nil
 }
 
-// probeRecords reads the records table, if there is one, which opens its connection.
-func (c Config) probeRecords(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
-	defer cancel()
-	table, err := c.records(ctx)
-	if err != nil || table == nil {
-		return err
-	}
-	_, err = table.Secrets(ctx)
-	return err
-}
-
 // Explain turns an error of the store into what its operator can do about it.
 func (c Config) Explain(err error) error {
 	where, hint := "DynamoDB", "check the region and the credentials"

@@ -38,6 +38,16 @@ func New(o Options) *Identifier {
 	return &Identifier{o}
 }
 
+// Warm reads what the records of API keys need before the first key comes, if they are
+// RemoteRecords: that opens the connection of their table. The error says that it could not
+// be read; requests try again.
+func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
+	if r, ok := i.o.APIKeys.(*RemoteRecords); ok {
+		return r.Warm(ctx, now)
+	}
+	return nil
+}
+
 // Caller returns who sent a request at now. With both a token and an API key both
 // identities hold, and the token's tier goes before the key's.
 //

@@ -3,6 +3,7 @@ package identity
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +12,8 @@ import (
 )
 
 // KeyTable is where records of API keys are kept. It is safe for concurrent use. An error
-// says that it could not be read, and nothing of a key.
+// says that it could not be read, and nothing of a key; one that wraps ErrRecord is of the
+// record that was asked for alone.
 type KeyTable interface {
 	// Secrets returns the secrets that hashes were made with: the current one and, during
 	// an overlap, the one before. There are none before the first key.
@@ -20,8 +22,17 @@ type KeyTable interface {
 	Record(ctx context.Context, hash string) (r Record, ok bool, err error)
 }
 
-// recordTimeout is how long the table may take, for all that it is asked for one key.
-const recordTimeout = 900 * time.Millisecond
+// ErrRecord is a record that is there and cannot be understood.
+var ErrRecord = errors.New("malformed record")
+
+// recordTimeout is how long the table may take, for all that it is asked for one key, and
+// secretsTimeout for the secrets, which leaves time to read the record by those from before.
+const (
+	recordTimeout  = 900 * time.Millisecond
+	secretsTimeout = 600 * time.Millisecond
+)
+
+var errLost = errors.New("the secrets of the API keys' hashes are gone: restore them from a backup")
 
 // maxRecords is how many keys are remembered of those that are known, and of those that
 // are not. They are apart, so that guessing displaces no record.
@@ -39,7 +50,8 @@ var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", limit
 // A record is used for a minute: a key that is revoked is refused after that time. That a key
 // is unknown is believed for ten seconds. While the table fails, records that were read stay
 // valid for up to an hour; of any other key it cannot be told whether it is good, which is
-// limiter.ErrUnverified.
+// limiter.ErrUnverified. The table is then asked by one key a second, whatever keys come. The
+// same holds for the secrets that hashes are made with: once they were there, none is a failure.
 //
 // A key that NewAPIKey cannot have made is refused without a read. Any other costs one, or
 // two while there are two secrets, even where its address is over a limit: the caller has to
@@ -49,10 +61,11 @@ var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", limit
 type RemoteRecords struct {
 	table KeyTable
 
-	asking  sync.Mutex // held while the secrets are read
-	secrets kept[[][]byte]
-
 	mu             sync.Mutex
+	secrets        kept[[][]byte]
+	asking         chan struct{} // closed when the secrets have been read; nil while nobody reads them
+	failed         error         // of the table, at the last read of a record
+	failedAt       time.Time
 	known, unknown *recent[kept[Record]]
 	reads          map[digest]*read // those under way
 }
@@ -82,13 +95,11 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 		return Record{}, err
 	}
 	if underway != nil {
-		select {
-		case <-underway.done:
+		switch gone := wait(ctx, underway.done); {
+		case gone == nil:
 			found = underway.result
-		case <-ctx.Done():
-			if !found.usable(now) {
-				return Record{}, fmt.Errorf("%w: %w", limiter.ErrUnverified, ctx.Err())
-			}
+		case !found.usable(now):
+			return Record{}, fmt.Errorf("%w: %w", limiter.ErrUnverified, gone)
 		}
 	}
 	record, ok, err := found.answer(now)
@@ -115,6 +126,9 @@ func (r *RemoteRecords) look(ctx context.Context, now time.Time, key string) (ke
 	switch {
 	case !found.due(now), underway != nil && found.usable(now):
 		return found, nil, nil
+	case underway == nil && r.failed != nil && now.Sub(r.failedAt).Abs() < recordRetry:
+		found.failed = r.failed // whatever key, it is the same table
+		return found, nil, nil
 	case underway == nil && len(r.reads) >= maxReads:
 		if found.usable(now) {
 			return found, nil, nil
@@ -136,6 +150,9 @@ func (r *RemoteRecords) finish(ctx context.Context, now time.Time, id digest, ke
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	underway.result = underway.result.asked(now, record, known, err)
+	if r.failed = nil; err != nil && !errors.Is(err, ErrRecord) {
+		r.failed, r.failedAt = err, now
+	}
 	r.known.remove(id)
 	if underway.result.known {
 		r.known.put(id, underway.result)
@@ -160,14 +177,49 @@ func (r *RemoteRecords) ask(ctx context.Context, now time.Time, key string) (rec
 	return Record{}, false, nil
 }
 
-// hashedWith returns the secrets, as they are known at now.
+// Warm reads the secrets, if they are not known at now: before the first key comes, to whom a
+// connection that is to be opened would be slow. The error says that they could not be read.
+func (r *RemoteRecords) Warm(ctx context.Context, now time.Time) error {
+	_, err := r.hashedWith(ctx, now)
+	return err
+}
+
+// hashedWith returns the secrets, as they are known at now. Who finds them too old first waits
+// until they are read, and all do while there are none that may be used.
 func (r *RemoteRecords) hashedWith(ctx context.Context, now time.Time) ([][]byte, error) {
-	r.asking.Lock()
-	defer r.asking.Unlock()
-	if r.secrets.due(now) {
-		secrets, err := r.table.Secrets(ctx)
-		r.secrets = r.secrets.asked(now, secrets, len(secrets) > 0, err)
+	r.mu.Lock()
+	known, asking := r.secrets, r.asking
+	if asking == nil && known.due(now) {
+		asking = make(chan struct{})
+		r.asking = asking
+		go r.askSecrets(context.WithoutCancel(ctx), now)
+	} else if known.usable(now) {
+		asking = nil
 	}
-	secrets, _, err := r.secrets.answer(now)
+	r.mu.Unlock()
+	if asking != nil {
+		if err := wait(ctx, asking); err != nil {
+			return nil, err
+		}
+		r.mu.Lock()
+		known = r.secrets
+		r.mu.Unlock()
+	}
+	secrets, _, err := known.answer(now)
 	return secrets, err
+}
+
+// askSecrets reads the secrets and remembers them.
+func (r *RemoteRecords) askSecrets(ctx context.Context, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
+	defer cancel()
+	secrets, err := r.table.Secrets(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && len(secrets) == 0 && len(r.secrets.value) > 0 {
+		err = errLost
+	}
+	r.secrets = r.secrets.asked(now, secrets, len(secrets) > 0, err)
+	close(r.asking)
+	r.asking = nil
 }

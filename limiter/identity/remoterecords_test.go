@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -23,7 +24,9 @@ type table struct {
 	secrets        [][]byte
 	records        map[string]identity.Record
 	down           bool
+	broken         map[string]bool // records that cannot be read, by their hash
 	slow           time.Duration
+	slowSecrets    time.Duration
 	asked, secrecy int
 }
 
@@ -42,10 +45,10 @@ func (t *table) add(secret, id string) (key string) {
 	return key
 }
 
-func (t *table) wait(ctx context.Context) error {
-	if t.slow > 0 {
+func (t *table) wait(ctx context.Context, slow time.Duration) error {
+	if slow > 0 {
 		select {
-		case <-time.After(t.slow):
+		case <-time.After(slow):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -60,15 +63,21 @@ func (t *table) Secrets(ctx context.Context) ([][]byte, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.secrecy++
-	return t.secrets, t.wait(ctx)
+	if err := t.wait(ctx, t.slow+t.slowSecrets); err != nil {
+		return nil, err
+	}
+	return t.secrets, nil
 }
 
 func (t *table) Record(ctx context.Context, hash string) (identity.Record, bool, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked++
-	if err := t.wait(ctx); err != nil {
+	if err := t.wait(ctx, t.slow); err != nil {
 		return identity.Record{}, false, err
+	}
+	if t.broken[hash] {
+		return identity.Record{}, false, fmt.Errorf("%w: no id", identity.ErrRecord)
 	}
 	r, ok := t.records[hash]
 	return r, ok, nil
@@ -155,14 +164,14 @@ func TestRemoteRecords_down(t *testing.T) {
 	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the secrets from before
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
-	look(t, r, source, now.Add(70*time.Second), other, "", limiter.ErrUnverified, 4)
-	look(t, r, source, now.Add(71*time.Second-1), other, "", limiter.ErrUnverified, 4)
-	look(t, r, source, now.Add(71*time.Second), other, "", limiter.ErrUnverified, 5)
-	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 6)
-	look(t, r, source, now.Add(time.Hour), key, "", limiter.ErrUnverified, 6) // a failure of the secrets, which are too old too
+	look(t, r, source, now.Add(70*time.Second), other, "", limiter.ErrUnverified, 3) // it has just failed, for another key
+	look(t, r, source, now.Add(71*time.Second-1), other, "", limiter.ErrUnverified, 3)
+	look(t, r, source, now.Add(71*time.Second), other, "", limiter.ErrUnverified, 4)
+	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
+	look(t, r, source, now.Add(time.Hour), key, "", limiter.ErrUnverified, 5) // a failure of the secrets, which are too old too
 	source.down = false
-	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 7)
-	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 8)
+	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
+	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
 }
 
 // Before the first key there are no secrets, and no hash to look up.
@@ -263,6 +272,157 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, identity.NewAPIKey()); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
 			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// A table that is down is asked once a second, whatever keys come; a record that is broken
+// spoils no other, and a table that answers again is believed at once.
+func TestRemoteRecords_spared(t *testing.T) {
+	source := newTable("s")
+	r := identity.NewRemoteRecords(source)
+	bad, good := source.add("s", "bad"), source.add("s", "good")
+	source.broken = map[string]bool{identity.HashAPIKey([]byte("s"), bad): true}
+	look(t, r, source, noon, bad, "", limiter.ErrUnverified, 1)
+	look(t, r, source, noon, good, "good", nil, 2)
+	source.down = true
+	for i := range 100 {
+		look(t, r, source, noon.Add(time.Minute), identity.NewAPIKey(), "", limiter.ErrUnverified, 3)
+		look(t, r, source, noon.Add(time.Minute+time.Duration(i)), good, "good", nil, 3)
+	}
+	look(t, r, source, noon.Add(61*time.Second), identity.NewAPIKey(), "", limiter.ErrUnverified, 4)
+	source.down = false
+	look(t, r, source, noon.Add(62*time.Second), source.add("s", "new"), "new", nil, 5)
+	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
+}
+
+// Requests that come together do not come in the order of their clocks: one that has waited
+// begins no read of what has just been read.
+func TestRemoteRecords_late(t *testing.T) {
+	source := newTable("s")
+	r := identity.NewRemoteRecords(source)
+	key, unknown := source.add("s", "k"), identity.NewAPIKey()
+	look(t, r, source, noon, key, "k", nil, 1)
+	look(t, r, source, noon, unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, noon.Add(-time.Minute+1), key, "k", nil, 2)
+	look(t, r, source, noon.Add(-9*time.Second), unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
+}
+
+// While the secrets are read, or cannot be, those from before are used; and one read of them
+// serves all.
+func TestRemoteRecords_secrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newTable("s")
+		r := identity.NewRemoteRecords(source)
+		if err := r.Warm(ctx, noon); err != nil || source.secrecy != 1 {
+			t.Fatalf("%d reads, %v", source.secrecy, err)
+		}
+		old := source.add("s", "old")
+		look(t, r, source, noon, old, "old", nil, 1)
+		source.slowSecrets = time.Hour
+		now := noon.Add(time.Minute)
+		lookup := func(key, id string, want time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if record, err := r.Lookup(ctx, now, key); err != nil || record.ID != id || time.Since(begun) != want {
+				t.Errorf("%+v, %v after %s, want %q after %s", record, err, time.Since(begun), id, want)
+			}
+		}
+		// The table of this test reads one thing at a time.
+		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
+		lookup(source.add("s", "b"), "b", 0) // the secrets are left alone for a while
+		lookup(old, "old", 0)
+		if source.secrecy != 2 {
+			t.Errorf("the secrets were read %d times, want 2", source.secrecy)
+		}
+	})
+}
+
+// apart is a table whose secrets come when they are told to, apart from its records.
+type apart struct {
+	*table
+	come  chan struct{}
+	asked atomic.Int64
+}
+
+func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
+	a.asked.Add(1)
+	select {
+	case <-a.come:
+		return a.secrets, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Nobody but the first waits for secrets of which there are some from before; all wait for the
+// first, together; and a request that ends does not.
+func TestRemoteRecords_secretsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &apart{table: newTable("s"), come: make(chan struct{})}
+		r := identity.NewRemoteRecords(source)
+		var wg sync.WaitGroup
+		for i := range 5 {
+			key := source.add("s", fmt.Sprint(i))
+			wg.Go(func() {
+				if _, err := r.Lookup(ctx, noon, key); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		gone, hangUp := context.WithCancel(ctx)
+		hangUp()
+		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
+			t.Errorf("who hung up: %v", err)
+		}
+		source.come <- struct{}{}
+		wg.Wait()
+		if got := source.asked.Load(); got != 1 {
+			t.Errorf("the secrets were read %d times for 5 keys", got)
+		}
+		now := noon.Add(time.Minute)
+		first, second := source.add("s", "first"), source.add("s", "second")
+		wg.Go(func() {
+			begun := time.Now()
+			if _, err := r.Lookup(ctx, now, first); err != nil || time.Since(begun) != 600*time.Millisecond {
+				t.Errorf("the first: %v after %s", err, time.Since(begun))
+			}
+		})
+		synctest.Wait()
+		begun := time.Now()
+		if _, err := r.Lookup(ctx, now, second); err != nil || time.Since(begun) != 0 {
+			t.Errorf("the second: %v after %s", err, time.Since(begun))
+		}
+		wg.Wait()
+	})
+}
+
+// Secrets that were there and are gone are a failure, not an answer.
+func TestRemoteRecords_lost(t *testing.T) {
+	source := newTable("s")
+	r := identity.NewRemoteRecords(source)
+	key, other := source.add("s", "k"), source.add("s", "other")
+	look(t, r, source, noon, key, "k", nil, 1)
+	source.secrets = nil
+	look(t, r, source, noon.Add(time.Minute), key, "k", nil, 2)
+	look(t, r, source, noon.Add(time.Minute), other, "other", nil, 3)
+	look(t, r, source, noon.Add(2*time.Hour), key, "", limiter.ErrUnverified, 3)
+	look(t, r, source, noon.Add(3*time.Hour), other, "", limiter.ErrUnverified, 3)
+	source.secrets = [][]byte{[]byte("s")}
+	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
+}
+
+// What has come when the request ends is the answer.
+func TestRemoteRecords_ending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newTable("s")
+		r := identity.NewRemoteRecords(source)
+		for i := range 50 { // of two that are ready, select takes either
+			if record, err := r.Lookup(ending{ctx}, noon, source.add("s", fmt.Sprint(i))); err != nil || record.ID != fmt.Sprint(i) {
+				t.Fatalf("%+v, %v", record, err)
+			}
 		}
 	})
 }
