@@ -32,6 +32,7 @@ const (
 	createdAttribute  = "created"
 	currentAttribute  = "current"
 	previousAttribute = "previous"
+	rotatedAttribute  = "rotated"
 	jwksAttribute     = "jwks"
 	fetchedAttribute  = "fetched"
 )
@@ -108,15 +109,27 @@ func itemOf(hash string, k Key) item {
 }
 
 // key reads the item of a key. What somebody else wrote by hand is checked as what is
-// written here.
+// written here. With an error the Key has what could be read.
 func (it item) key() (Key, error) {
 	hash := strings.TrimPrefix(it.text(KeyAttribute), apiKeyPrefix)
 	k := Key{ID: it.text(idAttribute), Tier: it.text(tierAttribute), Owner: it.text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
-	if err := k.validate(); err != nil {
-		return Key{}, fmt.Errorf("records table: item %s%s: %w", apiKeyPrefix, k.Hash, err)
-	}
 	k.Created, _ = time.Parse(time.RFC3339, it.text(createdAttribute)) // for people
+	if err := k.validate(); err != nil {
+		return k, fmt.Errorf("records table: item %s%s: %w", apiKeyPrefix, k.Hash, err)
+	}
 	return k, nil
+}
+
+// secretsOf returns the item of the secrets: of a current one alone, or also the one that it
+// has replaced, at rotated.
+func secretsOf(current, previous []byte, rotated time.Time) item {
+	it := keyOf(secretsKey)
+	it[currentAttribute] = &types.AttributeValueMemberB{Value: current}
+	if previous != nil {
+		it[previousAttribute] = &types.AttributeValueMemberB{Value: previous}
+		it.set(rotatedAttribute, rotated.UTC().Format(time.RFC3339))
+	}
+	return it
 }
 
 // secrets reads the item of the secrets: the current one, and the one before if there is

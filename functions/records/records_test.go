@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -219,15 +220,170 @@ func TestKeys_pages(t *testing.T) {
 		t.Fatal(err)
 	}
 	const want = `records table: item apikey#abc: id: got "", want`
-	if list, err := keys.List(ctx); err == nil || !strings.HasPrefix(err.Error(), want) || len(list) != 7 {
+	var warned []error
+	keys.Warn = func(err error) { warned = append(warned, err) }
+	if list, err := keys.List(ctx); err == nil || !strings.HasPrefix(err.Error(), want) || len(list) != 7 || len(warned) != 0 {
 		t.Errorf("%d keys, %v", len(list), err)
 	}
-	if revoked, err := keys.Revoke(ctx, "g", ""); err == nil || !strings.HasPrefix(err.Error(), want) || len(revoked) != 1 {
-		t.Errorf("%d keys, %v", len(revoked), err)
+	if _, _, err := keys.Create(ctx, noon, records.Key{ID: "h"}, false); err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0].Error(), want) {
+		t.Errorf("of another id: %v; warned of %v", err, warned)
 	}
-	if _, _, err := records.NewTable(client, table).Record(ctx, "abc"); err == nil || !strings.HasPrefix(err.Error(), want) {
+	if revoked, err := keys.Revoke(ctx, "g", ""); err != nil || len(revoked) != 1 || len(warned) != 2 {
+		t.Errorf("%d keys, %v; warned of %v", len(revoked), err, warned)
+	}
+	if _, _, err := records.NewTable(client, table).Record(ctx, "abc"); !errors.Is(err, identity.ErrRecord) || !strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
 	}
+	if revoked, err := keys.Revoke(ctx, "", ""); !errors.Is(err, records.ErrNotFound) || len(revoked) != 0 {
+		t.Errorf("nothing: revoked %v, %v", revoked, err)
+	}
+	if revoked, err := keys.Revoke(ctx, "", "abc"); err != nil || len(revoked) != 1 || revoked[0].Hash != "abc" {
+		t.Errorf("revoked %v, %v", revoked, err)
+	}
+	broken["id"] = &types.AttributeValueMemberS{Value: "i"}
+	broken["tier"] = &types.AttributeValueMemberS{Value: "*"}
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := keys.Create(ctx, noon, records.Key{ID: "i"}, false); err == nil || !strings.Contains(err.Error(), "item apikey#abc: tier") {
+		t.Errorf("of the id: %v", err)
+	}
+	if revoked, err := keys.Revoke(ctx, "i", ""); err != nil || len(revoked) != 1 {
+		t.Errorf("revoked %v, %v", revoked, err)
+	}
+	if list, err := keys.List(ctx); err != nil || len(list) != 7 {
+		t.Errorf("%d keys, %v", len(list), err)
+	}
+}
+
+// Where there are keys, no other secret is made: it would make them unknown for good.
+func TestKeys_Create_lost(t *testing.T) {
+	client, table := local(t, &calls{})
+	keys := records.NewKeys(client, table)
+	create(t, keys, records.Key{ID: "a"}, false)
+	secrets := map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
+	if _, err := client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &table, Key: secrets}); err != nil {
+		t.Fatal(err)
+	}
+	for id, add := range map[string]bool{"a": true, "b": false} {
+		if _, _, err := keys.Create(ctx, noon, records.Key{ID: id}, add); err == nil || !strings.HasPrefix(err.Error(), `records table: there are keys, and the item "secrets"`) {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	if err := keys.Rotate(ctx, noon, true); err == nil || !strings.Contains(err.Error(), "there is no secret to rotate") {
+		t.Error(err)
+	}
+	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
+		t.Error(err)
+	}
+	create(t, keys, records.Key{ID: "b"}, false)
+}
+
+// Of the keys of an id the newest is the pattern, and the list is in the order of their age.
+func TestKeys_Create_newest(t *testing.T) {
+	client, table := local(t, &calls{})
+	keys := records.NewKeys(client, table)
+	at := func(minute int, tier string, add bool) {
+		t.Helper()
+		if _, _, err := keys.Create(ctx, noon.Add(time.Duration(minute)*time.Minute), records.Key{ID: "a", Tier: tier}, add); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var want []string
+	for i := range 6 { // their hashes, and so their items, are in another order
+		at(i, fmt.Sprint("t", i), i > 0)
+		want = append(want, fmt.Sprint("t", i))
+	}
+	at(6, "", true)
+	list, err := keys.List(ctx)
+	var got []string
+	for _, k := range list {
+		got = append(got, k.Tier)
+	}
+	if err != nil || !slices.Equal(got, append(want, "t5")) {
+		t.Errorf("%v, %v", got, err)
+	}
+}
+
+// Keys stay good over a rotation, and not over two: the second one has to be forced, unless
+// they are gone.
+func TestKeys_Rotate(t *testing.T) {
+	client, table := local(t, &calls{})
+	keys := records.NewKeys(client, table)
+	good := func(key string) bool {
+		t.Helper()
+		_, err := identity.NewRemoteRecords(records.NewTable(client, table)).Lookup(ctx, noon, key)
+		if err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+			t.Error(err)
+		}
+		return err == nil
+	}
+	at := func(minutes int) time.Time { return noon.Add(time.Duration(minutes) * time.Minute) }
+	made := func(minutes int, id string) string {
+		t.Helper()
+		key, _, err := keys.Create(ctx, at(minutes), records.Key{ID: id}, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	first := made(0, "a")
+	if err := keys.Rotate(ctx, at(1), false); err != nil {
+		t.Fatal(err)
+	}
+	second := made(2, "b")
+	if !good(first) || !good(second) {
+		t.Error("a rotation ends a key")
+	}
+	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, records.ErrInUse) || !strings.HasPrefix(err.Error(), "1 keys: ") || !good(first) {
+		t.Errorf("a second one: %v", err)
+	}
+	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
+		t.Fatal(err)
+	}
+	if err := keys.Rotate(ctx, at(3), false); err != nil || good(first) || !good(second) {
+		t.Errorf("a second one, without keys from before the first: %v", err)
+	}
+	if err := keys.Rotate(ctx, at(4), true); err != nil || good(second) {
+		t.Errorf("a third one, forced: %v", err)
+	}
+	if err := records.NewKeys(stale{client}, table).Rotate(ctx, at(5), true); err == nil || !strings.Contains(err.Error(), "ConditionalCheckFailed") {
+		t.Errorf("two at once: %v", err)
+	}
+}
+
+// stale is an API by which somebody else rotates the secrets whenever they are read.
+type stale struct{ records.KeysAPI }
+
+func (s stale) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	out, err := s.KeysAPI.GetItem(ctx, in, o...)
+	return out, errors.Join(err, records.NewKeys(s.KeysAPI, *in.TableName).Rotate(ctx, noon, true))
+}
+
+// What an operator reads is what is there.
+func TestKeys_consistent(t *testing.T) {
+	client, table := local(t, &calls{})
+	create(t, records.NewKeys(exact{client, t}, table), records.Key{ID: "a"}, false)
+}
+
+// exact is an API that wants consistent reads.
+type exact struct {
+	records.KeysAPI
+	t *testing.T
+}
+
+func (e exact) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
+	if !aws.ToBool(in.ConsistentRead) {
+		e.t.Error("a scan that is not consistent")
+	}
+	return e.KeysAPI.Scan(ctx, in, o...)
+}
+
+func (e exact) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	if !aws.ToBool(in.ConsistentRead) {
+		e.t.Error("a read that is not consistent")
+	}
+	return e.KeysAPI.GetItem(ctx, in, o...)
 }
 
 // During an overlap keys of both secrets are good; a secret of another length is none.
@@ -255,6 +411,9 @@ func TestTable_Secrets(t *testing.T) {
 		if _, err := identity.NewRemoteRecords(reader).Lookup(ctx, noon, key); err != nil {
 			t.Error(err)
 		}
+	}
+	if all, err := reader.Secrets(ctx); err != nil || len(all) != 2 || all[0][0] != 1 || !bytes.Equal(all[1], secrets[0]) {
+		t.Errorf("the current secret is the first to be tried: %v, %v", all, err)
 	}
 	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32)})
 	if _, err := identity.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, limiter.ErrInvalidCredential) {

@@ -20,7 +20,7 @@ import (
 var (
 	ReadActions       = []string{"dynamodb:GetItem"}
 	SigningKeyActions = []string{"dynamodb:PutItem"}
-	KeyActions        = []string{"dynamodb:DeleteItem", "dynamodb:PutItem", "dynamodb:Scan"}
+	KeyActions        = []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
 )
 
 // TableInput returns the definition of a records table: on demand, with a string key and no
@@ -73,7 +73,7 @@ func (t *Table) Record(ctx context.Context, hash string) (r identity.Record, ok 
 	}
 	k, err := it.key()
 	if err != nil {
-		return identity.Record{}, false, err
+		return identity.Record{}, false, fmt.Errorf("%w: %w", err, identity.ErrRecord)
 	}
 	return identity.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -29,7 +30,7 @@ func keysCommand() *cobra.Command {
 			"AWS configuration (AWS_REGION, AWS_PROFILE and so on). A key itself is in no table: it is printed once, when it is made.",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("got %q, want create, list or revoke", args[0])}
+				return usageError{fmt.Errorf("got %q, want create, list, revoke or rotate", args[0])}
 			}
 			return nil
 		},
@@ -38,7 +39,7 @@ func keysCommand() *cobra.Command {
 	var o keysOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), revokeKeysCommand(&o))
+	c.AddCommand(createKeyCommand(&o), listKeysCommand(&o), revokeKeysCommand(&o), rotateSecretCommand(&o))
 	return c
 }
 
@@ -82,15 +83,38 @@ func listKeysCommand(o *keysOptions) *cobra.Command {
 func revokeKeysCommand(o *keysOptions) *cobra.Command {
 	var hash string
 	c := &cobra.Command{
-		Use:   "revoke ID",
-		Short: "Revoke the API keys of an id",
-		Long:  "Revoke the API keys of an id, or one of them. It asks nothing. The exit status is 1 if there is no such key.",
-		Args:  exactly(1),
+		Use:   "revoke [ID]",
+		Short: "Revoke the API keys of an id, or one by its hash",
+		Long: "Revoke the API keys of an id, or one of them; without an id the one of a hash, such as an item that has no id. It asks nothing. " +
+			"The exit status is 1 if there is no such key.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || len(args) == 0 && hash == "" || len(args) == 1 && args[0] == "" {
+				return usageError{fmt.Errorf("got %q, want an ID, or --hash, or both", args)}
+			}
+			return nil
+		},
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.revoke(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), args[0], hash)
+			return o.revoke(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), strings.Join(args, ""), hash)
 		},
 	}
 	c.Flags().StringVar(&hash, "hash", "", "only the key with this hash, as weir keys list shows it")
+	return c
+}
+
+func rotateSecretCommand(o *keysOptions) *cobra.Command {
+	var force bool
+	c := &cobra.Command{
+		Use:   "rotate",
+		Short: "Replace the secret that keys are hashed with; keys stay good until the next rotation",
+		Long: "Replace the secret that keys are hashed with. Keys that there are stay good, as long as the old secret is beside the new one: until the next " +
+			"rotation, which ends all that were made before this one. So give each caller a new key first (weir keys create --add) and revoke the old one: " +
+			"where such keys are left, a rotation is refused without --force. Functions know a new secret within about a minute.",
+		Args: exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.rotate(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force)
+		},
+	}
+	c.Flags().BoolVar(&force, "force", false, "end the keys that were made before the last rotation")
 	return c
 }
 
@@ -119,6 +143,7 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*records.Ke
 	patient := dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() })
 	keys := records.NewKeys(patient, o.table)
 	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read, and there are more\n", n) }
+	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
 	return keys, nil
 }
 
@@ -166,9 +191,6 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 	}
 	list, failed := keys.List(ctx)
 	if o.json {
-		if list == nil {
-			list = []records.Key{}
-		}
 		return errors.Join(printJSON(out, list), o.explain(failed))
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -194,12 +216,29 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		return errors.Join(printJSON(out, append([]records.Key{}, revoked...)), o.explain(failed))
 	}
 	for _, k := range revoked {
-		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", k.ID, k.Hash, k.Created.Format(time.DateTime))
+		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
 	}
 	if failed == nil {
 		fmt.Fprintln(out, "requests with it are refused within about a minute")
 	}
 	return o.explain(failed)
+}
+
+func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force bool) error {
+	keys, err := o.open(ctx, progress)
+	if err != nil {
+		return err
+	}
+	switch err := keys.Rotate(ctx, time.Now(), force); {
+	case errors.Is(err, records.ErrInUse):
+		return fmt.Errorf("%w: replace them (weir keys create --add) and revoke them, or end them with --force", err)
+	case err != nil:
+		return o.explain(err)
+	case o.json:
+		return printJSON(out, struct{}{})
+	}
+	_, err = fmt.Fprintln(out, "keys made from now on are hashed with a new secret, which functions know within about a minute;\nthose that there are stay good until the next rotation")
+	return err
 }
 
 func printJSON(out io.Writer, value any) error {

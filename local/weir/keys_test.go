@@ -4,11 +4,17 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/records"
@@ -99,6 +105,12 @@ func TestKeys(t *testing.T) {
 	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 || revoked[0].ID != "acme" {
 		t.Errorf("%+v, %v", revoked, err)
 	}
+	if out := ok(t, "keys", "revoke", random.ID, "--json"); !strings.Contains(out, random.ID) {
+		t.Errorf("revoked: %q", out)
+	}
+	if code, out, _ := weir(t, "keys", "revoke", "nobody", "--json"); code != 1 || out != "[]\n" {
+		t.Errorf("revoked nothing: exit %d, %q", code, out)
+	}
 	if code, _, errs := weir(t, "keys", "revoke", "acme"); code != 1 || errs != "weir: \"acme\": there is no such key\n" {
 		t.Errorf("revoked again: exit %d, %q", code, errs)
 	}
@@ -106,7 +118,7 @@ func TestKeys(t *testing.T) {
 
 func TestKeys_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
-	for _, args := range [][]string{{"keys", "list"}, {"keys", "rotate"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "create", "--table", "t", "--add"}} {
+	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""}, {"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
@@ -132,5 +144,79 @@ func TestKeys_mistakes(t *testing.T) {
 		if code, _, errs := weir(t, args...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
+	}
+}
+
+// An item that cannot be read is told of, hinders nothing, and can be removed.
+func TestKeys_broken(t *testing.T) {
+	recordsTable(t)
+	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := &dynamodb.PutItemInput{TableName: aws.String(os.Getenv("RECORDS_TABLE")), Item: map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}}
+	if _, err := client.PutItem(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || !strings.HasPrefix(errs, "weir: warning: records table: item apikey#abc: id: got") || !strings.Contains(errs, "is gone") {
+		t.Errorf("without secrets: exit %d, %q, %q", code, out, errs)
+	}
+	if out := ok(t, "keys", "revoke", "--hash", "abc"); !strings.HasPrefix(out, "revoked ") {
+		t.Errorf("revoked: %q", out)
+	}
+	ok(t, "keys", "create", "--id", "first")
+	if _, err := client.PutItem(t.Context(), in); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 0 || !strings.HasPrefix(out, "weir_") || !strings.HasPrefix(errs, "weir: warning: ") {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
+	}
+}
+
+// A secret is rotated once, and again when no key needs the one before.
+func TestKeys_rotate(t *testing.T) {
+	lookup := recordsTable(t)
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "there is no secret to rotate") {
+		t.Errorf("no key: exit %d, %q", code, errs)
+	}
+	first, _, _ := strings.Cut(ok(t, "keys", "create", "--id", "acme"), "\n")
+	if out := ok(t, "keys", "rotate"); !strings.Contains(out, "until the next rotation") {
+		t.Errorf("rotated: %q", out)
+	}
+	if _, err := lookup(first); err != nil {
+		t.Error(err)
+	}
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: 1 keys: keys made before the last rotation would no longer be good: replace them") {
+		t.Errorf("again: exit %d, %q", code, errs)
+	}
+	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
+		t.Errorf("forced: %q", out)
+	}
+	if _, err := lookup(first); err == nil {
+		t.Error("a key of the secret before the last")
+	}
+}
+
+// An operator's commands are patient with a table that is busy, and say how far they are.
+func TestKeysOptions_open(t *testing.T) {
+	t.Setenv("AWS_REGION", "eu-central-1")
+	t.Setenv("DYNAMODB_ENDPOINT", "")
+	page, requests := 0, 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		switch requests++; {
+		case requests == 1:
+			w.WriteHeader(http.StatusInternalServerError)
+		case page == 0:
+			page++
+			_, _ = io.WriteString(w, `{"Items":[{"pk":{"S":"apikey#a"},"id":{"S":"a"}}],"LastEvaluatedKey":{"pk":{"S":"apikey#a"}}}`)
+		default:
+			_, _ = io.WriteString(w, `{"Items":[{"pk":{"S":"apikey#b"},"id":{"S":"b"}}]}`)
+		}
+	}))
+	defer server.Close()
+	t.Setenv("DYNAMODB_ENDPOINT", server.URL)
+	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read, and there are more\n" {
+		t.Errorf("exit %d, %q, %q", code, out, errs)
 	}
 }
