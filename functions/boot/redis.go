@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"time"
 
@@ -13,17 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 	redislog "github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
-
-	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
 // redisMaxLife is well below the 12 hours after which ElastiCache hangs up on a connection
 // that has logged in with a token.
 const redisMaxLife = time.Hour
 
-// RedisClient returns a client that makes each attempt once: a script that is tried
-// again may charge twice, and a server that refuses a connection is not there. A redirect
-// in a cluster is no attempt.
+// RedisClient returns a client that makes each attempt once, as soon as it is a store's: a
+// script that is tried again may charge twice, and a server that refuses a connection is not
+// there. A redirect in a cluster is no attempt.
 func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) {
 	login, err := c.cacheLogin(ctx)
 	if err != nil {
@@ -32,10 +31,13 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	redislog.Disable() // errors are told once, by whoever gets them
 	// What a connection says of itself, and asks to be told, costs two round trips.
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if !plain(c.RedisURL) {
+		return nil, errRedisURL
+	}
 	if !c.RedisCluster {
 		o, err := redis.ParseURL(c.RedisURL)
 		if err != nil {
-			return nil, redisURLError(err)
+			return nil, errRedisURL
 		}
 		o.MaxRetries = -1
 		o.DialerRetries = 1 // the number of attempts
@@ -47,7 +49,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	}
 	o, err := redis.ParseClusterURL(c.RedisURL)
 	if err != nil {
-		return nil, redisURLError(err)
+		return nil, errRedisURL
 	}
 	o.DialerRetries = 1
 	o.ContextTimeoutEnabled = true
@@ -55,9 +57,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 	o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 	o.DisableRoutingPolicies = true // commands with one key need no table of all there are
-	client := redis.NewClusterClient(o)
-	client.AddHook(redisstore.Once{})
-	return client, nil
+	return redis.NewClusterClient(o), nil
 }
 
 // login gives a new connection its user and password.
@@ -75,14 +75,18 @@ func announced(by login, user, password string) login {
 	}
 }
 
-// redisURLError returns what is wrong with a URL, without its password.
-func redisURLError(err error) error {
-	if _, malformed := errors.AsType[*url.Error](err); malformed {
-		// Its text has the URL, and its cause may have a part of the password.
-		return errors.New("REDIS_URL: is not a URL: want such as rediss://user:password@host:6379, with what is no letter or digit in the password as %XX")
-	}
-	return fmt.Errorf("REDIS_URL: %w", err)
+// errRedisURL says nothing of the URL. What a parser takes for a host, a path, an option or a
+// fragment may be a part of the password.
+var errRedisURL = errors.New("REDIS_URL: is not understood: want such as redis://host:6379, or rediss://user:password@host:6379/0 with what is no letter or digit in the password as %XX")
+
+// plain reports whether a URL has at most the number of a database where a password that was
+// not escaped would have led.
+func plain(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Fragment == "" && !strings.Contains(address, "#") && validDatabase.MatchString(u.Path)
 }
+
+var validDatabase = regexp.MustCompile(`^(/[0-9]{0,5})?$`)
 
 // checkRedis says what is wrong with the variables of a Redis server together.
 func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {

@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
 var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev", "REDIS_IAM_CACHE=weir-dev-cache"}
@@ -213,6 +215,7 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		client, server, dialed := u.(*redis.ClusterClient), &cache{deaf: "evalsha"}, 0
+		redisstore.New(client, redisstore.Options{Namespace: "n"})
 		client.Options().Dialer = func(context.Context, string, string) (net.Conn, error) {
 			dialed++
 			return dial(server)

@@ -148,10 +148,10 @@ func (c Config) Explain(err error) error {
 	return fmt.Errorf("%s failed: %w", where, err)
 }
 
-// redacted returns a URL without its password.
+// redacted returns the scheme and the host of a URL.
 func redacted(address string) string {
 	if u, err := url.Parse(address); err == nil {
-		return u.Redacted()
+		return u.Scheme + "://" + u.Host
 	}
 	return "REDIS_URL"
 }

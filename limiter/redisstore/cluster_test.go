@@ -77,7 +77,6 @@ func cluster(t *testing.T, commands ...string) (*redis.Client, *redis.ClusterCli
 		// As functions/boot has it: what these call, an access list would have to allow.
 		DisableIdentity: true, DisableRoutingPolicies: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
-	client.AddHook(redisstore.Once{})
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {
 			t.Error(err)
@@ -226,7 +225,7 @@ func command(r *bufio.Reader) (args []string, err error) {
 }
 
 // A command whose answer is lost is not sent again; one that another node is to have is.
-func TestOnce(t *testing.T) {
+func TestNew_noRetry(t *testing.T) {
 	slots := "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:6379\r\n"
 	for _, c := range []struct {
 		name    string
@@ -236,15 +235,26 @@ func TestOnce(t *testing.T) {
 		{"lost", []string{"", ":1\r\n"}, 1},
 		{"moved", []string{"-MOVED 1 other:6379\r\n", ":1\r\n"}, 2},
 	} {
-		n := &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "cluster": {slots}, "evalsha": c.answers}}
-		client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true})
-		client.AddHook(redisstore.Once{})
-		err := client.EvalSha(ctx, "script", []string{"key"}).Err()
-		if e := client.Close(); e != nil {
-			t.Error(e)
+		dial := func(n *node) map[string]redis.UniversalClient {
+			return map[string]redis.UniversalClient{
+				"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true}),
+				"server":  redis.NewClient(&redis.Options{Addr: "host:6379", Dialer: n.dial}),
+			}
 		}
-		if sent := n.count("evalsha"); sent != c.want || (err == nil) != (c.name == "moved") {
-			t.Errorf("%s: sent %d times, want %d: %v", c.name, sent, c.want, err)
+		for _, kind := range []string{"cluster", "server"} {
+			if kind == "server" && c.name == "moved" {
+				continue
+			}
+			n := &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "cluster": {slots}, "evalsha": c.answers}}
+			client := dial(n)[kind]
+			redisstore.New(client, redisstore.Options{Namespace: "n"})
+			err := client.EvalSha(ctx, "script", []string{"key"}).Err()
+			if e := client.Close(); e != nil {
+				t.Error(e)
+			}
+			if sent := n.count("evalsha"); sent != c.want || (err == nil) != (c.name == "moved") {
+				t.Errorf("%s, %s: sent %d times, want %d: %v", kind, c.name, sent, c.want, err)
+			}
 		}
 	}
 }

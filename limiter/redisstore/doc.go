@@ -21,5 +21,5 @@
 //
 // Set maxmemory-policy to noeviction: a server that evicts drops live counts when a
 // flood of identities fills it. Keys expire by themselves once their state is of no
-// more use. Turn the client's retries off: a retried script may charge twice (see Client).
+// more use. The client sends a script once, because a retried one may charge twice: see NoRetry.
 package redisstore

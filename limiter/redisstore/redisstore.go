@@ -50,8 +50,8 @@ const expiryMargin = time.Minute
 const settleAttempts = 10
 
 // Client is what a Store needs of Redis: a *redis.Client, a *redis.ClusterClient, or any
-// UniversalClient. Turn its retries off: a retried script may charge twice. For a Client
-// MaxRetries: -1 does, a ClusterClient needs the hook Once.
+// UniversalClient. It must not retry: a retried script may charge twice. New sees to that for
+// those three, by the hook NoRetry.
 type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
@@ -75,8 +75,12 @@ var (
 	AdministrationCommands = []string{"del", "get"}
 )
 
-// New returns a Store over client.
+// New returns a Store over client, to which it adds the hook NoRetry if the client takes
+// hooks: all commands of that client are then sent once.
 func New(client Client, o Options) *Store {
+	if c, ok := client.(interface{ AddHook(hook redis.Hook) }); ok {
+		c.AddHook(NoRetry{})
+	}
 	if o.Margin <= 0 {
 		o.Margin = DefaultMargin
 	}
