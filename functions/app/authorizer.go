@@ -51,8 +51,8 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 }
 
 // undecided records a request of which nothing is known but err, and returns it.
-func (a authorizer) undecided(err error) error {
-	a.Recorder.Record(a.Clock(), 0, limiter.Caller{}, limiter.Decision{}, err)
+func (e *Environment) undecided(err error) error {
+	e.Recorder.Record(e.Clock(), 0, limiter.Caller{}, limiter.Decision{}, err)
 	return err
 }
 

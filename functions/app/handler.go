@@ -17,23 +17,26 @@ import (
 // NewHandler returns api as a function: on the events of a REST API, an HTTP API, a
 // function URL or a load balancer, with the limits of Environment.Serve.
 func NewHandler(e *Environment, api http.Handler) lambda.Handler {
-	return handler{e.Serve(api)}
+	return handler{e, e.Serve(api)}
 }
 
-type handler struct{ http.Handler }
+type handler struct {
+	environment *Environment
+	api         http.Handler
+}
 
 // Invoke implements lambda.Handler.
 func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	var event proxyEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
-		return nil, fmt.Errorf("event: %w", err)
+		return nil, h.environment.undecided(fmt.Errorf("event: %w", err))
 	}
 	r, err := event.request(ctx)
 	if err != nil {
-		return nil, err
+		return nil, h.environment.undecided(err)
 	}
 	w := &response{header: http.Header{}}
-	h.ServeHTTP(w, r)
+	h.api.ServeHTTP(w, r)
 	return json.Marshal(w.event(&event))
 }
 

@@ -180,3 +180,18 @@ func TestRecorder_latency(t *testing.T) {
 		}
 	})
 }
+
+// An event that the handler cannot read is a request that failed.
+func TestHandler_recordsMalformed(t *testing.T) {
+	for _, event := range []string{"", "[]", "{}", `{"httpMethod":1}`} {
+		e := memory(t)
+		var log bytes.Buffer
+		e.Recorder = telemetry.New(&log, "test")
+		if _, err := app.NewHandler(e, app.NewAPI(e)).Invoke(t.Context(), []byte(event)); err == nil {
+			t.Errorf("%q: no error", event)
+		}
+		if counts, _ := recorded(t, log.Bytes()); !maps.Equal(counts, map[string]int{"Failed": 1}) {
+			t.Errorf("%q: %v", event, counts)
+		}
+	}
+}

@@ -22,8 +22,10 @@ const (
 type Recorder struct {
 	namespace string
 
-	mu  sync.Mutex
-	out *json.Encoder // makes one Write of each line
+	writing sync.Mutex    // held while lines are written, and never together with mu
+	out     *json.Encoder // makes one Write of each line
+
+	mu sync.Mutex
 	// In nanoseconds by the wall clock: the monotonic one may stand still while Lambda
 	// freezes the process.
 	written  int64
@@ -49,10 +51,11 @@ func (r *Recorder) Record(now time.Time, took time.Duration, caller limiter.Call
 	if r == nil || r.out == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := now.UnixNano() + int64(took) // slow requests do not turn the time back
-	r.writeOld(at)
+	r.count(now.UnixNano()+int64(took), func() { r.add(took, caller, d, err) }) // slow requests do not turn the time back
+}
+
+// add counts a request. r.mu is held.
+func (r *Recorder) add(took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
 	m := &r.metrics
 	switch {
 	case err == nil:
@@ -66,7 +69,6 @@ func (r *Recorder) Record(now time.Time, took time.Duration, caller limiter.Call
 		m.failed++
 	}
 	m.storeCalls += int64(d.StoreCalls)
-	r.writeDue(at)
 }
 
 // RulesRefused counts, at now, a document of rules that was not put into force.
@@ -74,34 +76,60 @@ func (r *Recorder) RulesRefused(now time.Time) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	at := now.UnixNano()
-	r.writeOld(at)
-	r.metrics.rulesRefused++
-	r.writeDue(at)
+	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
 }
 
-// writeOld writes what is pending from long before at.
-func (r *Recorder) writeOld(at int64) {
-	if r.newest != 0 && at-r.newest >= resolution {
-		r.write(r.newest)
+// batch is what is written at once, under the time at.
+type batch struct {
+	at       int64
+	metrics  metrics
+	refusals refusals
+}
+
+// count counts by add, at the time at, and writes what is then due: outside of the lock, so
+// that no other request waits for the log.
+func (r *Recorder) count(at int64, add func()) {
+	r.mu.Lock()
+	due := r.takeOld(nil, at)
+	add()
+	due = r.takeDue(due, at)
+	r.mu.Unlock()
+	if len(due) == 0 {
+		return
+	}
+	r.writing.Lock()
+	defer r.writing.Unlock()
+	for i := range due {
+		due[i].metrics.write(r.out, Namespace(r.namespace), time.Unix(0, due[i].at))
+		due[i].refusals.write(r.out, r.namespace)
 	}
 }
 
-// writeDue writes what is pending if the last time was long enough before at, or the clock
-// has been set back.
-func (r *Recorder) writeDue(at int64) {
+// takeOld takes what is pending from long before at. r.mu is held.
+func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
+	if r.newest != 0 && at-r.newest >= resolution {
+		return append(due, r.take(r.newest))
+	}
+	return due
+}
+
+// takeDue takes what is pending if the last time was long enough before at, or the clock has
+// been set back. r.mu is held.
+func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
-		r.write(at)
 		r.written = at
+		return append(due, r.take(at))
 	}
+	return due
 }
 
-// write writes what is pending, under the time at.
-func (r *Recorder) write(at int64) {
-	r.metrics.write(r.out, Namespace(r.namespace), time.Unix(0, at))
-	r.refusals.write(r.out, r.namespace)
+// take takes what is pending, to be written under the time at. r.mu is held.
+func (r *Recorder) take(at int64) *batch {
+	b := &batch{at, r.metrics, r.refusals}
 	r.metrics, r.newest = metrics{}, 0
+	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
+		r.refusals = refusals{counts: map[refusal]int64{}}
+	}
+	return b
 }

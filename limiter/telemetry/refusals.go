@@ -81,8 +81,6 @@ func (s *refusals) write(out *json.Encoder, namespace string) {
 	if s.others > 0 {
 		_ = out.Encode(refusedLine{Weir: "refused", Refused: s.others})
 	}
-	clear(s.counts)
-	s.others = 0
 }
 
 // SubjectHash returns what stands for a subject in the log of a deployment: 16

@@ -532,3 +532,49 @@ func BenchmarkRecorder_Record(b *testing.B) {
 		})
 	})
 }
+
+// What was written is not written again, and documents that are refused have a line of their
+// own time.
+func TestRecorder_pauses(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	one := counts{"Allowed": 1, "Refused": 0, "Latency": 1}
+	for i := range 3 {
+		at := noon.Add(time.Duration(i) * time.Hour)
+		r.Record(at, 0, alice, allowed, nil)
+		l.want(line{at, one, []float64{0}}.truncated())
+	}
+	r.Record(noon.Add(2*time.Hour+time.Millisecond), 0, alice, allowed, nil)
+	r.RulesRefused(noon.Add(3 * time.Hour))
+	l.want(line{noon.Add(2*time.Hour + time.Millisecond), one, []float64{0}}.truncated(), line{noon.Add(3 * time.Hour), counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}, nil})
+}
+
+// stuck takes no line until it is told to.
+type stuck struct{ took, write chan struct{} }
+
+func (s stuck) Write(b []byte) (int, error) {
+	s.took <- struct{}{}
+	<-s.write
+	return len(b), nil
+}
+
+// A log that is slow holds up the request that writes to it, and no other.
+func TestRecorder_slowLog(t *testing.T) {
+	s := stuck{make(chan struct{}), make(chan struct{})}
+	r := telemetry.New(s, "dev")
+	done := make(chan struct{}, 2)
+	record := func(after time.Duration) {
+		r.Record(noon.Add(after), 0, alice, allowed, nil)
+		done <- struct{}{}
+	}
+	go record(0)
+	<-s.took
+	go record(time.Millisecond)
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		t.Error("a request waits for another's line")
+	}
+	close(s.write)
+	<-done
+}
