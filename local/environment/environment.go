@@ -140,6 +140,9 @@ func (e *Environment) initialized(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-e.ready:
+		if err := e.last(nil).err; err != nil { // it has told of an error, and goes on all the same
+			return err
+		}
 		freeze(e.command)
 		return nil
 	case <-e.ended:

@@ -72,10 +72,29 @@ var functions = map[string]func(){
 	"bare":    func() { fmt.Println(api("invocation/next")); wait() },
 	"mistake": func() { fmt.Println("STORE: got"); os.Exit(1) },
 	"report":  func() { post("init/error"); os.Exit(1) },
+	"defiant": func() { post("init/error"); next(); wait() },
+	"twice":   twice,
 }
 
 func api(path string) string {
 	return "http://" + os.Getenv("AWS_LAMBDA_RUNTIME_API") + "/2018-06-01/runtime/" + path
+}
+
+// twice answers an event twice, and the next one once.
+func twice() {
+	for i := range 2 {
+		r, err := http.Get(api("invocation/next")) //nolint:noctx // as below
+		if err != nil {
+			return
+		}
+		_ = r.Body.Close()
+		path := "invocation/" + r.Header.Get("Lambda-Runtime-Aws-Request-Id") + "/response"
+		post(path)
+		if i == 0 {
+			fmt.Println(post(path))
+		}
+	}
+	next()
 }
 
 func wait() {
@@ -273,6 +292,7 @@ func TestStart_failure(t *testing.T) {
 	for name, want := range map[string]string{
 		"mistake": "function mistake: init: the process has ended: exit status 1",
 		"report":  "function report: init: Extension.Crash: no luck",
+		"defiant": "function defiant: init: Extension.Crash: no luck",
 	} {
 		var o output
 		_, err := open(t, name, &o)
@@ -344,5 +364,24 @@ func TestEnvironment_Close(t *testing.T) {
 		if _, err := e.Invoke(t.Context(), nil); !errors.Is(err, environment.ErrEnded) || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", name, err, want)
 		}
+	}
+}
+
+// A request has one answer: a second one is refused, and does not become that of the next.
+func TestEnvironment_Invoke_twice(t *testing.T) {
+	var o output
+	e, err := open(t, "twice", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 2 {
+		if answer, err := e.Invoke(ctx, []byte(`{}`)); err != nil || !strings.Contains(string(answer), "no luck") {
+			t.Errorf("%s, %v", answer, err)
+		}
+	}
+	if o.String() != "403\n" {
+		t.Errorf("answered %q", &o)
 	}
 }
