@@ -151,8 +151,8 @@ func TestKeys(t *testing.T) {
 	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.Contains(err.Error(), "has the function signingkeys run?") {
 		t.Errorf("signing keys: %v", err)
 	}
-	operator.want(t, records.KeyActions)
-	function.want(t, records.ReadActions)
+	operator.want(t, records.KeyActions())
+	function.want(t, records.ReadActions())
 }
 
 // Of many who make the first key at once one makes the secret.
@@ -446,7 +446,7 @@ func TestSigningKeys(t *testing.T) {
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
 		t.Errorf("%s, %v", answer, err)
 	}
-	function.want(t, records.SigningKeyActions)
+	function.want(t, records.SigningKeyActions())
 	if !slices.Equal(function.keys, []string{records.SigningKeysKey}) {
 		t.Errorf("wrote %v", function.keys)
 	}

@@ -14,14 +14,17 @@ import (
 	"github.com/weir-limits/weir/limiter/identity"
 )
 
-// What a policy allows on the table: to the functions that identify callers, to the one
-// that copies signing keys (with SigningKeysKey as the only dynamodb:LeadingKeys), and to an
-// operator of Keys.
-var (
-	ReadActions       = []string{"dynamodb:GetItem"}
-	SigningKeyActions = []string{"dynamodb:PutItem"}
-	KeyActions        = []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
-)
+// ReadActions returns what a policy allows on the table to the functions that identify callers.
+func ReadActions() []string { return []string{"dynamodb:GetItem"} }
+
+// SigningKeyActions returns what a policy allows to the function that copies signing keys, with
+// SigningKeysKey as the only dynamodb:LeadingKeys.
+func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
+
+// KeyActions returns what a policy allows to an operator of Keys.
+func KeyActions() []string {
+	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
+}
 
 // TableInput returns the definition of a records table: on demand, with a string key and no
 // time to live.

@@ -73,7 +73,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
-		Actions:    jsii.Strings(records.ReadActions...),
+		Actions:    jsii.Strings(records.ReadActions()...),
 		Resources:  &[]*string{l.records.TableArn()},
 	}))
 	Excuse(vpc, "AwsSolutions-VPC7", "The network leads nowhere but to the cache and to one table, both of which ask who calls.")
@@ -102,7 +102,7 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits.scope, jsii.String("User"), &awselasticache.CfnUserProps{
 		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM wants both the same
-		AccessString:       jsii.String("on ~* resetchannels -@all +" + strings.Join(redisstore.Commands, " +")),
+		AccessString:       jsii.String("on ~* resetchannels -@all +" + strings.Join(redisstore.Commands(), " +")),
 		AuthenticationMode: map[string]string{"Type": "iam"}, // what the CDK has for it is written in lower case
 	})
 	users := awselasticache.NewCfnUserGroup(c.limits.scope, jsii.String("Users"), &awselasticache.CfnUserGroupProps{

@@ -93,7 +93,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 // and the limits have one of their own: give them the function's, as Props.Vpc.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.state.equip(f)
-	allow(f, records.ReadActions, l.records.TableArn())
+	allow(f, records.ReadActions(), l.records.TableArn())
 	variables := map[string]*string{"RECORDS_TABLE": l.records.TableName()}
 	for _, each := range []map[string]string{l.props.variables(), l.props.Variables} {
 		for name, value := range each {

@@ -26,7 +26,7 @@ func (l *Limits) newSigningKeys() {
 	defer done()
 	setVariables(f, map[string]*string{"JWKS": jsii.String(l.props.Tokens.JWKS), "RECORDS_TABLE": l.records.TableName()})
 	permit(f, &awsiam.PolicyStatementProps{
-		Actions:   jsii.Strings(records.SigningKeyActions...),
+		Actions:   jsii.Strings(records.SigningKeyActions()...),
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
 			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{records.SigningKeysKey}},

@@ -31,5 +31,5 @@ func partitionKey() *awsdynamodb.Attribute {
 
 func (t table) equip(f awslambda.Function) {
 	setVariables(f, map[string]*string{"STORE": jsii.String("dynamodb"), "TABLE": t.TableName()})
-	allow(f, dynamostore.Actions, t.TableArn())
+	allow(f, dynamostore.Actions(), t.TableArn())
 }

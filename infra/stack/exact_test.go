@@ -27,7 +27,7 @@ func TestStack_network(t *testing.T) {
 		t.Errorf("the way to DynamoDB:\n got %s\nwant %s", got, want)
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
-	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands, " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
+	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands(), " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
 		t.Errorf("the cache's user: %s", text(t, user.Properties))
 	}
 	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {

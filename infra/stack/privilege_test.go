@@ -18,13 +18,13 @@ func TestStack_privilege(t *testing.T) {
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	for name, want := range map[string]map[string]map[string][]string{
 		"dynamodb": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions, "LimitsRecords": records.ReadActions},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions, "LimitsRecords": records.ReadActions},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions()},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions()},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions, "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions, "*": slices.Concat(network, xray)},
-			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": records.SigningKeyActions, "*": xray},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "*": slices.Concat(network, xray)},
+			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": records.SigningKeyActions(), "*": xray},
 		},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))

@@ -57,7 +57,7 @@ func TestStore(t *testing.T) {
 		Margin: 50 * time.Millisecond,
 	})
 	for _, action := range o.take() {
-		if !slices.Contains(dynamostore.Actions, action) && !slices.Contains(dynamostore.AdministrationActions, action) {
+		if !slices.Contains(dynamostore.Actions(), action) && !slices.Contains(dynamostore.AdministrationActions(), action) {
 			t.Errorf("calls %s, which is not listed", action)
 		}
 	}

@@ -12,12 +12,12 @@ const (
 	TTLAttribute = "ttl" // time to live, seconds since the Unix epoch
 )
 
-// What a policy allows on the table: for Take and Refund, which is all that deciding
-// requests needs, and for Inspect and Reset, which are for operators.
-var (
-	Actions               = []string{"dynamodb:GetItem", "dynamodb:UpdateItem"}
-	AdministrationActions = []string{"dynamodb:DeleteItem", "dynamodb:GetItem"}
-)
+// Actions returns what a policy allows on the table for Take and Refund, which is all that
+// deciding requests needs.
+func Actions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
+
+// AdministrationActions returns what it allows for Inspect and Reset, which are for operators.
+func AdministrationActions() []string { return []string{"dynamodb:DeleteItem", "dynamodb:GetItem"} }
 
 // TableInput returns the definition of a table for a Store: on demand, with a
 // string key. Time to live is enabled apart, on TTLAttribute.

@@ -88,7 +88,7 @@ func cluster(t *testing.T, commands ...string) (*redis.Client, *redis.ClusterCli
 // What a store calls to decide, seen by the server, is what is listed, and what it may
 // call is enough.
 func TestCommands(t *testing.T) {
-	node, client := cluster(t, redisstore.Commands...)
+	node, client := cluster(t, redisstore.Commands()...)
 	s := redisstore.New(client, redisstore.Options{Namespace: "commands"})
 	var charges []limiter.Charge
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog} {
@@ -107,8 +107,8 @@ func TestCommands(t *testing.T) {
 			}
 		}
 	}
-	if called := called(t, node); !slices.Equal(called, redisstore.Commands) {
-		t.Errorf("called: %v\nlisted: %v", called, redisstore.Commands)
+	if called := called(t, node); !slices.Equal(called, redisstore.Commands()) {
+		t.Errorf("called: %v\nlisted: %v", called, redisstore.Commands())
 	}
 }
 
@@ -141,7 +141,7 @@ func called(t *testing.T, node *redis.Client) (names []string) {
 
 // The store is the same in a cluster: every call has one key.
 func TestStore_cluster(t *testing.T) {
-	_, client := cluster(t, slices.Concat(redisstore.Commands, redisstore.AdministrationCommands)...)
+	_, client := cluster(t, slices.Concat(redisstore.Commands(), redisstore.AdministrationCommands())...)
 	namespace := "cluster-" + rand.Text()
 	storetest.Run(t, storetest.Suite{
 		Open: func(*testing.T) limiter.Store {

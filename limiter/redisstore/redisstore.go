@@ -67,13 +67,14 @@ type Store struct {
 
 var _ limiter.Store = (*Store)(nil)
 
-// Commands are what Take, Refund and the client under them call, in a cluster too: what an
+// Commands returns what Take, Refund and the client under them call, in a cluster too: what an
 // access list must allow (redis.io/docs, "ACL"), on keys of all names.
-// AdministrationCommands are what Inspect and Reset call.
-var (
-	Commands               = []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set"}
-	AdministrationCommands = []string{"del", "get"}
-)
+func Commands() []string {
+	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set"}
+}
+
+// AdministrationCommands returns what Inspect and Reset call.
+func AdministrationCommands() []string { return []string{"del", "get"} }
 
 // New returns a Store over client, to which it adds the hook NoRetry if the client takes
 // hooks: all commands of that client are then sent once.
