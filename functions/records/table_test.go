@@ -19,8 +19,8 @@ import (
 // replies answer reads in turn; a nil one is no answer, until the end of the attempt.
 type replies []error
 
-// answered is what stands for an answer.
-var answered = errors.New("answered")
+// errAnswered is what stands for an answer.
+var errAnswered = errors.New("errAnswered")
 
 func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	var o dynamodb.Options
@@ -39,7 +39,7 @@ func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, option
 	case reply == nil:
 		<-ctx.Done()
 		return nil, fmt.Errorf("operation error: %w", ctx.Err())
-	case errors.Is(reply, answered):
+	case errors.Is(reply, errAnswered):
 		return &dynamodb.GetItemOutput{}, nil
 	}
 	return nil, reply
@@ -56,11 +56,11 @@ func TestTable_attempts(t *testing.T) {
 		took    time.Duration
 		want    string // in the error
 	}{
-		"answered":            {replies{answered}, time.Second, 0, ""},
-		"a silent connection": {replies{nil, answered}, time.Second, attempt, ""},
+		"errAnswered":            {replies{errAnswered}, time.Second, 0, ""},
+		"a silent connection": {replies{nil, errAnswered}, time.Second, attempt, ""},
 		"nobody":              {replies{nil, nil}, time.Second, 2 * attempt, "deadline exceeded"},
 		"the request is over": {replies{nil}, attempt / 2, attempt / 2, "deadline exceeded"},
-		"busy":                {replies{busy, answered}, time.Second, 0, ""},
+		"busy":                {replies{busy, errAnswered}, time.Second, 0, ""},
 		"busy twice":          {replies{busy, busy}, time.Second, 0, "ProvisionedThroughputExceeded"},
 		"not again: no table": {replies{wrong}, time.Second, 0, "ResourceNotFound"},
 	} {

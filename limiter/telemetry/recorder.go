@@ -126,10 +126,11 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 
 // take takes what is pending, to be written under the time at. r.mu is held.
 func (r *Recorder) take(at int64) *batch {
-	b := &batch{at, r.metrics, r.refusals}
+	b := &batch{at: at, metrics: r.metrics}
 	r.metrics, r.newest = metrics{}, 0
+	// An empty map stays: what is written is no longer ours to add to.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
-		r.refusals = refusals{counts: map[refusal]int64{}}
+		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}
 	return b
 }
