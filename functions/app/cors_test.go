@@ -106,6 +106,12 @@ func TestOptions(t *testing.T) {
 			t.Fatalf("preflight: %+v", a)
 		}
 	}
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		preflight["access-control-request-method"] = method
+		if a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.header("Access-Control-Allow-Methods") != method {
+			t.Errorf("preflight for %s: %+v", method, a)
+		}
+	}
 	if len(store.subjects) > 0 {
 		t.Errorf("charged %v", store.subjects)
 	}

@@ -29,6 +29,14 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 	if of, err := os.ReadFile(made); err == nil && bytes.Equal(of, lock) {
 		return programs, nil
 	}
+	unlock, err := lockFile(ctx, venv+".lock") // two who make it would clear each other's
+	if err != nil {
+		return "", fmt.Errorf("tools: %w", err)
+	}
+	defer unlock()
+	if of, err := os.ReadFile(made); err == nil && bytes.Equal(of, lock) { // by who had the lock before
+		return programs, nil
+	}
 	if !hasPython(ctx) {
 		return "", fmt.Errorf("python3, 3.10 or newer and with venv, %w on the PATH: the SAM CLI and cfn-lint need it (Debian: apt-get install python3-venv; macOS: brew install python)", errMissing)
 	}

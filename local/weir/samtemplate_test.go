@@ -47,6 +47,9 @@ func TestSynthesizedTemplate(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}
+	if info, err := os.Stat(filepath.Join(dir, "Handler", "jwks.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read a copy of a secret: %v, %v", info, err)
+	}
 	written := filepath.Join(dir, "rest.json")
 	if err := template.write(written, httpAPIType); err != nil {
 		t.Fatal(err)

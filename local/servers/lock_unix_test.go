@@ -1,0 +1,58 @@
+//go:build unix
+
+package servers
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A lock has one owner at a time, and who does not want to wait any more does not.
+func TestLockFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "bin", "venv.lock")
+	unlock, err := lockFile(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	if _, err := lockFile(gone, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second owner: %v", err)
+	}
+	owned := make(chan error)
+	go func() {
+		unlock, err := lockFile(t.Context(), path)
+		if err == nil {
+			unlock()
+		}
+		owned <- err
+	}()
+	unlock()
+	if err := <-owned; err != nil {
+		t.Error(err)
+	}
+}
+
+// Tools that are there in the right version are neither fetched nor waited for; without a
+// checkout there are none.
+func TestFetchTools(t *testing.T) {
+	root := t.TempDir()
+	if _, err := FetchTools(t.Context(), root, os.Stderr); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("no checkout: %v", err)
+	}
+	for path, content := range map[string]string{toolsLock: "tool==1", filepath.Join(toolsDir, "requirements.txt"): "tool==1"} {
+		path = filepath.Join(root, path)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if programs, err := FetchTools(t.Context(), root, os.Stderr); err != nil || programs != filepath.Join(root, toolsDir, "bin") {
+		t.Errorf("%s, %v", programs, err)
+	}
+}
