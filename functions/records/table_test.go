@@ -20,7 +20,7 @@ import (
 type replies []error
 
 // errAnswered is what stands for an answer.
-var errAnswered = errors.New("errAnswered")
+var errAnswered = errors.New("answered")
 
 func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	var o dynamodb.Options
@@ -56,7 +56,7 @@ func TestTable_attempts(t *testing.T) {
 		took    time.Duration
 		want    string // in the error
 	}{
-		"errAnswered":            {replies{errAnswered}, time.Second, 0, ""},
+		"answered":            {replies{errAnswered}, time.Second, 0, ""},
 		"a silent connection": {replies{nil, errAnswered}, time.Second, attempt, ""},
 		"nobody":              {replies{nil, nil}, time.Second, 2 * attempt, "deadline exceeded"},
 		"the request is over": {replies{nil}, attempt / 2, attempt / 2, "deadline exceeded"},

@@ -63,7 +63,8 @@
 //	by a hundred and more          320 + 99 × 6 = 915 B/s   2.4 GB a month
 //	whatever is sent to it         at most 3.0 kB/s         7.8 GB a month
 //
-// and never by more than a line a request: a million requests are at most 0.32 GB, be they
+// by these lines alone: what else a function logs, such as why a credential was refused, comes
+// on top. They are never more than one a request: a million requests are at most 0.32 GB, be they
 // spread over however many environments, and refused ones 120 B more, for the lines of
 // callers. CloudWatch keeps ten metrics a deployment, however many callers there are.
 //

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -46,13 +47,16 @@ func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one here: start it, and see that this user may use it", defaultDocker)
 	}
-	for waited := time.Duration(0); ; waited += engineInterval {
+	patience, told := time.Now().Add(engineTimeout), false
+	for {
+		another := runs(enginePID) // it may end meanwhile
 		s, err := startEngine(ctx, path)
-		if err == nil || !strings.Contains(err.Error(), "ensure docker is not running") || waited >= engineTimeout {
+		if err == nil || !another && !runs(enginePID) || time.Now().After(patience) {
 			return s, err
 		}
-		if waited == 0 {
+		if !told {
 			fmt.Fprintln(progress, "waiting for another Docker engine to end ...")
+			told = true
 		}
 		select {
 		case <-ctx.Done():
@@ -67,6 +71,23 @@ const (
 	engineTimeout  = 5 * time.Minute
 	engineInterval = 2 * time.Second
 )
+
+// enginePID is the file in which dockerd keeps its process id, and by which it finds another.
+const enginePID = "/var/run/docker.pid"
+
+// runs reports whether the process runs whose id is in a file.
+func runs(file string) bool {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return false
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil || pid <= 0 {
+		return false
+	}
+	_, err = os.Stat(filepath.Join("/proc", strconv.Itoa(pid)))
+	return err == nil
+}
 
 // startEngine starts dockerd. It finds by the file of its process, which is where it
 // always is, that another one runs.
