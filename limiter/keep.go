@@ -175,7 +175,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		a.answered()
 	}()
 	_, err = l.store.Take(l.deadline(ctx, r), at, it.Subject, charges, results)
-	l.asked.Store(int64(r.now))
+	l.heard(r.now, err)
 	if !errors.Is(err, ErrBreakerOpen) {
 		r.calls++
 	}

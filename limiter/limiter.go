@@ -56,6 +56,7 @@ type Limiter struct {
 	timeout  time.Duration
 	first    time.Duration // in place of timeout, where the store has to be connected to
 	asked    atomic.Int64  // when the store was, last
+	silent   atomic.Bool   // it did not answer in time then
 	memory   *memory       // nil for a Local store
 	accounts *accounts     // nil for a Local store
 	logger   *slog.Logger
@@ -228,13 +229,25 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 		r.ctx = ctx
 		if l.timeout > 0 {
 			timeout := l.timeout
-			if age := r.now.Sub(algo.Instant(l.asked.Load())); age <= -connectionLife || age >= connectionLife {
+			last := l.asked.Load()
+			age := r.now.Sub(algo.Instant(last))
+			// One request waits for connections to open, and none for a store that hangs.
+			if (age <= -connectionLife || age >= connectionLife) && !l.silent.Load() && l.asked.CompareAndSwap(last, int64(r.now)) {
 				timeout = l.first
 			}
 			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		}
 	}
 	return r.ctx
+}
+
+// heard notes whether a store that was asked at now has answered in time.
+func (l *Limiter) heard(now algo.Instant, err error) {
+	if errors.Is(err, ErrBreakerOpen) { // it was not asked
+		return
+	}
+	l.asked.Store(int64(now))
+	l.silent.Store(errors.Is(err, context.DeadlineExceeded))
 }
 
 // log tells what failed.

@@ -343,11 +343,15 @@ func TestNewLimit_onError(t *testing.T) {
 // hanging is a store that never answers.
 type hanging struct {
 	*remote
-	mu     sync.Mutex
-	waited []time.Duration
+	mu      sync.Mutex
+	waited  []time.Duration
+	answers bool // as the remote does
 }
 
-func (h *hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []limiter.Result) (bool, error) {
+func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	if h.answers {
+		return h.remote.Take(ctx, now, s, charges, results)
+	}
 	begun := time.Now()
 	<-ctx.Done()
 	h.mu.Lock()
@@ -356,21 +360,34 @@ func (h *hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// The first decision has longer, and the first after a pause; all others, also of several
-// subjects, have one deadline.
+// The first decision has longer, and so has one after a pause if the store has answered
+// before it; all others, also of several subjects, have one deadline.
 func TestLimiter_Take_deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
 		l := limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
 		deny := onError(t, "a", 10, limiter.OnErrorDeny, 0)
 		charges := []limiter.Charge{{Subject: user, Limit: deny, Cost: 1}, {Subject: other, Limit: deny, Cost: 1}}
+		answered := func() {
+			store.answers = true
+			if _, err := l.Take(ctx, time.Now(), charges[:1]); err != nil {
+				t.Fatal(err)
+			}
+			store.answers = false
+		}
 		for i, c := range []struct {
 			pause, want time.Duration
+			answered    bool // the store answers once before
 		}{
-			{0, 900 * time.Millisecond}, {0, 50 * time.Millisecond}, {4 * time.Second, 50 * time.Millisecond}, {5 * time.Second, 900 * time.Millisecond}, {0, 50 * time.Millisecond},
-			{-time.Second, 50 * time.Millisecond},  // a later one was answered before
-			{-time.Minute, 900 * time.Millisecond}, // the clock was set back
+			{0, 900 * time.Millisecond, false}, {0, 50 * time.Millisecond, false}, {4 * time.Second, 50 * time.Millisecond, false},
+			{5 * time.Second, 50 * time.Millisecond, false}, // and has not answered yet
+			{5 * time.Second, 900 * time.Millisecond, true}, {0, 50 * time.Millisecond, false},
+			{-time.Second, 50 * time.Millisecond, true},  // a later one was answered before
+			{-time.Minute, 900 * time.Millisecond, true}, // the clock was set back
 		} {
+			if c.answered {
+				answered()
+			}
 			begun := time.Now()
 			now := begun.Add(c.pause)
 			if c.pause > 0 {
@@ -381,6 +398,17 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			if took := time.Since(begun); err != nil || took != c.want || outcome(d) != "failed" || d.Reason != limiter.ReasonTimeout {
 				t.Errorf("decision %d took %s, want %s: %+v, %v", i+1, took, c.want, d, err)
 			}
+		}
+		answered()
+		time.Sleep(6 * time.Second)
+		store.waited = nil
+		var together sync.WaitGroup
+		for range 10 { // of which one waits for connections to open
+			together.Go(func() { _, _ = l.Take(ctx, time.Now(), charges[:1]) })
+		}
+		together.Wait()
+		if slices.Sort(store.waited); store.waited[8] != 50*time.Millisecond || store.waited[9] != 900*time.Millisecond {
+			t.Errorf("together they waited %s", store.waited)
 		}
 		for _, options := range []limiter.Options{{Timeout: 50 * time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Second}} {
 			options.Logger, store.waited = slog.New(slog.DiscardHandler), nil

@@ -148,7 +148,7 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 		p.take(ctx, r.now)
 	}
 	if p.remote {
-		l.asked.Store(int64(r.now))
+		l.heard(r.now, p.err)
 	}
 	if p.remote && p.err == nil {
 		l.memory.remember(r.now, subject, p.charges, p.results)

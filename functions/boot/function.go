@@ -47,7 +47,10 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 		return nil, err
 	}
 	e.Recorder = recorder
-	if err := c.Probe(ctx, store); err != nil { // the store may be back when it is needed
+	// Both may be back when they are needed: an outage is no time for slow starts, of which it has more.
+	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	defer cancel()
+	if err := c.Probe(ctx, store); err != nil {
 		logger.Warn("store not reached", slog.Any("err", err))
 	}
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {

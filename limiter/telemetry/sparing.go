@@ -29,6 +29,9 @@ type told struct {
 	turns map[string]*turn // by message
 }
 
+// reasonKey is the attribute by which messages of one text are told apart: why the store failed.
+const reasonKey = "reason"
+
 type turn struct {
 	last    time.Time
 	leftOut int64
@@ -36,7 +39,14 @@ type turn struct {
 
 // Handle implements slog.Handler.
 func (s sparing) Handle(ctx context.Context, r slog.Record) error {
-	leftOut, tell := s.told.tell(r.Message, r.Time)
+	message := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == reasonKey { // of few values
+			message += " " + a.Value.String()
+		}
+		return true
+	})
+	leftOut, tell := s.told.tell(message, r.Time)
 	if !tell {
 		return nil
 	}

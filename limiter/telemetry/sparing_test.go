@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -51,5 +52,19 @@ func TestSparing(t *testing.T) {
 	}
 	if telemetry.Sparing(plain).Enabled(context.Background(), slog.LevelDebug) {
 		t.Error("more is enabled than in the handler itself")
+	}
+}
+
+// A store fails in more than one way, and each is told.
+func TestSparing_reason(t *testing.T) {
+	var log bytes.Buffer
+	logger := slog.New(telemetry.Sparing(slog.NewTextHandler(&log, nil)))
+	for range 3 {
+		for _, reason := range []limiter.Reason{limiter.ReasonTimeout, limiter.ReasonBreaker} {
+			logger.Error("store failed", "reason", string(reason))
+		}
+	}
+	if lines := strings.Count(log.String(), "\n"); lines != 2 || !strings.Contains(log.String(), "reason=store_timeout") || !strings.Contains(log.String(), "reason=store_breaker") {
+		t.Errorf("got %s", &log)
 	}
 }
