@@ -12,7 +12,7 @@ import (
 //	redis      50 ms    one script; one more where the server does not know it yet
 //	dynamodb   100 ms   one conditional write, and one more for each guess at the state that
 //	                    was wrong (package dynamostore); the SDK retries nothing
-//	first      900 ms   the first decision of an environment, and the first after 5 s without a
+//	first      900 ms   the first decision of an environment, and one after 5 s without a
 //	                    call: connections were dropped, and have to be opened
 //
 // A call whose connection had been used before, and turns out to be dead, is made once more,
