@@ -80,12 +80,15 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		}
 	}
 	attempts := t.attempts()
-	for range attempts {
+	for i := range attempts {
 		if t.decided() {
 			t.report()
 			return t.passes, nil
 		}
 		it, applied, err := s.update(ctx, subject, t.attempt())
+		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // DynamoDB has answered, and others came first
+			return false, fmt.Errorf("%w: no time for more than %d attempts: %w", limiter.ErrContended, i, err)
+		}
 		if err != nil {
 			return false, err
 		}

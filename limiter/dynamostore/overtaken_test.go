@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -97,6 +98,39 @@ func TestStore_windowOvertaken(t *testing.T) {
 		take(newOvertaking(api, table), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
 		if api.updates != 2 {
 			t.Errorf("%s: %d attempts, want 2", name, api.updates)
+		}
+	}
+}
+
+// late is an API that does not answer an update of a number, counted from 1, in time.
+type late struct {
+	dynamostore.API
+	updates, never int
+}
+
+func (l *late) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	if l.updates++; l.updates == l.never {
+		return nil, context.DeadlineExceeded
+	}
+	return l.API.UpdateItem(ctx, in, f...)
+}
+
+// Who has no time left after an attempt that DynamoDB has answered was contended with: the
+// store is there, and others need not be spared it.
+func TestStore_noTimeLeft(t *testing.T) {
+	client, table := local(t)
+	ctx, now := context.Background(), algo.InstantOf(noon)
+	for never, contended := range map[int]bool{1: false, 2: true} {
+		who := caller()
+		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the first guess is that it is not
+		if ok, err := dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"}).Take(ctx, now, who, charges, make([]limiter.Result, 1)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		api := &late{API: client, never: never}
+		store := dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"})
+		_, err := store.Take(ctx, now, who, charges, make([]limiter.Result, 1))
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
+			t.Errorf("no answer to attempt %d of %d: %v", never, api.updates, err)
 		}
 	}
 }
