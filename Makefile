@@ -35,7 +35,7 @@ SOAK ?= 60s
 # What is deployed: CONTEXT="stage=prod store=elasticache" and so on, which infra/stages.json can have too; see infra/README.md.
 CONTEXT ?=
 CDK = cd infra && npx --no-install cdk
-SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: arch and rules are said as ARCH= and RULES=)) -c arch=$(ARCH) -c rules=$(RULES) $(addprefix -c ,$(CONTEXT))
+SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: arch and rules are said as ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
 # What containers of this machine run, and the template that `make sam` and `make test-sam`
 # run; without one they synthesize it.

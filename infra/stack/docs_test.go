@@ -48,6 +48,22 @@ func TestREADME_lines(t *testing.T) {
 	}
 }
 
+// What make adds goes above what infra/stages.json says of a stage, so it adds the rules only
+// where somebody has said them.
+func TestMake_rules(t *testing.T) {
+	for want, arguments := range map[bool][]string{false: nil, true: {"RULES=mine.json"}} {
+		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "synth"}, arguments...)...)
+		c.Env = append(os.Environ(), "MAKEFLAGS=") // not those of a make that runs the tests
+		out, err := c.CombinedOutput()
+		if err != nil || !strings.Contains(string(out), "cdk synth") || strings.Contains(string(out), "-c rules=mine.json") != want || strings.Count(string(out), "-c rules=") > 1 {
+			t.Errorf("%v: %v: %s", arguments, err, out)
+		}
+		if !want && strings.Contains(string(out), "-c rules=") {
+			t.Errorf("rules that nobody has said: %s", out)
+		}
+	}
+}
+
 // The line that builds the authorizer builds it.
 func TestREADME_build(t *testing.T) {
 	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../../README.md"), "GOOS=linux GOARCH=arm64", "\n")

@@ -59,7 +59,10 @@ func Read(document []byte, given []string, context func(key string) string) (Set
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
-		if !r.known[key] || key == "stage" {
+		switch {
+		case key == "arch" || key == "bundles": // what is built is said to make
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: is not a setting of a stage: make deploy ARCH=%s", s.Stage, key, s.Arch))
+		case !r.known[key] || key == "stage":
 			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: is not a setting of a stage, want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
 		}
 	}

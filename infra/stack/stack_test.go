@@ -199,19 +199,20 @@ func TestStack_metrics(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for want, context := range map[string]map[string]string{
-		"-c arch=riscv: want arm64 or x86_64":       {"arch": "riscv"},
-		"-c throttle=many: want a whole number":     {"throttle": "many"},
-		"-c tracing=yes: want false or true":        {"tracing": "yes"},
-		"-c maxDelay=2: want a time such as 2s":     {"maxDelay": "2"},
-		"-c waf=5: want 0, or 10 and more":          {"waf": "5"},
-		"-c stagee=prod: want a setting that there": {"stagee": "prod"},
-		"-c stage=My_Stage: want small letters":     {"stage": "My_Stage"},
-		"-c alarmEmail=nobody: want an address":     {"alarmEmail": "nobody"},
-		"-c throttle=0: want 1 or more":             {"throttle": "0"},
-		"stages: prod.stores: is not a setting of":  {"stage": "prod"},
-		"stages: test.stage: is not a setting of":   {"stage": "test"},
+		"-c arch=riscv: want arm64 or x86_64":                                      {"arch": "riscv"},
+		"-c throttle=many: want a whole number":                                    {"throttle": "many"},
+		"-c tracing=yes: want false or true":                                       {"tracing": "yes"},
+		"-c maxDelay=2: want a time such as 2s":                                    {"maxDelay": "2"},
+		"-c waf=5: want 0, or 10 and more":                                         {"waf": "5"},
+		"-c stagee=prod: want a setting that there":                                {"stagee": "prod"},
+		"-c stage=My_Stage: want small letters":                                    {"stage": "My_Stage"},
+		"-c alarmEmail=nobody: want an address":                                    {"alarmEmail": "nobody"},
+		"-c throttle=0: want 1 or more":                                            {"throttle": "0"},
+		"stages: prod.stores: is not a setting of":                                 {"stage": "prod"},
+		"stages: built.arch: is not a setting of a stage: make deploy ARCH=x86_64": {"stage": "built"},
+		"stages: test.stage: is not a setting of":                                  {"stage": "test"},
 	} {
-		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}}`), slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })
+		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}, "built": {"arch": "x86_64"}}`), slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%v: got %v, want %s", context, err, want)
 		}
