@@ -27,15 +27,7 @@ func main() {
 
 // run runs one command line and returns its exit status.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := &cobra.Command{
-		Use:           "weir",
-		Short:         "Rate limits for APIs on API Gateway, on this machine",
-		Version:       version(),
-		SilenceErrors: true,
-		SilenceUsage:  true,
-	}
-	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand(), samCommand())
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root := rootCommand()
 	root.SetArgs(args)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -53,6 +45,20 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "weir: %v\n", err)
 	return 1
+}
+
+// rootCommand returns weir with all its commands.
+func rootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "weir",
+		Short:         "Rate limits for APIs on API Gateway, on this machine",
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	}
+	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand(), samCommand())
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	return root
 }
 
 // version returns the version that the go command has stamped: of the module or, built
