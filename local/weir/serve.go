@@ -403,7 +403,11 @@ func (s *server) serve(ctx context.Context, apis []*gateway.API, listeners []net
 	failed := make(chan error, len(apis))
 	var running []*http.Server
 	for i, api := range apis {
-		h := &http.Server{Handler: api, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn)}
+		var handler http.Handler = api
+		if i == 0 {
+			handler = before(s.site(), api)
+		}
+		h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn)}
 		running = append(running, h)
 		go func() { failed <- h.Serve(listeners[i]) }()
 	}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// sitePath is what this program answers itself, before the first API. No API can have a
+// route below it: rules and functions never see these requests.
+const sitePath = "/_weir/"
+
+// site returns the handler of sitePath. Whatever is added to it is for this machine alone:
+// it is behind [guarded], and no function that is deployed has it.
+func (s *server) site() http.Handler {
+	mux := http.NewServeMux()
+	return guarded(mux)
+}
+
+// before returns a handler that gives site its requests and api all others, as they came:
+// http.ServeMux would mend their paths.
+func before(site, api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, sitePath) {
+			site.ServeHTTP(w, r)
+			return
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// guarded keeps out what a page of another origin can make a browser send to this machine:
+// by a name of its own that leads here (DNS rebinding), or across origins. What changes
+// something has to be JSON, which no form can send, and other origins only after a preflight
+// that nothing answers.
+func guarded(h http.Handler) http.Handler {
+	h = http.NewCrossOriginProtection().Handler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+		switch {
+		case !isLoopbackHost(r.Host):
+			http.Error(w, "this is for http://127.0.0.1 and http://localhost alone", http.StatusMisdirectedRequest)
+		case r.Method != http.MethodGet && r.Method != http.MethodHead && media != "application/json":
+			http.Error(w, "want Content-Type: application/json", http.StatusUnsupportedMediaType)
+		default:
+			h.ServeHTTP(w, r)
+		}
+	})
+}
+
+// isLoopbackHost reports whether a Host header names this machine by an address, or by the
+// one name that no DNS server answers for.
+func isLoopbackHost(host string) bool {
+	name, _, err := net.SplitHostPort(host)
+	if err != nil {
+		name = strings.Trim(host, "[]")
+	}
+	addr, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && addr.IsLoopback()
+}
