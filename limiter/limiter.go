@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,9 @@ type Options struct {
 	// Without one a charge on such a limit is invalid; a Local store needs none, and what it
 	// has no room for is then denied.
 	Fallback Store
+	// IntN chooses one of n shards at random, and is safe for concurrent use; nil means
+	// math/rand/v2's. With a generator of a known seed decisions can be repeated.
+	IntN func(n int) int
 	// Logger gets the failures of the store: for each reason at most a line a second, with
 	// the number of those that were left out; nil means slog.Default().
 	Logger *slog.Logger
@@ -59,6 +63,7 @@ type Limiter struct {
 	silent   atomic.Bool   // it did not answer in time then
 	memory   *memory       // nil for a Local store
 	accounts *accounts     // nil for a Local store
+	intN     func(n int) int
 	logger   *slog.Logger
 	scratch  sync.Pool
 	// When it was last logged that the store holds other rules, and that a shadow limit
@@ -91,10 +96,13 @@ func New(store Store, o Options) *Limiter {
 	if o.Remember <= 0 {
 		o.Remember = 10_000
 	}
+	if o.IntN == nil {
+		o.IntN = rand.IntN
+	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	l := &Limiter{store: store, cells: o.Cells, fallback: o.Fallback, timeout: o.Timeout, first: o.FirstTimeout, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, fallback: o.Fallback, timeout: o.Timeout, first: o.FirstTimeout, intN: o.IntN, logger: o.Logger}
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {
 		l.timeout = 0

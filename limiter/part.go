@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -188,7 +187,7 @@ func (p *part) shrink(now algo.Instant) bool {
 func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
 	it, c := &p.items[0], &p.charges[0]
 	tried, answer, limit := c.Limit, p.results[0], c.Limit
-	first := rand.IntN(len(it.limit.parts))
+	first := l.intN(len(it.limit.parts))
 	for i := range it.limit.parts {
 		shard := (first + i) % len(it.limit.parts)
 		if it.limit.parts[shard] == tried {

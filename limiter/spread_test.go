@@ -739,3 +739,20 @@ func TestSpread_sync_outage(t *testing.T) {
 		t.Errorf("another environment sees %d remaining, want 4: six were brought together, one was not yet", d.Remaining)
 	}
 }
+
+// Options.IntN chooses the shard that is asked first.
+func TestSpread_shards_chosen(t *testing.T) {
+	store := newRemote()
+	e := limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 2 }})
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Shards: 4}})
+	for i := range 10 {
+		if d := takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed || d.StoreCalls != 1 {
+			t.Fatalf("request %d: allowed %t, %d calls", i+1, d.Allowed, d.StoreCalls)
+		}
+	}
+	for i, shard := range l.Subjects(user) {
+		if held, err := store.Inspect(ctx, shard); err != nil || len(held) > 0 != (i == 2) {
+			t.Errorf("shard %d holds %v, %v: want only shard 2 charged", i, held, err)
+		}
+	}
+}
