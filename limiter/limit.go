@@ -68,6 +68,10 @@ func ParseID(s string) (ID, error) {
 type Limit struct {
 	// Name is what answers and metrics call it: [a-z0-9_-]{1,32}.
 	Name string
+	// Rule is what metrics and events call the rule that it belongs to, such as "GET
+	// /api/v1/search"; the limit's name if several rules share it. Package rules sets it. It is
+	// a label alone, and no part of what the limit is. Empty: it belongs to no rule.
+	Rule string
 	Rate algo.Rate
 	// ID is its identity inside its subject; 0 means NewID(Name).
 	ID ID

@@ -75,7 +75,7 @@ func TestStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	address, answers := lambdaRuntime(t, event)
-	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "AWS_LAMBDA_RUNTIME_API="+address)
+	c, output := function(t, "STORE=memory", "NAMESPACE=test", "WEIR_LOCAL=true", "RULES_VERSION=7", "AWS_LAMBDA_RUNTIME_API="+address)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestStart(t *testing.T) {
 		t.Error(err)
 	}
 	_ = c.Wait() // killed
-	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) {
+	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) || !strings.Contains(output.String(), `"RulesVersion":7,`) {
 		t.Errorf("no metrics: %s", output)
 	}
 }

@@ -69,13 +69,14 @@ type parser struct {
 	classes   map[string]int // index in rules.classes, by key
 	known     map[limitKey]*identified
 	named     map[string][]*identified // in file order
+	labels    map[string]bool          // of rules.labels
 	steps     int                      // that remain to tell whether requests can charge too much
 }
 
 func newParser(o Options) *parser {
 	return &parser{
 		o: o, rules: &Rules{tiers: map[string]bool{}, version: o.Version}, classes: map[string]int{},
-		known: map[limitKey]*identified{}, named: map[string][]*identified{}, steps: maxSteps,
+		known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{}, steps: maxSteps,
 	}
 }
 

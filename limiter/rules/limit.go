@@ -250,14 +250,14 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	r := &p.rules.rules[s.rule]
 	c := p.rules.classes[s.class]
 	is := hashed{tier: s.tier, name: s.name, per: strings.Join(s.per, " ")}
-	parts := []string{is.tier, is.name, is.per}
+	parts, label := []string{is.tier, is.name, is.per}, s.name
 	byEndpoint := slices.Contains(s.per, perEndpoint)
 	if byEndpoint {
 		is.endpoint, is.method = r.pattern.text, r.method
-		parts = append(parts, is.endpoint, is.method)
+		parts, label = append(parts, is.endpoint, is.method), r.label()
 	}
 	l, err := limiter.NewLimit(limiter.Limit{
-		Name: s.name, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
+		Name: s.name, Rule: label, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
 		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate), OnError: r.onError, LocalShare: r.localShare,
 	})
 	if field, ok := errors.AsType[*algo.FieldError](err); ok && field.Field == shareField {
@@ -298,6 +298,9 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	} else {
 		known = &identified{hashed: is, made: made, spread: s.spread, rule: s.rule}
 		p.known[key], p.named[s.name] = known, append(p.named[s.name], known)
+		if !p.labels[label] {
+			p.labels[label], p.rules.labels = true, append(p.rules.labels, label)
+		}
 	}
 	if s.cost != nil && r.cost > known.cost {
 		known.cost, known.costPath = r.cost, s.cost.path

@@ -18,6 +18,7 @@ type Rules struct {
 	classes     []class // what limits count by
 	overrides   overrides
 	notes       []Problem
+	labels      []string
 }
 
 // rule is which limits apply to the requests of an endpoint.
@@ -32,6 +33,14 @@ type rule struct {
 
 	onError    limiter.OnError
 	localShare int
+}
+
+// label returns what metrics call the rule: its method, if it has one, and its endpoint.
+func (r *rule) label() string {
+	if r.method == "" {
+		return r.pattern.text
+	}
+	return r.method + " " + r.pattern.text
 }
 
 // limit is one limit of a rule.
@@ -56,6 +65,9 @@ func (r *Rules) Len() int { return len(r.rules) }
 // Notes returns what is no mistake and may surprise: what follows from the document that
 // is not written in it, each with its path.
 func (r *Rules) Notes() []Problem { return r.notes }
+
+// Labels returns each Limit.Rule once, in file order.
+func (r *Rules) Labels() []string { return slices.Clone(r.labels) }
 
 // Tiers returns the tiers that the document knows, sorted.
 func (r *Rules) Tiers() []string {

@@ -210,6 +210,35 @@ func TestParse_horizon_order(t *testing.T) {
 	}
 }
 
+// Each limit says which rule it is of, also a caller's own; what several rules share has a
+// name for that.
+func TestRules_Labels(t *testing.T) {
+	r := parse(t, `{"rules":[
+		{"endpoint":"/api/v1/search","method":"GET","limits":{"free":[{"name":"a","requests":1,"window":"1m"},{"name":"b","requests":2,"window":"1h"}],"*":{"requests":3,"window":"1m"}}},
+		{"endpoint":"/x/{id}","limits":{"*":{"name":"c","requests":9,"window":"1m","shards":2}}},
+		{"endpoint":"/y","limits":{"*":{"name":"shared","requests":5,"window":"1m","per":["user"]}}},
+		{"endpoint":"*","limits":{"global":{"requests":9,"window":"1m"},"*":{"name":"shared","requests":5,"window":"1m","per":["user"]}}}],
+		"overrides":[{"user":"alice","limits":{"a":{"requests":7,"window":"1m"}}}]}`)
+	if got, want := r.Labels(), []string{"GET /api/v1/search", "/x/{id}", "shared", "*"}; !slices.Equal(got, want) {
+		t.Errorf("labels %q, want %q", got, want)
+	}
+	labels := func(path string) (labels []string) {
+		for _, c := range r.Charges(nil, "GET", path, alice) {
+			labels = append(labels, c.Limit.Rule)
+		}
+		return labels
+	}
+	for path, want := range map[string][]string{
+		"/api/v1/search": {"GET /api/v1/search", "GET /api/v1/search", "shared", "*"},
+		"/x/7":           {"/x/{id}", "shared", "*"},
+		"/y":             {"shared", "*"},
+	} {
+		if got := labels(path); !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", path, got, want)
+		}
+	}
+}
+
 func TestRules_Tier(t *testing.T) {
 	known := document(rule("/a", "", `"free":`+limit+`,"paid":{"requests":2,"window":"1s"},"*":{"requests":3,"window":"1s"},"global":{"requests":4,"window":"1s"}`))
 	for _, c := range []struct{ defaultTier, claimed, want string }{

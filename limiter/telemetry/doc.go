@@ -21,6 +21,10 @@
 //	                            the caller included; of more than 100 a line, a random 100
 //	RulesRefused  Count         documents of rules that were not put into force: each start of a
 //	                            function that has no other
+//	RulesVersion  None          of the rules in force; environments that have not got the newest
+//	                            yet make the minimum lower than the maximum
+//	RulesAge      Seconds       since it was last known that their source has no other; missing
+//	                            where nobody asks the source again
 //
 // A line has always Allowed and Refused, so that ratios have their denominators, and of the
 // others those that are not zero: an alarm on them takes missing data for good. What ends a

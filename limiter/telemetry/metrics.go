@@ -21,6 +21,8 @@ const (
 	StoreCalls   = "StoreCalls"
 	Latency      = "Latency"
 	RulesRefused = "RulesRefused"
+	RulesVersion = "RulesVersion"
+	RulesAge     = "RulesAge"
 )
 
 // Namespace returns where CloudWatch keeps the metrics of a deployment: by the name that
@@ -68,13 +70,26 @@ func (m *metrics) add(took time.Duration, d *limiter.Decision) {
 	}
 }
 
+// inForce is which rules decide. The zero value says nothing.
+type inForce struct {
+	told      time.Time // when this was known
+	version   int64
+	confirmed time.Time
+}
+
+// age returns for how many seconds nobody has known at the time at whether there are newer
+// rules; ok is false where nobody asks.
+func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
+	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
+}
+
 // definition is a metric in the embedded metric format.
 type definition struct{ Name, Unit string }
 
 // write writes one line in the embedded metric format, for the instant at. Allowed and
 // Refused are always in it, so that a ratio has its denominator; of the others what is
 // not zero.
-func (m *metrics) write(out *json.Encoder, namespace string, at time.Time) {
+func (m *metrics) write(out *json.Encoder, namespace string, at time.Time, rules inForce) {
 	line, definitions := map[string]any{}, []definition{}
 	for i, c := range [...]struct {
 		name  string
@@ -88,6 +103,14 @@ func (m *metrics) write(out *json.Encoder, namespace string, at time.Time) {
 			line[c.name] = c.value
 			definitions = append(definitions, definition{c.name, "Count"})
 		}
+	}
+	if !rules.told.IsZero() {
+		line[RulesVersion] = rules.version
+		definitions = append(definitions, definition{RulesVersion, "None"})
+	}
+	if age, ok := rules.age(at); ok {
+		line[RulesAge] = age
+		definitions = append(definitions, definition{RulesAge, "Seconds"})
 	}
 	if m.decided > 0 {
 		line[Latency] = milliseconds(m.latencies[:min(m.decided, maxValues)])

@@ -32,6 +32,7 @@ type Recorder struct {
 	newest   int64 // of what is pending; 0 if nothing is
 	metrics  metrics
 	refusals refusals
+	rules    inForce
 }
 
 // New returns a Recorder for a deployment, named as in the keys of its store, that writes
@@ -79,11 +80,27 @@ func (r *Recorder) RulesRefused(now time.Time) {
 	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
 }
 
+// Rules tells, at now, which version of the rules is in force, and when it was last known
+// that their source has no other; the zero time if nobody asks the source again. Lines that
+// are written from then on say so. Of calls that overtake each other the latest by now counts.
+func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time) {
+	if r == nil || r.out == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	// Unless the clock has been set back.
+	if since := now.Sub(r.rules.told); since >= 0 || since <= -time.Duration(resolution) {
+		r.rules = inForce{now, version, confirmed}
+	}
+}
+
 // batch is what is written at once, under the time at.
 type batch struct {
 	at       int64
 	metrics  metrics
 	refusals refusals
+	rules    inForce
 }
 
 // count counts by add, at the time at, and writes what is then due: outside of the lock, so
@@ -100,7 +117,7 @@ func (r *Recorder) count(at int64, add func()) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	for i := range due {
-		due[i].metrics.write(r.out, Namespace(r.namespace), time.Unix(0, due[i].at))
+		due[i].metrics.write(r.out, Namespace(r.namespace), time.Unix(0, due[i].at), due[i].rules)
 		due[i].refusals.write(r.out, r.namespace)
 	}
 }
@@ -126,7 +143,7 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 
 // take takes what is pending, to be written under the time at. r.mu is held.
 func (r *Recorder) take(at int64) *batch {
-	b := &batch{at: at, metrics: r.metrics}
+	b := &batch{at: at, metrics: r.metrics, rules: r.rules}
 	r.metrics, r.newest = metrics{}, 0
 	// An empty map stays: what is written is no longer ours to add to.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {

@@ -121,10 +121,16 @@ func (l *log) read(b []byte) line {
 	got := line{at: time.UnixMilli(head.AWS.Timestamp).UTC(), counts: counts{}}
 	for _, m := range head.AWS.CloudWatchMetrics[0].Metrics { // each a member of the root, once, and the only ones
 		unit, n := "Count", 0.0
-		if m.Name == telemetry.Latency {
+		switch m.Name {
+		case telemetry.Latency:
 			unit, err = "Milliseconds", json.Unmarshal(root[m.Name], &got.latency)
 			n = float64(len(got.latency))
-		} else {
+		case telemetry.RulesVersion:
+			unit = "None"
+		case telemetry.RulesAge:
+			unit = "Seconds"
+		}
+		if m.Name != telemetry.Latency {
 			err = json.Unmarshal(root[m.Name], &n)
 		}
 		got.counts[m.Name] = n
@@ -334,12 +340,36 @@ func TestRecorder_latency(t *testing.T) {
 	}
 }
 
+// Every line says which rules are in force, once that is known, and for how long nobody has
+// asked for others, if anybody ever does.
+func TestRecorder_Rules(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	want := func(after time.Duration, members counts) {
+		t.Helper()
+		r.Record(noon.Add(after), 0, alice, allowed, nil)
+		maps.Copy(members, counts{"Allowed": 1, "Refused": 0, "Latency": 1})
+		l.want(line{noon.Add(after), members, nil})
+	}
+	want(0, counts{})
+	r.Rules(noon, 7, time.Time{})
+	want(time.Second, counts{"RulesVersion": 7})
+	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second))
+	r.Rules(noon.Add(time.Second), 7, noon) // overtaken
+	l.want()                                // it is no request
+	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
+	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
+	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour)) // the clock was set back
+	want(-time.Hour-time.Second, counts{"RulesVersion": 9, "RulesAge": 0})
+}
+
 // Nobody records nothing.
 func TestRecorder_none(*testing.T) {
 	var none *telemetry.Recorder
 	for _, r := range []*telemetry.Recorder{none, {}} {
 		r.Record(noon, 0, alice, refused, nil)
 		r.RulesRefused(noon)
+		r.Rules(noon, 1, noon)
 	}
 }
 
