@@ -73,7 +73,7 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
-	@if [[ ",$$WEIR_REQUIRE," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
+	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)

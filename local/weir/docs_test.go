@@ -1,0 +1,184 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Of make only what it would run is asked: a target has its own place in CI, or needs an
+// account. What is in PATH is what a reader has.
+const shellPrelude = `set -euo pipefail
+make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
+`
+
+var (
+	shellBlock = regexp.MustCompile("(?m)(?:^<!-- not run: (.+) -->\n+)?^```sh\n((?s:.*?))^```$")
+	weirLine   = regexp.MustCompile(`(?m)\.bin/weir ([a-z][^\n|;&)#]*)`)
+)
+
+// Every command of the documents works as it is written. A block that cannot run here says
+// why in a comment above it, and names commands and flags that there are.
+func TestDocs_commands(t *testing.T) {
+	root := realCheckout(t)
+	c := scratch(t)
+	installSelf(t, c)
+	gateway := startProcess(t, []string{"serve"})
+	for _, file := range documents(t, root) {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, block := range shellBlock.FindAllStringSubmatch(string(text), -1) {
+			t.Run(fmt.Sprintf("%s#%d", file, i+1), func(t *testing.T) {
+				for _, line := range weirLine.FindAllStringSubmatch(block[2], -1) {
+					checkUsage(t, line[1])
+				}
+				if block[1] == "" {
+					runShell(t, root, c, atPort(block[2], gateway.port))
+				}
+			})
+		}
+	}
+}
+
+// realCheckout is the checkout that the tests are in, by its path without links.
+func realCheckout(t *testing.T) string {
+	t.Helper()
+	c, err := findCheckout()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.root
+}
+
+// installSelf puts this program where the documents have it.
+func installSelf(t *testing.T, c checkout) {
+	t.Helper()
+	self, err := filepath.Abs(os.Args[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.MkdirAll(c.path(".bin"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("#!/bin/sh\nWEIR_TEST_MAIN=1 exec '%s' \"$@\"\n", self)
+	if err := os.WriteFile(c.path(".bin", "weir"), []byte(script), 0o700); err != nil { //nolint:gosec // a script is run
+		t.Fatal(err)
+	}
+}
+
+// documents are the project's own, by their paths from its root.
+func documents(t *testing.T, root string) (files []string) {
+	t.Helper()
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "node_modules" || entry.Name() == "cdk.out" || entry.Name() != "." && strings.HasPrefix(entry.Name(), ".")):
+			return fs.SkipDir
+		case strings.HasSuffix(path, ".md"):
+			file, err := filepath.Rel(root, path)
+			files = append(files, file)
+			return err
+		}
+		return nil
+	})
+	if err != nil || !slices.Contains(files, "README.md") {
+		t.Fatalf("the documents: %v, %v", files, err)
+	}
+	return files
+}
+
+// checkUsage reports a command line of weir that there is no such command or flag for.
+func checkUsage(t *testing.T, line string) {
+	t.Helper()
+	command, arguments, err := rootCommand().Find(strings.Fields(line))
+	if err != nil || command.HasSubCommands() {
+		t.Errorf("weir %s: no such command (%v)", line, err)
+		return
+	}
+	for _, argument := range arguments {
+		if argument == "--" { // what follows is another program's
+			return
+		}
+		name, isFlag := strings.CutPrefix(argument, "--")
+		name, _, _ = strings.Cut(name, "=")
+		if isFlag && command.Flags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil && name != "help" {
+			t.Errorf("weir %s: has no flag --%s", command.CommandPath(), name)
+		}
+	}
+}
+
+// atPort returns script as it is for a gateway at another port.
+func atPort(script string, port int) string {
+	for i := range 2 {
+		script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:%d", 8080+i), fmt.Sprintf("127.0.0.1:%d", port+i))
+	}
+	return script
+}
+
+func runShell(t *testing.T, root string, c checkout, script string) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	shell := exec.CommandContext(ctx, "bash", "-c", shellPrelude+script)
+	shell.Dir = c.root
+	shell.Env = append(os.Environ(), "CHECKOUT="+root, "MAKEFLAGS=", "MAKELEVEL=")
+	if out, err := shell.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s\nof:\n%s", err, out, script)
+	}
+}
+
+var (
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+	heading = regexp.MustCompile(`(?m)^#+ (.+)$`)
+	unnamed = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// What the documents point to is there: files, and headings in documents.
+func TestDocs_links(t *testing.T) {
+	root := realCheckout(t)
+	for _, file := range documents(t, root) {
+		text, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, found := range link.FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(found[1], "://") {
+				continue
+			}
+			target, anchor, _ := strings.Cut(found[1], "#")
+			path := filepath.Join(root, file)
+			if target != "" {
+				path = filepath.Join(filepath.Dir(path), target)
+			}
+			if _, err := os.Stat(path); err != nil {
+				t.Errorf("%s links to %s: %v", file, found[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(t, path), anchor) {
+				t.Errorf("%s links to %s: there is no such heading", file, found[1])
+			}
+		}
+	}
+}
+
+// anchors are the names by which headings of a document are linked to.
+func anchors(t *testing.T, path string) (names []string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, found := range heading.FindAllStringSubmatch(string(text), -1) {
+		name := unnamed.ReplaceAllString(strings.ToLower(found[1]), "")
+		names = append(names, strings.ReplaceAll(name, " ", "-"))
+	}
+	return names
+}
