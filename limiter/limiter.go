@@ -142,24 +142,29 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (De
 }
 
 // Reset forgets the subjects of charges, with all limits that they hold, in the store and in
-// this environment. Others may remember a refusal for as long as Options.Trust, and
-// leases for a second.
+// this environment: also what it counted by itself while the store failed. Others may
+// remember a refusal for as long as Options.Trust, and leases for a second; what they count
+// by themselves, of limits with Spread.Sync or Cells or with OnErrorLocal, they keep.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
+	done := map[place]bool{}
+	forget := func(at place) {
+		if !done[at] {
+			done[at] = true
+			problems = append(problems, l.storeOf(at.role).Reset(ctx, at.subject))
+		}
+	}
 	for _, c := range charges {
-		store, subjects := l.store, c.Limit.Subjects(c.Subject)
-		if c.Limit.Spread.Cells > 0 && l.cells != nil {
-			store = l.cells
-		}
-		if l.memory == nil { // and so no shards
-			subjects = []Subject{c.Limit.counted(c.Subject)}
-		}
+		role, subjects, _ := l.whereabouts(c)
 		for _, subject := range subjects {
-			problems = append(problems, store.Reset(ctx, subject))
+			forget(place{role, subject})
 			if l.memory != nil {
 				l.memory.forget(subject)
 				l.accounts.forget(subject)
 			}
+		}
+		if l.fallback != nil {
+			forget(place{ofFallback, c.Limit.counted(c.Subject)})
 		}
 	}
 	return errors.Join(problems...)
