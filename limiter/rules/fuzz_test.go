@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/weir-limits/weir/limiter"
@@ -37,7 +38,11 @@ func FuzzRules_Charges(f *testing.F) {
 			caller.User, caller.APIKey, caller.Claims = user, key, map[string]string{"org": org}
 		}
 		limits := map[limiter.Subject]map[limiter.ID]bool{}
-		for _, c := range r.Charges(nil, method, path, caller) {
+		charges := r.Charges(nil, method, path, caller)
+		if explained := r.Explain(method, path, caller); !slices.Equal(explained.Charges, charges) || !explains(explained) {
+			t.Fatalf("explained as %+v, charged %+v", explained, charges)
+		}
+		for _, c := range charges {
 			if c.Subject == (limiter.Subject{}) || c.Limit.Machine() == nil || c.Cost < 1 {
 				t.Fatalf("charge %+v", c)
 			}

@@ -1,0 +1,147 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Explanation is why a request is charged what it is, for operators.
+type Explanation struct {
+	// Path is the request's, in the normal form that the rules match.
+	Path string
+	// Tier is the one that decides.
+	Tier string
+	// Matches are the rules whose endpoint matches the path, in file order.
+	Matches []Match
+	// Charges are those that [Rules.Charges] makes of the request.
+	Charges []limiter.Charge
+}
+
+// Match is a rule whose endpoint matches a request.
+type Match struct {
+	Path     string // of the rule in the document, such as "rules[2]"
+	Endpoint string
+	Method   string // "" for any
+	// Reason is why the rule, or a part of it, does not act on the request; "" if nothing
+	// stands in its way.
+	Reason string
+	// Limits are those of the rule that are for the caller's tier, or for all.
+	Limits []Listed
+}
+
+// Listed is a limit where it stands in the document.
+type Listed struct {
+	Path string // such as "rules[2].limits.free"
+	Tier string // the key that it stands under: a tier, "*" or "global"
+	// Endpoint and Method are those of the rule; "" is any method.
+	Endpoint, Method string
+	// Charge is what the limit is charged; without a Subject it is skipped.
+	Charge limiter.Charge
+	// Overridden says that the caller has numbers of its own.
+	Overridden bool
+	// Reason is why the limit is skipped, or not charged a second time; "" if it is charged.
+	Reason string
+}
+
+// Explain returns which rules a request meets and what they charge it, and of those whose
+// endpoint matches also which do not act on it and why. Its arguments are those of Charges.
+func (r *Rules) Explain(method, path string, caller limiter.Caller) Explanation {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	caller.Tier = r.Tier(caller.Tier)
+	e := Explanation{Path: NormalizePath(path), Tier: caller.Tier}
+	c := charger{rules: r, caller: &caller}
+	for _, i := range r.index.match(nil, e.Path) {
+		e.Matches = append(e.Matches, c.explain(&r.rules[i], method))
+	}
+	e.Charges = c.charges
+	return e
+}
+
+// explain adds the charges of a rule whose endpoint matches.
+func (c *charger) explain(r *rule, method string) Match {
+	m := Match{Path: r.path, Endpoint: r.pattern.text, Method: r.method}
+	switch {
+	case method == http.MethodOptions:
+		m.Reason = "OPTIONS is never limited"
+		return m
+	case r.method != "" && r.method != method:
+		m.Reason = "is for " + r.method
+		return m
+	}
+	key := c.caller.Tier
+	if _, ok := r.limits[key]; !ok {
+		key = otherTiers
+	}
+	if _, global := r.limits[globalKey]; len(r.limits[key]) == 0 && (!global || len(r.limits) > 1) {
+		m.Reason = fmt.Sprintf("has no limit for tier %s, and none for *", c.caller.Tier)
+	}
+	for _, key := range []string{key, globalKey} {
+		for _, l := range r.limits[key] {
+			m.Limits = append(m.Limits, c.list(r, key, l))
+		}
+	}
+	return m
+}
+
+// list adds the charge of a limit.
+func (c *charger) list(r *rule, key string, l limit) Listed {
+	class, before := &c.rules.classes[l.class], len(c.charges)
+	c.add(r, []limit{l})
+	subject := c.subject(l.class)
+	listed := Listed{Path: l.path, Tier: key, Endpoint: r.pattern.text, Method: r.method}
+	switch {
+	case c.caller.Rejected && !class.byIP:
+		listed.Charge.Limit, listed.Reason = l.Limit, "a bad credential is charged only to limits that count by ip"
+		return listed
+	case subject == (limiter.Subject{}):
+		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", and the caller has none"
+		return listed
+	case len(c.charges) == before:
+		listed.Reason = "is one count with a limit before it: the request is charged once, at the higher cost"
+	}
+	own := c.rules.overrides.of(class, c.caller, l.Limit)
+	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: r.cost}, own != l.Limit
+	return listed
+}
+
+// lacks returns the first identity that caller would need and has not.
+func (c *class) lacks(caller *limiter.Caller) string {
+	i := slices.IndexFunc(c.parts, func(part string) bool { return identity(part, caller) == limiter.Subject{} })
+	if i < 0 {
+		return strings.Join(c.parts, " and ")
+	}
+	return c.parts[i]
+}
+
+// Of returns the limits that count in subject, in file order and of every tier: those that
+// requests of caller may meet, whatever their path. caller has the identities that subject is
+// made of, for its overrides. A limit that several rules share is there once.
+func (r *Rules) Of(caller limiter.Caller, subject limiter.Subject) []Listed {
+	var list []Listed
+	seen := map[*limiter.Limit]bool{}
+	counts := make([]bool, len(r.classes))
+	for i := range r.classes {
+		counts[i] = r.classes[i].subject(&caller) == subject
+	}
+	for i := range r.rules {
+		rule := &r.rules[i]
+		for _, key := range slices.Sorted(maps.Keys(rule.limits)) {
+			for _, l := range rule.limits[key] {
+				if !counts[l.class] || seen[l.Limit] {
+					continue
+				}
+				seen[l.Limit] = true
+				own := r.overrides.of(&r.classes[l.class], &caller, l.Limit)
+				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: subject, Limit: own, Cost: rule.cost}, Overridden: own != l.Limit})
+			}
+		}
+	}
+	return list
+}

@@ -1,0 +1,140 @@
+package rules_test
+
+import (
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// explains reports whether each charge stands in the list of a rule, and each limit there is
+// either charged or has a reason why not.
+func explains(e rules.Explanation) bool {
+	listed := map[limiter.Charge]bool{}
+	charged := 0
+	for _, m := range e.Matches {
+		for _, l := range m.Limits {
+			if l.Charge.Limit == nil || l.Path == "" || l.Reason == "" && l.Charge.Subject == (limiter.Subject{}) {
+				return false
+			}
+			if l.Reason == "" {
+				charged++
+			}
+			listed[l.Charge] = true
+		}
+	}
+	return charged == len(e.Charges) && !slices.ContainsFunc(e.Charges, func(c limiter.Charge) bool { return !listed[c] })
+}
+
+const explained = `{"rules":[
+  {"endpoint":"/api/search","method":"GET","limits":{"free":{"requests":10,"window":"1m"},"paid":{"requests":20,"window":"1m"}}},
+  {"endpoint":"/api/search","method":"POST","limits":{"*":{"requests":10,"window":"1m"}}},
+  {"endpoint":"/api/*","cost":2,"limits":{"global":[
+    {"name":"address","requests":100,"window":"1m","per":["ip"]},
+    {"name":"user","requests":100,"window":"1m","per":["user"]},
+    {"name":"org","requests":100,"window":"1m","per":["claim:org","user"]}]}},
+  {"endpoint":"*","mode":"shadow","cost":3,"limits":{"free":{"name":"tried","requests":50,"window":"1m"},"global":{"name":"all","requests":100,"window":"1s"}}},
+  {"endpoint":"/other","limits":{"*":{"requests":10,"window":"1m"}}},
+  {"endpoint":"/api/{what}","cost":5,"limits":{"global":{"name":"address","requests":100,"window":"1m","per":["ip"]}}}],
+ "overrides":[{"user":"alice","limits":{"search":{"requests":500,"window":"1m"}}}]}`
+
+func explain(t *testing.T, method, path string, caller limiter.Caller) rules.Explanation {
+	t.Helper()
+	caller.IP = address
+	r, err := rules.Parse([]byte(explained), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := r.Explain(method, path, caller)
+	if !slices.Equal(e.Charges, r.Charges(nil, method, path, caller)) || !explains(e) {
+		t.Errorf("%s %s: %+v is not what is charged", method, path, e)
+	}
+	return e
+}
+
+// Each rule whose endpoint matches is there, with what it does or why it does nothing.
+func TestRules_Explain(t *testing.T) {
+	const once = "is one count with a limit before it: the request is charged once, at the higher cost"
+	for _, c := range []struct {
+		method, path string
+		caller       limiter.Caller
+		want         map[string]string // why, by path of a rule or a limit; "" if it is charged
+	}{
+		{"HEAD", "/api//search/", limiter.Caller{User: "alice", Tier: "paid"}, map[string]string{
+			"rules[0]": "", "rules[0].limits.paid": "",
+			"rules[1]": "is for POST",
+			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "", "rules[2].limits.global[2]": "counts by claim:org, and the caller has none",
+			"rules[3]": "has no limit for tier paid, and none for *", "rules[3].limits.global": "",
+			"rules[5]": "", "rules[5].limits.global": once,
+		}},
+		{"OPTIONS", "/other", limiter.Caller{}, map[string]string{"rules[3]": "OPTIONS is never limited", "rules[4]": "OPTIONS is never limited"}},
+		{"GET", "/api/a/b", limiter.Caller{Rejected: true}, map[string]string{
+			"rules[2]": "", "rules[2].limits.global[0]": "",
+			"rules[2].limits.global[1]": "a bad credential is charged only to limits that count by ip",
+			"rules[2].limits.global[2]": "a bad credential is charged only to limits that count by ip",
+			"rules[3]":                  "", "rules[3].limits.free": "a bad credential is charged only to limits that count by ip", "rules[3].limits.global": "a bad credential is charged only to limits that count by ip",
+		}},
+	} {
+		got := map[string]string{}
+		for _, m := range explain(t, c.method, c.path, c.caller).Matches {
+			got[m.Path] = m.Reason
+			for _, l := range m.Limits {
+				got[l.Path] = l.Reason
+			}
+		}
+		for path, want := range c.want {
+			if reason, ok := got[path]; !ok || reason != want {
+				t.Errorf("%s %s: %s: %q (listed: %t), want %q", c.method, c.path, path, reason, ok, want)
+			}
+		}
+		if len(got) != len(c.want) {
+			t.Errorf("%s %s: %d entries, want %d: %q", c.method, c.path, len(got), len(c.want), got)
+		}
+	}
+}
+
+// A caller's own numbers are told, also where only the subject is asked for.
+func TestRules_Explain_override(t *testing.T) {
+	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {
+		l := explain(t, "GET", "/api/search", limiter.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]
+		if l.Overridden != (user == "alice") || l.Charge.Limit.Rate.Requests != requests || l.Tier != "paid" || l.Endpoint != "/api/search" || l.Method != http.MethodGet {
+			t.Errorf("%s: %+v", user, l)
+		}
+	}
+}
+
+// The limits of a subject are those of all tiers, and of no other subject.
+func TestRules_Of(t *testing.T) {
+	r, err := rules.Parse([]byte(explained), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	alice, org := limiter.User("alice"), limiter.Claim("org", "acme")
+	both := limiter.Caller{User: "alice", Claims: map[string]string{"org": "acme"}, IP: address}
+	for _, c := range []struct {
+		caller  limiter.Caller
+		subject limiter.Subject
+		want    []string
+	}{
+		{limiter.Caller{User: "alice"}, alice, []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[1]", "rules[3].limits.free", "rules[4].limits.*"}},
+		{limiter.Caller{APIKey: "k"}, limiter.APIKey("k"), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[3].limits.free", "rules[4].limits.*"}},
+		{limiter.Caller{IP: address}, limiter.IP(address), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[0]", "rules[3].limits.free", "rules[4].limits.*"}},
+		{both, org.And(alice), []string{"rules[2].limits.global[2]"}},
+		{both, alice.And(org), nil},
+		{limiter.Caller{}, limiter.Endpoint("", "*"), []string{"rules[3].limits.global"}},
+		{limiter.Caller{}, limiter.Global(), nil},
+	} {
+		var got []string
+		for _, l := range r.Of(c.caller, c.subject) {
+			got = append(got, l.Path)
+			if l.Charge.Subject != c.subject || l.Overridden != (c.subject == alice && l.Charge.Limit.Name == "search") {
+				t.Errorf("%s: %+v", c.subject, l)
+			}
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s: %q, want %q", c.subject, got, c.want)
+		}
+	}
+}
