@@ -47,6 +47,8 @@ type Decision struct {
 	// Capacity and Remaining are of the limit that speaks, in requests:
 	// 0 <= Remaining <= Capacity.
 	Capacity, Remaining int64
+	// Cost is what the request costs by the limit that speaks, whether it was charged or not.
+	Cost int64
 	// RetryAfter is how long to wait until the same request would pass, exact if
 	// nobody else is charged meanwhile. 0 if it was allowed, and if it never will be
 	// because it costs more than the capacity.
@@ -98,7 +100,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 			return
 		}
 	}
-	d.Limit = it.limit
+	d.Limit, d.Cost = it.limit, it.want
 	d.Superseded = !it.decided(r)
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)

@@ -36,6 +36,7 @@ type authorizer struct{ *Environment }
 
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	defer a.Events.Wait(ctx)
 	var event authorizerEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
@@ -52,7 +53,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // undecided records a request of which nothing is known but err, and returns it.
 func (e *Environment) undecided(err error) error {
-	e.Recorder.Record(e.Clock(), 0, limiter.Caller{}, limiter.Decision{}, err)
+	e.observe(e.Clock(), 0, limiter.Caller{}, limiter.Decision{}, err)
 	return err
 }
 
@@ -77,6 +78,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	if event.HTTPMethod == http.MethodOptions { // of a method ANY: a preflight has no credential, and is never limited
 		return a.policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}), nil
 	}
+	a.Events.Begin(now) // goes on beside the store call
 	header := headerOf(event.Headers, event.MultiHeaders)
 	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
 	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
@@ -86,7 +88,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	if !decision.Allowed { // that comes before what is wrong with the credential
 		failed = err
 	}
-	a.Recorder.Record(now, time.Since(begun), caller, decision, failed)
+	a.observe(now, time.Since(begun), caller, decision, failed)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/events"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -30,6 +31,8 @@ type Environment struct {
 	// Recorder is told of every request that is decided here, and not of those that an
 	// authorizer has decided; nil records nothing.
 	Recorder *telemetry.Recorder
+	// Events is told of the same requests; nil sends none.
+	Events *events.Publisher
 	// BasePath is what a custom domain puts before every path, such as "/v1", in the normal
 	// form of rules, which do not see it. Empty if there is none. By the domain of API
 	// Gateway, a load balancer or net/http paths come without it, and are left as they are.
@@ -54,7 +57,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		Charges:  e.Rules.Charges,
 		Identify: e.identify,
 		MaxDelay: e.MaxDelay,
-		Observe:  e.Recorder.Record,
+		Observe:  e.observe,
 		Clock:    e.Clock,
 		Logger:   e.Logger,
 	}
@@ -71,6 +74,12 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		}
 		api.ServeHTTP(w, r)
 	}))
+}
+
+// observe tells of a request what was decided.
+func (e *Environment) observe(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
+	e.Recorder.Record(now, took, caller, d, err)
+	e.Events.Record(now, took, caller, d, err)
 }
 
 // shared returns h as pages of the environment's origins may use it. A REST API adds
@@ -126,6 +135,7 @@ func originOf(ctx context.Context) origin {
 // identify returns the caller of a request that no authorizer has seen. The address
 // is the host's word, or without a host in between the peer's.
 func (e *Environment) identify(r *http.Request, now time.Time) (limiter.Caller, error) {
+	e.Events.Begin(now) // goes on beside the store call
 	address := originOf(r.Context()).address
 	if !address.IsValid() {
 		address = identity.ParseAddress(r.RemoteAddr)

@@ -27,6 +27,7 @@ type handler struct {
 
 // Invoke implements lambda.Handler.
 func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
+	defer h.environment.Events.Wait(ctx)
 	var event proxyEvent
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, h.environment.undecided(fmt.Errorf("event: %w", err))

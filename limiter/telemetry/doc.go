@@ -25,6 +25,7 @@
 //	                            yet make the minimum lower than the maximum
 //	RulesAge      Seconds       since it was last known that their source has no other; missing
 //	                            where nobody asks the source again
+//	EventsDropped Count         events that were lost on their way to a broker (package events)
 //
 // A line has always Allowed and Refused, so that ratios have their denominators, and of the
 // others those that are not zero: an alarm on them takes missing data for good. What ends a

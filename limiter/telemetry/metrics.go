@@ -11,18 +11,19 @@ import (
 // The names of the metrics, which are in Namespace and have no dimensions. The package's
 // doc says what each counts.
 const (
-	Allowed      = "Allowed"
-	Refused      = "Refused"
-	Degraded     = "Degraded"
-	Remembered   = "Remembered"
-	Shadowed     = "Shadowed"
-	Unauthorized = "Unauthorized"
-	Failed       = "Failed"
-	StoreCalls   = "StoreCalls"
-	Latency      = "Latency"
-	RulesRefused = "RulesRefused"
-	RulesVersion = "RulesVersion"
-	RulesAge     = "RulesAge"
+	Allowed       = "Allowed"
+	Refused       = "Refused"
+	Degraded      = "Degraded"
+	Remembered    = "Remembered"
+	Shadowed      = "Shadowed"
+	Unauthorized  = "Unauthorized"
+	Failed        = "Failed"
+	StoreCalls    = "StoreCalls"
+	Latency       = "Latency"
+	RulesRefused  = "RulesRefused"
+	RulesVersion  = "RulesVersion"
+	RulesAge      = "RulesAge"
+	EventsDropped = "EventsDropped"
 )
 
 // Namespace returns where CloudWatch keeps the metrics of a deployment: by the name that
@@ -33,6 +34,7 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 type metrics struct {
 	allowed, refused, degraded, remembered, shadowed int64
 	unauthorized, failed, storeCalls, rulesRefused   int64
+	eventsDropped                                    int64
 
 	decided   int // requests that latencies are of
 	latencies [maxValues]time.Duration
@@ -98,6 +100,7 @@ func (m *metrics) write(out *json.Encoder, namespace string, at time.Time, rules
 		{Allowed, m.allowed}, {Refused, m.refused},
 		{Degraded, m.degraded}, {Remembered, m.remembered}, {Shadowed, m.shadowed},
 		{Unauthorized, m.unauthorized}, {Failed, m.failed}, {StoreCalls, m.storeCalls}, {RulesRefused, m.rulesRefused},
+		{EventsDropped, m.eventsDropped},
 	} {
 		if i < 2 || c.value > 0 {
 			line[c.name] = c.value

@@ -95,6 +95,14 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time) {
 	}
 }
 
+// EventsDropped counts, at now, events of package events that did not reach their broker.
+func (r *Recorder) EventsDropped(now time.Time, n int64) {
+	if r == nil || r.out == nil {
+		return
+	}
+	r.count(now.UnixNano(), func() { r.metrics.eventsDropped += n })
+}
+
 // batch is what is written at once, under the time at.
 type batch struct {
 	at       int64

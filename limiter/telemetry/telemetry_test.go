@@ -207,6 +207,9 @@ func TestRecorder_Record(t *testing.T) {
 	l := newLog(t)
 	telemetry.New(l, "dev").RulesRefused(noon)
 	l.want(line{noon, counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}, nil})
+	l = newLog(t)
+	telemetry.New(l, "dev").EventsDropped(noon, 7)
+	l.want(line{noon, counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}, nil})
 }
 
 // The first decision after a quiet second is written at once, those of the second after it

@@ -1,0 +1,114 @@
+package app_test
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter/events"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// eventLog is a broker that keeps what it is sent.
+type eventLog struct {
+	mu     sync.Mutex
+	events []events.Event
+	hang   bool
+}
+
+// Send implements events.Sink.
+func (l *eventLog) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
+	if l.hang {
+		<-ctx.Done()
+		return len(batch), ctx.Err()
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, line := range batch {
+		var e events.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return len(batch), err
+		}
+		l.events = append(l.events, e)
+	}
+	return 0, nil
+}
+
+func publisher(l *eventLog) *events.Publisher {
+	return events.New(events.Options{
+		Namespace: "test", Hash: telemetry.SubjectHash, Sink: l, OneIn: 1, Budget: events.DefaultBudget, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// Both functions send events of what they decide, and the handler none of what an authorizer
+// has decided.
+func TestEvents(t *testing.T) {
+	for _, c := range []struct {
+		name, event string
+		function    func(*app.Environment) lambda.Handler
+		want        map[events.Outcome]int64
+	}{
+		{"authorizer", "rest-authorizer-anonymous.json", app.NewAuthorizer, map[events.Outcome]int64{"allowed": 2, "refused": 3}},
+		{"handler", "http-api-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[events.Outcome]int64{"allowed": 2, "refused": 3}},
+		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[events.Outcome]int64{}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := &eventLog{}
+			e := environment(t, memstore.New(memstore.Options{}))
+			e.Events = publisher(l)
+			f := c.function(e)
+			for range 5 {
+				_, _ = f.Invoke(t.Context(), sample(t, c.event))
+			}
+			e.Events.Close(t.Context(), e.Clock())
+			got := map[events.Outcome]int64{}
+			for _, each := range l.events {
+				got[each.Outcome] += each.Count
+				if each.Rule == "" || each.Limit == "" || each.Subject == "" || each.Cost != each.Count {
+					t.Errorf("got %+v, want a rule, a limit, a subject and the cost", each)
+				}
+			}
+			if len(got) != len(c.want) || got["allowed"] != c.want["allowed"] || got["refused"] != c.want["refused"] {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+// A broker that hangs delays five answers by the budget, and fails none.
+func TestEvents_hung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &eventLog{hang: true}
+		e := memory(t)
+		e.Clock, e.Events = time.Now, publisher(l)
+		f := app.NewAuthorizer(e)
+		var delayed int
+		for range 20 {
+			begun := time.Now()
+			if _, err := f.Invoke(t.Context(), sample(t, "rest-authorizer-anonymous.json")); err != nil {
+				t.Fatal(err)
+			}
+			switch took := time.Since(begun); took {
+			case 0:
+			case events.DefaultBudget:
+				delayed++
+			default:
+				t.Errorf("a request took %s", took)
+			}
+		}
+		if delayed != 5 {
+			t.Errorf("%d requests were delayed, want 5", delayed)
+		}
+		end, cancel := context.WithCancel(t.Context())
+		cancel()
+		e.Events.Close(end, e.Clock())
+	})
+}
