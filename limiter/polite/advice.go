@@ -1,0 +1,173 @@
+package polite
+
+import (
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+)
+
+// The fields that are read.
+const (
+	retryAfterField = "Retry-After"
+	policyField     = "RateLimit-Policy"
+	rateLimitField  = "RateLimit"
+	limitField      = "X-RateLimit-Limit"
+	remainingField  = "X-RateLimit-Remaining"
+	resetField      = "X-RateLimit-Reset"
+)
+
+// The bounds of what an API may say: the length of a field, and how far away a time is. After a
+// day it is asked again, whatever it said: some write Unix seconds into Retry-After.
+const (
+	maxField = 4096
+	farthest = 24 * time.Hour
+)
+
+// advice is what an answer says of a quota.
+type advice struct {
+	refused bool
+	wait    time.Duration // how long to wait after a refusal; -1: it does not say
+	name    string        // of the policy and its partition; empty: it has none
+
+	known    bool          // whether it says what follows
+	left     int64         // how many requests may follow
+	reset    time.Duration // in what time
+	capacity int64         // out of how many; math.MaxInt64: it does not say
+}
+
+// adviceOf reads an answer that came at now.
+func adviceOf(r *http.Response, now time.Time) advice {
+	a := advice{wait: -1, capacity: math.MaxInt64}
+	// The server's clock is what its dates are to be compared with.
+	if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
+		now = date
+	}
+	if limit, ok := number(r.Header.Get(limitField)); ok && limit > 0 {
+		a.capacity = limit
+	}
+	if r.Header.Get("Age") == "" { // that of a cache is of another time
+		a.readStructured(r.Header)
+		if !a.known {
+			a.readCommon(r.Header, now)
+		}
+	}
+	wait := retryAfter(r.Header.Get(retryAfterField), now)
+	switch {
+	case r.StatusCode == http.StatusTooManyRequests, r.StatusCode == http.StatusServiceUnavailable && wait >= 0:
+		a.refused, a.wait = true, wait
+		if wait < 0 && a.known && a.left == 0 {
+			a.wait = a.reset
+		}
+	}
+	return a
+}
+
+// retryAfter reads Retry-After (RFC 9110, 10.2.3); -1: there is none that can be read.
+func retryAfter(value string, now time.Time) time.Duration {
+	if n, ok := number(value); ok {
+		return seconds(n)
+	}
+	if at, err := http.ParseTime(value); err == nil {
+		return min(max(at.Sub(now), 0), farthest)
+	}
+	return -1
+}
+
+// readStructured reads the fields of the draft. Of several quotas that which has less for its time
+// speaks. A field that is not well formed is none (RFC 9651, 4.2).
+func (a *advice) readStructured(h http.Header) {
+	capacities := map[string]int64{}
+	for _, p := range items(h, policyField) {
+		if unit, ok := p.Params.Get("qu"); ok && unit != "requests" {
+			capacities[name(p)] = -1
+		} else if q, ok := count(p, "q"); ok {
+			capacities[name(p)] = q
+		}
+	}
+	limit, slowest := a.capacity, time.Duration(-1)
+	for _, item := range items(h, rateLimitField) {
+		left, ok := count(item, "r")
+		capacity, told := capacities[name(item)]
+		if !ok || capacity < 0 {
+			continue
+		}
+		reset, timed := count(item, "t")
+		if pace := seconds(reset) / time.Duration(min(left, math.MaxInt64-1)+1); timed && pace > slowest {
+			slowest = pace
+			a.known, a.name, a.left, a.reset, a.capacity = true, name(item), left, seconds(reset), limit
+			if told && capacity > 0 {
+				a.capacity = min(limit, capacity) // that of a bucket is less than its requests in a window
+			}
+		}
+	}
+}
+
+// readCommon reads the fields that no standard has. A reset is in seconds, or an instant in
+// Unix seconds.
+func (a *advice) readCommon(h http.Header, now time.Time) {
+	left, ok := number(h.Get(remainingField))
+	reset, timed := number(h.Get(resetField))
+	if !ok || !timed {
+		return
+	}
+	a.known, a.left, a.reset = true, left, seconds(reset)
+	if reset > int64(farthest/time.Second) {
+		a.reset = min(max(time.Unix(reset, 0).Sub(now), 0), farthest)
+	}
+}
+
+// items returns the items of a field that is a list of strings; none if it is not well formed.
+func items(h http.Header, field string) (all []httpsfv.Item) {
+	length := 0
+	for _, line := range h.Values(field) {
+		length += len(line)
+	}
+	if length == 0 || length > maxField {
+		return nil
+	}
+	list, err := httpsfv.UnmarshalList(h.Values(field))
+	if err != nil {
+		return nil
+	}
+	for _, member := range list {
+		if item, ok := member.(httpsfv.Item); ok {
+			if _, ok := item.Value.(string); ok {
+				all = append(all, item)
+			}
+		}
+	}
+	return all
+}
+
+// name returns what an item is of: the policy, and the partition if there is one.
+func name(item httpsfv.Item) string {
+	policy, _ := item.Value.(string)
+	key, _ := item.Params.Get("pk")
+	partition, _ := key.([]byte)
+	return strconv.Itoa(len(policy)) + policy + string(partition)
+}
+
+// count returns a parameter that is an integer of 0 or more.
+func count(item httpsfv.Item, parameter string) (int64, bool) {
+	value, _ := item.Params.Get(parameter)
+	n, ok := value.(int64)
+	return n, ok && n >= 0
+}
+
+// number reads decimal digits and nothing else.
+func number(value string) (int64, bool) {
+	if strings.Trim(value, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	return n, err == nil
+}
+
+// seconds returns n seconds, but none beyond the bound.
+func seconds(n int64) time.Duration {
+	return time.Duration(min(n, int64(farthest/time.Second))) * time.Second
+}

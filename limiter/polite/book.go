@@ -1,0 +1,93 @@
+package polite
+
+import (
+	"hash/maphash"
+	"net/http"
+	"path"
+	"sync"
+	"time"
+)
+
+// How much is remembered at most. What is beyond pushes out something else.
+const (
+	maxQuotas = 1024
+	maxRoutes = 8192
+)
+
+// book has the quotas, and which of them a request is counted by. Its keys are hashes.
+type book struct {
+	maxWait  time.Duration
+	refusals int
+	seed     maphash.Seed
+
+	mu     sync.Mutex
+	routes map[uint64]uint64 // keys of quotas
+	quotas map[uint64]*quota
+}
+
+// route is what a request has in common with others.
+type route struct {
+	caller uint64 // the host and the credential
+	own    uint64 // and the method and the path
+	beside uint64 // and the method and the folder of the path
+}
+
+func newBook(maxWait time.Duration, refusals int) *book {
+	return &book{maxWait: maxWait, refusals: refusals, seed: maphash.MakeSeed(), routes: map[uint64]uint64{}, quotas: map[uint64]*quota{}}
+}
+
+func (b *book) route(r *http.Request) route {
+	caller := b.hash(0, r.URL.Scheme, r.URL.Host, r.Host, r.Header.Get("Authorization"), r.Header.Get("X-Api-Key"))
+	folder, _ := path.Split(r.URL.Path)
+	return route{caller, b.hash(caller, r.Method, r.URL.Path), b.hash(caller, r.Method, folder, "*")}
+}
+
+// hash returns the key of some texts below another key.
+func (b *book) hash(above uint64, texts ...string) uint64 {
+	var h maphash.Hash
+	h.SetSeed(b.seed)
+	maphash.WriteComparable(&h, above)
+	for _, text := range texts {
+		maphash.WriteComparable(&h, text)
+	}
+	return h.Sum64()
+}
+
+// find returns the quota by which requests of a route are counted, as far as is known.
+func (b *book) find(r route) *quota {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key, ok := b.routes[r.own]
+	if !ok {
+		key, ok = b.routes[r.beside]
+	}
+	if !ok {
+		key = r.caller
+	}
+	q := b.quotas[key]
+	if q == nil {
+		q = newQuota(b.maxWait, b.refusals)
+		put(b.quotas, key, q, maxQuotas)
+	}
+	return q
+}
+
+// assign notes that requests of a route are counted by the quota that an answer named.
+func (b *book) assign(r route, name string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	key := b.hash(r.caller, name)
+	put(b.routes, r.own, key, maxRoutes)
+	put(b.routes, r.beside, key, maxRoutes)
+}
+
+// put puts a value into a map that has a bound.
+func put[V any](m map[uint64]V, key uint64, value V, most int) {
+	if _, ok := m[key]; !ok && len(m) >= most {
+		for other := range m {
+			delete(m, other)
+			break
+		}
+	}
+	m[key] = value
+}

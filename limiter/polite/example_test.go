@@ -1,0 +1,67 @@
+package polite_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/polite"
+)
+
+// A client that is told to come back in a second does so, and its caller sees nothing of it.
+func ExampleTransport() {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if requests.Add(1) == 1 {
+			w.Header().Set("Retry-After", "1")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &polite.Transport{}}
+	begun := time.Now()
+	answer, err := client.Get(server.URL) //nolint:noctx // as a reader would write it
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_ = answer.Body.Close()
+	fmt.Println(answer.StatusCode, requests.Load(), time.Since(begun) >= time.Second)
+	// Output: 200 2 true
+}
+
+// Who would have to wait longer than it may gets the refusal, and after it is told at once.
+func ExampleWaitError() {
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		requests.Add(1)
+		w.Header().Set("Retry-After", "3600")
+		w.WriteHeader(http.StatusTooManyRequests)
+	}))
+	defer server.Close()
+
+	client := &http.Client{Transport: &polite.Transport{MaxWait: 5 * time.Second}}
+	for range 3 {
+		answer, err := client.Get(server.URL) //nolint:noctx // as a reader would write it
+		if later, ok := errors.AsType[*polite.WaitError](err); ok {
+			fmt.Println("ask again in about", later.Wait.Round(time.Minute))
+			continue
+		}
+		if err != nil {
+			fmt.Println(err)
+			return
+		}
+		_ = answer.Body.Close()
+		fmt.Println(answer.StatusCode)
+	}
+	fmt.Println(requests.Load(), "request")
+	// Output:
+	// 429
+	// ask again in about 1h0m0s
+	// ask again in about 1h0m0s
+	// 1 request
+}

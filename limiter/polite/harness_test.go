@@ -1,0 +1,133 @@
+package polite_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// api is an API in this process, as an http.RoundTripper. Its clock is the test's bubble's.
+type api struct {
+	handler http.Handler
+	latency time.Duration // before the handler
+
+	mu     sync.Mutex
+	at     []time.Time    // when each request came
+	status map[int]int    // answers by status
+	bodies []string       // of requests
+	open   map[*body]bool // bodies of answers that nobody has closed
+}
+
+func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
+	content := ""
+	if r.Body != nil {
+		all, _ := io.ReadAll(r.Body)
+		content = string(all)
+		_ = r.Body.Close()
+	}
+	a.mu.Lock()
+	a.at, a.bodies = append(a.at, time.Now()), append(a.bodies, content)
+	a.mu.Unlock()
+	time.Sleep(a.latency)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	w := httptest.NewRecorder()
+	a.handler.ServeHTTP(w, r)
+	answer := w.Result()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.status == nil {
+		a.status, a.open = map[int]int{}, map[*body]bool{}
+	}
+	a.status[answer.StatusCode]++
+	b := &body{ReadCloser: answer.Body, api: a}
+	a.open[b] = true
+	answer.Body = b
+	return answer, nil
+}
+
+// body tells when it is closed.
+type body struct {
+	io.ReadCloser
+	api *api
+}
+
+func (b *body) Close() error {
+	b.api.mu.Lock()
+	defer b.api.mu.Unlock()
+	delete(b.api.open, b)
+	return b.ReadCloser.Close()
+}
+
+// script answers the nth request with the nth line: a status, and fields as "name: value"
+// between bars. The last line holds for all that follow.
+func script(lines ...string) *api {
+	n := 0
+	var mu sync.Mutex
+	return &api{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		mu.Lock()
+		line := lines[min(n, len(lines)-1)]
+		n++
+		mu.Unlock()
+		answer(w, line)
+	})}
+}
+
+func answer(w http.ResponseWriter, line string) {
+	parts := strings.Split(line, " | ")
+	for _, field := range parts[1:] {
+		name, value, _ := strings.Cut(field, ": ")
+		w.Header().Add(name, value)
+	}
+	status := map[string]int{"200": 200, "204": 204, "429": 429, "500": 500, "503": 503}[parts[0]]
+	w.WriteHeader(status)
+	_, _ = io.WriteString(w, "answer "+parts[0])
+}
+
+// limited is an API behind the real middleware, whose callers are known by Authorization.
+func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
+	t.Helper()
+	limit, err := limiter.NewLimit(limiter.Limit{Name: "items", Rate: rate})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &httplimit.Middleware{
+		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+		Charges: func(dst []limiter.Charge, _, _ string, c limiter.Caller) []limiter.Charge {
+			return append(dst, limiter.Charge{Subject: limiter.User(c.User), Limit: limit, Cost: 1})
+		},
+		Identify: func(r *http.Request, _ time.Time) (limiter.Caller, error) {
+			return limiter.Caller{User: "u" + r.Header.Get("Authorization")}, nil
+		},
+	}
+	return &api{latency: latency, handler: m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))}
+}
+
+// get sends a GET and returns the status, 0 if there was an error.
+func get(t *testing.T, rt http.RoundTripper, url string) (int, error) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(rt, r)
+}
+
+func do(rt http.RoundTripper, r *http.Request) (int, error) {
+	answer, err := rt.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	_, _ = io.Copy(io.Discard, answer.Body)
+	return answer.StatusCode, answer.Body.Close()
+}

@@ -1,0 +1,452 @@
+package polite_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/polite"
+)
+
+// Known figures: who is told 429 waits 1, 2, 4, 8 s with full jitter, and never less than
+// Retry-After.
+func TestTransport_backoff(t *testing.T) {
+	for name, least := range map[string]time.Duration{"429": 0, "429 | Retry-After: 3": 3 * time.Second, "503 | Retry-After: 3": 3 * time.Second, "429 | Retry-After: 0": 0} {
+		synctest.Test(t, func(t *testing.T) {
+			const runs = 300
+			shortest, longest := [4]time.Duration{}, [4]time.Duration{}
+			for run := range runs {
+				a := script(name, name, name, name, "200")
+				if status, err := get(t, &polite.Transport{Base: a}, "http://api.test/"); status != 200 || err != nil || len(a.at) != 5 {
+					t.Fatalf("%s: %d, %v after %d requests", name, status, err, len(a.at))
+				}
+				for i := range 4 {
+					wait := a.at[i+1].Sub(a.at[i]) - least
+					if run == 0 {
+						shortest[i] = wait
+					}
+					shortest[i], longest[i] = min(shortest[i], wait), max(longest[i], wait)
+				}
+			}
+			for i := range 4 {
+				most := time.Second << i
+				if shortest[i] < 0 || shortest[i] > most/10 || longest[i] < most*9/10 || longest[i] >= most {
+					t.Errorf("%s: wait %d was %s to %s beyond what was told, want all of 0s to %s", name, i+1, shortest[i], longest[i], most)
+				}
+			}
+		})
+	}
+}
+
+// What is not to be repeated comes back as it is: with its body, and at once.
+func TestTransport_notRepeated(t *testing.T) {
+	for _, c := range []struct {
+		name, first string
+		request     func(*http.Request)
+		transport   *polite.Transport
+	}{
+		{name: "no refusal", first: "500"},
+		{name: "503 that says no time", first: "503"},
+		{name: "a body without GetBody", first: "429", request: func(r *http.Request) { r.Method, r.Body = "PUT", io.NopCloser(strings.NewReader("x")) }},
+		{name: "not idempotent", first: "429", request: func(r *http.Request) { r.Method = "POST" }},
+		{name: "no retries", first: "429", transport: &polite.Transport{Retries: -1}},
+		{name: "longer than the caller waits", first: "429 | Retry-After: 121"},
+		{name: "longer than told to wait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
+		{name: "Unix seconds in Retry-After", first: "429 | Retry-After: 1772625603"},
+		{name: "longer than the context lives", first: "429 | Retry-After: 2", request: func(r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
+			context.AfterFunc(r.Context(), cancel)
+			*r = *r.WithContext(ctx)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				a := script(c.first, "200")
+				transport := &polite.Transport{}
+				if c.transport != nil {
+					transport = c.transport
+				}
+				transport.Base = a
+				r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
+				r.GetBody = nil
+				if c.request != nil {
+					c.request(r)
+				}
+				begun := time.Now()
+				answer, err := transport.RoundTrip(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				content, err := io.ReadAll(answer.Body)
+				if want := "answer " + c.first[:3]; string(content) != want || err != nil || len(a.at) != 1 || time.Since(begun) != 0 {
+					t.Errorf("%q, %v, %d requests in %s; want %q from one at once", content, err, len(a.at), time.Since(begun), want)
+				}
+			})
+		})
+	}
+}
+
+// A body is replayed whole; what was refused is closed, and its body read for the sake of the connection.
+func TestTransport_replay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/", strings.NewReader("the body"))
+		if status, err := do(&polite.Transport{Base: a}, r); status != 200 || err != nil {
+			t.Fatal(status, err)
+		}
+		if !slices.Equal(a.bodies, []string{"the body", "the body", "the body"}) || len(a.open) != 0 {
+			t.Errorf("bodies %q, %d not closed", a.bodies, len(a.open))
+		}
+		r, _ = http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/other", strings.NewReader("x"))
+		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
+		a.handler = script("429").handler
+		if _, err := do(&polite.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
+			t.Errorf("no body to replay: %v, %d not closed", err, len(a.open))
+		}
+	})
+}
+
+// A context that ends ends the wait, wherever it is, and the body of the request is closed.
+func TestTransport_context(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 30")
+		transport := &polite.Transport{Base: a}
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		bodies := [3]closed{}
+		for i := range bodies { // one waits to repeat, one at the door, one behind it
+			all.Go(func() {
+				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
+				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
+				if _, err := do(transport, r); !errors.Is(err, context.Canceled) {
+					t.Errorf("%d: %v", i, err)
+				}
+			})
+			synctest.Wait()
+		}
+		time.Sleep(time.Second)
+		begun := time.Now()
+		cancel()
+		all.Wait()
+		if time.Since(begun) != 0 || len(a.at) != 1 || len(a.open) != 0 || bodies != [3]closed{true, true, true} {
+			t.Errorf("%s later: %d requests, %d bodies of answers open, bodies of requests closed: %v", time.Since(begun), len(a.at), len(a.open), bodies)
+		}
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://other.test/", http.NoBody)
+		if _, err := do(transport, r); !errors.Is(err, context.Canceled) || len(a.at) != 1 {
+			t.Errorf("a context that has ended: %v, %d requests", err, len(a.at))
+		}
+	})
+}
+
+// closed is a body of a request, which says whether it is closed.
+type closed bool
+
+func (*closed) Read([]byte) (int, error) { return 0, io.EOF }
+func (c *closed) Close() error           { *c = true; return nil }
+
+// The context ends just when there is an answer: nobody gets it, so it is closed.
+func TestTransport_answerTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		a := &api{handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })}
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
+		if _, err := (&polite.Transport{Base: a}).RoundTrip(r); !errors.Is(err, context.Canceled) || len(a.open) != 0 {
+			t.Errorf("%v, %d not closed", err, len(a.open))
+		}
+	})
+}
+
+// While one request waits out a refusal, the others wait too; then one goes first, to ask.
+func TestTransport_othersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 10", "200")
+		a.latency = 100 * time.Millisecond
+		transport := &polite.Transport{Base: a}
+		var all sync.WaitGroup
+		begun := time.Now()
+		for range 20 {
+			all.Go(func() {
+				if status, err := get(t, transport, "http://api.test/"); status != 200 {
+					t.Error(status, err)
+				}
+			})
+		}
+		all.Wait()
+		if len(a.at) != 21 || a.at[1].Sub(begun) != 10*time.Second+a.latency || a.at[2].Sub(a.at[1]) != a.latency {
+			t.Errorf("%d requests, the second after %s, the third %s later", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]))
+		}
+	})
+}
+
+// After so many refusals in a row nothing is sent until the API may be asked; then one
+// request is, whoever else comes, and what it learns holds.
+func TestTransport_breaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 7", "200")
+		a.latency = 100 * time.Millisecond
+		transport := &polite.Transport{Base: a, Refusals: 3, Retries: -1}
+		refusal := func(want int, wait time.Duration) {
+			t.Helper()
+			var e *polite.WaitError
+			if _, err := get(t, transport, "http://api.test/"); !errors.As(err, &e) || *e != (polite.WaitError{Host: "api.test", Wait: wait, Refusals: 3}) || len(a.at) != want {
+				t.Errorf("%v after %d requests, want %d and a wait of %s", err, len(a.at), want, wait)
+			}
+		}
+		for i := range 3 {
+			if status, err := get(t, transport, "http://api.test/"); status != 429 || len(a.at) != i+1 {
+				t.Fatal(status, err)
+			}
+		}
+		refusal(3, 10*time.Second)
+		time.Sleep(10*time.Second - 1)
+		refusal(3, 1)
+		time.Sleep(time.Nanosecond)
+		var probe sync.WaitGroup
+		probe.Go(func() {
+			if status, err := get(t, transport, "http://api.test/"); status != 429 {
+				t.Error(status, err)
+			}
+		})
+		synctest.Wait()
+		refusal(4, time.Second) // while the probe is under way
+		probe.Wait()
+		refusal(4, 7*time.Second)
+		time.Sleep(7 * time.Second)
+		for range 5 {
+			if status, err := get(t, transport, "http://api.test/"); status != 200 {
+				t.Error(status, err)
+			}
+		}
+		if len(a.at) != 9 || len(a.open) != 0 {
+			t.Errorf("%d requests, %d bodies open", len(a.at), len(a.open))
+		}
+	})
+}
+
+// A probe that gets no answer says nothing: the breaker stays open, and the next asks.
+func TestTransport_probeFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 5", "200")
+		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
+		if status, err := get(t, transport, "http://api.test/"); status != 429 {
+			t.Fatal(status, err)
+		}
+		time.Sleep(5 * time.Second)
+		a.latency = time.Second
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second/2)
+		defer cancel()
+		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
+		if _, err := do(transport, r); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if status, err := get(t, transport, "http://api.test/"); status != 200 {
+				t.Error(status, err)
+			}
+		}
+	})
+}
+
+// Refusals of requests that were under way together are one: a burst opens no breaker.
+func TestTransport_burst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("200", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "200")
+		a.latency = 100 * time.Millisecond
+		transport := &polite.Transport{Base: a, Refusals: 2}
+		if status, err := get(t, transport, "http://api.test/"); status != 200 {
+			t.Fatal(status, err)
+		}
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if status, err := get(t, transport, "http://api.test/"); status != 200 {
+					t.Error(status, err)
+				}
+			})
+		}
+		all.Wait()
+		if len(a.at) != 15 {
+			t.Errorf("%d requests, want 1, 10, and 4 again", len(a.at))
+		}
+	})
+}
+
+// What is left lasts until the reset: from the last quarter on requests are spread over the time.
+func TestTransport_spread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const window = time.Minute
+		a := limited(t, 0, algo.Rate{Algorithm: algo.FixedWindow, Requests: 20, Window: window})
+		transport := &polite.Transport{Base: a}
+		begun := time.Now()
+		for range 45 {
+			if status, err := get(t, transport, "http://api.test/"); status != 204 {
+				t.Fatal(status, err)
+			}
+		}
+		if a.status[429] != 0 || len(a.at) != 45 {
+			t.Errorf("%v", a.status)
+		}
+		for i, at := range a.at {
+			minute, n := int(at.Sub(begun)/window), i%20
+			if minute != i/20 {
+				t.Fatalf("request %d came in minute %d, want %d", i, minute, i/20)
+			}
+			// 15 go at once, and 5 lie between them and the end: 10 s apart, as long as
+			// whole seconds are exact.
+			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second || since > time.Duration(n-14)*10*time.Second+time.Second) {
+				t.Errorf("request %d came %s into its window", n, since)
+			}
+		}
+	})
+}
+
+// Many at once through the real middleware: the polite ones are refused not once, the rude
+// ones most of the time. The polite ones use the quota up all the same.
+func TestTransport_crowd(t *testing.T) {
+	const clients, each = 50, 4 // 200 requests to a limit of 20, and 100 a minute
+	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}
+	crowd := func(t *testing.T, rt http.RoundTripper) (passed int, took time.Duration) {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		begun := time.Now()
+		for range clients {
+			all.Go(func() {
+				for range each {
+					if status, err := get(t, rt, "http://api.test/items"); status == 204 && err == nil {
+						mu.Lock()
+						passed++
+						mu.Unlock()
+					}
+				}
+			})
+		}
+		all.Wait()
+		return passed, time.Since(begun)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		a := limited(t, 30*time.Millisecond, rate)
+		passed, took := crowd(t, &polite.Transport{Base: a, MaxWait: 10 * time.Minute})
+		if passed != clients*each || a.status[429] != 0 {
+			t.Errorf("polite: %d passed, answers %v", passed, a.status)
+		}
+		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // 20 at once, and then one in 0.6 s
+			t.Errorf("polite: took %s, want %s and little more", took, least)
+		}
+		if len(a.open) != 0 {
+			t.Errorf("%d bodies open", len(a.open))
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		a := limited(t, 30*time.Millisecond, rate)
+		if passed, _ := crowd(t, a); passed != 20 || a.status[429] != 180 {
+			t.Errorf("rude: %d passed, answers %v", passed, a.status)
+		}
+	})
+}
+
+// Requests that are counted apart do not wait for each other: by host, by credential, and by the
+// policy and the partition that the API names.
+func TestTransport_apart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			line := "200"
+			switch {
+			case r.URL.Path == "/search":
+				line = `429 | Retry-After: 60 | RateLimit-Policy: "search";q=5;w=60 | RateLimit: "search";r=0;t=60`
+			case r.URL.Path == "/data":
+				line = `200 | RateLimit: "data";r=9;t=60`
+			case strings.HasPrefix(r.URL.Path, "/mine/"):
+				line = `429 | Retry-After: 60 | RateLimit: "all";r=0;t=60;pk=:bWluZQ==:`
+			case strings.HasPrefix(r.URL.Path, "/yours/"):
+				line = `200 | RateLimit: "all";r=9;t=60;pk=:eW91cnM=:`
+			case r.Header.Get("Authorization") == "a", r.Header.Get("X-Api-Key") == "k", r.Method == http.MethodPut:
+				line = "429 | Retry-After: 60"
+			}
+			answer(w, line)
+		})}
+		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: time.Second}
+		for i, c := range []struct {
+			method, url, name, value string
+			want                     int
+		}{
+			{"GET", "http://api.test/data", "", "", 200},
+			{"GET", "http://api.test/search", "", "", 429},
+			{"GET", "http://api.test/search", "", "", 0},
+			{"GET", "http://api.test/data", "", "", 200},
+			{"GET", "http://api.test/mine/1", "", "", 429},
+			{"GET", "http://api.test/mine/2", "", "", 0}, // as its neighbour
+			{"GET", "http://api.test/yours/1", "", "", 200},
+			{"GET", "http://api.test/yours/2", "", "", 200},
+			{"GET", "http://api.test/", "Authorization", "a", 429},
+			{"GET", "http://api.test/", "Authorization", "a", 0},
+			{"GET", "http://api.test/", "Authorization", "b", 200},
+			{"GET", "http://api.test/", "X-Api-Key", "k", 429},
+			{"GET", "http://api.test/", "X-Api-Key", "k", 0},
+			{"GET", "http://api.test/", "X-Api-Key", "l", 200},
+			{"PUT", "http://other.test/", "", "", 429},
+			{"PUT", "http://other.test/", "", "", 0},
+			{"PUT", "http://third.test/", "", "", 429},
+		} {
+			r, _ := http.NewRequestWithContext(t.Context(), c.method, c.url, http.NoBody)
+			r.Header.Set(c.name, c.value)
+			status, err := do(transport, r)
+			if _, waits := errors.AsType[*polite.WaitError](err); status != c.want || waits != (c.want == 0) {
+				t.Errorf("%d: %s %s %s: %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
+			}
+		}
+	})
+}
+
+// An API that says nothing of limits is not slowed down, but for the first request of all,
+// and that for a second.
+func TestTransport_noLimits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("200")
+		a.latency = 3 * time.Second
+		transport := &polite.Transport{Base: a}
+		begun := time.Now()
+		var all sync.WaitGroup
+		for range 100 {
+			all.Go(func() {
+				if status, err := get(t, transport, "http://api.test/"); status != 200 {
+					t.Error(status, err)
+				}
+			})
+		}
+		all.Wait()
+		if took := time.Since(begun); took != 4*time.Second {
+			t.Errorf("took %s", took)
+		}
+	})
+}
+
+// Whatever an API names, what is remembered of it is bounded.
+func TestTransport_bounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			n++
+			answer(w, fmt.Sprintf(`200 | RateLimit: "p%d";r=1000;t=1`, n))
+		})}
+		transport := &polite.Transport{Base: a}
+		for i := range 10_000 {
+			if status, err := get(t, transport, fmt.Sprintf("http://h%d.test/%d", i%5000, i)); status != 200 {
+				t.Fatal(status, err)
+			}
+		}
+		if quotas, routes := transport.Remembered(); quotas != 1024 || routes != 8192 {
+			t.Errorf("remembers %d quotas and %d routes", quotas, routes)
+		}
+	})
+}
