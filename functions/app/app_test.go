@@ -84,11 +84,14 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	return &app.Environment{
-		Limiter: limiter.New(store, limiter.Options{Logger: logger}), Rules: r, Logger: logger,
+		Limiter: limiter.New(store, limiter.Options{Logger: logger}), Rules: rules.Fixed(r), Logger: logger,
 		Identifier: identity.New(identity.Options{Tokens: tokens, APIKeys: keys}),
 		Clock:      func() time.Time { return noon },
 	}
 }
+
+// live returns rules that do not change, and an error as it is.
+func live(r *rules.Rules, err error) (*rules.Live, error) { return rules.Fixed(r), err }
 
 func memory(t testing.TB) *app.Environment { return environment(t, memstore.New(memstore.Options{})) }
 
@@ -451,7 +454,7 @@ func TestDegraded_onError(t *testing.T) {
 		}
 		fresh := func() *app.Environment {
 			e := environment(t, unreachable{})
-			e.Rules, e.Limiter = r, limiter.New(unreachable{}, limiter.Options{Fallback: memstore.New(memstore.Options{}), Logger: e.Logger})
+			e.Rules, e.Limiter = rules.Fixed(r), limiter.New(unreachable{}, limiter.Options{Fallback: memstore.New(memstore.Options{}), Logger: e.Logger})
 			return e
 		}
 		e := fresh()

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // errUnauthorized is the very text by which an authorizer asks API Gateway for a 401; any
@@ -76,14 +77,16 @@ type authorizerEvent struct {
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
 	now, begun := a.Clock(), time.Now()
 	if event.HTTPMethod == http.MethodOptions { // of a method ANY: a preflight has no credential, and is never limited
-		return a.policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}), nil
+		return policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}, a.Rules.Current()), nil
 	}
 	a.Events.Begin(now) // goes on beside the store call
+	inForce := a.Rules.At(ctx, now)
+	defer a.Rules.Settle()
 	header := headerOf(event.Headers, event.MultiHeaders)
 	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
 	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
 	path := url.URL{Path: a.path(event.Path, isCustom(event.RequestContext.DomainName))}
-	charges := a.Rules.Charges(nil, event.HTTPMethod, path.EscapedPath(), caller)
+	charges := inForce.Charges(nil, event.HTTPMethod, path.EscapedPath(), caller)
 	decision, err := a.Limiter.Take(ctx, now, charges)
 	if !decision.Allowed { // that comes before what is wrong with the credential
 		failed = err
@@ -96,7 +99,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	case decision.Failed: // a Deny would be 429
 		return nil, errStoreFailed
 	case !decision.Allowed:
-		return a.policy(event, "Deny", decision, caller), nil
+		return policy(event, "Deny", decision, caller, inForce), nil
 	case errors.Is(failed, limiter.ErrUnverified):
 		a.Logger.LogAttrs(ctx, slog.LevelError, "caller not verified", slog.Any("err", failed))
 		return nil, failed
@@ -104,13 +107,13 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 		a.Logger.LogAttrs(ctx, slog.LevelInfo, "credential refused", slog.Any("err", failed))
 		return nil, errUnauthorized
 	}
-	return a.policy(event, "Allow", decision, caller), nil
+	return policy(event, "Allow", decision, caller, inForce), nil
 }
 
 // policy returns the policy for the whole stage: API Gateway asks for this request
 // only (the result is not cached), and a policy that named a long path would be
 // invalid.
-func (a authorizer) policy(event *authorizerEvent, effect string, d limiter.Decision, caller limiter.Caller) *events.APIGatewayCustomAuthorizerResponse {
+func policy(event *authorizerEvent, effect string, d limiter.Decision, caller limiter.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
 	return &events.APIGatewayCustomAuthorizerResponse{
 		PrincipalID: caller.Subject().String(),
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
@@ -119,7 +122,7 @@ func (a authorizer) policy(event *authorizerEvent, effect string, d limiter.Deci
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: DecisionContext(httplimit.NewAnswer(d), caller.Subject(), a.Rules.Tier(caller.Tier)),
+		Context: DecisionContext(httplimit.NewAnswer(d), caller.Subject(), r.Tier(caller.Tier)),
 	}
 }
 

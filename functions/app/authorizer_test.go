@@ -48,7 +48,7 @@ func TestAuthorizer_tier(t *testing.T) {
 		t.Errorf("a tier of the rules: %+v, %v", p.Context, err)
 	}
 	var err error
-	e.Rules, err = rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1})
+	e.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,13 +96,13 @@ func TestAuthorizer_problem_always(t *testing.T) {
 		name := rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(rt, "name")
 		algorithm := rapid.SampledFrom([]string{"sliding_window", "fixed_window", "token_bucket", "leaky_bucket", "sliding_log"}).Draw(rt, "algorithm")
 		window := rapid.IntRange(1, 8_640_000).Draw(rt, "window")
-		drawn := func(version, requests int) *rules.Rules {
+		drawn := func(version, requests int) *rules.Live {
 			limit := fmt.Sprintf(`{"name":%q,"requests":%d,"window_seconds":%d,"algorithm":%q}`, name, requests, window, algorithm)
 			r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","cost":5,"limits":{"*":`+limit+`}}]}`), rules.Options{Version: int64(version)})
 			if err != nil {
 				rt.Skip(err)
 			}
-			return r
+			return rules.Fixed(r)
 		}
 		e := memory(t)
 		e.Rules = drawn(2, rapid.IntRange(5, 9).Draw(rt, "requests"))

@@ -22,8 +22,10 @@ import (
 // fields are set before the first request and not changed; it is then safe for
 // concurrent use.
 type Environment struct {
-	Limiter    *limiter.Limiter
-	Rules      *rules.Rules
+	Limiter *limiter.Limiter
+	// Rules are those in force. A request has one version of them from its start to its end,
+	// and waits at its end for a reading that it has begun.
+	Rules      *rules.Live
 	Identifier *identity.Identifier
 	// Clock is read once per request.
 	Clock  func() time.Time
@@ -66,6 +68,7 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 		from := originOf(r.Context())
 		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath(), from.custom), ""
 		if !from.decided {
+			defer e.Rules.Settle()
 			limited.ServeHTTP(w, r)
 			return
 		}

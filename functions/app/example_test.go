@@ -27,7 +27,7 @@ func ExampleEnvironment_Serve() {
 	}
 	e := &app.Environment{
 		Limiter:    limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
-		Rules:      r,
+		Rules:      rules.Fixed(r),
 		Identifier: identity.New(identity.Options{}),
 		Clock:      time.Now,
 		Logger:     slog.Default(),

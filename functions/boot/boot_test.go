@@ -130,7 +130,7 @@ func TestConfig_Environment_version(t *testing.T) {
 		{[]string{"RULES_FILE=" + silent, "RULES_VERSION=8"}, 8},
 		{[]string{"RULES_FILE=" + silent, "RULES_VERSION=8", "WEIR_LOCAL=true"}, 8},
 		{[]string{"RULES_VERSION=8"}, 8},
-		{[]string{"RULES_FILE=" + silent, "WEIR_LOCAL=true"}, 1_700_000_000},
+		{[]string{"RULES_FILE=" + silent, "WEIR_LOCAL=true"}, 1_700_000_000_000},
 		{[]string{"RULES_FILE=" + silent}, 0},
 		{nil, 0},
 	} {
@@ -141,8 +141,8 @@ func TestConfig_Environment_version(t *testing.T) {
 			}
 			continue
 		}
-		if err != nil || e.Rules.Version() != c.want {
-			t.Errorf("%v: version %d, want %d: %v", c.variables, e.Rules.Version(), c.want, err)
+		if err != nil || e.Rules.Current().Version() != c.want {
+			t.Errorf("%v: version %d, want %d: %v", c.variables, e.Rules.Current().Version(), c.want, err)
 		}
 	}
 }
@@ -152,7 +152,7 @@ var store = memstore.New(memstore.Options{})
 func TestConfig_Environment(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)
 	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(store, logger)
-	if err != nil || e.Rules.Len() == 0 || e.Recorder != nil { // it is Start that records
+	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil { // it is Start that records
 		t.Fatalf("the rules that are built in: %v", err)
 	}
 	rules := write(t, "rules.json", oneRule)

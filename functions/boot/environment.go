@@ -5,16 +5,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"time"
 
-	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
-	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // Environment returns what the functions need, over store.
@@ -27,7 +24,7 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 	if err != nil {
 		return nil, err
 	}
-	return &app.Environment{
+	e := &app.Environment{
 		Limiter: limiter.New(store, limiter.Options{
 			Timeout: c.timeout(), FirstTimeout: firstTimeout, Logger: logger,
 			Cells: memstore.New(memstore.Options{}), Fallback: memstore.New(memstore.Options{Subjects: maxFallback}),
@@ -40,69 +37,14 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		MaxDelay:    c.MaxDelay,
 		CORSOrigins: c.CORSOrigins,
 		SampleLogin: c.SampleLogin,
-	}, nil
+	}
+	r.Observe(tell(e))
+	return e, nil
 }
 
 // maxFallback is how many callers an environment counts by itself while the store fails: a
 // tenth of a Lambda function's 128 MB at most.
 const maxFallback = 50_000
-
-// rules reads the rules document.
-func (c Config) rules() (*rules.Rules, error) {
-	document, version := functions.Rules, c.RulesVersion
-	if c.RulesFile != "" {
-		var err error
-		if document, err = os.ReadFile(c.RulesFile); err != nil {
-			return nil, fmt.Errorf("rules: %w", err)
-		}
-	}
-	if version == 0 {
-		version = c.rulesTime()
-	}
-	o := rules.Options{Version: version, MaxDelay: c.MaxDelay}
-	if c.Store == "dynamodb" {
-		o.LeaseAbove = rules.LeaseAboveDynamoDB
-	}
-	r, err := rules.Parse(document, o)
-	if err != nil {
-		return nil, fmt.Errorf("rules:\n%w", err)
-	}
-	if r.Version() == 0 && !c.Local { // a change would then never act on state that is there already
-		return nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one"}})
-	}
-	return r, nil
-}
-
-// rulesTime returns what stands for the version of rules that say none, in Unix seconds:
-// the time of their file on somebody's own machine, or of the commit that they were built
-// in with; 0 if there is neither. The time of a file that was deployed says nothing: the
-// bundle that it came in has one time for all.
-func (c Config) rulesTime() int64 {
-	if c.RulesFile == "" {
-		return commitTime()
-	}
-	if info, err := os.Stat(c.RulesFile); err == nil && c.Local {
-		return max(0, info.ModTime().Unix())
-	}
-	return 0
-}
-
-// commitTime returns when the commit was made that the program was built from, in Unix
-// seconds; 0 if it was built without version control.
-func commitTime() int64 {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return 0
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.time" {
-			if t, err := time.Parse(time.RFC3339, s.Value); err == nil {
-				return max(0, t.Unix())
-			}
-		}
-	}
-	return 0
-}
 
 func (c Config) identifier() (*identity.Identifier, error) {
 	o := identity.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}

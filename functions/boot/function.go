@@ -46,7 +46,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err != nil {
 		return nil, err
 	}
-	recorder.Rules(time.Now(), e.Rules.Version(), time.Time{}) // of a file that is not read again
+	recorder.Rules(time.Now(), e.Rules.Current().Version(), time.Time{}) // until they are read again, if they ever are
 	e.Recorder = recorder
 	// Both may be back when they are needed: an outage is no time for slow starts, of which it has more.
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)

@@ -33,7 +33,7 @@ func ExampleMiddleware() {
 	identifier := identity.New(identity.Options{APIKeys: keys})
 	m := &httplimit.Middleware{
 		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
-		Charges: limits.Charges,
+		Charges: rules.Fixed(limits).Charges,
 		Identify: func(r *http.Request, now time.Time) (limiter.Caller, error) {
 			return identifier.Caller(r.Context(), now, identity.Credentials{
 				APIKey: r.Header.Get("X-Api-Key"), Address: identity.ParseAddress(r.RemoteAddr),

@@ -17,9 +17,9 @@ import (
 type Middleware struct {
 	// Limiter decides. Required.
 	Limiter *limiter.Limiter
-	// Charges appends what a request is to be charged; Rules.Charges of package rules
-	// fits. Required.
-	Charges func(dst []limiter.Charge, method, path string, caller limiter.Caller) []limiter.Charge
+	// Charges returns what a request that came at now is to be charged; Live.Charges of
+	// package rules fits. Required.
+	Charges func(ctx context.Context, now time.Time, method, path string, caller limiter.Caller) []limiter.Charge
 	// Identify returns who sent the request at now. With an error the Caller is still
 	// charged, and then answered 401, or 503 if the error wraps limiter.ErrUnverified.
 	// Required.
@@ -60,7 +60,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, begun := clock(), time.Now()
 		caller, failed := m.Identify(r, now)
-		charges := m.Charges(nil, r.Method, r.URL.EscapedPath(), caller)
+		charges := m.Charges(r.Context(), now, r.Method, r.URL.EscapedPath(), caller)
 		decision, err := m.Limiter.Take(r.Context(), now, charges)
 		if !decision.Allowed { // that comes before what Identify says
 			failed = err

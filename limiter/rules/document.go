@@ -25,6 +25,9 @@ const (
 type Options struct {
 	// Version is that of a document which does not say its own.
 	Version int64
+	// Assigned says that Version goes before what the document says, for documents that are
+	// kept under versions.
+	Assigned bool
 	// LeaseAbove is the rate in requests a second above which a limit leases, unless the
 	// document says how it is spread: a hundredth of a second's requests at once. 0 means
 	// never. For DynamoDB it is LeaseAboveDynamoDB.
@@ -113,7 +116,7 @@ func (p *parser) document(root *node) {
 	list := o.required("rules")
 	tier := o.member("default_tier")
 	p.shadow = o.choice("mode", modes) == modeShadow
-	if version, ok := o.whole(o.member("version"), limiter.MaxVersion); ok {
+	if version, ok := o.whole(o.member("version"), limiter.MaxVersion); ok && !p.o.Assigned {
 		p.rules.version = version
 	}
 	overrides := o.member("overrides")

@@ -118,7 +118,7 @@ func (e *environment) ask(caller, policy string) answer {
 
 // charge is what a request of a caller to the endpoint of a policy is charged.
 func (e *environment) charge(caller, policy string) limiter.Charge {
-	return e.app.Rules.Charges(nil, http.MethodGet, "/"+policy, limiter.Caller{IP: netip.PrefixFrom(netip.MustParseAddr(caller), 32)})[0]
+	return e.app.Rules.Current().Charges(nil, http.MethodGet, "/"+policy, limiter.Caller{IP: netip.PrefixFrom(netip.MustParseAddr(caller), 32)})[0]
 }
 
 // counted returns how many requests of a caller a store has counted.

@@ -72,7 +72,7 @@ type server struct {
 	variables map[string]string
 	apiKeys   map[string]string // by tier, if they were made just now
 	endpoints []endpoint        // of the rules
-	loaded    *rules.Rules      // by which the functions decide
+	live      *rules.Live       // by which the functions in this process decide
 	closers   []func()
 }
 
@@ -115,6 +115,7 @@ func (s *server) run(ctx context.Context) error {
 		return err
 	}
 	s.greet(apis)
+	go s.watchRules(ctx)
 	return s.serve(ctx, apis, listeners)
 }
 
@@ -276,7 +277,11 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 		} else if err != nil { // it is the keys
 			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
 		}
-		e.Clock, s.loaded = s.clock, e.Rules
+		if s.live == nil {
+			s.live = e.Rules
+			s.live.Observe(s.tellRules)
+		}
+		e.Clock, e.Rules = s.clock, s.live
 		switch {
 		case s.environments > 0: // what is read above is what they will read
 			handlers[f.ID], err = s.pool(f, role)
@@ -349,7 +354,7 @@ func (s *server) greet(apis []*gateway.API) {
 	if s.environments > 0 && s.store == memory {
 		where += " of each environment: each counts for itself"
 	}
-	fmt.Fprintf(s.out, "rules  %s (%s, version %d)\nstate  in %s\n", s.rules, count(s.loaded.Len()), s.loaded.Version(), where)
+	fmt.Fprintf(s.out, "rules  %s (%s, version %d)\nstate  in %s\n", s.rules, count(s.live.Current().Len()), s.live.Current().Version(), where)
 	if s.environments > 0 {
 		fmt.Fprintf(s.out, "each function has up to %d environments of its own; their metrics are in %s\n", s.environments, s.checkout.metricsFile())
 	}

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// rulesPoll is how often the file of the rules is looked at, so that who edits it is told.
+// Functions in processes of their own look at it by themselves, when a request comes.
+const rulesPoll = 500 * time.Millisecond
+
+// watchRules looks at the file of the rules until ctx ends.
+func (s *server) watchRules(ctx context.Context) {
+	for tick := time.NewTicker(rulesPoll); ; {
+		select {
+		case <-tick.C:
+			_ = s.live.Refresh(ctx, s.clock()) // tellRules is told
+		case <-ctx.Done():
+			tick.Stop()
+			return
+		}
+	}
+}
+
+// tellRules says which rules are in force since the file has changed, or why they are not.
+func (s *server) tellRules(_ time.Time, n rules.News) {
+	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
+	case n.Changed:
+		fmt.Fprintf(s.out, "rules  %s (%s, version %d) are in force now\n", s.rules, count(n.Rules.Len()), n.Rules.Version())
+	case n.Err == nil || n.Repeated:
+	case mistaken:
+		fmt.Fprintf(s.out, "rules  %s has mistakes; version %d stays in force\n  %s\n", s.rules, n.Rules.Version(), strings.ReplaceAll(problems.Error(), "\n", "\n  "))
+	default:
+		fmt.Fprintf(s.out, "rules  %v; version %d stays in force\n", n.Err, n.Rules.Version())
+	}
+}

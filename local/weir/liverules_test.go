@@ -1,0 +1,127 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// changes are documents that come one after the other, with the answers that alice, of the
+// tier free, then gets by GET /api/v1/search, and what the last one says is left. Whatever is
+// changed acts, up and down, and hands out no quota anew.
+var changes = []struct {
+	name, document string
+	statuses       []int
+	remaining      string
+}{
+	{"at first", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":3,"window":"1h"}}}]`, []int{200, 200, 200, 429}, "0"},
+	{"more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":5,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"fewer", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
+	{"an override", `"overrides":[{"user":"alice","limits":{"search":{"requests":7,"window":"1h"}}}],"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"none any more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
+	{"another tier by default", `"default_tier":"basic","rules":[{"endpoint":"/api/v1/search","limits":{"basic":{"requests":2,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"the one before", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":8,"window":"1h"}}}]`, []int{200, 429}, "0"},
+	{"a document in shadow", `"mode":"shadow","rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200, 200}, ""},
+	{"in force again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":9,"window":"1h"}}}]`, []int{200, 429}, "0"},
+	{"a rule in shadow", `"rules":[{"endpoint":"/api/v1/search","mode":"shadow","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200}, ""},
+	{"no rule", `"rules":[]`, []int{200, 200}, ""},
+	{"a rule anew", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
+}
+
+// changed returns one of changes, with its version.
+func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
+
+// follow puts each of changes into force by put, and asks each time.
+func follow(t *testing.T, put func(document []byte), search func() reply) {
+	t.Helper()
+	for i, c := range changes {
+		put(changed(i))
+		var last reply
+		for j, want := range c.statuses {
+			if last = search(); last.StatusCode != want {
+				t.Errorf("%s, request %d: %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.body)
+			}
+		}
+		if got := last.Header.Get("X-RateLimit-Remaining"); got != c.remaining {
+			t.Errorf("%s: %q remain, want %q", c.name, got, c.remaining)
+		}
+	}
+}
+
+// A gateway that runs sees a change of its file within a second, on every store.
+func TestServe_rulesChange(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "rules.json")
+			put := func(document []byte) {
+				if err := os.WriteFile(file, document, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(changed(0))
+			l := newLocal(t, store, file)
+			token := l.token("alice", "")
+			follow(t, func(document []byte) { put(document); l.wait(time.Second) }, func() reply {
+				return l.send(l.rest, http.MethodGet, "/api/v1/search", token)
+			})
+			// A spoiled file changes nothing, and neither does one that is gone.
+			put([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":0,"window":"1h"}}}]}`))
+			for _, what := range []string{"spoiled", "gone"} {
+				l.wait(time.Second)
+				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
+					t.Errorf("%s: %d, %v", what, r.StatusCode, r.Header)
+				}
+				_ = os.Remove(file)
+			}
+		})
+	}
+}
+
+// Who edits the file is told at once, and once, what is in force.
+func TestServe_tellRules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	const valid = `{"version":%d,"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1m"}}}]}`
+	write := func(document string) {
+		if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf(valid, 1))
+	scratch(t)
+	var out bytes.Buffer
+	s := &server{rules: file, out: &out, logger: slog.New(slog.DiscardHandler), clock: time.Now}
+	t.Cleanup(s.close)
+	template, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ document, want string }{
+		{fmt.Sprintf(valid, 1), ""}, // the greeting has said it
+		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  rules[0].limits: is missing\n"},
+		{`{"rules":[{"endpoint":"*"}]}`, ""},
+		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: is 1, that of the rules in force, which are others: give a changed document a higher one\n"},
+		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
+		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: version 2, and 3 is in force: give it a higher one; version 3 stays in force\n"},
+		{"", "rules  stat FILE: no such file or directory; version 3 stays in force\n"},
+		{"", ""},
+	} {
+		out.Reset()
+		write(c.document)
+		if c.document == "" {
+			_ = os.Remove(file)
+		}
+		_ = s.live.Refresh(t.Context(), time.Now())
+		if want := strings.ReplaceAll(c.want, "FILE", file); out.String() != want {
+			t.Errorf("%s\n got %q\nwant %q", c.document, &out, want)
+		}
+	}
+}
