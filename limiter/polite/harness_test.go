@@ -1,6 +1,7 @@
 package polite_test
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -103,8 +104,8 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	}
 	m := &httplimit.Middleware{
 		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
-		Charges: func(dst []limiter.Charge, _, _ string, c limiter.Caller) []limiter.Charge {
-			return append(dst, limiter.Charge{Subject: limiter.User(c.User), Limit: limit, Cost: 1})
+		Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
+			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}
 		},
 		Identify: func(r *http.Request, _ time.Time) (limiter.Caller, error) {
 			return limiter.Caller{User: "u" + r.Header.Get("Authorization")}, nil
