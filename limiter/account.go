@@ -16,6 +16,8 @@ type account struct {
 	// asking is closed when the store has answered the request that asks it for all; nil
 	// if none does.
 	asking chan struct{}
+	// failed is how the store failed when it was asked last; nil if it did not.
+	failed error
 }
 
 // accounts are the accounts of an environment. They are bounded: with no room for one
@@ -58,6 +60,21 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 func (a *account) answered() {
 	close(a.asking)
 	a.asking = nil
+}
+
+// serves reports whether a can decide the item by itself.
+func (a *account) serves(now algo.Instant, it *item) bool {
+	if it.limit.Spread.Sync > 0 {
+		return a.counter.Machine != nil && (a.failed == nil || it.alone())
+	}
+	return a.lease.left(now) >= it.want
+}
+
+// lost reports whether r has nothing to expect of the store: who asked it last got no answer,
+// and either r waited for that, or somebody asks again already. Otherwise an outage would cost
+// each request that waits a deadline, and not only the one that asks.
+func (a *account) lost(r *request) bool {
+	return !Answered(a.failed) && (a.asking != nil || r.waited == a)
 }
 
 // sweep removes idle accounts, at most once a second, and reports whether there is

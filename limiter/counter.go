@@ -14,7 +14,6 @@ type counter struct {
 	charged algo.Instant // when the newest of pending was
 	epoch   int64        // how often pending was sent
 	synced  algo.Instant // when the store was asked last
-	cut     bool         // it did not answer then
 }
 
 // due reports whether it is time to ask the store.
@@ -50,7 +49,7 @@ func (c *counter) send(now algo.Instant) (sent int64, at algo.Instant) {
 // sync takes in what the store holds now that it was sent what was pending. It returns how
 // far that is past the limit.
 func (c *counter) sync(now algo.Instant, r Result) (overshoot int64) {
-	c.Result, c.synced, c.cut = r, now, false
+	c.Result, c.synced = r, now
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
 	c.State = r.Machine.Spend(r.State, now, c.pending)
 	return overshoot
@@ -59,7 +58,7 @@ func (c *counter) sync(now algo.Instant, r Result) (overshoot int64) {
 // unsent takes back what the store did not get.
 func (c *counter) unsent(now algo.Instant, sent int64) {
 	c.pending += sent
-	c.synced, c.cut = now, true
+	c.synced = now
 }
 
 // undo takes back a charge of an epoch that left the state after. It was never sent if the

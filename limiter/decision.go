@@ -42,7 +42,8 @@ type Decision struct {
 	Limit *Limit
 	// Superseded says that other parameters than those of Limit decided, and that
 	// Capacity is of them: the store holds state of rules of a higher version, or of the
-	// same version with other numbers.
+	// same version with other numbers; or the store failed, and the share of this process
+	// decided (OnErrorLocal).
 	Superseded bool
 	// Capacity and Remaining are of the limit that speaks, in requests:
 	// 0 <= Remaining <= Capacity.
@@ -101,7 +102,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 		}
 	}
 	d.Limit, d.Cost = it.limit, it.want
-	d.Superseded = !it.decided(r)
+	d.Superseded = !it.decided(r) || it.Limit == it.limit.fallback
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait

@@ -1,6 +1,9 @@
 package limiter
 
-import "errors"
+import (
+	"errors"
+	"slices"
+)
 
 // What a Store, a Limiter or the identification of a caller may fail with; compare
 // with errors.Is.
@@ -17,6 +20,9 @@ var (
 	ErrBreakerOpen = errors.New("circuit breaker open")
 	// ErrThrottled is, beside ErrUnavailable, a store that lives and takes no more for now.
 	ErrThrottled = errors.New("store throttled")
+	// ErrRejected is, beside ErrUnavailable, a store that lives and cannot take what one subject
+	// is charged, such as an item that has grown too large.
+	ErrRejected = errors.New("rejected by the store")
 	// ErrContended is a decision that others overtook at every attempt.
 	ErrContended = errors.New("store contended")
 	// ErrFull is a store with no room for one more subject.
@@ -33,3 +39,12 @@ var (
 	// keys or the API key records could not be read. It is not the caller's fault.
 	ErrUnverified = errors.New("credential cannot be checked")
 )
+
+// Answered reports whether a call of a Store that ended with err has shown that the store
+// lives: it was made, or the store could not or would not make it for this subject. Without an
+// answer the store may be down for all.
+func Answered(err error) bool {
+	return err == nil || slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
+}
+
+var answers = []error{ErrContended, ErrFull, ErrFormat, ErrThrottled, ErrRejected}

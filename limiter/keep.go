@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"errors"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -68,23 +67,27 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 			continue
 		}
 		k := kept{item: it, account: a}
-		synchronized := it.limit.Spread.Sync > 0
+		synchronized, serves := it.limit.Spread.Sync > 0, a.serves(r.now, it)
 		switch {
 		case r.look && a.counter.Machine == nil:
 			continue // the store knows more
 		case r.look:
 			k.result = a.counter.Result
 			k.allowed = it.Spend || k.result.wait(r.now, it.want) == 0
-		case synchronized && a.asking == nil && (a.counter.due(r.now, it.limit.Spread.Sync) || a.counter.cut && !it.alone()):
+		case !serves && a.lost(r):
+			r.unkeep()
+			r.unsynced, r.unasked = it, a.failed
+			return nil, nil
+		case synchronized && a.asking == nil && (!serves || a.counter.due(r.now, it.limit.Spread.Sync)):
 			due = it
 			a.asking = make(chan struct{})
-		case synchronized && a.counter.Machine != nil && (!a.counter.cut || it.alone()):
+		case synchronized && serves:
 			k.count(r.now)
 			refused = refused || !k.allowed && !it.limit.Shadow
-		case !synchronized && a.lease.left(r.now) >= it.want:
+		case serves:
 			k.use(r.now)
 		case a.asking != nil:
-			wait = a.asking
+			wait, r.waited = a.asking, a
 		default:
 			it.lease, it.size = a, a.lease.next(r.now, it.want, it.limit.Spread.Lease)
 			continue
@@ -92,6 +95,9 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		if wait != nil || due != nil {
 			r.unkeep()
 			return wait, due
+		}
+		if synchronized && a.failed != nil && !it.limit.Shadow {
+			r.failure = a.failed
 		}
 		it.done = true
 		r.kept = append(r.kept, k)
@@ -149,7 +155,7 @@ func (r *request) unkeep() {
 	for i := range r.items {
 		r.items[i].done, r.items[i].lease, r.items[i].spare = false, nil, 0
 	}
-	r.kept = r.kept[:0]
+	r.kept, r.failure = r.kept[:0], nil
 }
 
 // sync brings the counter of it together with the store: what is pending is charged,
@@ -172,24 +178,19 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		} else {
 			a.counter.unsent(r.now, sent)
 		}
+		a.failed = err
 		a.answered()
 	}()
-	_, err = l.store.Take(l.deadline(ctx, r), at, it.Subject, charges, results)
-	l.heard(r.now, err)
-	if !errors.Is(err, ErrBreakerOpen) {
-		r.calls++
-	}
-	if err == nil {
-		return true
-	}
+	var calls int
+	_, calls, err = l.ask(l.deadline(ctx, r), r.now, at, it.Subject, charges, results)
+	r.calls += calls
 	switch {
+	case err == nil:
 	case a.counter.Machine == nil || !it.alone():
 		r.unsynced, r.unasked = it, err
 		return false
 	case it.limit.Shadow:
 		l.logFailure(ctx, r.now, err)
-	default:
-		r.failure = err
 	}
 	return true
 }
@@ -209,7 +210,10 @@ func (l *Limiter) settle(r *request, refused bool) {
 		p := &r.parts[i]
 		for j := range p.items {
 			it := &p.items[j]
-			if it.lease == nil || !p.taken {
+			if it.lease == nil {
+				continue
+			}
+			if it.lease.failed = p.err; !p.taken {
 				continue
 			}
 			used := it.want

@@ -181,20 +181,20 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	}
 	r.begin(now, charges, l.memory == nil)
 	defer l.end(r)
-	if spread && l.memory != nil && !l.keep(ctx, r) {
-		return r.decision(r.ctx == nil), nil
+	known := spread && l.memory != nil && !l.keep(ctx, r) // that the request is refused
+	if !known {
+		if err := r.arrange(l); err != nil {
+			l.settle(r, true)
+			return Decision{}, err
+		}
+		if known = l.refusedFromMemory(r); known {
+			l.settle(r, true)
+		} else {
+			l.takeParts(ctx, r)
+		}
 	}
-	if err := r.arrange(l); err != nil {
-		l.settle(r, true)
-		return Decision{}, err
-	}
-	if l.refusedFromMemory(r) {
-		l.settle(r, true)
-		return r.decision(true), nil
-	}
-	l.takeParts(ctx, r)
 	l.log(ctx, r)
-	d := r.decision(false)
+	d := r.decision(known)
 	if d.Shadowed != nil && l.shadowed.again(r.now, time.Second) {
 		l.logger.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", d.Shadowed.Name))
 	}
@@ -252,15 +252,6 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 		}
 	}
 	return r.ctx
-}
-
-// heard notes whether a store that was asked at now has answered in time.
-func (l *Limiter) heard(now algo.Instant, err error) {
-	if errors.Is(err, ErrBreakerOpen) { // it was not asked
-		return
-	}
-	l.asked.Store(int64(now))
-	l.silent.Store(errors.Is(err, context.DeadlineExceeded))
 }
 
 // log tells what failed.

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -18,7 +19,8 @@ type OnError int
 const (
 	// OnErrorAllow lets the request through, and charges nothing. The zero value.
 	OnErrorAllow OnError = iota
-	// OnErrorLocal lets this process decide, by its share of the limit: Limit.LocalShare.
+	// OnErrorLocal lets this process decide, by its share of the limit: Limit.LocalShare. What
+	// costs more than the share ever allows (MaxLocalCost) is denied as by OnErrorDeny.
 	OnErrorLocal
 	// OnErrorDeny denies the request: Decision.Failed, which HTTP answers with 503.
 	OnErrorDeny
@@ -97,7 +99,9 @@ func (l *Limiter) fallBack(ctx context.Context, r *request) {
 		if len(p.items) == 0 {
 			continue
 		}
-		if l.fallback == nil { // of a Local store, which is full
+		// A Local store that is full has none. A cost that no share ever allows is one of the outage,
+		// and not of the limit: the request may pass when the store is back.
+		if l.fallback == nil || p.tooLarge() {
 			r.failed = true
 			return
 		}
@@ -107,6 +111,11 @@ func (l *Limiter) fallBack(ctx context.Context, r *request) {
 			return
 		}
 	}
+}
+
+// tooLarge reports whether a charge costs more than its limit, a share, ever allows.
+func (p *part) tooLarge() bool {
+	return slices.ContainsFunc(p.items, func(it item) bool { return !it.Spend && it.want > it.Limit.machine.Capacity() })
 }
 
 // fallback returns what p has of limits with OnErrorLocal, as the share of this process.

@@ -137,13 +137,18 @@ func TestOnError_shadow(t *testing.T) {
 				share = 10
 			}
 			tried := limit(t, limiter.Limit{Name: "tried", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Shadow: true, Spread: spread, OnError: o, LocalShare: share})
-			r.fail = map[limiter.Subject]error{}
-			for _, s := range tried.Subjects(user) {
-				r.fail[s] = limiter.ErrUnavailable
-			}
-			for range 3 {
-				if d := take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
-					t.Errorf("%s, %+v: %+v", o, spread, d)
+			for _, known := range []bool{false, true} {
+				if r.fail = nil; known {
+					take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1})
+				}
+				r.fail = map[limiter.Subject]error{}
+				for _, s := range tried.Subjects(user) {
+					r.fail[s] = limiter.ErrUnavailable
+				}
+				for range 3 {
+					if d := takeAt(t, l, noon.Add(2*time.Second), limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
+						t.Errorf("%s, %+v: %+v", o, spread, d)
+					}
 				}
 			}
 		}
@@ -179,9 +184,7 @@ func TestOnError_spread(t *testing.T) {
 						r.fail[s] = limiter.ErrUnavailable
 					}
 					for i, want := range want {
-						got := outcome(takeAt(t, l, now, c))
-						// A counter that may go on by itself needs no store until it is due again.
-						if alone := spread.Sync > 0 && known && o == limiter.OnErrorAllow; got != want && (!alone || got != "allowed") {
+						if got := outcome(takeAt(t, l, now, c)); got != want {
 							t.Errorf("request %d of the outage: %s, want %s", i+1, got, want)
 						}
 					}
@@ -234,10 +237,11 @@ func TestOnError_local_bound(t *testing.T) {
 				if got.Allowed {
 					admitted++
 				}
-				if got.Limit != local || got.Reason != limiter.ReasonUnavailable || got.StoreCalls != 1 {
+				// The numbers are those of the share, and not of the limit.
+				if got.Limit != local || !got.Superseded || got.Reason != limiter.ReasonUnavailable || got.StoreCalls != 1 {
 					t.Fatalf("%+v", got)
 				}
-				got.Limit, got.Reason, got.StoreCalls = want.Limit, want.Reason, want.StoreCalls
+				got.Limit, got.Superseded, got.Reason, got.StoreCalls = want.Limit, want.Superseded, want.Reason, want.StoreCalls
 				if got != want {
 					t.Fatalf("%s over %d:\n got %+v\nwant %+v", rate.Algorithm, n, got, want)
 				}
@@ -266,6 +270,35 @@ func TestOnError_local_full(t *testing.T) {
 	}
 	if _, err := limiter.New(down, limiter.Options{}).Take(ctx, noon, []limiter.Charge{c}); !errors.Is(err, limiter.ErrInvalidCharge) || !strings.Contains(err.Error(), "Options.Fallback is nil") {
 		t.Errorf("no fallback: %v", err)
+	}
+}
+
+// What costs more than a share ever allows is denied, and not refused for good: the limit has
+// room for it as soon as the store is back.
+func TestOnError_local_tooLarge(t *testing.T) {
+	r := newRemote()
+	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	l := surviving(r)
+	large := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 5), Cost: 3}
+	small := limiter.Charge{Subject: user, Limit: onError(t, "b", 10, limiter.OnErrorLocal, 5), Cost: 1}
+	for i := range 3 {
+		if d := take(t, l, small, large); outcome(d) != "failed" || d.Limit != nil {
+			t.Errorf("request %d: %+v", i+1, d)
+		}
+	}
+	if d := mustPeek(t, l, noon, large); outcome(d) != "failed" {
+		t.Errorf("a look: %+v", d)
+	}
+	if d := mustPeek(t, l, noon, small); d.Remaining != 2 {
+		t.Errorf("%d remain of the other's share, want both: nothing passed", d.Remaining)
+	}
+	large.Spend = true
+	if d := take(t, l, large); outcome(d) != "degraded" {
+		t.Errorf("what is spent goes past the share: %+v", d)
+	}
+	r.fail, large.Spend = nil, false
+	if d := take(t, l, large); outcome(d) != "allowed" {
+		t.Errorf("after the outage: %+v", d)
 	}
 }
 
@@ -419,6 +452,33 @@ func TestLimiter_Take_deadline(t *testing.T) {
 	})
 }
 
+// Who waits for the answer to another request has one deadline, and asks nobody when that is
+// over.
+func TestLimiter_Take_late(t *testing.T) {
+	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &hanging{remote: newRemote()}
+			l := limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
+			var first sync.WaitGroup
+			first.Go(func() {
+				if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonTimeout || d.StoreCalls != 1 {
+					t.Errorf("who asks: %+v", d)
+				}
+			})
+			synctest.Wait()
+			begun := time.Now()
+			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonTimeout || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
+				t.Errorf("who waits: %+v after %s", d, time.Since(begun))
+			}
+			first.Wait()
+			if !slices.Equal(store.waited, []time.Duration{900 * time.Millisecond}) {
+				t.Errorf("the store was asked for %s", store.waited)
+			}
+		})
+	}
+}
+
 // An outage leaves a line a second for each reason, with how many others there were.
 func TestLimiter_Take_outageLog(t *testing.T) {
 	var log bytes.Buffer
@@ -442,6 +502,47 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)
+	}
+}
+
+// A counter that goes on by itself says with each answer how the store failed when it was asked
+// last: allowed, refused and looked at, in the log too, until the store has answered.
+func TestOnError_sync_alone(t *testing.T) {
+	var log bytes.Buffer
+	r := newRemote()
+	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
+		Name: "a", Rate: algo.Rate{Requests: 3, Window: time.Hour}, Spread: limiter.Spread{Sync: 10 * time.Second},
+	})}
+	take(t, l, c)
+	lines := func() int { return strings.Count(log.String(), "store failed") }
+	for i, want := range []struct {
+		second  int
+		fails   error
+		outcome string
+		reason  limiter.Reason
+		calls   int
+		lines   int
+	}{
+		{5, limiter.ErrUnavailable, "allowed", "", 0, 0}, // not due, so it knows nothing of it
+		{10, limiter.ErrUnavailable, "degraded", limiter.ReasonUnavailable, 1, 1},
+		{12, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 2},
+		{14, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 3},
+		{20, limiter.ErrThrottled, "refused degraded", limiter.ReasonThrottled, 1, 4},
+		{25, nil, "refused degraded", limiter.ReasonThrottled, 0, 5},
+		{30, nil, "refused", "", 1, 5},
+	} {
+		if r.fail = nil; want.fails != nil {
+			r.fail = map[limiter.Subject]error{user: want.fails}
+		}
+		now := noon.Add(time.Duration(want.second) * time.Second)
+		d := takeAt(t, l, now, c)
+		if outcome(d) != want.outcome || d.Reason != want.reason || d.StoreCalls != want.calls || d.Remembered != (!d.Allowed && d.StoreCalls == 0) || lines() != want.lines {
+			t.Errorf("request %d: %d lines, want %+v: %+v", i+1, lines(), want, d)
+		}
+		if look := mustPeek(t, l, now, c); look.Reason != want.reason {
+			t.Errorf("look %d: %+v", i+1, look)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -119,11 +120,21 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 	}
 }
 
-// takeRemote takes the subjects of a shared store, all at once.
+// takeRemote takes the subjects of a shared store, all at once. A breaker lets one of them
+// through to see whether the store is back: if it is, the others are taken too, so that the
+// first request is served as ever and not the one after it.
 func (l *Limiter) takeRemote(ctx context.Context, r *request) {
+	l.takeAll(ctx, r, func(p *part) bool { return !p.refused && p.err == nil })
+	if !r.refused() && slices.ContainsFunc(r.parts, func(p part) bool { return p.calls > 0 && Answered(p.err) }) {
+		l.takeAll(ctx, r, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })
+	}
+}
+
+// takeAll takes some of the subjects of a shared store, all at once.
+func (l *Limiter) takeAll(ctx context.Context, r *request, which func(*part) bool) {
 	var wg sync.WaitGroup
 	for i := range r.parts {
-		if p := &r.parts[i]; p.remote && !p.refused && p.err == nil {
+		if p := &r.parts[i]; p.remote && which(p) {
 			wg.Go(func() { l.takePart(ctx, r, p) })
 		}
 	}
@@ -142,12 +153,9 @@ func (l *Limiter) takePart(ctx context.Context, r *request, p *part) {
 // request that needs it, if that has room.
 func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	subject := p.charges[0].Subject
-	p.take(ctx, r.now)
+	l.take(ctx, r.now, p)
 	if p.err == nil && !p.taken && p.shrink(r.now) {
-		p.take(ctx, r.now)
-	}
-	if p.remote {
-		l.heard(r.now, p.err)
+		l.take(ctx, r.now, p)
 	}
 	if p.remote && p.err == nil {
 		l.memory.remember(r.now, subject, p.charges, p.results)
@@ -158,12 +166,32 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	}
 }
 
-// take asks the store.
-func (p *part) take(ctx context.Context, now algo.Instant) {
-	p.taken, p.err = p.store.Take(ctx, now, p.charges[0].Subject, p.charges, p.results)
-	if p.remote && !errors.Is(p.err, ErrBreakerOpen) {
-		p.calls++
+// take asks the store of p.
+func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
+	subject := p.charges[0].Subject
+	if !p.remote {
+		p.taken, p.err = p.store.Take(ctx, now, subject, p.charges, p.results)
+		return
 	}
+	var calls int
+	p.taken, calls, p.err = l.ask(ctx, now, now, subject, p.charges, p.results)
+	p.calls += calls
+}
+
+// ask takes from the shared store at an instant that may be before that of the request, and
+// returns how many calls that was: none if it is too late, or a breaker spared it.
+func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject, charges []Charge, results []Result) (taken bool, calls int, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	taken, err = l.store.Take(ctx, at, subject, charges, results)
+	if errors.Is(err, ErrBreakerOpen) {
+		return false, 0, err
+	}
+	// Whether it has answered in time is what the next deadline depends on.
+	l.asked.Store(int64(now))
+	l.silent.Store(errors.Is(err, context.DeadlineExceeded))
+	return taken, 1, err
 }
 
 // shrink gives up what leases would have taken beyond the request, and reports whether

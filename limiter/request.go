@@ -25,11 +25,12 @@ type request struct {
 
 	asks      []*account // which this request has to tell what the store answered
 	overshoot int64
-	calls     int   // of a shared store, but for those of parts
-	failure   error // of a counter that could not ask the store, and decided by itself
-	failed    bool  // denied, because a store failed
-	unsynced  *item // one whose counter could not ask the store, and must not decide
-	unasked   error // why it could not
+	calls     int      // of a shared store, but for those of parts
+	failure   error    // of the store of a counter that decided by itself
+	failed    bool     // denied, because a store failed
+	waited    *account // whose answer another request was asked for
+	unsynced  *item    // one whose account could not ask the store, and must not decide
+	unasked   error    // why it could not
 
 	ctx    context.Context // with the deadline, once there is one
 	cancel context.CancelFunc
@@ -145,9 +146,10 @@ func (r *request) refused() bool {
 	return false
 }
 
-// decision folds the parts: any refusal wins, then the failure of a store.
+// decision folds the parts: any refusal wins, then the failure of a store. remembered says
+// that nothing was taken, because this environment knew a refusal.
 func (r *request) decision(remembered bool) Decision {
-	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Remembered: remembered, Overshoot: r.overshoot, StoreCalls: r.calls}
+	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Overshoot: r.overshoot, StoreCalls: r.calls}
 	if r.failure != nil {
 		d.Reason = reasonOf(r.failure)
 	}
@@ -186,5 +188,6 @@ func (r *request) decision(remembered bool) Decision {
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}
+	d.Remembered = remembered && d.StoreCalls == 0
 	return d
 }

@@ -26,8 +26,8 @@ type Store interface {
 	// written under a higher rules version; see [Held.Settle].
 	//
 	// An error means that no decision was reached. It wraps ErrUnavailable, and if that is
-	// known ErrThrottled or ErrBreakerOpen beside it, or ErrContended, ErrFull or ErrFormat. If ctx ends, the charges have been made at
-	// most once.
+	// known ErrThrottled, ErrRejected or ErrBreakerOpen beside it, or ErrContended, ErrFull or
+	// ErrFormat. If ctx ends, the charges have been made at most once.
 	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error)
 
 	// Refund gives back charges that Take made, where results are those that it

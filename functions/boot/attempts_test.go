@@ -210,7 +210,8 @@ func TestOpenStore_deadConnection(t *testing.T) {
 }
 
 // What DynamoDB answers is not tried again, and no quota of the SDK's stands between a call
-// and its one attempt, however many fail. Throttling says so.
+// and its one attempt, however many fail. Throttling says so, and so does what is wrong with one
+// item alone.
 func TestDynamoDBClient_attempts(t *testing.T) {
 	f := &flaky{answer: "InternalServerError"}
 	server := httptest.NewServer(f)
@@ -239,11 +240,14 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	if transport := client.Options().HTTPClient.(*awshttp.BuildableClient).GetTransport(); transport.IdleConnTimeout != 5*time.Second {
 		t.Errorf("idle connections are kept for %s", transport.IdleConnTimeout)
 	}
-	for _, answer := range []string{"ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded"} {
+	for answer, want := range map[string]error{
+		"ProvisionedThroughputExceededException": limiter.ErrThrottled, "ThrottlingException": limiter.ErrThrottled, "RequestLimitExceeded": limiter.ErrThrottled,
+		"ValidationException": limiter.ErrRejected,
+	} {
 		f := &flaky{answer: answer}
 		s := f.open(t, "dynamodb")
-		for range 20 { // most of them on an old connection
-			if err := ask(t.Context(), s); !errors.Is(err, limiter.ErrThrottled) || !errors.Is(err, limiter.ErrUnavailable) || len(f.taken()) != 1 {
+		for range 20 { // most of them on an old connection; the breaker stays closed
+			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || len(f.taken()) != 1 {
 				t.Errorf("%s: %v", answer, err)
 			}
 		}

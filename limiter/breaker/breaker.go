@@ -46,7 +46,7 @@ func New(store limiter.Store, o Options) limiter.Store {
 		Timeout:      o.Pause,
 		MaxRequests:  1, // at once, while it is not known whether the store is back
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
-		IsSuccessful: answered,
+		IsSuccessful: limiter.Answered,
 	})}
 	b.calls.New = func() any {
 		c := &call{store: store}
@@ -88,8 +88,12 @@ func (g *guarded) Take(ctx context.Context, now algo.Instant, subject limiter.Su
 	return g.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
 }
 
-// Refund implements limiter.Store.
+// Refund implements limiter.Store. It is no probe: one that has nothing to give back asks
+// nobody, and would be taken for an answer.
 func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+	if g.circuit.State() != gobreaker.StateClosed {
+		return errOpen
+	}
 	_, err := g.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
 	return err
 }
@@ -110,17 +114,4 @@ func (g *guarded) execute(what call) (bool, error) {
 		return false, errOpen
 	}
 	return ok, err
-}
-
-// answered reports whether a call that ended with err has shown that the store lives.
-func answered(err error) bool {
-	if err == nil {
-		return true
-	}
-	for _, answer := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, limiter.ErrThrottled} {
-		if errors.Is(err, answer) {
-			return true
-		}
-	}
-	return false
 }

@@ -28,6 +28,7 @@ type sick struct {
 	calls atomic.Int64
 	fail  atomic.Pointer[error]
 	hang  atomic.Bool // until the deadline
+	takes time.Duration
 }
 
 func newSick() *sick { return &sick{Store: memstore.New(memstore.Options{})} }
@@ -44,6 +45,7 @@ func (s *sick) answer(ctx context.Context) error {
 		<-ctx.Done()
 		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 	}
+	time.Sleep(s.takes)
 	if err := s.fail.Load(); err != nil {
 		return *err
 	}
@@ -161,7 +163,7 @@ func TestStore_probe(t *testing.T) {
 
 // What shows that the store lives is no failure.
 func TestStore_answers(t *testing.T) {
-	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)} {
+	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newSick()
 		s.failWith(err)
 		store, charges := breaker.New(s, breaker.Options{}), charge(t, 1000)
@@ -281,6 +283,145 @@ func TestLimiter_outage(t *testing.T) {
 		}
 		if d, _ := take(); d.Remaining != 1000-12 {
 			t.Errorf("%d remain, want %d: what was counted before still is, and what passed meanwhile is not", d.Remaining, 1000-12)
+		}
+	})
+}
+
+// Of a request of several subjects one call is the probe. If it succeeds, the others are made
+// too: the first request after an outage is served as ever. If not, they are not.
+func TestLimiter_outage_subjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		s.takes = time.Millisecond // in which the others come
+		l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		one := charge(t, 1000)[0]
+		charges := []limiter.Charge{one, one, one}
+		charges[1].Subject, charges[2].Subject = limiter.User("43"), limiter.Global()
+		take := func(what string, calls int, reason limiter.Reason) {
+			t.Helper()
+			begun, before := time.Now(), s.calls.Load()
+			d, err := l.Take(t.Context(), begun, charges)
+			if made := s.calls.Load() - before; err != nil || !d.Allowed || d.StoreCalls != calls || int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
+				t.Errorf("%s: %d calls after %s, want %d: %+v, %v", what, made, time.Since(begun), calls, d, err)
+			}
+		}
+		take("before", 3, limiter.ReasonNone)
+		s.hang.Store(true)
+		take("first of the outage", 3, limiter.ReasonTimeout)
+		take("second", 3, limiter.ReasonTimeout)
+		take("the breaker is open", 0, limiter.ReasonBreaker)
+		time.Sleep(breaker.DefaultPause + 1)
+		s.hang.Store(true)
+		d, err := l.Take(t.Context(), time.Now(), charges)
+		if err != nil || d.StoreCalls != 1 {
+			t.Errorf("a probe that fails: %+v, %v", d, err)
+		}
+		s.hang.Store(false)
+		time.Sleep(breaker.DefaultPause + 1)
+		take("the first after it", 3, limiter.ReasonNone)
+		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3 {
+			t.Errorf("%d remain, want %d: %v", d.Remaining, 1000-3, err)
+		}
+		s.failWith(limiter.ErrUnavailable)
+		for range 2 {
+			_, _ = l.Take(t.Context(), time.Now(), charges)
+		}
+		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) // that is an answer too
+		time.Sleep(breaker.DefaultPause + 1)
+		take("throttled", 3, limiter.ReasonThrottled)
+	})
+}
+
+// Requests that wait for one lease or count wait together for the first answer that does not
+// come. From then on an outage costs one of them a deadline, and the others nothing: 16 at once,
+// every 10 ms for 10 s.
+func TestLimiter_outage_waiting(t *testing.T) {
+	for _, limit := range []limiter.Limit{
+		{Spread: limiter.Spread{Lease: 5}},
+		{Spread: limiter.Spread{Lease: 5}, OnError: limiter.OnErrorDeny},
+		{Spread: limiter.Spread{Sync: time.Second}, OnError: limiter.OnErrorDeny},
+		{Spread: limiter.Spread{Sync: time.Second}},
+	} {
+		t.Run(fmt.Sprintf("%+v %s", limit.Spread, limit.OnError), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit.Name, limit.Rate = "a", algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
+				made, err := limiter.NewLimit(limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := newSick()
+				l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
+				requests := func() (waited, degraded int64) {
+					var wg sync.WaitGroup
+					var w, d atomic.Int64
+					for range 16 {
+						wg.Go(func() {
+							begun := time.Now()
+							decision, err := l.Take(t.Context(), begun, charges)
+							took := time.Since(begun)
+							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) {
+								t.Errorf("took %s: %+v, %v", took, decision, err)
+							}
+							if took > 0 {
+								w.Add(1)
+							}
+							if decision.Reason != limiter.ReasonNone {
+								d.Add(1)
+							}
+						})
+					}
+					wg.Wait()
+					return w.Load(), d.Load()
+				}
+				s.hang.Store(true) // before anything is known
+				if waited, degraded := requests(); waited != 16 || degraded != 16 || s.calls.Load() != 1 {
+					t.Errorf("at first %d waited, and %d were degraded, by %d calls; want all, by one", waited, degraded, s.calls.Load())
+				}
+				outage, waits := time.Now(), int64(0)
+				for time.Since(outage) < 10*time.Second {
+					waited, degraded := requests()
+					if waits += waited; waited > 1 || degraded != 16 {
+						t.Fatalf("after %s %d waited, and %d were degraded", time.Since(outage), waited, degraded)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				if waits != s.calls.Load()-1 || waits > 4+10*2 {
+					t.Errorf("%d waited, for %d calls", waits, s.calls.Load()-1)
+				}
+				s.hang.Store(false)
+				time.Sleep(breaker.DefaultPause + 1)
+				requests() // one of which asks
+				if waited, degraded := requests(); waited != 0 || degraded != 0 {
+					t.Errorf("after it %d waited, and %d were degraded", waited, degraded)
+				}
+			})
+		})
+	}
+}
+
+// A refund is no probe: it fails until a Take has shown that the store is back.
+func TestStore_refund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := breaker.New(s, breaker.Options{Failures: 1}), charge(t, 1000)
+		results := make([]limiter.Result, 1)
+		if _, err := store.Take(t.Context(), algo.InstantOf(noon), user, charges, results); err != nil {
+			t.Fatal(err)
+		}
+		refund := func() error { return store.Refund(t.Context(), user, charges, results, 0) }
+		s.failWith(limiter.ErrUnavailable)
+		_ = direct(t.Context(), store, charges)
+		s.failWith(nil)
+		time.Sleep(breaker.DefaultPause + 1)
+		if err := refund(); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() != 2 {
+			t.Errorf("before the probe: %d calls, %v", s.calls.Load(), err)
+		}
+		if err := direct(t.Context(), store, charges); err != nil {
+			t.Errorf("the probe: %v", err)
+		}
+		if err := refund(); err != nil || s.calls.Load() != 4 {
+			t.Errorf("after the probe: %d calls, %v", s.calls.Load(), err)
 		}
 	})
 }

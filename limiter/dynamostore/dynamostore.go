@@ -185,12 +185,15 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 }
 
 // failure returns an error of DynamoDB as one of a store. Being throttled is an answer: by the
-// table, one hot item or the account.
+// table, one hot item or the account. So is a request that is not valid for the item that it
+// finds, such as one that would make it too large.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
 		case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded":
 			return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, limiter.ErrThrottled, err)
+		case "ValidationException":
+			return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, limiter.ErrRejected, err)
 		}
 	}
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)

@@ -83,11 +83,10 @@ RateLimit: "search";r=20
 		{"no limit speaks", limiter.Decision{Allowed: true, At: noon}, ""},
 		{"store failed", limiter.Decision{Allowed: true, At: noon, Reason: limiter.ReasonTimeout}, "Weir-Degraded: store_timeout\n"},
 		{"denied because the store failed", limiter.Decision{Failed: true, At: noon, Reason: limiter.ReasonBreaker}, "Retry-After: 1\nWeir-Degraded: store_breaker\n"},
-		{"refused by the share of a process", limiter.Decision{At: noon, Limit: l, Capacity: 5, RetryAfter: 3 * time.Second, ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
+		{"refused by the share of a process", limiter.Decision{At: noon, Limit: l, Superseded: true, Capacity: 5, RetryAfter: 3 * time.Second, ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
 X-RateLimit-Limit: 5
 X-RateLimit-Remaining: 0
 X-RateLimit-Reset: 1772625613
-RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=0;t=3
 Weir-Degraded: store_timeout
 `},
@@ -101,6 +100,37 @@ Weir-Degraded: store_timeout
 }
 
 // A refusal without a limit that speaks says what there is to say, whoever asks for it.
+// While the store fails, who is limited by the share of one process is told its numbers, and no
+// policy: that of the limit did not decide, and holds again as soon as the store is back.
+func TestNewAnswer_share(t *testing.T) {
+	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalShare: 50})
+	if err != nil {
+		t.Fatal(err)
+	}
+	down := failing{memstore.New(memstore.Options{}), &server{}}
+	limits := limiter.New(down, limiter.Options{Fallback: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+	for i, want := range []string{
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: store_unavailable\n",
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: store_unavailable\n",
+		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nWeir-Degraded: store_unavailable\n", // with jitter
+	} {
+		d, err := limits.Take(t.Context(), noon, []limiter.Charge{{Subject: limiter.User("42"), Limit: l, Cost: 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := httplimit.NewAnswer(d)
+		if i == 2 {
+			if p := a.Problem; a.RetryAfter == "" || p == nil || p.Status != http.StatusTooManyRequests || p.Limit != 2 || p.Window != "" || !slices.Equal(p.Violated, []string{"search"}) {
+				t.Errorf("refused: %+v, %+v", a, p)
+			}
+			a.RetryAfter, a.RateLimit = "", ""
+		}
+		if got := fields(a); got != want {
+			t.Errorf("request %d:\n got %q\nwant %q", i+1, got, want)
+		}
+	}
+}
+
 func TestAnswer_Refuse_noLimit(t *testing.T) {
 	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
 		t.Error("a problem is what a refusal has, and nothing else")

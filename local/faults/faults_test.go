@@ -76,7 +76,7 @@ var dynamoFaults = []fault{
 			_, _ = w.Write([]byte("<html>busy</html>"))
 		}))
 	}, end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
-	{name: "item size exceeded", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "item size exceeded", begin: answered(http.StatusBadRequest, "ValidationException", "Item size to update has exceeded the maximum allowed size"), end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsNone},
 	{name: "no such table", begin: answered(http.StatusBadRequest, "ResourceNotFoundException", "Requested resource not found"), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
 	{name: "answer is no JSON", begin: spoiled(http.StatusOK, `{"Attributes":{"pk":`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "answer cannot be read", begin: func(t *testing.T, w *world) {
