@@ -76,6 +76,8 @@ type Config struct {
 	// SampleLogin is a user:password for the login of the sample API.
 	SampleLogin string `env:"SAMPLE_LOGIN"`
 
+	EventsConfig
+
 	// Local says that this runs on somebody's own machine. Key files are refused
 	// without it: what a repository's sample files sign must not be believed at AWS.
 	Local bool `env:"WEIR_LOCAL"`
@@ -141,6 +143,7 @@ func (c *Config) validate() error {
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
+	c.checkEvents(check)
 	return errors.Join(problems...)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter/events"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -48,6 +49,10 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	}
 	recorder.Rules(time.Now(), e.Rules.Current().Version(), time.Time{}) // until they are read again, if they ever are
 	e.Recorder = recorder
+	// What it opens ends with the process.
+	if e.Events, _, err = c.OpenEvents(ctx, recorder, logger, events.DefaultBudget); err != nil {
+		return nil, err
+	}
 	// Both may be back when they are needed: an outage is no time for slow starts, of which it has more.
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()

@@ -112,7 +112,7 @@ func (c Config) cacheLogin(ctx context.Context) (login, error) {
 	if c.RedisIAMUser == "" {
 		return nil, nil //nolint:nilnil // no login is no error
 	}
-	config, err := c.awsConfig(ctx)
+	config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func guarded(store limiter.Store) limiter.Store {
 // DynamoDBClient returns a client that makes each attempt once: the store makes those
 // that its protocol allows.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
-	config, err := c.awsConfig(ctx)
+	config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -88,21 +88,27 @@ func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, err
 // localRegion is that of an endpoint which has none of its own.
 const localRegion = "us-east-1"
 
-// awsConfig returns the configuration of AWS. A local run with an endpoint of its own
-// needs none: no profile of its user's can stop it, or be seen by the endpoint.
-func (c Config) awsConfig(ctx context.Context) (aws.Config, error) {
+// The variables that say where a service is, if not at AWS.
+const (
+	dynamoDBVariable = "DYNAMODB_ENDPOINT"
+	kinesisVariable  = "KINESIS_ENDPOINT"
+)
+
+// awsConfig returns the configuration of AWS. A local run with an endpoint of its own, which
+// a variable says, needs none: no profile of its user's can stop it, or be seen by the endpoint.
+func (c Config) awsConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
 	var options []func(*awsconfig.LoadOptions) error
-	if c.DynamoDBEndpoint != "" {
-		if u, err := url.Parse(c.DynamoDBEndpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-			return aws.Config{}, fmt.Errorf("DYNAMODB_ENDPOINT: got %q, want a URL such as http://127.0.0.1:8000", c.DynamoDBEndpoint)
+	if endpoint != "" {
+		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			return aws.Config{}, fmt.Errorf("%s: got %q, want a URL such as http://127.0.0.1:8000", variable, endpoint)
 		}
 		if c.Local {
 			return aws.Config{
-				Region: localRegion, BaseEndpoint: aws.String(c.DynamoDBEndpoint),
+				Region: localRegion, BaseEndpoint: aws.String(endpoint),
 				Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
 			}, nil
 		}
-		options = append(options, awsconfig.WithBaseEndpoint(c.DynamoDBEndpoint), awsconfig.WithDefaultRegion(localRegion))
+		options = append(options, awsconfig.WithBaseEndpoint(endpoint), awsconfig.WithDefaultRegion(localRegion))
 	}
 	config, err := awsconfig.LoadDefaultConfig(ctx, options...)
 	if err != nil {
