@@ -62,10 +62,11 @@ func (c *counter) unsent(now algo.Instant, sent int64) {
 }
 
 // undo takes back a charge of an epoch that left the state after. It was never sent if the
-// epoch is still the same, and is then as if it had not been; otherwise it stays.
-func (c *counter) undo(epoch int64, before, after algo.State, cost int64) {
+// epoch is still the same, and is then as if it had not been; otherwise it stays, and undo
+// reports false.
+func (c *counter) undo(epoch int64, before, after algo.State, cost int64) bool {
 	if c.epoch != epoch {
-		return
+		return false
 	}
 	c.pending -= cost
 	switch c.Machine.(type) {
@@ -76,4 +77,5 @@ func (c *counter) undo(epoch int64, before, after algo.State, cost int64) {
 			c.State = before
 		}
 	}
+	return true
 }

@@ -72,9 +72,30 @@ type Decision struct {
 	// back what a refused request was charged included. A Local store costs none, and
 	// what a store needs several attempts for is one call.
 	StoreCalls int
+	// StoreTime is how long it waited for these calls; those that are made at once count as
+	// one.
+	StoreTime time.Duration
+	// Refunds is what became of what a refused request had been charged by some subjects
+	// before another refused it.
+	Refunds Refunds
+	// Mended is how many of the limits had a state that was further ahead than honest clocks
+	// get, and was mended: they refused, or admitted less.
+	Mended int
+	// Charges are those that were decided on: what Take was given, which must not be changed
+	// as long as the Decision is read.
+	Charges []Charge
 	// Reason is not ReasonNone if a store failed: the decision is degraded. If no limit that
 	// was asked refused, Limit.OnError has decided.
 	Reason Reason
+}
+
+// Refunds is of how many charges something was given back, and of how many nothing was: it
+// would not have been safe, or the store failed.
+type Refunds struct{ Given, Withheld int }
+
+func (r *Refunds) add(other Refunds) {
+	r.Given += other.Given
+	r.Withheld += other.Withheld
 }
 
 // speak makes the limit of an item the one that speaks if it is stricter than the

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
@@ -130,15 +131,21 @@ func (k *kept) use(now algo.Instant) {
 	k.allowed, k.result, k.serial, k.item.spare = true, l.Result, l.serial, l.left(now)
 }
 
-// undo takes the charge back.
-func (k *kept) undo() {
+// undo takes the charge back, if the account is still what was charged.
+func (k *kept) undo() Refunds {
 	switch {
 	case !k.allowed, k.item.Cost == 0: // nothing was charged
+		return Refunds{}
 	case k.item.limit.Spread.Sync > 0:
-		k.account.counter.undo(k.serial, k.before, k.after, k.item.want)
+		if !k.account.counter.undo(k.serial, k.before, k.after, k.item.want) {
+			return Refunds{Withheld: 1}
+		}
 	case k.account.lease.serial == k.serial:
 		k.account.lease.used -= k.item.want
+	default:
+		return Refunds{Withheld: 1}
 	}
+	return Refunds{Given: 1}
 }
 
 // takeBack undoes what accounts were charged, and leaves what they have to say. The
@@ -181,9 +188,14 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		a.failed = err
 		a.answered()
 	}()
+	asked := time.Now()
 	var calls int
 	_, calls, err = l.ask(l.deadline(ctx, r), r.now, at, it.Subject, charges, results)
 	r.calls += calls
+	r.stored += time.Since(asked)
+	if err == nil {
+		r.mended += mended(charges, results)
+	}
 	switch {
 	case err == nil:
 	case a.counter.Machine == nil || !it.alone():

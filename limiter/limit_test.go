@@ -3,6 +3,7 @@ package limiter_test
 import (
 	"errors"
 	"math"
+	"reflect"
 	"testing"
 	"time"
 
@@ -87,15 +88,21 @@ func TestReceipt_Refund(t *testing.T) {
 			if err != nil || !d.Allowed {
 				t.Fatal(d, err)
 			}
-			receipt.Refund(ctx, noon)
-			receipt.Refund(ctx, noon)
+			if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{Given: 1}) {
+				t.Errorf("%+v, want one given back", done)
+			}
+			if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{}) {
+				t.Errorf("the second time %+v", done)
+			}
 		}
 		take(t, l, c...)
 		d, receipt, err := l.TakeRefundable(ctx, noon, c)
 		if err != nil || d.Allowed || receipt != nil {
 			t.Fatal(d, receipt, err)
 		}
-		receipt.Refund(ctx, noon) // nothing
+		if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{}) {
+			t.Errorf("of a refusal %+v", done)
+		}
 		if take(t, l, c...).Allowed {
 			t.Error("a refusal gave something back")
 		}
@@ -114,8 +121,8 @@ func TestLimiter_Peek(t *testing.T) {
 		take(t, l, c)
 		take(t, l, c)
 		got, want := mustPeek(t, l, noon, c), takeAt(t, l, noon, c)
-		want.Remembered, want.StoreCalls = got.Remembered, got.StoreCalls
-		if got != want || got.Allowed {
+		want.Remembered, want.StoreCalls, want.StoreTime = got.Remembered, got.StoreCalls, got.StoreTime
+		if !reflect.DeepEqual(got, want) || got.Allowed {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
 		c.Cost = 2

@@ -194,7 +194,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		}
 	}
 	l.log(ctx, r)
-	d := r.decision(known)
+	d := r.decision(charges, known)
 	if d.Shadowed != nil && l.shadowed.again(r.now, time.Second) {
 		l.logger.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", d.Shadowed.Name))
 	}
@@ -208,12 +208,13 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 	// Of the request's, because what a Store is given cannot be on the stack.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], Result{})
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
-	d := Decision{Allowed: allowed || err != nil, At: at}
+	d := Decision{Allowed: allowed || err != nil, At: at, Charges: charges}
 	if err != nil {
 		d.Reason = reasonOf(err)
 		l.logFailure(ctx, now, err)
 		return d
 	}
+	d.Mended = mended(r.charges, r.results)
 	if d.speak(&it, r.results[0], now); d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}

@@ -106,12 +106,14 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 			refused = p.refused && !p.shadow()
 		}
 	}
-	switch {
-	case refused || remote == 0:
-	case remote == 1:
-		l.takePart(l.deadline(ctx, r), r, last)
-	default:
-		l.takeRemote(l.deadline(ctx, r), r)
+	if !refused && remote > 0 {
+		asked := time.Now()
+		if remote == 1 {
+			l.takePart(l.deadline(ctx, r), r, last)
+		} else {
+			l.takeRemote(l.deadline(ctx, r), r)
+		}
+		r.stored += time.Since(asked)
 	}
 	refused = r.refused() || l.degrade(ctx, r)
 	l.settle(r, refused)
@@ -241,14 +243,22 @@ func (r Result) wait(now algo.Instant, cost int64) time.Duration {
 // refundRest gives back what was taken of a request that another subject refused.
 func (l *Limiter) refundRest(ctx context.Context, r *request, elapsed time.Duration) {
 	ctx = l.deadline(ctx, r)
+	asked, remote := time.Now(), 0
+	done := make([]Refunds, len(r.parts))
 	var wg sync.WaitGroup
 	for i := range r.parts {
 		if back := r.parts[i].refund(); len(back.charges) > 0 {
 			if back.remote {
-				r.calls++
+				remote++
 			}
-			wg.Go(func() { l.giveBack(ctx, r.now, back, elapsed) })
+			wg.Go(func() { done[i] = l.giveBack(ctx, r.now, back, elapsed) })
 		}
 	}
 	wg.Wait()
+	for _, d := range done {
+		r.refunds.add(d)
+	}
+	if r.calls += remote; remote > 0 {
+		r.stored += time.Since(asked)
+	}
 }

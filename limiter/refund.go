@@ -35,13 +35,15 @@ func (p *part) refund() refund {
 }
 
 // giveBack asks the store. It drops a refund that fails: that admits fewer, never more.
-func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) {
+func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) Refunds {
 	if r.remote { // what was seen there is no more
 		l.memory.forget(r.subject)
 	}
-	if err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed); err != nil {
+	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
+	if err != nil {
 		l.tell(ctx, now, slog.LevelWarn, "refund dropped", err)
 	}
+	return Refunds{given, len(r.charges) - given}
 }
 
 // Receipt is for giving back what a request took: a login that succeeded, a request that
@@ -87,17 +89,18 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 // all; what a lease served goes back to the lease, and what a counter counted
 // goes back if the store has not heard of it yet. A bucket that others have used since gives back what of the charge has not
 // leaked away by now; what is on its way for longer than the deadline of a decision is
-// lost. now is by the clock of the Take.
-func (r *Receipt) Refund(ctx context.Context, now time.Time) {
+// lost. now is by the clock of the Take. It returns what became of the charges, and nothing
+// the second time.
+func (r *Receipt) Refund(ctx context.Context, now time.Time) (done Refunds) {
 	if r == nil {
-		return
+		return done
 	}
 	r.once.Do(func() {
 		l := r.limiter
 		if len(r.kept) > 0 {
 			l.accounts.mu.Lock()
 			for i := range r.kept {
-				r.kept[i].undo()
+				done.add(r.kept[i].undo())
 			}
 			l.accounts.mu.Unlock()
 		}
@@ -107,7 +110,8 @@ func (r *Receipt) Refund(ctx context.Context, now time.Time) {
 			defer cancel()
 		}
 		for _, back := range r.refunds {
-			l.giveBack(ctx, algo.InstantOf(now), back, max(0, now.Sub(r.at)))
+			done.add(l.giveBack(ctx, algo.InstantOf(now), back, max(0, now.Sub(r.at))))
 		}
 	})
+	return done
 }

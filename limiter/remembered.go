@@ -114,6 +114,7 @@ func weight(memos []memo) int {
 
 // keep replaces the memo of the same limit, of any version, or adds one.
 func keep(memos []memo, m memo) []memo {
+	m.result.Mended = false // that was told
 	for i := range memos {
 		if memos[i].limit.ID == m.limit.ID {
 			memos[i] = m

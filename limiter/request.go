@@ -25,6 +25,9 @@ type request struct {
 
 	asks      []*account // which this request has to tell what the store answered
 	overshoot int64
+	stored    time.Duration // waited for a shared store
+	refunds   Refunds
+	mended    int
 	calls     int      // of a shared store, but for those of parts
 	failure   error    // of the store of a counter that decided by itself
 	failed    bool     // denied, because a store failed
@@ -146,16 +149,28 @@ func (r *request) refused() bool {
 	return false
 }
 
-// decision folds the parts: any refusal wins, then the failure of a store. remembered says
-// that nothing was taken, because this environment knew a refusal.
-func (r *request) decision(remembered bool) Decision {
-	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Overshoot: r.overshoot, StoreCalls: r.calls}
+// mended returns of how many charges the store had to mend the state; a look mends nothing.
+func mended(charges []Charge, results []Result) (n int) {
+	for i := range results {
+		if results[i].Mended && charges[i].Cost > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// decision folds the parts of charges: any refusal wins, then the failure of a store.
+// remembered says that nothing was taken, because this environment knew a refusal.
+func (r *request) decision(charges []Charge, remembered bool) Decision {
+	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Charges: charges, Overshoot: r.overshoot,
+		StoreCalls: r.calls, StoreTime: r.stored, Refunds: r.refunds, Mended: r.mended}
 	if r.failure != nil {
 		d.Reason = reasonOf(r.failure)
 	}
 	for i := range r.parts {
 		p := &r.parts[i]
 		d.StoreCalls += p.calls
+		d.Mended += mended(p.charges, p.results)
 		if p.shadow() {
 			if p.refused && d.Shadowed == nil {
 				d.Shadowed = p.refuser(r.now)

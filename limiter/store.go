@@ -33,8 +33,9 @@ type Store interface {
 	// Refund gives back charges that Take made, where results are those that it
 	// returned and elapsed is the time since then on the monotonic clock. It follows
 	// algo.Machine.Refund and adds to elapsed what the store's clocks and messages
-	// need. What cannot be given back safely is not, without an error.
-	Refund(ctx context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) error
+	// need. What cannot be given back safely is not, without an error: given is of how many
+	// charges something was.
+	Refund(ctx context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) (given int, err error)
 
 	// Inspect returns every limit that the store holds of subject, by ID; none of a
 	// subject that it does not know. It writes nothing.
@@ -60,6 +61,9 @@ type Local interface{ Local() }
 type Result struct {
 	Machine algo.Machine
 	State   algo.State
+	// Mended says that Take found another state, further ahead of its instant than honest
+	// clocks get, and mended it, if it did not only look. It is no part of the state.
+	Mended bool
 }
 
 // Held is one limit of a subject as a store holds it. The zero value is a limit
@@ -82,10 +86,11 @@ type Held struct {
 func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 	own := limit.machine
 	if h.Machine == nil {
-		return Held{Result{own, algo.State{}}, limit.Version}, false
+		return Held{Result{Machine: own}, limit.Version}, false
 	}
 	var mended bool
 	h.State, mended = h.Machine.Mend(h.State, now)
+	h.Mended = mended
 	if h.Machine == own || h.Machine.Fingerprint() == limit.fingerprint {
 		h.Machine = own
 		return h, mended
@@ -93,5 +98,5 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 	if h.Version >= limit.Version {
 		return h, mended
 	}
-	return Held{Result{own, algo.Convert(h.Machine, own, h.State, now)}, limit.Version}, true
+	return Held{Result{own, algo.Convert(h.Machine, own, h.State, now), mended}, limit.Version}, true
 }

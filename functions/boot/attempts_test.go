@@ -195,7 +195,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			for range 1000 {
 				_ = ask(t.Context(), s)
 				f.taken()
-				err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []limiter.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
+				_, err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []limiter.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
 				got := f.taken()
 				if len(got) != 1 {
 					t.Fatalf("%d requests, want 1: %v", len(got), err)

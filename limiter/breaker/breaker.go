@@ -42,7 +42,7 @@ func New(store limiter.Store, o Options) limiter.Store {
 	if o.Pause <= 0 {
 		o.Pause = DefaultPause
 	}
-	b := &guarded{Store: store, circuit: gobreaker.NewCircuitBreaker[bool](gobreaker.Settings{
+	b := &guarded{Store: store, circuit: gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
 		Timeout:      o.Pause,
 		MaxRequests:  1, // at once, while it is not known whether the store is back
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
@@ -59,14 +59,14 @@ func New(store limiter.Store, o Options) limiter.Store {
 // guarded is a store behind a breaker.
 type guarded struct {
 	limiter.Store
-	circuit *gobreaker.CircuitBreaker[bool]
+	circuit *gobreaker.CircuitBreaker[int]
 	calls   sync.Pool
 }
 
 // call is one call of the store, reused so that it costs no allocation.
 type call struct {
 	store   limiter.Store
-	run     func() (bool, error) // ask
+	run     func() (int, error) // ask
 	refund  bool
 	ctx     context.Context
 	now     algo.Instant
@@ -76,42 +76,47 @@ type call struct {
 	results []limiter.Result
 }
 
-func (c *call) ask() (bool, error) {
+// ask returns what the store gave back, or 1 if it took the charges.
+func (c *call) ask() (int, error) {
 	if c.refund {
-		return true, c.store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
+		return c.store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
 	}
-	return c.store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
+	taken, err := c.store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
+	if taken {
+		return 1, err
+	}
+	return 0, err
 }
 
 // Take implements limiter.Store.
 func (g *guarded) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
-	return g.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
+	taken, err := g.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
+	return taken == 1, err
 }
 
 // Refund implements limiter.Store. It is no probe: one that has nothing to give back asks
 // nobody, and would be taken for an answer.
-func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
 	if g.circuit.State() != gobreaker.StateClosed {
-		return errOpen
+		return 0, errOpen
 	}
-	_, err := g.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
-	return err
+	return g.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
 }
 
 var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
 
-func (g *guarded) execute(what call) (bool, error) {
+func (g *guarded) execute(what call) (int, error) {
 	if err := what.ctx.Err(); err != nil { // too late to learn anything of the store
-		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	c := g.calls.Get().(*call)
 	what.store, what.run = c.store, c.run
 	*c = what
-	ok, err := g.circuit.Execute(c.run)
+	n, err := g.circuit.Execute(c.run)
 	*c = call{store: c.store, run: c.run} // keep nothing of the request
 	g.calls.Put(c)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return false, errOpen
+		return 0, errOpen
 	}
-	return ok, err
+	return n, err
 }

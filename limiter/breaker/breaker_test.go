@@ -59,9 +59,9 @@ func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subje
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
 	if err := s.answer(ctx); err != nil {
-		return err
+		return 0, err
 	}
 	return s.Store.Refund(ctx, subject, charges, results, elapsed)
 }
@@ -209,10 +209,10 @@ func TestNew(t *testing.T) {
 	store := breaker.New(s, breaker.Options{Failures: 1})
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
-	if err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); err == nil {
+	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); err == nil {
 		t.Error("the refund did not fail")
 	}
-	if err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
+	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
 		t.Errorf("a refund while it is open: %v", err)
 	}
 	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
@@ -409,7 +409,10 @@ func TestStore_refund(t *testing.T) {
 		if _, err := store.Take(t.Context(), algo.InstantOf(noon), user, charges, results); err != nil {
 			t.Fatal(err)
 		}
-		refund := func() error { return store.Refund(t.Context(), user, charges, results, 0) }
+		refund := func() error {
+			_, err := store.Refund(t.Context(), user, charges, results, 0)
+			return err
+		}
 		s.failWith(limiter.ErrUnavailable)
 		_ = direct(t.Context(), store, charges)
 		s.failWith(nil)

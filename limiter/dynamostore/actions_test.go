@@ -59,7 +59,7 @@ func TestActions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := store.Refund(ctx, who, charges, results, 0); err != nil {
+		if _, err := store.Refund(ctx, who, charges, results, 0); err != nil {
 			t.Fatal(err)
 		}
 		charges[0].Cost = 0 // as a function does at its start

@@ -94,6 +94,9 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		}
 		guessed := !t.exact
 		charged := applied && (guessed || t.passes) // else a conversion or mend is written down
+		if applied {
+			t.noteMended()
+		}
 		if err := t.learn(it); err != nil {
 			return false, err
 		}
@@ -110,22 +113,25 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
 	r := &refund{charges: charges, results: results, late: elapsed + s.o.Margin}
 	for range refundAttempts {
 		e := r.attempt()
 		if e.update() == nil {
-			return nil
+			return 0, nil
 		}
 		it, applied, err := s.update(ctx, subject, e)
-		if err != nil || applied {
-			return err
+		switch {
+		case err != nil:
+			return 0, err
+		case applied:
+			return r.given, nil
 		}
 		if err := r.learn(it); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return fmt.Errorf("%w: refund, %d attempts", limiter.ErrContended, refundAttempts)
+	return 0, fmt.Errorf("%w: refund, %d attempts", limiter.ErrContended, refundAttempts)
 }
 
 // Inspect implements limiter.Store.

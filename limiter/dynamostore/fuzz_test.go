@@ -72,7 +72,7 @@ func FuzzStore_item(f *testing.F) {
 		results := make([]limiter.Result, 2)
 		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
 			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // as one that was admitted
-			err = s.Refund(ctx, who, charges, results, time.Second)
+			_, err = s.Refund(ctx, who, charges, results, time.Second)
 			if err != nil {
 				t.Fatalf("%q: refund: %v", attributes, err)
 			}

@@ -50,7 +50,7 @@ func TestStore_refusalOvertaken(t *testing.T) {
 		t.Fatalf("allowed %t, %v", ok, err)
 	}
 	store := newOvertaking(&overtaking{API: client, before: 2, happens: func() {
-		if err := other.Refund(ctx, who, []limiter.Charge{full}, results[:1], 0); err != nil {
+		if _, err := other.Refund(ctx, who, []limiter.Charge{full}, results[:1], 0); err != nil {
 			t.Error(err)
 		}
 	}}, table)

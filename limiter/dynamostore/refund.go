@@ -14,6 +14,7 @@ type refund struct {
 	results []limiter.Result
 	late    time.Duration
 	seen    []limiter.Held // what the failed attempt found; nil before it
+	given   int            // charges that the attempt gives back
 }
 
 func (r *refund) learn(it item) error {
@@ -32,6 +33,7 @@ func (r *refund) learn(it item) error {
 // can.
 func (r *refund) attempt() *expression {
 	e := newExpression()
+	r.given = 0
 	for i, c := range r.charges {
 		charged := r.results[i]
 		if c.Cost == 0 || r.seen != nil && !sameMachine(r.seen[i].Machine, charged.Machine) {
@@ -68,12 +70,14 @@ func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 		}
 		e.setTo(tat, e.number(int64(charged.TAT.Add(-b.Increment(cost)))))
 		e.setTo(refunds, e.number(charged.Refunds+1))
+		r.given++
 		return
 	}
 	if back := b.Withheld(cost, r.late); back > 0 {
 		e.requireMachine(id, b)
 		e.setTo(tat, e.name(tat)+" - "+e.number(int64(back)))
 		e.setTo(refunds, "if_not_exists("+e.name(refunds)+", "+e.number(0)+") + "+e.number(1))
+		r.given++
 	}
 }
 
@@ -92,6 +96,7 @@ func (r *refund) giveBackWindow(e *expression, i int) {
 	e.require("(" + e.compare(newest, "=", e.number(charged.Window)) + " OR " + e.compare(newest, "=", e.number(charged.Window+1)) + ")")
 	e.require(e.compare(counted, ">=", e.number(cost)))
 	e.setTo(counted, e.name(counted)+" - "+e.number(cost))
+	r.given++
 }
 
 // giveBackLog rewrites the list without the entries of the charge, if it is still as it
@@ -109,6 +114,7 @@ func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
 	e.requireMachine(id, l)
 	e.require(e.compare(entries, "=", e.value(list(seen.Entries))))
 	e.setTo(entries, e.value(list(after.Entries)))
+	r.given++
 }
 
 // requireMachine adds the condition that the limit id still has the parameters of m.

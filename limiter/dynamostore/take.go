@@ -32,6 +32,7 @@ type view struct {
 	held    limiter.Held // as the item has it
 	settled limiter.Held // as it counts for the charge
 	changed bool         // the two differ, and the charge writes
+	mended  bool         // by an attempt of this decision
 	capped  bool         // the charge spends more than the largest debt, or fills a log's list
 	next    algo.State   // after the charge
 	guessed bool         // whether a bucket is busy was guessed, as follows
@@ -46,7 +47,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Resul
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
 			if _, spoiled := hint.Machine.Mend(hint.State, now); !spoiled {
-				v.settled.Result = hint
+				v.settled.Result = limiter.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
 		if _, ok := v.settled.Machine.(*algo.Bucket); ok {
@@ -119,6 +120,14 @@ func (t *take) learn(it item) error {
 	return nil
 }
 
+// noteMended notes what an attempt has mended: the item no longer shows it.
+func (t *take) noteMended() {
+	for i := range t.views {
+		v := &t.views[i]
+		v.mended = v.mended || v.settled.Mended
+	}
+}
+
 // decided reports whether the item alone is the answer: it refuses, or there is
 // nothing to charge.
 func (t *take) decided() bool {
@@ -136,7 +145,9 @@ func (t *take) decided() bool {
 // report writes the states of the item to results.
 func (t *take) report() {
 	for i := range t.views {
-		t.results[i] = t.views[i].settled.Result
+		v := &t.views[i]
+		t.results[i] = v.settled.Result
+		t.results[i].Mended = v.mended || v.settled.Mended
 	}
 }
 

@@ -80,7 +80,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		slots[i] = sh.find(k, c.Limit.ID)
 		held := sh.settle(slots[i], c, now)
 		next, ok := c.Apply(held.Machine, held.State, now)
-		results[i] = limiter.Result{Machine: held.Machine, State: next}
+		results[i] = limiter.Result{Machine: held.Machine, State: next, Mended: held.Mended}
 		allowed = allowed && ok
 		grows = grows || slots[i] == nil && c.Cost > 0
 	}
@@ -107,7 +107,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
+func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	for i, c := range charges {
@@ -115,10 +115,15 @@ func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []lim
 		if at == nil || at.limit.Fingerprint() != results[i].Machine.Fingerprint() {
 			continue
 		}
-		sh.put(at, at.limit.Machine().Refund(sh.state(at), results[i].State, c.Cost, elapsed+refundMargin))
-		sh.sooner(at)
+		before := sh.state(at)
+		after := at.limit.Machine().Refund(before, results[i].State, c.Cost, elapsed+refundMargin)
+		if after != before {
+			given++
+			sh.put(at, after)
+			sh.sooner(at)
+		}
 	}
-	return nil
+	return given, nil
 }
 
 // Inspect implements limiter.Store.

@@ -100,7 +100,8 @@ func TestStore_full_sooner(t *testing.T) {
 		then  func(s *memstore.Store, charges []limiter.Charge, results []limiter.Result) error
 	}{
 		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []limiter.Result) error {
-			return s.Refund(ctx, charges[0].Subject, charges, results, 0)
+			_, err := s.Refund(ctx, charges[0].Subject, charges, results, 0)
+			return err
 		}},
 		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
 			charges[0].Limit = shorter

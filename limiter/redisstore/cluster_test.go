@@ -102,7 +102,7 @@ func TestCommands(t *testing.T) {
 			t.Fatalf("take %d: %t, %v", i, allowed, err)
 		}
 		if i == 0 {
-			if err := s.Refund(ctx, limiter.User("u"), charges, results, time.Millisecond); err != nil {
+			if _, err := s.Refund(ctx, limiter.User("u"), charges, results, time.Millisecond); err != nil {
 				t.Fatal(err)
 			}
 		}

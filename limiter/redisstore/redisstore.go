@@ -175,9 +175,16 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) error {
-	_, _, err := run(ctx, s.client, refundScript, s.key(subject), encodeRefund(charges, results, elapsed+s.o.Margin))
-	return err
+func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+	reply, err := refundScript.Run(ctx, s.client, []string{s.key(subject)}, encodeRefund(charges, results, elapsed+s.o.Margin)).Result()
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	n, ok := reply.(int64)
+	if !ok || n < 0 || n > int64(len(charges)) {
+		return 0, fmt.Errorf("%w: reply to a refund is %T %.20v", limiter.ErrFormat, reply, reply)
+	}
+	return int(n), nil
 }
 
 // Inspect implements limiter.Store.

@@ -10,12 +10,12 @@
 --              window: index charged, cost
 --              log: newest instant after the charge, cost
 --
--- The value is that of take.lua. Returns 1 if anything was given back.
+-- The value is that of take.lua. Returns of how many charges something was given back.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 if not value or value:byte() ~= 1 or #value < 2 + 35 * (value:byte(2) or 0) then return 0 end
 local new = value
-local last = 2 + 35 * new:byte(2)
+local last, given = 2 + 35 * new:byte(2), 0
 
 for i = 1, #args, 46 do
   local limit, kind, a, b, c, d, e, f, g = unpack('>c17BI4I4I4I4I4I4I4', args, i)
@@ -29,7 +29,7 @@ for i = 1, #args, 46 do
     if kind == 1 then
       if s ~= a or n ~= b or m ~= c then d, e = f, g end
       if d + e > 0 then
-        s, n, m = s - d, n - e, m + 1
+        s, n, m, given = s - d, n - e, m + 1, given + 1
         if n < 0 then s, n = s - 1, n + 4294967296 end
       end
     elseif kind == 4 then
@@ -38,17 +38,17 @@ for i = 1, #args, 46 do
       while first + 8 * count < from + 8 * m and sub(new, first + 8 * count, first + 8 * count + 7) == charged do count = count + 1 end
       if count >= c then
         new = sub(new, 1, first - 1) .. sub(new, first + 8 * c)
-        m = m - c
+        m, given = m - c, given + 1
       end
     elseif s == a and n >= b then
-      n = n - b
+      n, given = n - b, given + 1
     elseif s == a + 1 and m >= b then
-      m = m - b
+      m, given = m - b, given + 1
     end
     new = sub(new, 1, at + 22) .. pack('>I4I4I4', s, n, m) .. sub(new, at + 35)
   end
 end
 
-if new == value then return 0 end
+if given == 0 then return 0 end
 redis.call('SET', KEYS[1], new, 'KEEPTTL')
-return 1
+return given

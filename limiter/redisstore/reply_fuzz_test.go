@@ -59,7 +59,7 @@ func FuzzStore_reply(f *testing.F) {
 			t.Fatalf("%#v: got error %v", o.reply, err)
 		}
 		results[0].Machine = limit.Machine()
-		_ = s.Refund(ctx, who, charges, results, 0)
+		_, _ = s.Refund(ctx, who, charges, results, 0)
 		o.reply, o.err = nil, errors.New(text)
 		if _, err := s.Take(ctx, noon, who, charges, results); !errors.Is(err, limiter.ErrUnavailable) {
 			t.Fatalf("an error of Redis: %v", err)

@@ -80,7 +80,7 @@ func TestStore_value_unreadable(t *testing.T) {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Refund(ctx, who, charges, results, 0); err != nil {
+		if _, err := s.Refund(ctx, who, charges, results, 0); err != nil {
 			t.Errorf("%q: %v", value, err)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {

@@ -72,9 +72,9 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	for i := range want {
 		got, model := trimmed(results[i]), trimmed(want[i])
-		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() {
-			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v, want %s %+v", charges[i].Limit.Name, costs(charges), now.Sub(start),
-				allowed, got.Machine.Fingerprint(), got.State, model.Machine.Fingerprint(), model.State)
+		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() || got.Mended != model.Mended {
+			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (mended %t), want %s %+v (%t)", charges[i].Limit.Name, costs(charges), now.Sub(start),
+				allowed, got.Machine.Fingerprint(), got.State, got.Mended, model.Machine.Fingerprint(), model.State, model.Mended)
 		}
 	}
 	return allowed, results
@@ -92,10 +92,19 @@ func trimmed(r limiter.Result) limiter.Result {
 // refund gives back charges in the store and in the model.
 func (p *pair) refund(t failer, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) {
 	t.Helper()
-	if err := p.store.Refund(ctx, p.subject, charges, results, elapsed); err != nil {
+	given, err := p.store.Refund(ctx, p.subject, charges, results, elapsed)
+	if err != nil {
 		t.Fatalf("refund: %v", err)
 	}
-	p.model.Refund(p.subject, charges, results, elapsed)
+	logs := 0 // whose expired entries a store may still hold, and give back
+	for _, r := range results {
+		if _, ok := r.Machine.(*algo.Log); ok {
+			logs++
+		}
+	}
+	if want := p.model.Refund(p.subject, charges, results, elapsed); given < want || given > want+logs {
+		t.Fatalf("refund: of %d charges something was given back, want %d", given, want)
+	}
 }
 
 // inspect compares what the store and the model hold.

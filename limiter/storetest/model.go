@@ -28,7 +28,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 		_, known := limits[c.Limit.ID]
 		held, _ := limits[c.Limit.ID].Settle(c.Limit, now)
 		if known && c.Cost > 0 {
-			limits[c.Limit.ID] = held
+			limits[c.Limit.ID] = kept(held)
 		}
 		state, ok := c.Apply(held.Machine, held.State, now)
 		results[i], next[i] = held.Result, held
@@ -41,22 +41,33 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	for i, c := range charges {
 		results[i] = next[i].Result
 		if c.Cost > 0 {
-			limits[c.Limit.ID] = next[i]
+			limits[c.Limit.ID] = kept(next[i])
 		}
 	}
 	return true, results
 }
 
+// kept returns what a store keeps of h.
+func kept(h limiter.Held) limiter.Held {
+	h.Mended = false
+	return h
+}
+
 // Refund gives back like a Store.
-func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) {
+func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int) {
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]
 		if ok && held.Machine.Fingerprint() == results[i].Machine.Fingerprint() {
+			before := held.State
 			held.State = held.Machine.Refund(held.State, results[i].State, c.Cost, elapsed+m.Margin)
 			limits[c.Limit.ID] = held
+			if held.State != before {
+				given++
+			}
 		}
 	}
+	return given
 }
 
 // Inspect answers like a Store.

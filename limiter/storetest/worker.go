@@ -107,7 +107,10 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 			back := past[op.Subject][last]
 			past[op.Subject] = past[op.Subject][:last]
 			e.Op.Charges, e.Given = back.of, seenOf(back.results)
-			happened = e.call(func() error { return w.store.Refund(ctx, who, back.charges, back.results, op.Elapsed) })
+			happened = e.call(func() error {
+				_, err := w.store.Refund(ctx, who, back.charges, back.results, op.Elapsed)
+				return err
+			})
 		case resets:
 			happened = e.call(func() error { return w.store.Reset(ctx, who) })
 		case inspects:

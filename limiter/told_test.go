@@ -1,0 +1,129 @@
+package limiter_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// far is a shared store whose answers take 3 ms to take, and 2 ms to give back.
+type far struct{ limiter.Store }
+
+func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	time.Sleep(3 * time.Millisecond) // of the bubble
+	return f.Store.Take(ctx, now, s, charges, results)
+}
+
+func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
+	time.Sleep(2 * time.Millisecond)
+	return f.Store.Refund(ctx, s, charges, results, elapsed)
+}
+
+// A decision tells how long it waited for the store, which calls that are made at once do
+// not lengthen, and what became of what it gave back.
+func TestDecision_store(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := limiter.New(far{memstore.New(memstore.Options{})}, limiter.Options{Trust: -1})
+		fast := limit(t, limiter.Limit{Name: "fast", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})
+		mine := limiter.Charge{Subject: user, Limit: perMinute(t, "mine", 10), Cost: 1}
+		theirs := limiter.Charge{Subject: limiter.Global(), Limit: perMinute(t, "theirs", 1), Cost: 1}
+		bucket := limiter.Charge{Subject: limiter.User("bob"), Limit: fast, Cost: 1}
+		synced := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "synced", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
+		for _, step := range []struct {
+			name    string
+			charges []limiter.Charge
+			took    time.Duration
+			refunds limiter.Refunds
+		}{
+			{"one", []limiter.Charge{mine}, 3 * time.Millisecond, limiter.Refunds{}},
+			{"two at once", []limiter.Charge{mine, theirs}, 3 * time.Millisecond, limiter.Refunds{}},
+			{"one refuses", []limiter.Charge{mine, theirs}, 5 * time.Millisecond, limiter.Refunds{Given: 1}},
+			{"a counter that asks", []limiter.Charge{synced}, 3 * time.Millisecond, limiter.Refunds{}},
+			{"a counter that knows", []limiter.Charge{synced}, 0, limiter.Refunds{}},
+		} {
+			d := takeAt(t, l, noon, step.charges...)
+			if d.StoreTime != step.took || d.Refunds != step.refunds {
+				t.Errorf("%s: %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
+			}
+		}
+		// A bucket that others have used since keeps what may have leaked away.
+		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{bucket, mine})
+		if err != nil || !d.Allowed {
+			t.Fatal(d, err)
+		}
+		takeAt(t, l, noon, bucket)
+		if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{Given: 1, Withheld: 1}) {
+			t.Errorf("%+v, want the window's charge given back and the bucket's withheld", done)
+		}
+	})
+}
+
+// What fails is withheld, and what a lease or a counter has moved on from too.
+func TestReceipt_Refund_withheld(t *testing.T) {
+	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
+		s := &sulky{Store: memstore.New(memstore.Options{})}
+		l := limiter.New(s, limiter.Options{})
+		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour}, Spread: spread}), Cost: 1}
+		_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		takeAt(t, l, noon.Add(3*time.Second), c) // asks the store anew
+		if done := receipt.Refund(ctx, noon.Add(3*time.Second)); done != (limiter.Refunds{Withheld: 1}) {
+			t.Errorf("%s: %+v, want it withheld", name, done)
+		}
+	}
+}
+
+// sulky is a shared store that gives nothing back.
+type sulky struct{ limiter.Store }
+
+func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []limiter.Result, time.Duration) (int, error) {
+	return 0, limiter.ErrUnavailable
+}
+
+// State that a wrong clock has left is told once, where it is mended, and neither by a look
+// nor by what is remembered of it.
+func TestDecision_Mended(t *testing.T) {
+	for name, store := range map[string]limiter.Store{"here": memstore.New(memstore.Options{}), "shared": newRemote()} {
+		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
+			c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1}, more}
+			if more.Limit == nil {
+				c = c[:1]
+			}
+			l := limiter.New(store, limiter.Options{})
+			takeAt(t, limiter.New(store, limiter.Options{}), noon.Add(time.Hour), c...)
+			if d := mustPeek(t, l, noon, c[0]); d.Mended != 0 || d.Allowed {
+				t.Errorf("%s: a look: %+v", name, d)
+			}
+			if d := takeAt(t, l, noon.Add(2*time.Second), c...); d.Mended != len(c) || d.Allowed {
+				t.Errorf("%s: %d mended, want %d and a refusal: %+v", name, d.Mended, len(c), d)
+			}
+			for range 3 {
+				if d := takeAt(t, l, noon.Add(2*time.Second), c...); d.Mended != 0 || d.Allowed {
+					t.Errorf("%s: again %d mended: %+v", name, d.Mended, d)
+				}
+			}
+			if err := l.Reset(ctx, c); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// A counter that comes together with a store tells what that had to mend for it.
+func TestDecision_Mended_counter(t *testing.T) {
+	store := newRemote()
+	l := limiter.New(store, limiter.Options{})
+	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
+	takeAt(t, l, noon, c)
+	takeAt(t, limiter.New(store, limiter.Options{}), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
+	if d := takeAt(t, l, noon.Add(2*time.Second), c); d.Mended != 1 || d.StoreCalls != 1 {
+		t.Errorf("%d mended, want 1: %+v", d.Mended, d)
+	}
+}
