@@ -43,7 +43,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check test sam test-sam synth diff deploy destroy bootstrap golden fuzz soak lint cfn-lint build functions size bench bench-docs clean .bin/weir FORCE
+.PHONY: help run check test sam test-sam synth diff deploy destroy bootstrap golden fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -152,6 +152,10 @@ bench: .bin/weir ## Measure Weir beside its peers and print the tables; about te
 bench-docs: .bin/weir ## The same, and write the tables into limiter/BENCHMARKS.md
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
+
+simulate-docs: .bin/weir ## Write what weir simulate finds of both stores into local/simulate/RESULTS.md; some minutes
+	@{ printf '# Simulated\n\nWritten by `make simulate-docs`; `weir simulate` prints the same. What is simulated, and what to choose: [README](README.md).\n\n'; \
+	.bin/weir simulate; echo; .bin/weir simulate --store elasticache; } >local/simulate/RESULTS.md.new && mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules local/servers/dynamodb/node_modules

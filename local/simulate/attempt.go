@@ -1,0 +1,158 @@
+package simulate
+
+import (
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// attempt is one conditional write of a charge: what limiter/dynamostore spells as an
+// expression, here as a test of the state that the item holds.
+type attempt struct {
+	limiter.Charge
+	machine algo.Machine
+	now     algo.Instant
+	seen    algo.State // what is known of the item
+	exact   bool       // an attempt of this decision found it so
+	busy    bool       // a bucket is taken to be
+	replace bool       // the state by next, if it is still as it was seen
+	next    algo.State
+}
+
+// test returns the state after the write, and whether its condition holds.
+func (a *attempt) test(held algo.State, exists bool) (algo.State, bool) {
+	if a.replace {
+		return a.next, held == a.seen
+	}
+	switch m := a.machine.(type) {
+	case *algo.Bucket:
+		return a.bucket(m, held)
+	case *algo.Window:
+		return a.window(m, held)
+	case *algo.Log:
+		return a.log(m, held, exists)
+	}
+	return held, false
+}
+
+func (a *attempt) bucket(b *algo.Bucket, held algo.State) (algo.State, bool) {
+	increment := b.Increment(a.Cost)
+	if !a.busy {
+		return algo.State{TAT: a.now.Add(increment)}, held.TAT <= a.now
+	}
+	latest := b.Latest(a.now, a.Cost)
+	if a.Spend {
+		latest = b.Deepest(a.now).Add(-increment)
+	}
+	return algo.State{TAT: held.TAT.Add(increment)}, held.TAT > a.now && held.TAT <= latest
+}
+
+func (a *attempt) window(w *algo.Window, held algo.State) (algo.State, bool) {
+	index := max(w.Index(a.now), a.seen.Window)
+	if held.Window > index || index > w.Index(a.now) && held.Window != index {
+		return held, false
+	}
+	var c counts
+	switch held.Window {
+	case index:
+		c = counts{held.Count, held.Previous, true, held.Previous > 0}
+	case index - 1:
+		c = counts{previous: held.Count, hasPrevious: true}
+	}
+	var ok bool
+	switch {
+	case a.Spend:
+		ok = c.current <= w.Deepest()-a.Cost
+	case w.Sliding:
+		ok = a.slidingRoom(w, index, c)
+	default:
+		ok = c.current <= w.Requests-a.Cost
+	}
+	return algo.State{Window: index, Count: c.current + a.Cost, Previous: c.previous}, ok
+}
+
+// counts are those of a window and of the one before, as far as the item has them.
+type counts struct {
+	current, previous       int64
+	hasCurrent, hasPrevious bool
+}
+
+// ladder is into how many steps a previous count that is not known is divided.
+const ladder = 8
+
+// slidingRoom reports whether the condition holds that there is room.
+func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
+	if room := w.Room(index, a.now, a.seen.Previous, a.Cost); a.seen.Window == index && room >= 0 {
+		return c.previous <= a.seen.Previous && c.current <= room
+	}
+	if !c.hasCurrent && c.previous <= w.PreviousRoom(index, a.now, a.Cost) {
+		return true
+	}
+	if a.exact {
+		before := w.At(a.seen, a.now).Previous
+		return c.previous <= before && c.current <= w.Room(index, a.now, before, a.Cost)
+	}
+	for rung := range int64(ladder + 1) {
+		most := w.Requests * rung / ladder
+		room := w.Room(index, a.now, most, a.Cost)
+		if room < 0 {
+			return false
+		}
+		if c.hasCurrent && c.current <= room && (rung == 0 && !c.hasPrevious || rung > 0 && c.hasPrevious && c.previous <= most) {
+			return true
+		}
+	}
+	return false
+}
+
+func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bool) {
+	_, expired := l.Live(a.seen, a.now)
+	room := l.Requests - a.Cost
+	if a.Spend {
+		room = l.Deepest() - a.Cost
+	}
+	has := held.Entries.Len()
+	ok := int64(has) <= min(room+int64(expired), l.Most()-a.Cost)
+	if expired > 0 {
+		ok = ok && has >= expired && held.Entries.At(expired-1) <= a.now.Add(-l.Length)
+	} else {
+		ok = ok || !exists
+	}
+	at := max(a.now, a.seen.Newest)
+	if at > a.now {
+		ok = ok && held.Newest == at
+	} else {
+		ok = ok && held.Newest <= at
+	}
+	if !ok {
+		return held, false
+	}
+	next := algo.State{Newest: at, Entries: held.Entries}
+	for range a.Cost {
+		next.Entries += algo.NewEntries(at)
+	}
+	return next, true
+}
+
+// learn takes in the state that the item was found to hold, and reports whether it allows
+// the charge.
+func (a *attempt) learn(found algo.State) (passes bool) {
+	a.seen, a.exact, a.busy = found, true, found.TAT > a.now
+	a.next, passes = a.Apply(a.machine, found, a.now)
+	a.replace = passes && a.full()
+	return passes
+}
+
+// full reports whether the charge is beyond what an expression can add: the largest debt,
+// or the longest list of a log.
+func (a *attempt) full() bool {
+	switch m := a.machine.(type) {
+	case *algo.Bucket:
+		return a.Spend && (a.Cost > 2*m.Burst || max(a.seen.TAT, a.now).Add(m.Increment(a.Cost)) > m.Deepest(a.now))
+	case *algo.Window:
+		return a.Spend && m.At(a.seen, a.now).Count > m.Deepest()-a.Cost
+	case *algo.Log:
+		live, _ := m.Live(a.seen, a.now)
+		return a.Spend && live > m.Deepest()-a.Cost || int64(a.seen.Entries.Len()) > m.Most()-a.Cost
+	}
+	return false
+}

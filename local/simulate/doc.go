@@ -1,0 +1,35 @@
+// Package simulate tells what limits cost, and how wrong they are, under traffic that no
+// machine at hand can make: a million requests a second by ten million callers, decided in
+// thousands of environments of Lambda over one DynamoDB table or ElastiCache.
+//
+// # What is real
+//
+// The Limiter: each environment has one of its own, with what it remembers, leases, counters
+// and cells, and the algorithms of package algo. The attempts of limiter/dynamostore are
+// modelled without spelling their expressions, the script of limiter/redisstore is one atomic
+// step of a memory store. Tests hold both to the truth: the same environments with the real
+// stores, whose calls reach DynamoDB Local and Redis in the same order, give the same answer
+// to every request, for the same number of calls.
+//
+// # What is modelled
+//
+// Time is virtual, and what happens is a sequence of events. A call takes half of its round
+// trip to arrive, when the store serves it, and half to return; calls of other environments
+// come in between, so that guesses go wrong as they do. Requests are a Poisson process, and
+// callers come by Zipf's law. A request goes to any environment that is free, each as likely,
+// and to a new one if none is: Lambda does not say which it takes. Who has waited for the
+// Timeout decides without the store, by on_error, though the call may be charged still.
+//
+// An item of DynamoDB takes so many write units a second, and once what it was spared in the
+// second before; what is more is throttled. A node of ElastiCache runs one script at a time,
+// and what comes while a second of work waits is lost. An oracle of the same algorithm sees
+// all requests in the order of their instants, and says what was refused wrongly.
+//
+// # What is not
+//
+// Cold starts take no time, clocks agree, and a request has one limit. There is no circuit
+// breaker: throttling does not open it, but over an ElastiCache that is too slow it would spare
+// requests the wait, with the same outcome. DynamoDB's table has no limit of its own (a new one on demand takes
+// 4,000 write units a second, and an account 40,000 unless AWS raises that), hot items have been
+// isolated already, and reads are not throttled. ElastiCache's network takes no more time under load.
+package simulate

@@ -1,0 +1,112 @@
+package simulate
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// environment is one execution environment of Lambda: a Limiter of its own, with what it
+// remembers, that decides one request at a time. It is a coroutine, which stops where it
+// waits for the store, so that calls of all environments interleave as they would.
+type environment struct {
+	sim     *simulation
+	limiter *limiter.Limiter
+	request int // of the log, that it decides
+	next    func() (struct{}, bool)
+	stop    func()
+	yield   func(struct{}) bool
+	stopped bool
+
+	// The call that it waits for.
+	serve    func(at algo.Instant) (done algo.Instant, ok bool)
+	back     time.Duration // that the answer is under way
+	deadline algo.Instant  // of the decision
+	late     bool          // it waits no longer
+	left     bool          // nobody waits: it only has a call that is still under way
+}
+
+// newEnvironment starts an environment.
+func newEnvironment(s *simulation) *environment {
+	e := &environment{sim: s}
+	o := limiter.Options{IntN: s.random.IntN, Logger: slog.New(slog.DiscardHandler)}
+	if s.Limit.Spread.Cells > 0 {
+		o.Cells = memstore.New(memstore.Options{})
+	}
+	if s.Limit.OnError == limiter.OnErrorLocal {
+		o.Fallback = memstore.New(memstore.Options{})
+	}
+	e.limiter = limiter.New(s.open(e), o)
+	e.next, e.stop = iter.Pull(e.run)
+	e.next() // to where it waits for a request
+	return e
+}
+
+// run decides requests, one each time that it is resumed.
+func (e *environment) run(yield func(struct{}) bool) {
+	e.yield = yield
+	var charges [1]limiter.Charge
+	for yield(struct{}{}) {
+		r := &e.sim.log[e.request]
+		e.deadline = r.at.Add(e.sim.Timeout)
+		charges[0] = limiter.Charge{Subject: e.sim.subject(r.caller), Limit: e.sim.Limit, Cost: 1}
+		d, err := e.limiter.Take(context.Background(), r.at.Time(), charges[:])
+		if err != nil {
+			e.sim.fail(err)
+		}
+		if e.stopped {
+			return
+		}
+		e.sim.decided(e, d)
+	}
+}
+
+// trip makes one call of the store: half of a round trip's time, what serve does when it
+// arrives, and the other half from when that is done. serve reports false if there will be
+// no answer. An error says that none came before the deadline; the call itself may still be
+// served.
+func (e *environment) trip(serve func(at algo.Instant) (done algo.Instant, ok bool)) error {
+	s := e.sim
+	there := s.latency.draw(s.random) / 2
+	arrival := s.now.Add(there)
+	if arrival < e.deadline {
+		e.serve, e.back = serve, there
+		s.push(arrival, served, e)
+	} else {
+		s.push(arrival, served, &environment{sim: s, serve: serve, left: true})
+		s.push(e.deadline, timedOut, e)
+	}
+	if !e.yield(struct{}{}) {
+		e.stopped = true
+		return context.Canceled
+	}
+	if e.late {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// arrive has the call served that arrives now.
+func (e *environment) arrive() {
+	s := e.sim
+	done, ok := e.serve(s.now)
+	e.serve = nil
+	switch answer := done.Add(e.back); {
+	case e.left:
+	case ok && answer <= e.deadline:
+		s.push(answer, answered, e)
+	default:
+		s.push(e.deadline, timedOut, e)
+	}
+}
+
+// resume lets the environment go on.
+func (e *environment) resume(late bool) {
+	e.late = late
+	e.next()
+}

@@ -1,0 +1,27 @@
+package simulate
+
+import "time"
+
+// Prices in dollars, us-east-1, as infra/README.md has them. Those of API Gateway and of
+// logs are the same for all limits, and not in it.
+const (
+	pricePerWrite   = 0.625 / 1e6 // DynamoDB on demand, a write unit
+	pricePerRead    = 0.125 / 1e6
+	pricePerECPU    = 0.0023 / 1e6 // ElastiCache Serverless
+	ecpuPerScript   = 3
+	pricePerRequest = 0.20 / 1e6 // Lambda, arm64
+	pricePerGBs     = 13.33 / 1e6
+	gigabytes       = 0.5 // of the authorizer
+	billing         = time.Millisecond
+)
+
+// dollars returns what a million requests cost: the authorizer and the store.
+func (s *simulation) dollars(requests float64) float64 {
+	cost := requests*pricePerRequest + float64(s.decisions.billed)*billing.Seconds()*gigabytes*pricePerGBs
+	if s.Store == DynamoDB {
+		cost += float64(s.meter.writes)*pricePerWrite + float64(s.meter.reads)*pricePerRead
+	} else {
+		cost += float64(s.meter.writes) * ecpuPerScript * pricePerECPU
+	}
+	return cost / requests * 1e6
+}

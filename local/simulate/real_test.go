@@ -1,0 +1,148 @@
+package simulate
+
+import (
+	"context"
+	"crypto/rand"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// carried is DynamoDB behind the simulated network: each call is made when it arrives.
+type carried struct {
+	client *dynamodb.Client
+	env    *environment
+}
+
+func (c carried) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	return carry(c.env, func() (*dynamodb.UpdateItemOutput, error) { return c.client.UpdateItem(context.Background(), in) })
+}
+
+func (c carried) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
+	return carry(c.env, func() (*dynamodb.GetItemOutput, error) { return c.client.GetItem(context.Background(), in) })
+}
+
+func (c carried) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error) {
+	return carry(c.env, func() (*dynamodb.DeleteItemOutput, error) { return c.client.DeleteItem(context.Background(), in) })
+}
+
+// carry makes a call of a real server as a call of the simulation.
+func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
+	s, billed := e.sim, e.sim.measured(e)
+	if late := e.trip(func(at algo.Instant) (algo.Instant, bool) {
+		if billed {
+			s.meter.calls++
+		}
+		out, err = call()
+		return at, true
+	}); late != nil {
+		var none T
+		return none, late
+	}
+	return out, err
+}
+
+// The simulated DynamoDB gives the answers that limiter/dynamostore gets from DynamoDB
+// Local if its calls interleave in the same way, request by request, for as many calls.
+func TestRun_likeDynamoDB(t *testing.T) {
+	client := dynamodb.New(dynamodb.Options{
+		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1", Retryer: aws.NopRetryer{},
+		Credentials: credentials.NewStaticCredentialsProvider("local", "local", ""),
+	})
+	name := "weir-simulate-" + rand.Text()
+	if _, err := client.CreateTable(t.Context(), dynamostore.TableInput(name)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, _ = client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // it is in memory
+	})
+	for _, s := range compared(t, DynamoDB) {
+		namespace := rand.Text()
+		sameAs(t, s, func(e *environment) limiter.Store {
+			return dynamostore.New(carried{client, e}, dynamostore.Options{Table: name, Namespace: namespace})
+		})
+	}
+}
+
+// The simulated ElastiCache gives the answers that limiter/redisstore gets from Redis.
+func TestRun_likeRedis(t *testing.T) {
+	options, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := redis.NewClient(options)
+	t.Cleanup(func() { _ = client.Close() })
+	for _, s := range compared(t, ElastiCache) {
+		namespace := rand.Text()
+		sameAs(t, s, func(e *environment) limiter.Store {
+			return carriedStore{Store: redisstore.New(client, redisstore.Options{Namespace: namespace}), env: e}
+		})
+	}
+}
+
+// carriedStore is a store behind the simulated network.
+type carriedStore struct {
+	limiter.Store
+	env *environment
+}
+
+func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	sent, found := slices.Clone(charges), slices.Clone(results) // which may arrive when nobody waits any more
+	allowed, err := carry(c.env, func() (bool, error) {
+		return c.Store.Take(context.Background(), now, subject, sent, found)
+	})
+	if err == nil {
+		copy(results, found)
+	}
+	return allowed, err
+}
+
+// compared are scenarios in which environments are often overtaken by others: few callers,
+// who ask for more than they may, and round trips of very different length.
+func compared(t *testing.T, store Store) []Scenario {
+	t.Helper()
+	p := small(store)
+	p.Rate, p.Callers, p.Script = 300, 10, 0
+	p.Median, p.P99 = 8*time.Millisecond, 60*time.Millisecond
+	l := smallLimits()
+	l.All, l.AllLease = 150, 20
+	plan, err := Plan(p, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // asks no store
+}
+
+// sameAs compares the simulation of s with one whose environments use the stores of open.
+func sameAs(t *testing.T, s Scenario, open func(*environment) limiter.Store) {
+	t.Helper()
+	modelled, truth := newSimulation(&s), newSimulation(&s)
+	modelled.openStore()
+	truth.open = open
+	for _, sim := range []*simulation{modelled, truth} {
+		if err := sim.run(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range min(len(modelled.log), len(truth.log)) {
+		if modelled.log[i] != truth.log[i] {
+			t.Errorf("%s: request %d: simulated %+v, in truth %+v", s.Name, i, modelled.log[i], truth.log[i])
+			break
+		}
+	}
+	if len(modelled.log) != len(truth.log) || modelled.meter.calls != truth.meter.calls || modelled.decisions != truth.decisions {
+		t.Errorf("%s: simulated %d calls, %+v; in truth %d, %+v", s.Name, modelled.meter.calls, modelled.decisions, truth.meter.calls, truth.decisions)
+	}
+	t.Logf("%s: %d requests, %d calls for those that count", s.Name, len(truth.log), truth.meter.calls)
+}

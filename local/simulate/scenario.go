@@ -1,0 +1,116 @@
+package simulate
+
+import (
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Store names the kind of store that is simulated.
+type Store string
+
+// The stores.
+const (
+	DynamoDB    Store = "dynamodb"
+	ElastiCache Store = "elasticache"
+)
+
+// Scenario is one limit under traffic. A limit with Global counts all callers together,
+// another one each of them.
+type Scenario struct {
+	Name  string
+	Limit *limiter.Limit
+	Parameters
+}
+
+// Parameters of the traffic, the functions and the store. Default has values for all.
+type Parameters struct {
+	// Seed of all that is random: the same seed, the same result.
+	Seed  uint64 `json:"seed"`
+	Store Store  `json:"store"`
+
+	// Rate is how many requests come in a second: a Poisson process.
+	Rate float64 `json:"rate"`
+	// Callers are chosen by Zipf's law: the k-th as often as k to the power of minus Exponent.
+	Callers  int     `json:"callers"`
+	Exponent float64 `json:"exponent"`
+	// Warmup comes before Measured, counts in nothing, and is a whole number of the limit's
+	// windows.
+	Warmup   time.Duration `json:"warmup_ns"`
+	Measured time.Duration `json:"measured_ns"`
+
+	// Environments is the most that there are. One is started whenever none is free.
+	Environments int `json:"environments"`
+	// Invocation is how long one takes beside the wait for the store.
+	Invocation time.Duration `json:"invocation_ns"`
+	// Timeout is how long a decision waits for the store.
+	Timeout time.Duration `json:"timeout_ns"`
+	// Median and P99 are of a round trip to the store, whose time is log-normal.
+	Median time.Duration `json:"median_ns"`
+	P99    time.Duration `json:"p99_ns"`
+
+	// ItemWrites is how many write units an item of DynamoDB takes in a second.
+	ItemWrites float64 `json:"item_writes"`
+	// Nodes of ElastiCache, by which keys are divided, and how long each takes for a script.
+	Nodes  int           `json:"nodes"`
+	Script time.Duration `json:"script_ns"`
+}
+
+// Default returns the parameters of a million requests a second by ten million callers.
+// Round trips are as an environment in the same region sees them. A node's script takes
+// what limiter/BENCHMARKS.md has for the server's processor time of a decision.
+func Default(store Store) Parameters {
+	p := Parameters{
+		Seed: 1, Store: store,
+		Rate: 1_000_000, Callers: 10_000_000, Exponent: 1,
+		Warmup: time.Second, Measured: time.Second,
+		Environments: 50_000, Invocation: time.Millisecond,
+		Timeout: 100 * time.Millisecond, Median: 4 * time.Millisecond, P99: 12 * time.Millisecond,
+		ItemWrites: 1000, Nodes: 30, Script: 17 * time.Microsecond,
+	}
+	if store == ElastiCache {
+		p.Timeout, p.Median, p.P99 = 50*time.Millisecond, 600*time.Microsecond, 2*time.Millisecond
+	}
+	return p
+}
+
+// maxRequests bounds a scenario's log, which takes 24 bytes a request.
+const maxRequests = 200_000_000
+
+// validate returns the first mistake.
+func (s *Scenario) validate() error {
+	wrong := func(what string, got any, want string) error {
+		return fmt.Errorf("%s: got %v, want %s", what, got, want)
+	}
+	switch window := s.Limit.Rate.Window; {
+	case s.Store != DynamoDB && s.Store != ElastiCache:
+		return wrong("store", fmt.Sprintf("%q", s.Store), "dynamodb or elasticache")
+	case !(s.Rate >= 1 && s.Rate <= 1e8):
+		return wrong("rate", s.Rate, "1 to 1e8 requests a second")
+	case s.Callers < 1 || s.Callers > math.MaxUint32:
+		return wrong("callers", s.Callers, "1 to 4294967295")
+	case !(s.Exponent >= 0 && s.Exponent <= 10):
+		return wrong("exponent", s.Exponent, "0 to 10")
+	case s.Measured <= 0 || s.Measured%window != 0:
+		return wrong("measured time", s.Measured, fmt.Sprintf("a multiple of the window, %s", window))
+	case s.Warmup < 0 || s.Warmup%window != 0:
+		return wrong("warm-up", s.Warmup, fmt.Sprintf("0, or a multiple of the window, %s", window))
+	case s.Rate*(s.Warmup+s.Measured).Seconds() > maxRequests:
+		return wrong("rate times time", s.Rate*(s.Warmup+s.Measured).Seconds(), fmt.Sprintf("at most %d requests", maxRequests))
+	case s.Environments < 1 || s.Environments > 1_000_000:
+		return wrong("environments", s.Environments, "1 to 1000000")
+	case s.Invocation < 0 || s.Invocation > time.Minute:
+		return wrong("invocation", s.Invocation, "0 to 1m")
+	case s.Timeout <= 0 || s.Timeout >= limiter.MinWindow:
+		return wrong("timeout", s.Timeout, "above 0 and below "+limiter.MinWindow.String())
+	case s.Median <= 0 || s.P99 < s.Median || s.P99 > time.Minute:
+		return wrong("median and p99", fmt.Sprintf("%s and %s", s.Median, s.P99), "a median above 0, and a p99 from that to 1m")
+	case !(s.ItemWrites >= 1):
+		return wrong("writes an item", s.ItemWrites, "at least 1")
+	case s.Nodes < 1 || s.Script <= 0:
+		return wrong("nodes and script", fmt.Sprintf("%d and %s", s.Nodes, s.Script), "at least 1, and a time above 0")
+	}
+	return nil
+}

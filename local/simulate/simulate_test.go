@@ -1,0 +1,299 @@
+package simulate
+
+import (
+	"context"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// small returns little traffic, that no item is too hot for.
+func small(store Store) Parameters {
+	p := Default(store)
+	p.Rate, p.Callers, p.Environments, p.ItemWrites = 4000, 500, 100, 1e6
+	return p
+}
+
+// smallLimits are such that a good part of it is too much.
+func smallLimits() Limits {
+	l := DefaultLimits()
+	l.All, l.AllLease, l.Shards = 1500, 50, 4
+	return l
+}
+
+func limit(t *testing.T, l limiter.Limit) *limiter.Limit {
+	t.Helper()
+	l.Name = "test"
+	made, err := limiter.NewLimit(l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+func simulated(t *testing.T, s Scenario) Result {
+	t.Helper()
+	r, err := Run(t.Context(), s, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Allowed+r.Refused+r.Degraded+r.Away != r.Requests || r.Requests == 0 {
+		t.Errorf("%s: %d allowed, %d refused, %d degraded and %d turned away are not all of %d", s.Name, r.Allowed, r.Refused, r.Degraded, r.Away, r.Requests)
+	}
+	return r
+}
+
+func planned(t *testing.T, p Parameters) []Scenario {
+	t.Helper()
+	plan, err := Plan(p, smallLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return plan
+}
+
+// The same scenario gives the same result, another seed another one, and all requests are
+// accounted for.
+func TestRun_deterministic(t *testing.T) {
+	for _, store := range []Store{DynamoDB, ElastiCache} {
+		p := small(store)
+		p.ItemWrites, p.Nodes = 1000, 1
+		for _, s := range planned(t, p) {
+			first := simulated(t, s)
+			if again := simulated(t, s); again != first {
+				t.Errorf("%s, %s: %+v, and again %+v", store, s.Name, first, again)
+			}
+			s.Seed++
+			if other := simulated(t, s); other == first {
+				t.Errorf("%s, %s: the seed changes nothing", store, s.Name)
+			}
+		}
+	}
+}
+
+// What is strict, leased or in shards admits none too many, as long as the store answers;
+// and what is strict refuses nobody whom an oracle admits, but for those whose requests
+// overtake each other.
+func TestRun_exact(t *testing.T) {
+	for _, store := range []Store{DynamoDB, ElastiCache} {
+		for _, s := range planned(t, small(store)) {
+			if s.Limit.Spread.Sync > 0 || s.Limit.Spread.Cells > 0 {
+				continue
+			}
+			r := simulated(t, s)
+			if r.Over != 0 || r.OverMost != 0 || r.Degraded != 0 || r.Refused == 0 {
+				t.Errorf("%s, %s: %d too many, %d degraded, %d refused", store, s.Name, r.Over, r.Degraded, r.Refused)
+			}
+			if strict := (s.Limit.Spread == limiter.Spread{}); strict && r.WronglyRefused*100 > r.Requests {
+				t.Errorf("%s, %s: %d of %d wrongly refused", store, s.Name, r.WronglyRefused, r.Requests)
+			}
+		}
+	}
+}
+
+// Of two synchronized environments one may admit too many, and no more than the limit in
+// an interval; a single one admits none too many.
+func TestRun_sync(t *testing.T) {
+	for n := 1; n <= 8; n *= 2 {
+		p := small(ElastiCache)
+		p.Rate, p.Environments, p.Invocation = 1500, n, 100*time.Microsecond
+		p.Median, p.P99 = 100*time.Microsecond, 200*time.Microsecond
+		const requests = 300
+		r := simulated(t, Scenario{Name: "sync", Parameters: p, Limit: limit(t, limiter.Limit{
+			Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Sync: time.Second},
+		})})
+		if r.OverMost > int64(n-1)*requests {
+			t.Errorf("%d environments admit %d too many in a window, at most %d", n, r.OverMost, (n-1)*requests)
+		}
+		if n > 1 && r.Over == 0 {
+			t.Errorf("%d environments that do not know of each other admit none too many", n)
+		}
+		t.Logf("%d environments: %d too many of %d", r.Environments, r.OverMost, requests)
+	}
+}
+
+// An item takes what it takes in a second, once more what it was spared before, and
+// throttles the rest, which is let through.
+func TestRun_hotItem(t *testing.T) {
+	for _, rate := range []float64{800, 3000} {
+		p := small(DynamoDB)
+		p.Rate, p.Environments, p.ItemWrites, p.Measured = rate, 1000, 1000, 3*time.Second
+		r := simulated(t, Scenario{Name: "hot", Parameters: p, Limit: limit(t, limiter.Limit{
+			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow},
+		})})
+		hot := rate > p.ItemWrites
+		if hot != (r.Throttled > 0) || hot != (r.Degraded > 0) {
+			t.Errorf("%g a second: %g throttled, %d degraded", rate, r.Throttled, r.Degraded)
+		}
+		if want := min(rate, p.ItemWrites); math.Abs(r.Hottest-want) > 0.15*want {
+			t.Errorf("%g a second: %g writes in the hottest second, want %g", rate, r.Hottest, want)
+		}
+		if r.Calls != r.Requests || r.Units != r.Requests-r.Degraded {
+			t.Errorf("%g a second: %d calls and %d units for %d requests, %d degraded", rate, r.Calls, r.Units, r.Requests, r.Degraded)
+		}
+	}
+}
+
+// A node runs one script after another: what is more than it can run is too late.
+func TestRun_node(t *testing.T) {
+	for _, script := range []time.Duration{100 * time.Microsecond, 400 * time.Microsecond} { // 0.4 and 1.6 seconds of work a second
+		p := small(ElastiCache)
+		p.Nodes, p.Script, p.Environments, p.Measured = 1, script, 1000, 2*time.Second
+		r := simulated(t, Scenario{Name: "node", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
+		if busy := script*4000 > time.Second; busy != (r.Degraded > r.Requests/2) || busy != (r.P99 >= p.Timeout) || !busy && r.Degraded > 0 {
+			t.Errorf("%s a script: %d of %d degraded, p99 %s", script, r.Degraded, r.Requests, r.P99)
+		}
+	}
+}
+
+// A decision takes one round trip if the store answers in time, and no longer than the
+// timeout. Then it is let through.
+func TestRun_timeout(t *testing.T) {
+	for _, median := range []time.Duration{4 * time.Millisecond, 200 * time.Millisecond} {
+		p := small(DynamoDB)
+		p.Median, p.P99, p.Environments = median, median, 10_000
+		r := simulated(t, Scenario{Name: "timeout", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
+		late, want := median > p.Timeout, min(median, p.Timeout)
+		if late != (r.Degraded == r.Requests) || (r.P50-want).Abs() > time.Millisecond || (r.P99-want).Abs() > time.Millisecond {
+			t.Errorf("median %s: %d of %d degraded, p50 %s, p99 %s", median, r.Degraded, r.Requests, r.P50, r.P99)
+		}
+		if r.Calls != r.Requests || r.Units != r.Requests {
+			t.Errorf("median %s: %d calls and %d units for %d requests: what is late is charged all the same", median, r.Calls, r.Units, r.Requests)
+		}
+	}
+}
+
+// What Lambda has no environment for is turned away.
+func TestRun_turnedAway(t *testing.T) {
+	p := small(DynamoDB)
+	p.Environments = 5
+	r := simulated(t, planned(t, p)[0])
+	if r.Environments != 5 || r.Away == 0 {
+		t.Errorf("%d environments, %d turned away", r.Environments, r.Away)
+	}
+}
+
+// A caller who floods is refused from memory, however the request is counted.
+func TestRun_remembered(t *testing.T) {
+	p := small(DynamoDB)
+	p.Callers, p.Environments, p.Invocation = 1, 4, 10*time.Microsecond
+	r := simulated(t, Scenario{Name: "flood", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 10, Window: time.Second, Algorithm: algo.FixedWindow}})})
+	if r.Allowed != 10 || r.Calls > 50 || r.Remembered < r.Requests-r.Away-50 {
+		t.Errorf("%d allowed, %d calls and %d remembered of %d", r.Allowed, r.Calls, r.Remembered, r.Requests)
+	}
+}
+
+func TestRun_cancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	plan := planned(t, small(DynamoDB))
+	if _, err := RunPlan(ctx, plan, 2, nil); err == nil {
+		t.Error("a plan that was cancelled has results")
+	}
+}
+
+func TestScenario_validate(t *testing.T) {
+	for want, spoil := range map[string]func(*Parameters){
+		"store: got \"\"":   func(p *Parameters) { p.Store = "" },
+		"rate: got NaN":     func(p *Parameters) { p.Rate = math.NaN() },
+		"callers: got 0":    func(p *Parameters) { p.Callers = 0 },
+		"exponent: got -1":  func(p *Parameters) { p.Exponent = -1 },
+		"measured time":     func(p *Parameters) { p.Measured = 1500 * time.Millisecond },
+		"warm-up: got -1s":  func(p *Parameters) { p.Warmup = -time.Second },
+		"rate times time":   func(p *Parameters) { p.Measured = 1000 * time.Hour },
+		"environments: got": func(p *Parameters) { p.Environments = 0 },
+		"timeout: got 1s":   func(p *Parameters) { p.Timeout = time.Second },
+		"median and p99":    func(p *Parameters) { p.P99 = time.Microsecond },
+		"writes an item":    func(p *Parameters) { p.ItemWrites = math.NaN() },
+		"nodes and script":  func(p *Parameters) { p.Nodes = 0 },
+	} {
+		p := small(DynamoDB)
+		spoil(&p)
+		s := Scenario{Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1, Window: time.Second}}), Parameters: p}
+		if _, err := Run(t.Context(), s, nil); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %v, want %s ...", err, want)
+		}
+	}
+}
+
+// Ranks come as often as Zipf's law says, for exponents below, at and above 1.
+func TestZipf(t *testing.T) {
+	const n, draws = 1000, 400_000
+	for _, exponent := range []float64{0, 0.7, 1, 1.3} {
+		z, random := newZipf(n, exponent), rand.New(rand.NewPCG(1, 2))
+		var seen [n + 1]float64
+		for range draws {
+			seen[z.draw(random)]++
+		}
+		sum := 0.0
+		for k := 1; k <= n; k++ {
+			sum += math.Pow(float64(k), -exponent)
+		}
+		for _, k := range []int{1, 2, 3, 10, 100, n} {
+			want := draws * math.Pow(float64(k), -exponent) / sum
+			if math.Abs(seen[k]-want) > 5*math.Sqrt(want) {
+				t.Errorf("exponent %g: rank %d came %g times, want about %.0f", exponent, k, seen[k], want)
+			}
+		}
+	}
+}
+
+func TestLognormal(t *testing.T) {
+	l, random := newLognormal(4*time.Millisecond, 12*time.Millisecond), rand.New(rand.NewPCG(1, 2))
+	below := map[time.Duration]int{}
+	for range 100_000 {
+		d := l.draw(random)
+		for _, q := range []time.Duration{4 * time.Millisecond, 12 * time.Millisecond} {
+			if d <= q {
+				below[q]++
+			}
+		}
+	}
+	if m, q := below[4*time.Millisecond], below[12*time.Millisecond]; math.Abs(float64(m)-50_000) > 800 || math.Abs(float64(q)-99_000) > 200 {
+		t.Errorf("%d of 100000 below the median, %d below the p99", m, q)
+	}
+}
+
+// Events come in the order of their instants, and those of one instant as they were put in.
+func TestEvents(t *testing.T) {
+	var q events
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 10_000 {
+		q.push(algo.Instant(random.IntN(500)), freed, nil)
+	}
+	last := q.pop()
+	for len(q.heap) > 0 {
+		e := q.pop()
+		if !last.before(e) {
+			t.Fatalf("%v after %v", e, last)
+		}
+		last = e
+	}
+}
+
+// A log by hand: a limit of two in a window of 10, and windows from 100 on count.
+func TestJudge(t *testing.T) {
+	m, err := algo.New(algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(caller uint32, at algo.Instant, admitted bool) request {
+		return request{caller: caller, at: at, admitted: admitted}
+	}
+	v := judge(m, 10, 100, []request{
+		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
+		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one in place of another
+		at(1, 111, false), at(1, 112, true), // one wrongly refused
+		at(1, 121, true), at(1, 122, true), at(1, 123, true), at(1, 124, true), // two too many
+		at(2, 101, true), at(2, 102, true), at(2, 103, true), // one too many
+		{caller: 3, at: 101, away: true},
+	})
+	if want := (verdict{wronglyRefused: 1, over: 3, overMost: 2}); v != want {
+		t.Errorf("got %+v, want %+v", v, want)
+	}
+}

@@ -1,0 +1,168 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/weir-limits/weir/local/simulate"
+)
+
+// simulation is what the command line says of one.
+type simulation struct {
+	simulate.Parameters
+	simulate.Limits
+	only     string
+	parallel int
+	quick    bool
+	asJSON   bool
+}
+
+func simulateCommand() *cobra.Command {
+	given := simulation{Parameters: simulate.Default(simulate.DynamoDB), Limits: simulate.DefaultLimits()}
+	c := &cobra.Command{
+		Use:   "simulate",
+		Short: "Tell what limits cost and how wrong they are at a million requests a second",
+		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to spare the store, and print " +
+			"what it asked the store, what that costs, and what it decided otherwise than an oracle that sees all requests in order. Nothing is contacted. " +
+			"It takes about two minutes of two processors and 2 GB of memory; --quick is a tenth. The model and its limits are in local/simulate.",
+		Args: exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s, err := given.settle(c)
+			if err != nil {
+				return err
+			}
+			return s.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
+		},
+	}
+	given.bind(c)
+	return c
+}
+
+// bind makes the flags of c, with what s has for their defaults.
+func (s *simulation) bind(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar((*string)(&s.Store), "store", string(s.Store), "dynamodb or elasticache")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random: the same seed, the same result")
+	f.Float64Var(&s.Rate, "rate", s.Rate, "requests a second")
+	f.IntVar(&s.Callers, "callers", s.Callers, "how many callers there are")
+	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "of Zipf's law, by which they call; 0: all equally")
+	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time that is simulated first and counts in nothing")
+	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that counts")
+	f.IntVar(&s.Environments, "environments", s.Environments, "the most environments that Lambda starts")
+	f.DurationVar(&s.Invocation, "invocation", s.Invocation, "how long one takes beside the wait for the store")
+	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "how long a decision waits for the store; of elasticache 50ms")
+	f.DurationVar(&s.Median, "median", s.Median, "round trip to the store; of elasticache 600µs")
+	f.DurationVar(&s.P99, "p99", s.P99, "99th percentile of it; of elasticache 2ms")
+	f.Float64Var(&s.ItemWrites, "item-writes", s.ItemWrites, "write units that an item of DynamoDB takes in a second")
+	f.IntVar(&s.Nodes, "nodes", s.Nodes, "nodes of ElastiCache")
+	f.DurationVar(&s.Script, "script", s.Script, "how long a node takes for a script")
+	f.DurationVar(&s.Window, "window", s.Window, "of the limits")
+	f.Int64Var(&s.Each, "each", s.Each, "the limit of each caller, in requests a window")
+	f.Int64Var(&s.All, "all", s.All, "the limit of all callers together")
+	f.Int64Var(&s.EachLease, "each-lease", s.EachLease, "the lease of a caller's limit")
+	f.Int64Var(&s.AllLease, "all-lease", s.AllLease, "the lease of the limit of all")
+	f.IntVar(&s.Shards, "shards", s.Shards, "the shards of the limit of all")
+	f.DurationVar(&s.Sync, "sync", s.Sync, "the interval of counters that are synchronized")
+	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
+	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "how many limits are simulated at once")
+	f.BoolVar(&s.quick, "quick", s.quick, "a tenth of the requests, of the callers and of the limit for all")
+	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
+}
+
+// settle returns s with the defaults of its store and of --quick under the flags that were
+// given.
+func (s simulation) settle(c *cobra.Command) (simulation, error) {
+	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits()}
+	if s.quick {
+		settled.Rate /= 10
+		settled.Callers /= 10
+		settled.All /= 10
+		settled.AllLease /= 10
+	}
+	again := &cobra.Command{}
+	settled.bind(again)
+	var err error
+	c.Flags().Visit(func(f *pflag.Flag) {
+		if problem := again.Flags().Set(f.Name, f.Value.String()); problem != nil {
+			err = problem
+		}
+	})
+	return settled, err
+}
+
+func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
+	plan, err := s.plan()
+	if err != nil {
+		return usageError{err}
+	}
+	progress, begun := simulate.NewProgress(plan), time.Now()
+	stop := s.tell(errs, progress, len(plan))
+	results, err := simulate.RunPlan(ctx, plan, s.parallel, progress)
+	stop()
+	if err != nil {
+		return err
+	}
+	n, took := progress.Requests(), time.Since(begun)
+	fmt.Fprintf(errs, "weir: simulated %d requests in %s, %.0f a second\n", n, took.Round(time.Second/10), float64(n)/took.Seconds())
+	if s.asJSON {
+		e := json.NewEncoder(out)
+		e.SetIndent("", "  ")
+		return e.Encode(simulated{s.Parameters, s.Limits, results})
+	}
+	_, err = io.WriteString(out, simulate.Report(s.Parameters, s.Limits, results))
+	return err
+}
+
+// simulated is what --json prints.
+type simulated struct {
+	Parameters simulate.Parameters `json:"parameters"`
+	Limits     simulate.Limits     `json:"limits"`
+	Results    []simulate.Result   `json:"results"`
+}
+
+// plan returns what is to be simulated, or what is wrong with the command line.
+func (s simulation) plan() ([]simulate.Scenario, error) {
+	only, err := regexp.Compile(s.only)
+	if err != nil {
+		return nil, fmt.Errorf("--only: %w", err)
+	}
+	plan, err := simulate.Plan(s.Parameters, s.Limits)
+	if err != nil {
+		return nil, err
+	}
+	some := slices.DeleteFunc(slices.Clone(plan), func(c simulate.Scenario) bool { return !only.MatchString(c.Name) })
+	if len(some) == 0 {
+		return nil, fmt.Errorf("--only: got %q, want a part of a name such as %q", s.only, plan[0].Name)
+	}
+	return some, nil
+}
+
+// tell prints every two seconds how far a plan of n limits is, until it is stopped.
+func (s simulation) tell(to io.Writer, progress *simulate.Progress, n int) (stop func()) {
+	total := float64(n) * s.Rate * (s.Warmup + s.Measured).Seconds()
+	done, told := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(told)
+		tick := time.NewTicker(2 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-tick.C:
+				arrived := float64(progress.Requests())
+				fmt.Fprintf(to, "weir: %.0f %% of %.1f million requests to %d limits\n", 100*min(1, arrived/total), total/1e6, n)
+			}
+		}
+	}()
+	return func() { close(done); <-told }
+}

@@ -1,0 +1,45 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/local/simulate"
+)
+
+// small is a simulation that takes no time.
+var small = []string{"simulate", "--rate", "2000", "--callers", "100", "--all", "1000", "--all-lease", "10", "--only", "^each caller: (sliding|fixed)_window$"}
+
+func TestSimulate(t *testing.T) {
+	code, out, errs := weir(t, small...)
+	if code != 0 || !strings.Contains(out, "2,000 requests a second by 100 callers") || !strings.Contains(out, "\n| each caller: fixed_window   |") {
+		t.Fatalf("exit %d: %s%s", code, out, errs)
+	}
+	code, out, errs = weir(t, append(small, "--store", "elasticache", "--p99", "5ms", "--quick", "--json")...)
+	var got simulated
+	if err := json.Unmarshal([]byte(out), &got); err != nil || code != 0 {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out, errs)
+	}
+	want := simulate.Default(simulate.ElastiCache)
+	want.Rate, want.Callers, want.P99 = 2000, 100, 5e6
+	if got.Parameters != want || got.Limits.All != 1000 || got.Limits.Each != 20 || len(got.Results) != 2 || got.Results[0].Requests == 0 {
+		t.Errorf("got %+v, want the parameters %+v", got, want)
+	}
+}
+
+func TestSimulate_mistakes(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--store=redis":    `store: got "redis", want dynamodb or elasticache`,
+		"--only=(":         "--only: error parsing regexp",
+		"--only=nothing":   `--only: got "nothing", want a part of a name`,
+		"--each=0":         "each caller: sliding_window: requests: got 0",
+		"--shards=1":       "shards: got 1, want 2 to 64 here",
+		"--time=1500ms":    "measured time: got 1.5s, want a multiple of the window",
+		"--environments=0": "environments: got 0, want 1 to 1000000",
+	} {
+		if code, _, errs := weir(t, append(small, flag)...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s; want %s", flag, code, errs, want)
+		}
+	}
+}
