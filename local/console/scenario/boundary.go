@@ -1,0 +1,52 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Boundary is the attack on a fixed window: a burst of the whole limit shortly before a
+// window of a second ends, and one when the next begins. With the parameters of All, 40 get
+// through a fixed window of 20 within 150 ms, and 20 through a sliding one.
+type Boundary struct {
+	Limit   int64 // requests a second, and in each burst
+	Percent int64 // of the first window that has passed when the first burst comes
+}
+
+// BoundaryResult is a Result of three algorithms with how far apart the bursts are.
+type BoundaryResult struct {
+	Result
+	Span Milliseconds `json:"span_ms"`
+}
+
+// Name implements Scenario.
+func (b *Boundary) Name() string { return "boundary" }
+
+// Parameters implements Scenario.
+func (b *Boundary) Parameters() []Parameter {
+	return []Parameter{
+		{"limit", "Limit, requests a second", &b.Limit, 1, 200},
+		{"percent", "First burst, % into the window", &b.Percent, 1, 99},
+	}
+}
+
+// Play implements Scenario: its result is a BoundaryResult.
+func (b *Boundary) Play() (any, error) {
+	before := time.Second * time.Duration(b.Percent) / 100
+	var arrivals []time.Duration
+	for _, at := range []time.Duration{before, time.Second} {
+		for range b.Limit {
+			arrivals = append(arrivals, at)
+		}
+	}
+	result := BoundaryResult{Span: milliseconds(time.Second - before)}
+	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog} {
+		run, err := play(algo.Rate{Algorithm: algorithm, Requests: b.Limit, Window: time.Second}, arrivals)
+		if err != nil {
+			return nil, err
+		}
+		result.Runs = append(result.Runs, run)
+	}
+	return result, nil
+}

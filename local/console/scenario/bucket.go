@@ -1,0 +1,83 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Bucket plays arrivals against a token bucket. With the parameters of All it admits 20 at
+// once, and then 10 a second.
+type Bucket struct {
+	Capacity int64 // tokens that it holds
+	Rate     int64 // tokens that it regains a second
+	Arrivals
+}
+
+// BucketResult is a Result with how full the bucket was.
+type BucketResult struct {
+	Result
+	Levels []Level `json:"levels"`
+}
+
+// Level is how many tokens a bucket holds at an instant, before what arrives at it.
+type Level struct {
+	At     Milliseconds `json:"at_ms"`
+	Tokens int64        `json:"tokens"`
+}
+
+const (
+	levelStep   = 50 * time.Millisecond // from one level to the next
+	longestRest = 10 * time.Second      // that is shown
+)
+
+// Name implements Scenario.
+func (b *Bucket) Name() string { return "bucket" }
+
+// Parameters implements Scenario.
+func (b *Bucket) Parameters() []Parameter {
+	return append([]Parameter{
+		{"capacity", "Capacity, tokens", &b.Capacity, 1, 200},
+		{"rate", "Refill, tokens a second", &b.Rate, 1, 50},
+	}, b.parameters()...)
+}
+
+func (b *Bucket) rate() algo.Rate {
+	return algo.Rate{Algorithm: algo.TokenBucket, Requests: b.Rate, Window: time.Second, Burst: b.Capacity}
+}
+
+// Play implements Scenario: its result is a BucketResult.
+func (b *Bucket) Play() (any, error) {
+	run, err := play(b.rate(), b.instants())
+	if err != nil {
+		return nil, err
+	}
+	levels, err := b.levels()
+	return BucketResult{Result{[]Run{run}}, levels}, err
+}
+
+// levels plays the arrivals once more, and looks between them, and after them until the bucket
+// is full again.
+func (b *Bucket) levels() (levels []Level, err error) {
+	d, err := newDesk(b.rate())
+	if err != nil {
+		return nil, err
+	}
+	arrivals := b.instants()
+	end := time.Duration(b.Seconds)*time.Second + min(time.Duration(b.Capacity)*time.Second/time.Duration(b.Rate), longestRest)
+	for at := time.Duration(0); at <= end; at += levelStep {
+		for len(arrivals) > 0 && arrivals[0] < at {
+			if _, err := d.limiter.Take(context.Background(), d.start.Add(arrivals[0]), d.charges); err != nil {
+				return nil, err
+			}
+			arrivals = arrivals[1:]
+		}
+		seen, err := d.limiter.Peek(context.Background(), d.start.Add(at), d.charges)
+		if err != nil {
+			return nil, err
+		}
+		levels = append(levels, Level{milliseconds(at), seen.Remaining})
+	}
+	return levels, nil
+}

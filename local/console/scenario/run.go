@@ -1,0 +1,145 @@
+package scenario
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// Milliseconds are a time since the first instant, or how long something takes.
+type Milliseconds float64
+
+func milliseconds(d time.Duration) Milliseconds { return Milliseconds(float64(d) / 1e6) }
+
+// Result is what became of the same arrivals under one limit or several.
+type Result struct {
+	Runs []Run `json:"runs"`
+}
+
+// Run is what became of arrivals under one limit.
+type Run struct {
+	Algorithm algo.Algorithm `json:"algorithm"`
+	Admitted  int            `json:"admitted"`
+	Refused   int            `json:"refused"`
+	// AtOnce is how many were admitted at the first instant, Most how many left within any
+	// one second at most, and PerSecond how many left in each.
+	AtOnce    int       `json:"at_once"`
+	Most      int       `json:"most_in_a_second"`
+	PerSecond []int     `json:"per_second"`
+	Requests  []Request `json:"requests"`
+}
+
+// Request is one arrival, and what was decided.
+type Request struct {
+	At        Milliseconds `json:"at_ms"`
+	Allowed   bool         `json:"allowed"`
+	Remaining int64        `json:"remaining"`
+	// RetryAfter is the wait of one that was refused, Leaves when one that was not goes on.
+	RetryAfter Milliseconds `json:"retry_after_ms,omitempty"`
+	Leaves     Milliseconds `json:"leaves_ms"`
+}
+
+// Arrivals are Burst requests at the first instant, and from then on Offered a second,
+// evenly, for so many Seconds.
+type Arrivals struct{ Burst, Offered, Seconds int64 }
+
+func (a *Arrivals) parameters() []Parameter {
+	return []Parameter{
+		{"burst", "Requests at once, at first", &a.Burst, 0, 200},
+		{"offered", "Then requests a second", &a.Offered, 0, 50},
+		{"seconds", "For seconds", &a.Seconds, 1, 10},
+	}
+}
+
+// instants returns when they arrive, after the first instant.
+func (a *Arrivals) instants() (list []time.Duration) {
+	for range a.Burst {
+		list = append(list, 0)
+	}
+	for i := range a.Offered * a.Seconds {
+		list = append(list, time.Duration(i+1)*time.Second/time.Duration(a.Offered))
+	}
+	return list
+}
+
+// caller is whom everything is charged to.
+var caller = limiter.User("demo")
+
+// first returns the first instant: the start of a window.
+func first(window time.Duration) time.Time {
+	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	return day.Add(window - time.Duration(day.UnixNano())%window)
+}
+
+// desk decides the requests of one caller on one limit, in memory.
+type desk struct {
+	limiter *limiter.Limiter
+	charges []limiter.Charge
+	start   time.Time
+}
+
+func newDesk(rate algo.Rate) (*desk, error) {
+	limit, err := limiter.NewLimit(limiter.Limit{Name: "demo", Rate: rate})
+	if err != nil {
+		return nil, err
+	}
+	store := memstore.New(memstore.Options{Subjects: 1})
+	return &desk{limiter.New(store, limiter.Options{}), []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(rate.Window)}, nil
+}
+
+// play decides arrivals, in the order of their instants.
+func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
+	d, err := newDesk(rate)
+	if err != nil {
+		return Run{}, err
+	}
+	run := Run{Algorithm: rate.Algorithm, Requests: []Request{}}
+	var left []time.Duration
+	for _, at := range arrivals {
+		decision, err := d.limiter.Take(context.Background(), d.start.Add(at), d.charges)
+		if err != nil {
+			return Run{}, err
+		}
+		request := Request{At: milliseconds(at), Allowed: decision.Allowed, Remaining: decision.Remaining, RetryAfter: milliseconds(decision.RetryAfter)}
+		if decision.Allowed {
+			run.Admitted++
+			if at == arrivals[0] {
+				run.AtOnce++
+			}
+			left = append(left, at+decision.Delay)
+			request.Leaves = milliseconds(at + decision.Delay)
+		} else {
+			run.Refused++
+		}
+		run.Requests = append(run.Requests, request)
+	}
+	run.Most, run.PerSecond = most(left), perSecond(left)
+	return run, nil
+}
+
+// most returns how many instants are within one second at most: they are in order.
+func most(instants []time.Duration) (n int) {
+	from := 0
+	for to, at := range instants {
+		for at-instants[from] >= time.Second {
+			from++
+		}
+		n = max(n, to-from+1)
+	}
+	return n
+}
+
+// perSecond returns how many instants are in each second.
+func perSecond(instants []time.Duration) []int {
+	seconds := []int{}
+	for _, at := range instants {
+		for len(seconds) <= int(at/time.Second) {
+			seconds = append(seconds, 0)
+		}
+		seconds[at/time.Second]++
+	}
+	return seconds
+}

@@ -1,0 +1,211 @@
+package scenario_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/local/console/scenario"
+)
+
+// play plays a scenario of All with other parameters.
+func play[R any](t *testing.T, name, query string) R {
+	t.Helper()
+	s := find(t, name)
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scenario.Set(s, values); err != nil {
+		t.Fatal(err)
+	}
+	result, err := s.Play()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.(R)
+}
+
+func find(t *testing.T, name string) scenario.Scenario {
+	t.Helper()
+	for _, s := range scenario.All() {
+		if s.Name() == name {
+			return s
+		}
+	}
+	t.Fatalf("no scenario %s", name)
+	return nil
+}
+
+// 20 at once, and then 10 a second.
+func TestBucket(t *testing.T) {
+	r := play[scenario.BucketResult](t, "bucket", "")
+	run := r.Runs[0]
+	if run.AtOnce != 20 || run.Admitted != 60 || run.Refused != 30 {
+		t.Errorf("%d at once, %d admitted, %d refused; want 20, 60 and 30", run.AtOnce, run.Admitted, run.Refused)
+	}
+	// The first second begins with the burst, and its last token is regained with the next.
+	if want := []int{29, 10, 10, 10, 1}; !slices.Equal(run.PerSecond, want) {
+		t.Errorf("a second: %v, want %v", run.PerSecond, want)
+	}
+	if wait := run.Requests[20].RetryAfter; run.Requests[20].Allowed || wait != 100 {
+		t.Errorf("request 21: %+v, want a wait of 100 ms", run.Requests[20])
+	}
+	if first, last := r.Levels[0], r.Levels[len(r.Levels)-1]; first.Tokens != 20 || last.At != 6000 || last.Tokens != 20 {
+		t.Errorf("%d levels from %+v to %+v", len(r.Levels), first, last)
+	}
+	// Without traffic it fills by one each 100 ms, and no further than it holds.
+	for i, level := range play[scenario.BucketResult](t, "bucket", "offered=0&burst=20").Levels {
+		if want := min(20, int64(i/2)); i > 0 && level.Tokens != want {
+			t.Errorf("%v ms: %d tokens, want %d", level.At, level.Tokens, want)
+		}
+	}
+}
+
+// 40 within 150 ms through a fixed window of 20.
+func TestBoundary(t *testing.T) {
+	for _, c := range []struct {
+		query string
+		span  scenario.Milliseconds
+		want  []int // fixed, sliding, log
+	}{
+		{"", 150, []int{40, 20, 20}},
+		{"limit=100&percent=99", 10, []int{200, 100, 100}},
+		{"limit=1&percent=1", 990, []int{2, 1, 1}},
+	} {
+		r := play[scenario.BoundaryResult](t, "boundary", c.query)
+		var got []int
+		for _, run := range r.Runs {
+			got = append(got, run.Admitted)
+			if run.Most != run.Admitted || run.Admitted+run.Refused != len(run.Requests) {
+				t.Errorf("%s: %d within a second of %d", run.Algorithm, run.Most, run.Admitted)
+			}
+		}
+		if r.Span != c.span || !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v within %v ms, want %v within %v", c.query, got, r.Span, c.want, c.span)
+		}
+	}
+}
+
+// None too many without lag; nodes times the limit when the lag is the window.
+func TestSync(t *testing.T) {
+	for _, c := range []struct {
+		query           string
+		admitted, over  int
+		perNode         []int
+		least, mostCall int
+	}{
+		{"interval_ms=0", 60, 0, []int{20, 20, 20}, 60, 180},
+		{"interval_ms=1000", 180, 120, []int{60, 60, 60}, 3, 3},
+		{"interval_ms=400", 132, 72, []int{60, 36, 36}, 9, 9},
+		{"interval_ms=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
+		{"interval_ms=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // none too many are offered
+		{"interval_ms=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
+		{"interval_ms=1000&nodes=1", 60, 0, []int{60}, 1, 1},
+	} {
+		r := play[scenario.SyncResult](t, "sync", c.query)
+		if r.Admitted != c.admitted || r.Overshoot != c.over || c.perNode != nil && !slices.Equal(r.PerNode, c.perNode) || r.StoreCalls < c.least || r.StoreCalls > c.mostCall {
+			t.Errorf("%s: %d admitted, %d too many, %v, %d calls; want %+v", c.query, r.Admitted, r.Overshoot, r.PerNode, r.StoreCalls, c)
+		}
+		if last := r.Steps[len(r.Steps)-1]; len(r.Steps) != 51 || last.At != 1000 || !slices.Equal(last.PerNode, r.PerNode) {
+			t.Errorf("%s: %d steps to %+v", c.query, len(r.Steps), last)
+		}
+		if sweep := r.Sweep; sweep[0].Overshoot != 0 || sweep[0].Interval != 0 || sweep[len(sweep)-1].Interval != 1000 {
+			t.Errorf("%s: sweep %+v", c.query, sweep)
+		}
+	}
+}
+
+// The same arrivals: 20 at once and then 10 a second through a token bucket, and
+// departures 100 ms apart from a leaky one.
+func TestAlgorithms(t *testing.T) {
+	r := play[scenario.AlgorithmsResult](t, "algorithms", "")
+	runs := map[algo.Algorithm]scenario.Run{}
+	for _, run := range r.Runs {
+		runs[run.Algorithm] = run
+		if run.AtOnce != 20 || run.Admitted+run.Refused != 120 {
+			t.Errorf("%s: %d at once, %d + %d requests", run.Algorithm, run.AtOnce, run.Admitted, run.Refused)
+		}
+	}
+	if len(runs) != 5 || r.Window != 2000 {
+		t.Fatalf("%d algorithms, windows of %v ms", len(runs), r.Window)
+	}
+	if token, leaky := runs[algo.TokenBucket], runs[algo.LeakyBucket]; token.Admitted != 80 || leaky.Admitted != 80 || token.Most != 29 {
+		t.Errorf("token bucket %d, leaky bucket %d, at most %d a second; want 80, 80 and 29", token.Admitted, leaky.Admitted, token.Most)
+	}
+	for i, at := range departures(runs[algo.LeakyBucket]) {
+		if want := scenario.Milliseconds(100 * i); at != want {
+			t.Errorf("departure %d: %v ms, want %v", i, at, want)
+		}
+	}
+	// A fixed window is used up at once, each time that one begins; the log never has more
+	// than 20 in any two seconds.
+	if got, want := runs[algo.FixedWindow].PerSecond, []int{20, 0, 15, 5, 15, 5, 1}; !slices.Equal(got, want) {
+		t.Errorf("fixed window: %v, want %v", got, want)
+	}
+	left := departures(runs[algo.SlidingLog])
+	for i := range left[20:] {
+		if left[i+20]-left[i] < 2000-1e-6 { // a float
+			t.Errorf("log: departures %d and %d are %v ms apart", i, i+20, left[i+20]-left[i])
+		}
+	}
+}
+
+func departures(r scenario.Run) (list []scenario.Milliseconds) {
+	for _, request := range r.Requests {
+		if request.Allowed {
+			list = append(list, request.Leaves)
+		}
+	}
+	return list
+}
+
+// Parameters are bounded, and a wrong one is told in one line. What the bounds allow can be
+// played, or is told likewise, and is no longer than a page can take.
+func TestSet(t *testing.T) {
+	for _, c := range []struct{ name, query, want string }{
+		{"boundary", "limit=0", `limit: got "0", want 1 to 200`},
+		{"boundary", "limit=201", `limit: got "201", want 1 to 200`},
+		{"boundary", "limit=20&limit=30", `limit: got "20 and 30", want 1 to 200`},
+		{"boundary", "limit=", `limit: got "", want 1 to 200`},
+		{"boundary", "limit=1e2", `limit: got "1e2", want 1 to 200`},
+		{"boundary", "limit=99999999999999999999", `limit: got "99999999999999999999", want 1 to 200`},
+		{"boundary", "nodes=1", `"nodes": unknown, want some of limit, percent`},
+		{"sync", "interval_ms=5", "interval_ms: got 5, want 0, or 10 to 1000"},
+		{"sync", "interval_ms=1001", `interval_ms: got "1001", want 0 to 1000`},
+		{"algorithms", "capacity=9", "capacity: got 9, want 10 or more: it is that of a window of capacity/rate, a second or longer"},
+	} {
+		s := find(t, c.name)
+		values, err := url.ParseQuery(c.query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err = scenario.Set(s, values); err == nil {
+			_, err = s.Play()
+		}
+		if fmt.Sprint(err) != c.want {
+			t.Errorf("%s?%s: %v, want %s", c.name, c.query, err, c.want)
+		}
+	}
+	for _, s := range scenario.All() {
+		for _, most := range []bool{false, true} {
+			for _, p := range s.Parameters() {
+				if *p.Value < p.Least || *p.Value > p.Most {
+					t.Errorf("%s: %s is %d, want %d to %d", s.Name(), p.Name, *p.Value, p.Least, p.Most)
+				}
+				*p.Value = p.Least
+				if most {
+					*p.Value = p.Most
+				}
+			}
+			result, err := s.Play()
+			document, failed := json.Marshal(result)
+			if err != nil || failed != nil || len(document) > 1<<20 {
+				t.Errorf("%s at its bounds: %v, %v, %d bytes", s.Name(), err, failed, len(document))
+			}
+		}
+	}
+}
