@@ -17,6 +17,8 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 	}
 	var packages []string
 	switch {
+	case name == "browser" && !hasBrowser():
+		packages = []string{"chromium"}
 	case name == "redis" && !onPath("redis-server"):
 		packages = []string{"redis-server"}
 	case name == "docker" && !onPath("dockerd"):

@@ -23,7 +23,7 @@ func withCommand() *cobra.Command {
 		Short: "Run a command beside servers that are started for it",
 		Long: "Run a command beside DynamoDB Local, Redis and a Docker engine (dynamodb, redis, docker), which are started for it and end with it. " +
 			"The command finds them in DYNAMODB_ENDPOINT, REDIS_URL and DOCKER_HOST; one that is set already is not started, nor is a Docker engine where one runs. " +
-			"Likewise tools, the folder of the SAM CLI and cfn-lint in the versions that are pinned, is in WEIR_TOOLS. " +
+			"Likewise tools, the folder of the SAM CLI and cfn-lint in the versions that are pinned, is in WEIR_TOOLS, and browser, a Chromium or Chrome, in WEIR_BROWSER. " +
 			"What cannot be had is left out with a warning, unless WEIR_REQUIRE lists it, or says all.",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
@@ -48,13 +48,13 @@ func withCommand() *cobra.Command {
 // toolVariables those of what else a test may need.
 var (
 	serverVariables = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis": "REDIS_URL"}
-	toolVariables   = map[string]string{"docker": "DOCKER_HOST", "tools": "WEIR_TOOLS"}
+	toolVariables   = map[string]string{"browser": "WEIR_BROWSER", "docker": "DOCKER_HOST", "tools": "WEIR_TOOLS"}
 )
 
 // variableOf returns the variable of what with knows by name, "" if that is nothing.
 func variableOf(name string) string { return cmp.Or(serverVariables[name], toolVariables[name]) }
 
-const withNames = "docker,dynamodb,redis,tools"
+const withNames = "browser,docker,dynamodb,redis,tools"
 
 // needs are what WEIR_REQUIRE knows: what with provides, and programs that tests look for.
 var needs = append(strings.Split(withNames, ","), "node", "python3")
@@ -129,6 +129,9 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 		}
 	}
 	switch name {
+	case "browser":
+		value, err = servers.Browser()
+		return value, nil, err
 	case "docker":
 		if value = servers.RunningDocker(ctx); value != "" { // installing it starts it, where there is systemd
 			return value, nil, nil

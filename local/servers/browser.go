@@ -1,0 +1,21 @@
+package servers
+
+import "fmt"
+
+// browsers are the programs that tests of the web page can drive.
+var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+
+// Browser returns the program of a Chromium, or a Chrome, that is on the PATH.
+func Browser() (string, error) {
+	for _, name := range browsers {
+		if onPath(name) {
+			return name, nil
+		}
+	}
+	return "", fmt.Errorf("chromium %w on the PATH (Debian: apt-get install chromium; macOS: brew install --cask google-chrome, and a link to it as google-chrome)", errMissing)
+}
+
+func hasBrowser() bool {
+	_, err := Browser()
+	return err == nil
+}
