@@ -2,7 +2,7 @@
 // and tables.
 //
 // Exit statuses: 0 done, 1 it did not work or the document has mistakes, 2 the command
-// line is wrong.
+// line is wrong, 130 weir load was interrupted.
 package main
 
 import (
@@ -56,7 +56,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand(), samCommand(), simulateCommand())
+	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand(), samCommand(), simulateCommand(), loadCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }

@@ -1,0 +1,120 @@
+package load
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Options say how much load there is. All but Rate and Poisson are required.
+type Options struct {
+	Requests int           // how many are sent at most
+	Duration time.Duration // how long any are begun
+	Clients  int           // how many are under way at once at most
+	Rate     float64       // how many are begun a second; 0: as fast as clients have their answers
+	Poisson  bool          // with a Rate: in distances that are exponentially distributed
+	// Send sends the nth request, from 0, and reads its answer. It is called by several
+	// goroutines at once.
+	Send func(ctx context.Context, n int) (status int, err error)
+}
+
+// Grace is how long beyond the duration requests may take that have begun.
+const Grace = 5 * time.Second
+
+// arrival is a request that is to begin.
+type arrival struct {
+	n  int
+	at time.Time // zero in a closed loop
+}
+
+// Run makes the load and tells m of each request. It returns when all have ended, or soon
+// after ctx has.
+func Run(ctx context.Context, o Options, m *Meter) {
+	begun := time.Now()
+	m.start(begun, begun.Add(o.Duration))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer time.AfterFunc(o.Duration+Grace, cancel).Stop()
+	arrivals := make(chan arrival)
+	var clients sync.WaitGroup
+	for range o.Clients {
+		clients.Go(func() {
+			for a := range arrivals {
+				o.client(ctx, a, m)
+			}
+		})
+	}
+	o.arrive(ctx, arrivals, m)
+	close(arrivals)
+	clients.Wait()
+	m.stop(time.Now())
+}
+
+func (o Options) client(ctx context.Context, a arrival, m *Meter) {
+	if a.at.IsZero() {
+		a.at = time.Now()
+	}
+	m.begin()
+	status, err := o.Send(ctx, a.n)
+	m.end(status, err, time.Since(a.at), ctx.Err() != nil)
+}
+
+// arrive hands out the requests, each when it is to begin, until the time is over or there
+// are no more.
+func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) {
+	begun := time.Now()
+	end := time.NewTimer(o.Duration)
+	defer end.Stop()
+	due := time.Duration(0) // since the beginning
+	for n := 0; n < o.Requests && due < o.Duration; n++ {
+		a := arrival{n: n}
+		if o.Rate > 0 {
+			a.at = begun.Add(due)
+			if !sleep(ctx, time.Until(a.at)) {
+				return
+			}
+		}
+		select {
+		case arrivals <- a:
+		case <-ctx.Done():
+			return
+		case <-end.C:
+			for ; o.Rate > 0 && n < o.Requests && due < o.Duration; n++ {
+				m.miss()
+				due = o.next(n, due)
+			}
+			return
+		}
+		due = o.next(n, due)
+	}
+	if due >= o.Duration {
+		sleep(ctx, time.Until(begun.Add(o.Duration)))
+	}
+}
+
+// next returns when the request after the nth, which was due, is to begin; 0 in a closed loop.
+func (o Options) next(n int, due time.Duration) time.Duration {
+	switch {
+	case o.Rate == 0:
+		return 0
+	case o.Poisson:
+		return due + time.Duration(rand.ExpFloat64()/o.Rate*float64(time.Second))
+	}
+	return time.Duration(float64(n+1) / o.Rate * float64(time.Second))
+}
+
+// sleep reports whether ctx lives as long as that.
+func sleep(ctx context.Context, d time.Duration) bool {
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

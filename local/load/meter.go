@@ -1,0 +1,169 @@
+package load
+
+import (
+	"maps"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// Meter counts the requests of one Run. The zero value is ready for use, and safe for concurrent use.
+type Meter struct {
+	mu          sync.Mutex
+	begun, over time.Time // the end of the run, or of the time in which requests are begun
+	counts      Result
+	latencies   map[string]*hdrhistogram.Histogram // in microseconds
+}
+
+// Result is what was measured.
+type Result struct {
+	Requests int64         `json:"requests"`          // that were begun
+	Took     time.Duration `json:"-"`                 // in which they were
+	Seconds  float64       `json:"seconds"`           // the same
+	Statuses map[int]int64 `json:"statuses"`          // answers by status
+	Allowed  int64         `json:"allowed"`           // answers below 400
+	Refused  int64         `json:"refused"`           // answers 429
+	Other    int64         `json:"other"`             // other answers
+	Failed   int64         `json:"failed"`            // requests without an answer
+	Failure  string        `json:"failure,omitempty"` // why the first of them has none
+	UnderWay int64         `json:"under_way"`         // requests that had not ended when Run did
+	NotSent  int64         `json:"not_sent"`          // requests that were due while all clients were busy
+	// Latencies has those of all answers, and of the allowed and the refused ones.
+	Latencies map[string]Latency `json:"latencies_ms"`
+	Histogram []Bar              `json:"histogram"` // of all answers
+}
+
+// Latency is how long answers took, in milliseconds.
+type Latency struct {
+	P50  float64 `json:"p50"`
+	P90  float64 `json:"p90"`
+	P99  float64 `json:"p99"`
+	P999 float64 `json:"p99.9"`
+	Max  float64 `json:"max"`
+}
+
+// Bar is how many answers took longer than the Bar before says, but not longer than UpTo.
+type Bar struct {
+	UpTo  float64 `json:"up_to_ms"`
+	Count int64   `json:"count"`
+}
+
+// The classes whose latencies are kept apart.
+const (
+	All     = "all"
+	Allowed = "allowed"
+	Refused = "refused"
+)
+
+const longest = 10 * time.Minute // that a latency is recorded as
+
+func (m *Meter) start(begun, over time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.begun, m.over, m.counts.Statuses, m.latencies = begun, over, map[int]int64{}, map[string]*hdrhistogram.Histogram{}
+}
+
+func (m *Meter) stop(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Before(m.over) {
+		m.over = now
+	}
+}
+
+func (m *Meter) begin() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.Requests++
+	m.counts.UnderWay++
+}
+
+func (m *Meter) miss() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts.NotSent++
+}
+
+// end notes how a request ended. One that was cut off by the end of the run stays under way.
+func (m *Meter) end(status int, err error, took time.Duration, cut bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err != nil && cut {
+		return
+	}
+	m.counts.UnderWay--
+	if err != nil {
+		if m.counts.Failed++; m.counts.Failed == 1 {
+			m.counts.Failure = err.Error()
+		}
+		return
+	}
+	m.counts.Statuses[status]++
+	m.note(All, took)
+	switch {
+	case status < http.StatusBadRequest:
+		m.counts.Allowed++
+		m.note(Allowed, took)
+	case status == http.StatusTooManyRequests:
+		m.counts.Refused++
+		m.note(Refused, took)
+	default:
+		m.counts.Other++
+	}
+}
+
+func (m *Meter) note(class string, took time.Duration) {
+	h := m.latencies[class]
+	if h == nil {
+		h = hdrhistogram.New(1, longest.Microseconds(), 3)
+		m.latencies[class] = h
+	}
+	_ = h.RecordValue(min(max(took, 0), longest).Microseconds()) // within the bounds it cannot fail
+}
+
+// Result returns what was measured until now.
+func (m *Meter) Result(now time.Time) Result {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r := m.counts
+	if now.After(m.over) {
+		now = m.over
+	}
+	r.Took = now.Sub(m.begun)
+	r.Seconds, r.Statuses, r.Latencies = r.Took.Seconds(), maps.Clone(m.counts.Statuses), map[string]Latency{}
+	for class, h := range m.latencies {
+		p := h.ValueAtPercentiles([]float64{50, 90, 99, 99.9})
+		r.Latencies[class] = Latency{milliseconds(p[50]), milliseconds(p[90]), milliseconds(p[99]), milliseconds(p[99.9]), milliseconds(h.Max())}
+	}
+	r.Histogram = bars(m.latencies[All])
+	return r
+}
+
+// bars returns the counts of a histogram in steps that double, without the empty ones at its ends.
+func bars(h *hdrhistogram.Histogram) (all []Bar) {
+	if h == nil {
+		return nil
+	}
+	upTo, count := int64(125), int64(0)
+	add := func() {
+		if count > 0 || len(all) > 0 {
+			all = append(all, Bar{milliseconds(upTo), count})
+		}
+		upTo, count = upTo*2, 0
+	}
+	for _, bar := range h.Distribution() {
+		if bar.Count == 0 {
+			continue
+		}
+		for bar.To > upTo {
+			add()
+		}
+		count += bar.Count
+	}
+	add()
+	return all
+}
+
+func milliseconds(microseconds int64) float64 { return float64(microseconds) / 1000 }

@@ -1,0 +1,260 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/limiter/polite"
+	"github.com/weir-limits/weir/local/load"
+)
+
+// How much load there is at most: enough for a machine, and not for an attack by mistake.
+const (
+	maxLoadRequests = 1_000_000
+	maxLoadDuration = 10 * time.Minute
+	maxLoadClients  = 1000
+	maxLoadRate     = 100_000
+	maxLoadUsers    = 10_000
+)
+
+// tokenVariable is where a token is that is no argument, which others on the machine can read.
+const tokenVariable = "WEIR_TOKEN"
+
+// interrupted is the exit status of a command that an interrupt has ended, as shells have it.
+const interrupted = 130
+
+func loadCommand() *cobra.Command {
+	l := &loader{}
+	c := &cobra.Command{
+		Use:   "load URL",
+		Short: "Send many requests and measure how they are answered",
+		Long: "Send many requests and measure how they are answered: how many are allowed and refused, and how long that takes. " +
+			"With --rate requests begin at fixed instants, whether or not there are answers, and latencies count from those; " +
+			"without it each client sends its next request when it has its answer. A run ends with --requests or --duration, whichever comes first.\n\n" +
+			"The URL is of this machine, unless --host-allowed names its host too. --users and --tier send tokens as weir token makes them, " +
+			"which the local gateway accepts; another token is taken from $" + tokenVariable + ".\n\n" +
+			"Without --polite nothing is repeated and nobody waits: refusals are what is to be seen. With it requests keep to the limits as package polite does.\n\n" +
+			"The exit status is 0 if there were answers, whatever they were, 1 if there was none, and 130 after an interrupt, which prints what was measured until then.",
+		Example: "  weir load http://127.0.0.1:8080/api/v1/search --tier free --rate 50 --duration 5s",
+		Args:    exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			l.out, l.log = c.OutOrStdout(), c.ErrOrStderr()
+			return l.run(c.Context(), args[0])
+		},
+	}
+	f := c.Flags()
+	f.Float64Var(&l.rate, "rate", 0, fmt.Sprintf("how many requests begin a second, at most %d; 0: as fast as the clients have answers", maxLoadRate))
+	f.BoolVar(&l.poisson, "poisson", false, "with --rate: at random instants, as callers come that do not know of each other")
+	f.IntVar(&l.clients, "clients", 10, fmt.Sprintf("how many requests are under way at most, at most %d", maxLoadClients))
+	f.IntVar(&l.requests, "requests", 10_000, fmt.Sprintf("how many requests are sent, at most %d", maxLoadRequests))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long requests are sent, at most %s", maxLoadDuration))
+	f.StringVar(&l.method, "method", http.MethodGet, "the method")
+	f.StringArrayVar(&l.headers, "header", nil, "a header field, as name: value; may be repeated")
+	f.StringVar(&l.body, "body", "", "the body")
+	f.IntVar(&l.users, "users", 0, fmt.Sprintf("spread the requests over so many users, at most %d", maxLoadUsers))
+	f.StringVar(&l.tier, "tier", "", "the tier of the users; one user if --users does not say")
+	f.BoolVar(&l.polite, "polite", false, "keep to the limits")
+	f.StringVar(&l.allowed, "host-allowed", "", "a host other than this machine that may be sent load: yours")
+	f.BoolVar(&l.asJSON, "json", false, "print one JSON object")
+	return c
+}
+
+// loader is one run of load.
+type loader struct {
+	rate                        float64
+	poisson, polite, asJSON     bool
+	clients, requests, users    int
+	duration                    time.Duration
+	method, body, tier, allowed string
+	headers                     []string
+	out, log                    io.Writer
+
+	template  *http.Request
+	tokens    []string // one a user
+	transport http.RoundTripper
+	wire      *wire // below the transport
+}
+
+func (l *loader) run(ctx context.Context, address string) error {
+	if err := l.check(address); err != nil {
+		return err
+	}
+	if err := l.prepare(ctx, address); err != nil {
+		return err
+	}
+	var m load.Meter
+	finished := l.show(&m)
+	load.Run(ctx, load.Options{
+		Requests: l.requests, Duration: l.duration, Clients: l.clients, Rate: l.rate, Poisson: l.poisson, Send: l.send,
+	}, &m)
+	finished()
+	r := measured{URL: address, Result: m.Result(time.Now())}
+	if l.polite {
+		r.Wire = l.wire.answers
+	}
+	if err := r.print(l.out, l.asJSON); err != nil {
+		return err
+	}
+	switch {
+	case ctx.Err() != nil:
+		return exitError{interrupted}
+	case len(r.Statuses) == 0:
+		return exitError{1}
+	}
+	return nil
+}
+
+// check finds what is wrong with the command line, or with whom it is aimed at.
+func (l *loader) check(address string) error {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
+		return usageError{fmt.Errorf("got %q, want a URL such as http://127.0.0.1:8080/api/v1/search", address)}
+	}
+	for _, f := range []struct {
+		name          string
+		got, from, to any
+		ok            bool
+	}{
+		{"rate", l.rate, "0, or 0.01", maxLoadRate, l.rate == 0 || l.rate >= 0.01 && l.rate <= maxLoadRate},
+		{"clients", l.clients, 1, maxLoadClients, l.clients >= 1 && l.clients <= maxLoadClients},
+		{"requests", l.requests, 1, maxLoadRequests, l.requests >= 1 && l.requests <= maxLoadRequests},
+		{"users", l.users, 0, maxLoadUsers, l.users >= 0 && l.users <= maxLoadUsers},
+		{"duration", l.duration, "1ms", maxLoadDuration, l.duration >= time.Millisecond && l.duration <= maxLoadDuration},
+	} {
+		if !f.ok {
+			return usageError{fmt.Errorf("--%s: got %v, want %v to %v", f.name, f.got, f.from, f.to)}
+		}
+	}
+	local, mints := isLocal(address), l.users > 0 || l.tier != ""
+	switch {
+	case l.poisson && l.rate == 0:
+		return usageError{errors.New("--poisson: got no --rate, want one: without it there are no instants")}
+	case !local && !strings.EqualFold(u.Hostname(), l.allowed):
+		return usageError{fmt.Errorf("%s is not this machine: if it is yours, --host-allowed %s", u.Hostname(), u.Hostname())}
+	case !local && mints:
+		return usageError{fmt.Errorf("--users and --tier: want an API of this machine, whose gateway knows their tokens; set %s for others", tokenVariable)}
+	}
+	return nil
+}
+
+// prepare makes all that is the same for each request.
+func (l *loader) prepare(ctx context.Context, address string) (err error) {
+	if l.template, err = http.NewRequestWithContext(ctx, l.method, address, strings.NewReader(l.body)); err != nil {
+		return usageError{err}
+	}
+	for _, header := range l.headers {
+		name, value, ok := strings.Cut(header, ":")
+		if !ok || name == "" || strings.ContainsAny(header, "\r\n") {
+			return usageError{errors.New("--header: want name: value")} // which may be a secret
+		}
+		l.template.Header.Add(name, strings.TrimSpace(value))
+	}
+	if err := l.mint(); err != nil {
+		return err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.Proxy = nil // what it is aimed at is the host of the URL and nothing else
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = l.clients, l.clients
+	l.wire = &wire{base: transport, answers: map[int]int64{}}
+	l.transport = l.wire
+	if l.polite {
+		l.transport = &polite.Transport{Base: l.wire}
+	}
+	return nil
+}
+
+// mint makes a token for each user.
+func (l *loader) mint() error {
+	if l.users == 0 && l.tier == "" {
+		if token := os.Getenv(tokenVariable); token != "" {
+			l.tokens = []string{token}
+		}
+		return nil
+	}
+	checkout, err := findCheckout()
+	if err != nil {
+		return err
+	}
+	for i := range max(l.users, 1) {
+		token, err := makeToken(checkout, fmt.Sprintf("load-%d", i+1), l.tier, time.Hour, nil)
+		if err != nil {
+			return err
+		}
+		l.tokens = append(l.tokens, token)
+	}
+	return nil
+}
+
+// maxAnswer is how much of an answer is read.
+const maxAnswer = 1 << 20
+
+// send sends the nth request.
+func (l *loader) send(ctx context.Context, n int) (int, error) {
+	r := l.template.Clone(ctx)
+	r.Body, _ = l.template.GetBody() // of a text, which cannot fail
+	if len(l.tokens) > 0 {
+		r.Header.Set("Authorization", "Bearer "+l.tokens[n%len(l.tokens)])
+	}
+	answer, err := l.transport.RoundTrip(r)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	if _, err := io.CopyN(io.Discard, answer.Body, maxAnswer); err != nil && !errors.Is(err, io.EOF) {
+		return 0, err
+	}
+	return answer.StatusCode, nil
+}
+
+// wire counts what is answered below a polite transport.
+type wire struct {
+	base    http.RoundTripper
+	mu      sync.Mutex
+	answers map[int]int64 // by status
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := w.base.RoundTrip(r)
+	if err == nil {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.answers[answer.StatusCode]++
+	}
+	return answer, err
+}
+
+// show keeps a terminal informed, until the function that it returns is called.
+func (l *loader) show(m *load.Meter) (finished func()) {
+	terminal, ok := l.log.(*os.File)
+	if !ok || !isatty.IsTerminal(terminal.Fd()) {
+		return func() {}
+	}
+	var line sync.WaitGroup
+	done := make(chan struct{})
+	line.Go(func() {
+		tick := time.NewTicker(time.Second / 4)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				fmt.Fprintf(terminal, "\r\x1b[K%s", progress(m.Result(time.Now())))
+			case <-done:
+				fmt.Fprint(terminal, "\r\x1b[K")
+				return
+			}
+		}
+	})
+	return func() { close(done); line.Wait() }
+}

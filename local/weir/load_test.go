@@ -1,0 +1,156 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// target is a server that refuses a user's requests after the first three.
+func target(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
+	t.Helper()
+	seen, mu = map[string]int{}, &sync.Mutex{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		user := strings.Join([]string{r.Method, r.Header.Get("Authorization"), r.Header.Get("X-Extra"), string(body)}, "|")
+		if seen[user]++; seen[user] > 3 {
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL, seen, mu
+}
+
+func TestLoad(t *testing.T) {
+	scratch(t)
+	url, seen, _ := target(t)
+	code, out, errs := weir(t, "load", url, "--requests", "100", "--method", "POST", "--header", "X-Extra: a b", "--body", "text", "--users", "4", "--tier", "paid", "--json")
+	var m measured
+	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 || errs != "" {
+		t.Fatalf("exit %d, %v, %q, %q", code, err, out, errs)
+	}
+	if m.URL != url || m.Requests != 100 || m.Allowed != 12 || m.Refused != 88 || m.Statuses[200] != 12 || m.Wire != nil || len(seen) != 4 {
+		t.Errorf("%+v of %d users", m, len(seen))
+	}
+	for user, n := range seen {
+		if n != 25 || !strings.HasPrefix(user, "POST|Bearer ey") || !strings.HasSuffix(user, "|a b|text") {
+			t.Errorf("%d requests as %s", n, user)
+		}
+	}
+	t.Setenv(tokenVariable, "secret")
+	code, out, _ = weir(t, "load", url, "--requests", "5", "--clients", "1")
+	for _, want := range []string{url + ": 5 requests in ", "allowed 3 (", "refused 2 (", "answers: 200: 3, 429: 2\n", "p99.9", "#"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %s", want, out)
+		}
+	}
+	if code != 0 || seen["GET|Bearer secret||"] != 5 || strings.Contains(out, "secret") {
+		t.Errorf("exit %d, %v, %s", code, seen, out)
+	}
+}
+
+// With --polite the result has no refusal that was waited out, and says what it kept from it.
+func TestLoad_polite(t *testing.T) {
+	refused := false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !refused {
+			refused = true
+			w.Header().Set("Retry-After", "0")
+			w.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	defer server.Close()
+	code, out, _ := weir(t, "load", server.URL, "--requests", "3", "--clients", "1", "--polite", "--json")
+	var m measured
+	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 || m.Allowed != 3 || m.Refused != 0 || m.Wire[429] != 1 || m.Wire[200] != 3 {
+		t.Errorf("exit %d, %v, %s", code, err, out)
+	}
+}
+
+// An interrupt ends a load at once, and prints what was measured.
+func TestLoad_interrupted(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	n := 0
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		if n++; n == 4 {
+			cancel()
+		}
+	}))
+	defer server.Close()
+	var out, errs bytes.Buffer
+	if code := run(ctx, []string{"load", server.URL, "--clients", "1", "--duration", "10m", "--requests", "1000000"}, &out, &errs); code != 130 || !strings.Contains(out.String(), ": 4 requests in ") || errs.Len() > 0 {
+		t.Errorf("exit %d, %q, %q", code, &out, &errs)
+	}
+}
+
+// Nobody is sent load by a slip: neither another host, nor more than a machine bears.
+func TestLoad_bounds(t *testing.T) {
+	const url = "http://127.0.0.1:1/"
+	for want, args := range map[string][]string{
+		"example.com is not this machine: if it is yours, --host-allowed example.com": {"http://example.com/"},
+		"10.0.0.1 is not this machine: if it is yours, --host-allowed 10.0.0.1":       {"http://10.0.0.1/"},
+		"127.0.0.1.example.com is not this machine":                                   {"http://127.0.0.1.example.com/", "--host-allowed", "example.com"},
+		"--users and --tier: want an API of this machine":                             {"http://example.com/", "--host-allowed", "example.com", "--users", "2"},
+		`got "127.0.0.1:8080", want a URL such as`:                                    {"127.0.0.1:8080"},
+		`got "ftp://127.0.0.1", want a URL such as`:                                   {"ftp://127.0.0.1"},
+		"--rate: got 100001, want 0, or 0.01 to 100000":                               {url, "--rate", "100001"},
+		"--rate: got -1, want 0, or 0.01 to 100000":                                   {url, "--rate", "-1"},
+		"--rate: got NaN, want":                                                       {url, "--rate", "NaN"},
+		"--clients: got 0, want 1 to 1000":                                            {url, "--clients", "0"},
+		"--clients: got 1001, want 1 to 1000":                                         {url, "--clients", "1001"},
+		"--requests: got 1000001, want 1 to 1000000":                                  {url, "--requests", "1000001"},
+		"--duration: got 10m0.001s, want 1ms to 10m0s":                                {url, "--duration", "600001ms"},
+		"--users: got 10001, want 0 to 10000":                                         {url, "--users", "10001"},
+		"--poisson: got no --rate":                                                    {url, "--poisson"},
+		"--header: want name: value":                                                  {url, "--header", "secret"},
+		`net/http: invalid method "G T"`:                                              {url, "--method", "G T"},
+	} {
+		if code, out, errs := weir(t, append([]string{"load"}, args...)...); code != 2 || out != "" || !strings.HasPrefix(errs, "weir: "+want) || strings.Count(errs, "\n") != 2 {
+			t.Errorf("%v: exit %d, %q, want %q", args, code, errs, want)
+		}
+	}
+	code, out, _ := weir(t, "load", url, "--requests", "2", "--duration", "10s")
+	if code != 1 || !strings.Contains(out, "answers: none\nwithout an answer: 2, the first: dial tcp") {
+		t.Errorf("nobody there: exit %d, %q", code, out)
+	}
+}
+
+// What a load is aimed at does not send it elsewhere: redirects are not followed, and
+// proxies not used.
+func TestLoad_redirect(t *testing.T) {
+	strangers := 0
+	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers++ }))
+	defer stranger.Close()
+	server := httptest.NewServer(http.RedirectHandler(stranger.URL, http.StatusFound))
+	defer server.Close()
+	code, out, _ := weir(t, "load", server.URL, "--requests", "10", "--rate", "1000", "--poisson")
+	if code != 0 || strangers != 0 || !strings.Contains(out, "answers: 302: 10\n") {
+		t.Errorf("exit %d, %d went on, %s", code, strangers, out)
+	}
+	l := &loader{method: "GET", clients: 1}
+	if err := l.prepare(t.Context(), server.URL); err != nil {
+		t.Fatal(err)
+	}
+	if l.wire.base.(*http.Transport).Proxy != nil {
+		t.Error("there may be a proxy")
+	}
+}
+
+// A progress line tells the counts of the moment.
+func TestProgress(t *testing.T) {
+	var m measured
+	m.Took, m.Requests, m.Allowed, m.Refused, m.Other, m.Failed, m.UnderWay = 2600*time.Millisecond, 10, 4, 3, 1, 1, 1
+	if got, want := progress(m.Result), "3s: 10 requests, allowed 4, refused 3, other 2, under way 1"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
