@@ -43,7 +43,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check test sam test-sam synth diff deploy destroy bootstrap golden fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
+.PHONY: help run check test sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ help: ## List the targets
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
-	@echo "  WEIR_REQUIRE=docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
+	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
 	@echo "  FUZZTIME=30s  on each target of make fuzz, 10000000x is so many inputs; SOAK=60s  on each store of make soak"
 
 run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
@@ -66,12 +66,14 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
 # Faults have deadlines to meet, and so the machine to themselves.
 # The CDK's packages are large, and one goroutine calls them: no race to detect there. The
-# tests of the SAM CLI have containers to run: they have a target of their own.
+# tests of the SAM CLI have containers to run: they have a target of their own, as have those
+# that drive a browser.
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^TestSAM' $$(go list ./... | grep -Ev '/infra|/local/faults$$')
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console)' $$(go list ./... | grep -Ev '/infra|/local/faults$$')
 	.bin/weir with dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./local/faults
 	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...
+	$(MAKE) test-console
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
@@ -84,6 +86,10 @@ test-sam: build ## Test the synthesized APIs and each sample event with the SAM 
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir with --install docker,dynamodb,tools -- \
 		go test -count=1 -timeout=10m -v -run '^TestSAM' ./local/weir
+
+test-console: .bin/weir ## Test the console in a Chromium; pictures of it go to .weir/screenshots
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
+	.bin/weir with --install browser -- go test -count=1 -timeout=5m -run '^TestConsole' ./local/console ./local/weir
 
 synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)
@@ -103,6 +109,13 @@ bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, 
 
 golden: ## Renew the templates in infra/golden, which make run loads
 	@go test -count=1 -run TestGolden ./infra/stack -args -update
+
+vendor: local/console/node_modules ## Renew the copy of the charts' library, after a new version in local/console/package.json
+	@cp local/console/node_modules/uplot/LICENSE local/console/node_modules/uplot/dist/uPlot.iife.min.js local/console/node_modules/uplot/dist/uPlot.min.css local/console/web/uplot/
+
+local/console/node_modules: local/console/package-lock.json
+	@command -v npm >/dev/null || { echo "npm is not installed: tests of the console fetch axe-core by it" >&2; exit 1; }
+	@npm ci --prefix local/console --no-progress && touch $@
 
 infra/node_modules: infra/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is not installed: the CDK needs Node.js 22 or newer" >&2; exit 1; }
@@ -158,7 +171,7 @@ simulate-docs: .bin/weir ## Write what weir simulate finds of both stores into l
 	.bin/weir simulate; echo; .bin/weir simulate --store elasticache; } >local/simulate/RESULTS.md.new && mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
-	rm -rf .bin dist infra/cdk.out infra/node_modules local/servers/dynamodb/node_modules
+	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/servers/dynamodb/node_modules
 
 $(LINT):
 	@echo "building golangci-lint $(LINT_VERSION), once ..."

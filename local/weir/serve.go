@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/servers"
 )
@@ -362,6 +363,7 @@ func (s *server) greet(apis []*gateway.API) {
 	for i, api := range apis {
 		fmt.Fprintf(s.out, "%s   %s\n", api.Kind, s.url(i))
 	}
+	fmt.Fprintf(s.out, "page   %s%s\n", first, console.Path)
 	printAPIKeys(s.out, s.apiKeys)
 	if s.apiKeys == nil {
 		fmt.Fprintf(s.out, "API keys were made and told before; for new ones end this, and run %s seed --renew\n", s.self())
@@ -410,7 +412,7 @@ func (s *server) serve(ctx context.Context, apis []*gateway.API, listeners []net
 	for i, api := range apis {
 		var handler http.Handler = api
 		if i == 0 {
-			handler = before(s.site(), api)
+			handler = before(s.site(apis, listeners), api)
 		}
 		h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn)}
 		running = append(running, h)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -57,9 +58,12 @@ func newLocal(t *testing.T, store, rules string) *local {
 		t.Fatal(err)
 	}
 	l.apiKeys = s.apiKeys
-	l.rest, l.http = httptest.NewServer(apis[0]), httptest.NewServer(apis[1])
-	t.Cleanup(l.rest.Close)
-	t.Cleanup(l.http.Close)
+	l.rest, l.http = httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(apis[1])
+	l.rest.Config.Handler = before(s.site(apis, []net.Listener{l.rest.Listener, l.http.Listener}), apis[0])
+	for _, api := range []*httptest.Server{l.rest, l.http} {
+		api.Start()
+		t.Cleanup(api.Close)
+	}
 	return l
 }
 
@@ -383,7 +387,7 @@ func TestServe_greet(t *testing.T) {
 	}
 	scratch(t)
 	for _, want := range [][]string{
-		{"rules  " + document + " (1 rule, version 7)", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"},
+		{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"},
 		{"API keys were made and told before; for new ones end this, and run ", " seed --renew\n"},
 	} {
 		var out bytes.Buffer

@@ -6,16 +6,20 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/local/gateway"
 )
 
 // sitePath is what this program answers itself, before the first API. No API can have a
 // route below it: rules and functions never see these requests.
-const sitePath = "/_weir/"
+const sitePath = console.Path
 
 // site returns the handler of sitePath. Whatever is added to it is for this machine alone:
 // it is behind [guarded], and no function that is deployed has it.
-func (s *server) site() http.Handler {
+func (s *server) site(apis []*gateway.API, listeners []net.Listener) http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle(console.Path, s.console(apis, listeners))
 	return guarded(mux)
 }
 

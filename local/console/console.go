@@ -1,0 +1,128 @@
+package console
+
+import (
+	"embed"
+	"encoding/json"
+	"html/template"
+	"io/fs"
+	"net/http"
+
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/console/scenario"
+)
+
+// Path is what the paths of a Console begin with.
+const Path = "/_weir/"
+
+// policy lets the page load and ask its own origin, and nothing else: no script or style
+// that stands in a document, and no frame of another site around it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+
+//go:embed web
+var web embed.FS
+
+// files are what the page loads.
+var files = func() fs.FS {
+	sub, err := fs.Sub(web, "web")
+	if err != nil {
+		panic(err) // the folder is embedded
+	}
+	return sub
+}()
+
+var page = template.Must(template.ParseFS(web, "web/index.html"))
+
+// Options of a Console.
+type Options struct {
+	// APIs are where requests can be sent.
+	APIs []API
+	// Rules returns those in force.
+	Rules func() *rules.Rules
+	// Source and Store say for people where the rules come from and where the state is.
+	Source, Store string
+	// Token returns a token that the APIs accept, for a user and a tier.
+	Token func(user, tier string) (string, error)
+}
+
+// API is an API that requests can be sent to.
+type API struct {
+	Kind      string // REST or HTTP
+	URL       string // of its listener, without a path
+	Endpoints []Endpoint
+}
+
+// Endpoint is a method and a path that requests can be sent to.
+type Endpoint struct{ Method, Path string }
+
+// Console is the page and what it asks for, below Path. It is safe for concurrent use. Make
+// one with New.
+type Console struct {
+	Options
+
+	mux  *http.ServeMux
+	runs chan struct{} // as many as run
+}
+
+// New returns a Console.
+func New(o Options) *Console {
+	c := &Console{Options: o, mux: http.NewServeMux(), runs: make(chan struct{}, MaxRuns)}
+	c.mux.HandleFunc("GET "+Path+"{$}", c.page)
+	c.mux.Handle("GET "+Path, http.StripPrefix(Path, http.FileServerFS(files)))
+	c.mux.HandleFunc("GET "+Path+"state", c.state)
+	c.mux.HandleFunc("GET "+Path+"demo/{name}", demo)
+	c.mux.HandleFunc("POST "+Path+"requests", c.send)
+	return c
+}
+
+// ServeHTTP implements http.Handler.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Security-Policy", policy)
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cross-Origin-Opener-Policy", "same-origin")
+	c.mux.ServeHTTP(w, r)
+}
+
+// page answers with the page. What it can choose is in it.
+func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
+	demos := map[string][]scenario.Parameter{}
+	for _, s := range scenario.All() {
+		demos[s.Name()] = s.Parameters()
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	_ = page.Execute(w, map[string]any{ // the browser may be gone
+		"Console": c, "Demos": demos, "Rules": c.Rules(), "MaxCount": MaxCount, "MaxRate": MaxRate, "MaxUser": maxUser,
+	})
+}
+
+// state answers with what may change while the page is open.
+func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
+	reply(w, map[string]any{"version": c.Rules().Version()})
+}
+
+// demo plays a scenario.
+func demo(w http.ResponseWriter, r *http.Request) {
+	for _, s := range scenario.All() {
+		if s.Name() != r.PathValue("name") {
+			continue
+		}
+		err := scenario.Set(s, r.URL.Query())
+		var result any
+		if err == nil {
+			result, err = s.Play()
+		}
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		reply(w, result)
+		return
+	}
+	http.NotFound(w, r)
+}
+
+func reply(w http.ResponseWriter, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(value) // the browser may be gone
+}

@@ -1,0 +1,272 @@
+package console_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/console"
+)
+
+// open returns a console whose one API answers by a handler.
+func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
+	t.Helper()
+	target := httptest.NewServer(api)
+	t.Cleanup(target.Close)
+	parsed, err := rules.Parse([]byte(`{"version":7,"rules":[{"endpoint":"/a","limits":{"free":{"requests":1,"window":"1m"},"paid":{"requests":2,"window":"1m"}}}]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(console.New(console.Options{
+		APIs:  []console.API{{Kind: "REST", URL: target.URL, Endpoints: []console.Endpoint{{Method: "GET", Path: "/a"}}}},
+		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory",
+		Token: func(user, tier string) (string, error) {
+			if user == "nobody" {
+				return "", errors.New("no key")
+			}
+			return user + "/" + tier, nil
+		},
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func get(t *testing.T, url string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, r)
+}
+
+func post(t *testing.T, s *httptest.Server, order string) (*http.Response, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+console.Path+"requests", strings.NewReader(order))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return do(t, r)
+}
+
+func do(t *testing.T, r *http.Request) (*http.Response, string) {
+	t.Helper()
+	response, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response, string(body)
+}
+
+// The page and its files come with a policy that runs nothing which stands in a document,
+// and nothing does.
+func TestPage(t *testing.T) {
+	s := open(t, http.NotFound)
+	for path, media := range map[string]string{"": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
+		r, body := get(t, s.URL+console.Path+path)
+		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != media || body == "" {
+			t.Errorf("%q: %s %v", path, r.Status, r.Header)
+		}
+		policy := r.Header.Get("Content-Security-Policy")
+		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") || r.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%q: %v", path, r.Header)
+		}
+	}
+	_, page := get(t, s.URL+console.Path)
+	for _, want := range []string{`<strong id="version" aria-live="polite">7</strong>`, "&lt;rules&gt;.json", `data-method="GET" data-path="/a"`, "<option>paid</option>", `name="interval_ms" type="number" inputmode="numeric" min="0" max="1000" value="400"`} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page has no %s", want)
+		}
+	}
+	for _, forbidden := range []string{"<script>", "<style", "style=", "onclick=", "http://", "https://"} {
+		if strings.Contains(page, forbidden) {
+			t.Errorf("the page has %s", forbidden)
+		}
+	}
+	for _, path := range []string{"nothing", "../console.go", "demo/nothing", "web/index.html"} {
+		if r, _ := get(t, s.URL+console.Path+path); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %s", path, r.Status)
+		}
+	}
+}
+
+// A demonstration is told by its name and the numbers it is to be played with.
+func TestDemo(t *testing.T) {
+	s := open(t, http.NotFound)
+	var result struct {
+		Runs []struct {
+			Algorithm string
+			Admitted  int
+		}
+	}
+	r, body := get(t, s.URL+console.Path+"demo/boundary?limit=20")
+	if err := json.Unmarshal([]byte(body), &result); err != nil || r.StatusCode != http.StatusOK || len(result.Runs) != 3 || result.Runs[0].Algorithm != "fixed_window" || result.Runs[0].Admitted != 40 || result.Runs[1].Admitted != 20 {
+		t.Errorf("boundary: %s %+v", r.Status, result)
+	}
+	for query, want := range map[string]string{
+		"demo/boundary?limit=1e9":                  `limit: got "1e9", want 1 to 200`,
+		"demo/sync?interval_ms=5":                  "interval_ms: got 5, want 0, or 10 to 1000",
+		"demo/bucket?speed=1":                      `"speed": unknown, want some of capacity, rate, burst, offered, seconds`,
+		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want 50 or more: it is that of a window of capacity/rate, a second or longer",
+		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown, want some of capacity, rate, burst, offered, seconds`,
+	} {
+		if r, body := get(t, s.URL+console.Path+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
+			t.Errorf("%.60s: %s %q, want %q", query, r.Status, body, want)
+		}
+	}
+}
+
+const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
+
+// An order is answered with a line for each request that was sent, and what is sent is a copy
+// of one request.
+func TestRequests(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	s := open(t, func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")]++
+		w.Header().Set("Retry-After", "3")
+		w.WriteHeader([]int{http.StatusOK, http.StatusTooManyRequests, http.StatusFound}[seen[""]%3])
+		seen[""]++
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 10_000))
+	})
+	for user, want := range map[string]int{"alice": 7, "bob": 1} {
+		r, body := post(t, s, fmt.Sprintf(order, "paid", user, want))
+		numbers, lines := map[int]bool{}, bufio.NewScanner(strings.NewReader(body))
+		for lines.Scan() {
+			var answer struct {
+				Number, Status int
+				Header         http.Header
+				Body           string
+			}
+			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || answer.Status == 0 || answer.Header.Get("Retry-After") != "3" || len(answer.Body) != 2<<10 {
+				t.Errorf("%s: %v", lines.Text(), err)
+			}
+			numbers[answer.Number] = true
+		}
+		if r.StatusCode != http.StatusOK || len(numbers) != want || seen["GET /a Bearer "+user+"/paid"] != want {
+			t.Errorf("%s: %s, %d answers, %v, want %d", user, r.Status, len(numbers), seen, want)
+		}
+	}
+	post(t, s, fmt.Sprintf(order, "", "alice", 2))
+	if seen["GET /a "] != 2 {
+		t.Errorf("anonymous: %v", seen)
+	}
+}
+
+// What is not offered cannot be asked for, and nothing is sent.
+func TestRequests_refused(t *testing.T) {
+	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
+	long := strings.Repeat("x", 100)
+	for _, c := range []struct{ order, want string }{
+		{`{"api":"FTP"}`, `api: got "FTP", want one of the APIs that run here`},
+		{`{"api":"REST","method":"GET","path":"//site.example/"}`, `endpoint: got "GET //site.example/", want one that the rules are for`},
+		{`{"api":"REST","method":"DELETE","path":"/a"}`, `endpoint: got "DELETE /a", want one that the rules are for`},
+		{fmt.Sprintf(order, "gold", "a", 1), `tier: got "gold", want free, paid, or none`},
+		{fmt.Sprintf(order, "free", "", 1), `user: got "", want 1 to 64 bytes`},
+		{fmt.Sprintf(order, "free", long, 1), `user: got "` + long[:40] + `", want 1 to 64 bytes`},
+		{fmt.Sprintf(order, "free", "a", 0), "count: got 0, want 1 to 500"},
+		{fmt.Sprintf(order, "free", "a", 501), "count: got 501, want 1 to 500"},
+		{strings.Replace(fmt.Sprintf(order, "free", "a", 1), `"rate":50`, `"rate":51`, 1), "rate: got 51, want 1 to 50 a second"},
+		{fmt.Sprintf(order, "free", "nobody", 1), "no key"},
+		{`{"url":"http://site.example"}`, `order: json: unknown field "url"`},
+		{``, "order: EOF"},
+		{`{"api":"` + strings.Repeat("x", 5000) + `"}`, "order: http: request body too large"},
+	} {
+		if r, body := post(t, s, c.order); r.StatusCode != http.StatusBadRequest || body != c.want+"\n" {
+			t.Errorf("%.80s: %s %q, want %q", c.order, r.Status, body, c.want)
+		}
+	}
+}
+
+// There are only so many runs at a time, and one whose page has gone makes room.
+func TestRequests_runs(t *testing.T) {
+	asked := make(chan struct{}, 2*console.MaxRuns)
+	var released atomic.Bool
+	s := open(t, func(_ http.ResponseWriter, r *http.Request) {
+		asked <- struct{}{}
+		if !released.Load() {
+			<-r.Context().Done() // until the console hangs up
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var gone sync.WaitGroup
+	for range console.MaxRuns {
+		gone.Go(func() {
+			r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL+console.Path+"requests", strings.NewReader(fmt.Sprintf(order, "", "", 1)))
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if response, err := http.DefaultClient.Do(r); err == nil {
+				_ = response.Body.Close()
+				t.Error("a run was answered")
+			}
+		})
+	}
+	for range console.MaxRuns {
+		<-asked
+	}
+	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests || body != "runs: there are 4 already, the most at a time: stop one\n" {
+		t.Errorf("one more: %s %q", r.Status, body)
+	}
+	released.Store(true)
+	cancel()
+	gone.Wait()
+	for { // until the console has noticed
+		if r, _ := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode == http.StatusOK {
+			return
+		}
+	}
+}
+
+// The copy of the library is that of the version which is pinned; npm has checked its bytes.
+func TestConsole_vendored(t *testing.T) {
+	var lock struct {
+		Packages map[string]struct{ Version, Resolved, Integrity string }
+	}
+	document, err := os.ReadFile("package-lock.json")
+	if err == nil {
+		err = json.Unmarshal(document, &lock)
+	}
+	pinned := lock.Packages["node_modules/uplot"]
+	if err != nil || !strings.HasPrefix(pinned.Integrity, "sha512-") || pinned.Resolved != "" {
+		t.Fatalf("package-lock.json: %v, %+v", err, pinned)
+	}
+	library, err := os.ReadFile("web/uplot/uPlot.iife.min.js")
+	if err != nil || !bytes.Contains(library[:100], []byte("(v"+pinned.Version+")")) {
+		t.Errorf("web/uplot is of another version than %s: run make vendor (%v)", pinned.Version, err)
+	}
+	for _, file := range []string{"dist/uPlot.iife.min.js", "dist/uPlot.min.css", "LICENSE"} {
+		want, err := os.ReadFile(filepath.Join("node_modules/uplot", file))
+		if err != nil {
+			storetest.Program(t, "node")
+			t.Fatalf("%v: run make local/console/node_modules", err)
+		}
+		if got, err := os.ReadFile(filepath.Join("web/uplot", filepath.Base(file))); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not that of the package: run make vendor (%v)", file, err)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Bounds of a run.
+const (
+	MaxCount = 500 // requests
+	MaxRate  = 50  // a second
+	MaxRuns  = 4   // at a time
+)
+
+const (
+	maxOrder   = 4 << 10 // bytes of what is asked for
+	maxUser    = 64
+	maxAnswer  = 2 << 10     // bytes of an answer's body that are shown
+	maxHeaders = 64 << 10    // bytes of its header
+	maxWaiting = 16          // requests of a run without an answer
+	patience   = time.Minute // API Gateway's own limit is below
+	shown      = 40          // characters of what was wrong
+)
+
+// order is a run that the page asks for.
+type order struct {
+	API    string `json:"api"`
+	Method string `json:"method"`
+	Path   string `json:"path"`
+	Tier   string `json:"tier"` // empty: anonymous
+	User   string `json:"user"`
+	Count  int    `json:"count"`
+	Rate   int    `json:"rate"` // a second
+}
+
+// answer is what became of one request: a line of the answer to an order.
+type answer struct {
+	Number     int                 `json:"number"`
+	Status     int                 `json:"status"` // 0 if there was no answer
+	StatusText string              `json:"status_text"`
+	Latency    float64             `json:"latency_ms"`
+	Header     map[string][]string `json:"header,omitempty"`
+	Body       string              `json:"body"`
+}
+
+// client sends to the listeners themselves, whatever proxy the environment names.
+var client = &http.Client{
+	Transport:     &http.Transport{MaxIdleConnsPerHost: maxWaiting, MaxResponseHeaderBytes: maxHeaders},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	Timeout:       patience,
+}
+
+// send sends the requests of an order, and answers with a line for each. It ends when all are
+// answered, or when nobody reads the lines any more.
+func (c *Console) send(w http.ResponseWriter, r *http.Request) {
+	o, err := readOrder(http.MaxBytesReader(w, r.Body, maxOrder))
+	var request *http.Request
+	if err == nil {
+		request, err = c.request(o)
+	}
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case c.runs <- struct{}{}:
+		defer func() { <-c.runs }()
+	default:
+		http.Error(w, fmt.Sprintf("runs: there are %d already, the most at a time: stop one", MaxRuns), http.StatusTooManyRequests)
+		return
+	}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	w.Header().Set("Content-Type", "application/x-ndjson")
+	lines, flush := json.NewEncoder(w), http.NewResponseController(w)
+	for a := range run(ctx, request, o.Count, time.Second/time.Duration(o.Rate)) {
+		if lines.Encode(a) != nil || flush.Flush() != nil {
+			return
+		}
+	}
+}
+
+func readOrder(body io.Reader) (o order, err error) {
+	d := json.NewDecoder(body)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&o); err != nil {
+		return o, fmt.Errorf("order: %w", err)
+	}
+	return o, nil
+}
+
+// request returns what each request of an order is a copy of.
+func (c *Console) request(o order) (*http.Request, error) {
+	tiers := c.Rules().Tiers()
+	api := slices.IndexFunc(c.APIs, func(a API) bool { return a.Kind == o.API })
+	switch {
+	case api < 0:
+		return nil, fmt.Errorf("api: got %s, want one of the APIs that run here", quote(o.API))
+	case !slices.Contains(c.APIs[api].Endpoints, Endpoint{o.Method, o.Path}):
+		return nil, fmt.Errorf("endpoint: got %s, want one that the rules are for", quote(o.Method+" "+o.Path))
+	case o.Tier != "" && !slices.Contains(tiers, o.Tier):
+		return nil, fmt.Errorf("tier: got %s, want %s, or none", quote(o.Tier), strings.Join(tiers, ", "))
+	case o.Tier != "" && (o.User == "" || len(o.User) > maxUser):
+		return nil, fmt.Errorf("user: got %s, want 1 to %d bytes", quote(o.User), maxUser)
+	case o.Count < 1 || o.Count > MaxCount:
+		return nil, fmt.Errorf("count: got %d, want 1 to %d", o.Count, MaxCount)
+	case o.Rate < 1 || o.Rate > MaxRate:
+		return nil, fmt.Errorf("rate: got %d, want 1 to %d a second", o.Rate, MaxRate)
+	}
+	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // each copy has one
+	if err != nil {
+		return nil, err
+	}
+	if o.Tier != "" {
+		token, err := c.Token(o.User, o.Tier)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return request, nil
+}
+
+// quote returns what was wrong, and not all of it if it is long.
+func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
+
+// run sends copies of a request, one a pause, and returns their answers as they come. It
+// sends none after ctx; who stops reading ends ctx.
+func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
+	answers := make(chan answer)
+	go func() {
+		defer close(answers)
+		var waiting sync.WaitGroup
+		defer waiting.Wait()
+		room, ticks := make(chan struct{}, maxWaiting), time.NewTicker(pause)
+		defer ticks.Stop()
+		for n := 1; n <= count; n++ {
+			select {
+			case room <- struct{}{}:
+			case <-ctx.Done():
+				return
+			}
+			waiting.Go(func() {
+				defer func() { <-room }()
+				select {
+				case answers <- try(request.Clone(ctx), n):
+				case <-ctx.Done():
+				}
+			})
+			if n == count {
+				return
+			}
+			select {
+			case <-ticks.C:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return answers
+}
+
+// try sends one request.
+func try(r *http.Request, n int) answer {
+	begun := time.Now()
+	response, err := client.Do(r)
+	if err != nil {
+		return answer{Number: n, StatusText: "no answer", Body: err.Error()}
+	}
+	defer func() { _ = response.Body.Close() }()
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return answer{Number: n, StatusText: "no answer", Body: err.Error()}
+	}
+	return answer{Number: n, Status: response.StatusCode, StatusText: http.StatusText(response.StatusCode),
+		Latency: float64(time.Since(begun)) / 1e6, Header: response.Header, Body: string(body)}
+}

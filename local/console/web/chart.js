@@ -1,0 +1,105 @@
+// Charts, drawn by uPlot in the colours of the style sheet.
+
+const { uPlot } = globalThis;
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const phone = matchMedia("(max-width: 40rem)");
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+// How a series is drawn besides by its colour.
+const dashes = { solid: [], dashed: [9, 5], dotted: [2, 5] };
+
+/**
+ * A chart in an element. series are {label, colour, dash, width, steps, points}: colour is the
+ * name of a property of the style sheet; steps keep a value until the next; points alone are
+ * drawn without a line.
+ */
+export class Chart {
+  constructor(element, legend, { series, x, y, height = 260, mark }) {
+    Object.assign(this, { element, series, x, y, height, mark, data: [[], ...series.map(() => [])] });
+    legend.replaceChildren(...series.map(entry));
+    dark.addEventListener("change", () => this.draw());
+    new ResizeObserver(() => {
+      if (this.plot && this.plot.width !== element.clientWidth) this.plot.setSize({ width: element.clientWidth, height });
+    }).observe(element);
+    this.draw();
+  }
+
+  /** Draws anew what is in lists of [x, y], a list for each series. */
+  set(lists, end) {
+    this.data = uPlot.join(lists.map((points) => [points.map((p) => p[0]), points.map((p) => p[1])]));
+    this.end = end;
+    this.element.plotted = lists; // for tests
+    this.plot.setData(this.data);
+  }
+
+  draw() {
+    this.plot?.destroy();
+    this.plot = new uPlot(this.options(), this.data, this.element);
+  }
+
+  options() {
+    const font = `12px ${getComputedStyle(document.body).fontFamily}`;
+    const axis = (label, size) => ({
+      label, labelFont: font, labelSize: 20, font, size, stroke: colour("muted"),
+      grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1, size: 5 },
+    });
+    return {
+      width: this.element.clientWidth, height: this.height, padding: [8, 12, 0, 0],
+      legend: { show: false }, cursor: { show: false },
+      scales: {
+        x: { time: false, range: (_, min, max) => [0, Math.max(this.end ?? 0, max ?? 0) || 1] },
+        y: { range: (_, min, max) => [0, Math.max(1, (max ?? 0) * 1.08)] },
+      },
+      axes: [{ ...axis(this.x, 34), space: phone.matches ? 44 : 64 }, { ...axis(this.y, 44), incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }],
+      series: [{}, ...this.series.map(line)],
+      hooks: { drawAxes: this.mark === undefined ? [] : [(plot) => rule(plot, this.mark)] },
+    };
+  }
+}
+
+function line(s) {
+  const stroke = colour(s.colour);
+  if (s.points) return { stroke, paths: () => null, points: { show: true, size: s.points, fill: stroke, width: 0 } };
+  const width = s.width ?? 2;
+  return { stroke, width, dash: dashes[s.dash ?? "solid"], spanGaps: true, points: { show: false }, ...(s.steps && { paths: uPlot.paths.stepped({ align: 1 }) }) };
+}
+
+/** Draws a vertical line at an x. */
+function rule(plot, x) {
+  const { ctx, bbox } = plot;
+  const at = Math.round(plot.valToPos(x, "x", true));
+  ctx.save();
+  ctx.strokeStyle = colour("limit");
+  ctx.setLineDash([4, 4]);
+  ctx.beginPath();
+  ctx.moveTo(at, bbox.top);
+  ctx.lineTo(at, bbox.top + bbox.height);
+  ctx.stroke();
+  ctx.restore();
+}
+
+/** An entry of a legend: the line as it is drawn, and what it is. */
+function entry(s) {
+  const item = document.createElement("li");
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  const shape = document.createElementNS(svg.namespaceURI, s.points ? "circle" : "line");
+  const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+  set(svg, { width: 26, height: 10, viewBox: "0 0 26 10", "aria-hidden": "true" });
+  set(shape, s.points ? { cx: 13, cy: 5, r: s.points / 2, fill: `var(--${s.colour})` }
+    : { x1: 1, x2: 25, y1: 5, y2: 5, stroke: `var(--${s.colour})`, "stroke-width": s.width ?? 2, "stroke-dasharray": dashes[s.dash ?? "solid"].join(" ") });
+  svg.append(shape);
+  item.append(svg, s.label);
+  return item;
+}
+
+/** How many of some instants there were until each of them, from 0 to end. */
+export function cumulative(instants, end) {
+  const points = [[0, 0]];
+  instants.forEach((at, i) => {
+    if (points.at(-1)[0] === at) points.at(-1)[1] = i + 1;
+    else points.push([at, i + 1]);
+  });
+  if (points.at(-1)[0] < end) points.push([end, instants.length]);
+  return points;
+}

@@ -1,0 +1,132 @@
+// The demonstrations: the server plays them, and this shows what it answered.
+
+import { Chart, cumulative } from "./chart.js";
+import { figures, fill } from "./table.js";
+
+const names = {
+  fixed_window: "Fixed window", sliding_window: "Sliding window", sliding_log: "Sliding log",
+  token_bucket: "Token bucket", leaky_bucket: "Leaky bucket, queued",
+};
+const looks = {
+  fixed_window: {}, sliding_window: { width: 4 }, sliding_log: { dash: "dashed" },
+  token_bucket: { width: 3 }, leaky_bucket: { dash: "dotted", width: 3 },
+};
+const series = (algorithm) => ({ label: names[algorithm], colour: algorithm, steps: true, ...looks[algorithm] });
+const seconds = (ms) => ms / 1000;
+const left = (run) => run.requests.filter((r) => r.allowed).map((r) => seconds(r.leaves_ms)).sort((a, b) => a - b);
+const places = (n) => Number(n.toFixed(1)).toString();
+
+/** What each demonstration shows: charts are made when it is first played. */
+const demos = {
+  bucket: {
+    chart: {
+      x: "seconds", y: "tokens", series: [
+        { label: "Tokens in the bucket", colour: "token_bucket", steps: true },
+        { label: "Admitted", colour: "allowed", points: 7 },
+        { label: "Refused", colour: "refused", points: 7 },
+      ],
+    },
+    show({ runs: [run], levels }, { chart, list, table }) {
+      const of = (allowed) => run.requests.filter((r) => r.allowed === allowed).map((r) => [seconds(r.at_ms), r.remaining]);
+      const last = (points) => [...new Map(points)]; // of those at one instant
+      chart.set([levels.map((l) => [seconds(l.at_ms), l.tokens]), last(of(true)), last(of(false))], seconds(levels.at(-1).at_ms));
+      figures(list, [["Admitted at once", run.at_once], ["Admitted", run.admitted, "allowed"], ["Refused", run.refused, "refused"], ["Most in a second", run.most_in_a_second]]);
+      fill(table, ["Second", "Admitted"], run.per_second.map((n, i) => [i + 1, n]));
+      const first = run.requests.find((r) => !r.allowed);
+      return `${run.at_once} admitted at once, ${run.admitted} in all, ${run.refused} refused` +
+        (first ? `; the first refused is told to come back after ${places(first.retry_after_ms)} ms.` : ".");
+    },
+  },
+
+  boundary: {
+    chart: { x: "seconds", y: "admitted", mark: 1, series: ["fixed_window", "sliding_window", "sliding_log"].map(series) },
+    show({ runs, span_ms: span }, { chart, list, table }) {
+      chart.set(runs.map((run) => cumulative(left(run), 1.5)), 1.5);
+      figures(list, runs.map((run, i) => [`${names[run.algorithm]}, within ${places(span)} ms`, run.admitted, i ? "allowed" : "refused"]));
+      fill(table, ["Algorithm", "Admitted", "Refused", "Most in a second"], runs.map((run) => [names[run.algorithm], run.admitted, run.refused, run.most_in_a_second]));
+      return `Within ${places(span)} ms a fixed window admits ${runs[0].admitted}, a sliding window ${runs[1].admitted}, a log ${runs[2].admitted}.`;
+    },
+  },
+
+  sync: {
+    chart: {
+      x: "seconds", y: "admitted", series: [
+        { label: "All nodes", colour: "token_bucket", steps: true, width: 3 },
+        { label: "Of one node the most", colour: "sliding_window", steps: true },
+        { label: "Of one node the least", colour: "leaky_bucket", steps: true, dash: "dashed" },
+        { label: "Limit", colour: "refused", dash: "dotted" },
+      ],
+    },
+    show(result, { chart, list, table }) {
+      const by = (total) => result.steps.map((s) => [seconds(s.at_ms), total(s.per_node)]);
+      chart.set([by((n) => n.reduce((a, b) => a + b)), by((n) => Math.max(...n)), by((n) => Math.min(...n)), [[0, result.limit], [1, result.limit]]], 1);
+      figures(list, [["Admitted", result.admitted, "allowed"], ["Too many", result.overshoot, "refused"], ["Store calls", result.store_calls], ["By each node", result.per_node.join(" ")]]);
+      fill(table, ["Seconds", ...result.per_node.map((_, i) => `Node ${i + 1}`)], result.steps.filter((_, i) => i % 5 === 0).map((s) => [places(seconds(s.at_ms)), ...s.per_node]));
+      fill(document.getElementById("sweep"), ["Interval", "Admitted", "Too many", "Store calls"], result.sweep.map((s) => [`${s.interval_ms} ms`, s.admitted, s.overshoot, s.store_calls]));
+      sweep.set([result.sweep.map((s) => [s.interval_ms, s.admitted]), result.sweep.map((s) => [s.interval_ms, s.admitted]), [[0, result.limit], [1000, result.limit]]], 1000);
+      return `${result.admitted} admitted of ${result.limit}: ${result.overshoot} too many, for ${result.store_calls} calls of the store.`;
+    },
+  },
+
+  algorithms: {
+    chart: { x: "seconds", y: "left", series: Object.keys(names).map(series) },
+    show({ runs, window_ms: window }, { chart, list, table }) {
+      const times = runs.map(left);
+      const end = Math.max(...times.map((t) => t.at(-1) ?? 0), ...runs.map((run) => seconds(run.requests.at(-1)?.at_ms ?? 0)));
+      chart.set(times.map((t) => cumulative(t, end)), end);
+      figures(list, runs.map((run) => [names[run.algorithm], run.admitted]));
+      const most = Math.max(...runs.map((run) => run.per_second.length));
+      fill(table, ["Algorithm", "At once", "Admitted", "Refused", "Most in a second", ...Array.from({ length: most }, (_, i) => `Left in second ${i + 1}`)],
+        runs.map((run) => [names[run.algorithm], run.at_once, run.admitted, run.refused, run.most_in_a_second, ...Array.from({ length: most }, (_, i) => run.per_second[i] ?? 0)]));
+      return `Of ${runs[0].requests.length} requests: ` + runs.map((run) => `${names[run.algorithm].toLowerCase()} ${run.admitted}`).join(", ") + `. Windows of ${places(seconds(window))} s.`;
+    },
+  },
+};
+
+let sweep;
+
+/** Makes a section play its demonstration. */
+function start(name) {
+  const section = document.getElementById(name);
+  const form = section.querySelector("form");
+  const find = (selector) => section.querySelector(`.view ${selector}`);
+  const view = { chart: new Chart(find(".chart"), find(".legend"), demos[name].chart), list: find(".figures"), table: find(".numbers") };
+  const error = form.querySelector(".error");
+  let asked; // what was asked for last
+  const play = async () => {
+    if (!form.reportValidity()) return;
+    const query = new URLSearchParams(new FormData(form)).toString();
+    if (query === asked) return; // Enter is a change and a submission
+    asked = query;
+    try {
+      const response = await fetch(`demo/${name}?${query}`);
+      if (!response.ok) throw new Error(await response.text());
+      const result = await response.json();
+      if (query !== asked) return; // something else was asked for meanwhile
+      error.textContent = "";
+      find(".status").textContent = demos[name].show(result, view);
+      section.dataset.played = query; // for tests
+    } catch (problem) {
+      if (query !== asked) return;
+      error.textContent = problem.message.trim();
+      asked = undefined;
+    }
+  };
+  form.addEventListener("submit", (event) => {
+    event.preventDefault();
+    play();
+  });
+  form.addEventListener("change", () => form.checkValidity() && play());
+  return play();
+}
+
+export function startDemos() {
+  sweep = new Chart(document.getElementById("sweep-chart"), document.getElementById("sweep-legend"), {
+    x: "sync interval, ms", y: "admitted", height: 220, series: [
+      { label: "Admitted in the window", colour: "token_bucket" },
+      { label: "One interval", colour: "token_bucket", points: 7 },
+      { label: "Limit", colour: "refused", dash: "dotted" },
+    ],
+  });
+  return Promise.all(Object.keys(demos).map(start));
+}

@@ -1,0 +1,33 @@
+// Numbers, as tables and as figures.
+
+function cell(name, text, scope) {
+  const element = document.createElement(name);
+  element.textContent = text;
+  if (scope) element.scope = scope;
+  return element;
+}
+
+function row(cells) {
+  const element = document.createElement("tr");
+  element.append(...cells);
+  return element;
+}
+
+/** Fills a table: heads are texts, rows are lists of texts of which the first is the row's head. */
+export function fill(table, heads, rows) {
+  const head = document.createElement("thead");
+  const body = document.createElement("tbody");
+  head.append(row(heads.map((text) => cell("th", text, "col"))));
+  body.append(...rows.map(([first, ...rest]) => row([cell("th", first, "row"), ...rest.map((text) => cell("td", text))])));
+  table.replaceChildren(head, body);
+}
+
+/** Fills a list of figures: each is [what it is, number, class]. */
+export function figures(list, entries) {
+  list.replaceChildren(...entries.map(([label, number, kind]) => {
+    const group = document.createElement("div");
+    if (kind) group.className = kind;
+    group.append(cell("dt", label), cell("dd", number));
+    return group;
+  }));
+}

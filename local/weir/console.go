@@ -1,0 +1,66 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// console returns the web page of this run.
+func (s *server) console(apis []*gateway.API, listeners []net.Listener) *console.Console {
+	o := console.Options{
+		Rules: s.live.Current, Source: s.rules, Store: s.store,
+		Token: func(user, tier string) (string, error) {
+			return makeToken(s.checkout, user, tier, time.Until(s.clock().Add(consoleToken)), nil)
+		},
+	}
+	for i, api := range apis {
+		o.APIs = append(o.APIs, console.API{Kind: string(api.Kind), URL: "http://" + listeners[i].Addr().String(), Endpoints: targets(s.endpoints, api.Routes)})
+	}
+	return console.New(o)
+}
+
+// consoleToken is how long a token of the console is valid, by the clock of the functions:
+// longer than a run.
+const consoleToken = time.Hour
+
+// targets returns a request for each route that a rule is for, in the order of the rules.
+func targets(rules []endpoint, routes []gateway.Route) (list []console.Endpoint) {
+	for _, rule := range rules {
+		for _, route := range routes {
+			if !rule.meets(route) {
+				continue
+			}
+			sample := console.Endpoint{Method: route.Method, Path: route.Path}
+			if sample.Method == "ANY" {
+				sample.Method = rule.Method
+			}
+			if sample.Method == "" {
+				sample.Method = http.MethodGet
+			}
+			if wide := route.Path == "$default" || strings.HasSuffix(route.Path, "+}"); wide && rule.Endpoint != "*" {
+				sample.Path = rule.Endpoint
+			}
+			if sample.Path = concrete(sample.Path); !slices.Contains(list, sample) {
+				list = append(list, sample)
+			}
+		}
+	}
+	return list
+}
+
+// concrete returns a path with 1 for each parameter, and for what is below it.
+func concrete(path string) string {
+	parts := segments(strings.TrimPrefix(path, "$default"))
+	for i, part := range parts {
+		if part[0] == '{' || part == "*" {
+			parts[i] = "1"
+		}
+	}
+	return "/" + strings.Join(parts, "/")
+}
