@@ -1,9 +1,24 @@
 package boot
 
-import "github.com/aws/aws-sdk-go-v2/service/dynamodb"
+import (
+	"context"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
+)
 
 // Share makes client the one that the store and the records share. Call it before any of
 // them is made.
 func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
+}
+
+// Guarded returns store as an environment uses it.
+func Guarded(store limiter.Store) limiter.Store { return guarded(store) }
+
+// Warm opens the connections of an environment.
+func (c Config) Warm(ctx context.Context, store limiter.Store, e *app.Environment) {
+	c.warm(ctx, store, e)
 }

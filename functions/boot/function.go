@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/events"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -53,14 +54,20 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if e.Events, _, err = c.OpenEvents(ctx, recorder, logger, events.DefaultBudget); err != nil {
 		return nil, err
 	}
-	// Both may be back when they are needed: an outage is no time for slow starts, of which it has more.
+	c.warm(ctx, store, e)
+	return e, nil
+}
+
+// warm opens the connections of an environment, in the time of a first decision at most. Who is
+// not reached may be back when it is needed: an outage is no time for slow starts, of which it
+// has more.
+func (c Config) warm(ctx context.Context, store limiter.Store, e *app.Environment) {
 	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
 	defer cancel()
 	if err := c.Probe(ctx, store); err != nil {
-		logger.Warn("store not reached", slog.Any("err", err))
+		e.Logger.Warn("store not reached", slog.Any("err", err))
 	}
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
-		logger.Warn("records table not reached", slog.Any("err", err))
+		e.Logger.Warn("records table not reached", slog.Any("err", err))
 	}
-	return e, nil
 }

@@ -20,6 +20,13 @@ import (
 // that has logged in with a token.
 const redisMaxLife = time.Hour
 
+// redisPoolSize is not how many connections there are: one for each call under way, and an
+// environment has few. It is how many dials fail, in the life of a client, until it dials no more
+// and leaves that to a goroutine which tries once a second: the store would be used again more
+// than a second after an outage, and in Lambda that goroutine is frozen. The breaker spares the
+// server already, with two dials a second.
+const redisPoolSize = 10_000
+
 // RedisClient returns a client that makes each attempt once, as soon as it is a store's: a
 // script that is tried again may charge twice, and a server that refuses a connection is not
 // there. A redirect in a cluster is no attempt.
@@ -39,8 +46,8 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 		if err != nil {
 			return nil, errRedisURL
 		}
-		o.MaxRetries = -1
-		o.DialerRetries = 1 // the number of attempts
+		o.MaxRetries, o.PoolSize = -1, redisPoolSize
+		o.DialerRetries, o.DialTimeout = 1, firstTimeout // the number of attempts
 		o.ContextTimeoutEnabled = true
 		o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
 		o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
@@ -51,7 +58,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	if err != nil {
 		return nil, errRedisURL
 	}
-	o.DialerRetries = 1
+	o.DialerRetries, o.DialTimeout, o.PoolSize = 1, firstTimeout, redisPoolSize
 	o.ContextTimeoutEnabled = true
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet

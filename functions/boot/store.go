@@ -63,7 +63,8 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = maxIdle })
+			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = maxIdle }).
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = firstTimeout }) // nobody waits for longer
 		}
 	}), nil
 }

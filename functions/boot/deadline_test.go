@@ -1,0 +1,386 @@
+package boot_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/redisstore"
+)
+
+// ailment is what a server does to who asks it.
+type ailment = string
+
+const (
+	healthy     ailment = "none"
+	silent      ailment = "requests are read and not answered"
+	swallowing  ailment = "nothing is read any more"
+	slowed      ailment = "answers take 700 ms"
+	trickling   ailment = "answers come byte by byte"
+	resetting   ailment = "connections are reset"
+	breakingOff ailment = "answers break off"
+	babbling    ailment = "answers make no sense"
+	refusing    ailment = "connections are refused"
+	unreachable ailment = "connections are not answered"
+	forgetting  ailment = "old connections lead nowhere"
+)
+
+// line is a server in this process, and the network to it. Its time is that of the test.
+type line struct {
+	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request
+
+	mu      sync.Mutex
+	ailment ailment
+	since   int // connections that are older than it
+	dials   int
+}
+
+func (l *line) fallIll(a ailment) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ailment, l.since = a, l.dials
+}
+
+// state returns what the server does to connection n.
+func (l *line) state(n int) ailment {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.ailment == forgetting && n > l.since:
+		return healthy
+	case l.ailment == forgetting:
+		return swallowing
+	}
+	return l.ailment
+}
+
+// dial connects to the server.
+func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	l.mu.Lock()
+	l.dials++
+	n := l.dials
+	l.mu.Unlock()
+	switch l.state(n) {
+	case refusing:
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+	case unreachable:
+		select { // net/http goes on dialing when nobody waits any more
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(time.Second):
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ETIMEDOUT}
+		}
+	}
+	ours, theirs := net.Pipe()
+	go l.serve(n, theirs)
+	return ours, nil
+}
+
+// serve answers a connection, until it is closed.
+func (l *line) serve(n int, c net.Conn) {
+	defer func() { _ = c.Close() }()
+	for r := bufio.NewReader(c); ; {
+		answer, err := l.speak(c, r)
+		if err != nil {
+			return
+		}
+		switch l.state(n) {
+		case resetting, refusing:
+			return
+		case silent, unreachable:
+			_, _ = io.Copy(io.Discard, r)
+			return
+		case swallowing:
+			l.recover(n)
+			return
+		case slowed:
+			time.Sleep(700 * time.Millisecond)
+		case trickling:
+			for i := range len(answer) {
+				if _, err := io.WriteString(c, answer[i:i+1]); err != nil {
+					return
+				}
+				time.Sleep(200 * time.Millisecond)
+			}
+			continue
+		case breakingOff:
+			answer = answer[:3]
+		case babbling:
+			answer = "\x00\xff7\r\n\r\n"
+		}
+		if _, err := io.WriteString(c, answer); err != nil || len(answer) == 3 {
+			return
+		}
+	}
+}
+
+// recover returns when the server reads again.
+func (l *line) recover(n int) {
+	for l.state(n) == swallowing {
+		time.Sleep(time.Second)
+	}
+}
+
+// speakHTTP is DynamoDB, with an empty table.
+func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
+	request, err := http.ReadRequest(r)
+	if err != nil {
+		return "", err
+	}
+	if _, err := io.Copy(io.Discard, request.Body); err != nil {
+		return "", err
+	}
+	body := `{}`
+	if strings.HasSuffix(request.Header.Get("X-Amz-Target"), ".UpdateItem") {
+		body = `{"Attributes":{"pk":{"S":"k"}}}`
+	}
+	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body), nil
+}
+
+// speakRedis is Redis, with nothing in it, and busy when a script is to run.
+func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
+	for {
+		args, err := readCommand(r)
+		switch {
+		case err != nil:
+			return "", err
+		case strings.EqualFold(args[0], "get"):
+			return "$-1\r\n", nil
+		case !strings.EqualFold(args[0], "hello"):
+			return "-BUSY\r\n", nil
+		}
+		if _, err := io.WriteString(c, "%0\r\n"); err != nil {
+			return "", err
+		}
+	}
+}
+
+// ward is an environment over a line, as a function builds it.
+type ward struct {
+	*line
+	config boot.Config
+	store  limiter.Store
+	app    *app.Environment
+	close  func() error
+}
+
+func newWard(t *testing.T, store string) *ward {
+	t.Helper()
+	file := write(t, "rules.json", `{"version":1,"rules":[{"endpoint":"/a","limits":{"*":{"requests":20,"window":"1m"}}},
+		{"endpoint":"/b","limits":{"*":{"requests":20,"window":"1m"},"global":{"requests":20,"window":"1m"}}}]}`)
+	w := &ward{line: &line{ailment: healthy}, close: func() error { return nil }}
+	variables := []string{"RULES_FILE=" + file, "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store", "RECORDS_TABLE=records"}
+	var err error
+	if store == "redis" {
+		w.speak = speakRedis
+		w.config = load(t, append(variables, "STORE=redis", "REDIS_URL=redis://store")...)
+		client, err := w.config.RedisClient(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		client.(*redis.Client).Options().Dialer = w.dial
+		w.store, w.close = boot.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"})), client.Close
+	} else {
+		w.speak = speakHTTP
+		w.config = load(t, append(variables, "TABLE=t")...)
+	}
+	// The records are in DynamoDB in any case.
+	client, err := w.config.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	http := client.Options().HTTPClient.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
+	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = http }))
+	if store != "redis" {
+		if w.store, _, err = w.config.OpenStore(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if w.app, err = w.config.Environment(w.store, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// end closes what is open, and waits until nothing goes on.
+func (w *ward) end(t *testing.T) {
+	t.Helper()
+	w.fallIll(healthy)
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+	time.Sleep(10 * time.Second) // idle connections of HTTP are dropped, and dials given up
+}
+
+// ask decides a request of as many subjects as its path has.
+func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, path, limiter.Caller{User: "a"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, time.Since(begun)
+}
+
+// look decides what a request would get: Redis, which is busy with scripts, can answer that.
+func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
+	t.Helper()
+	begun := time.Now()
+	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, path, limiter.Caller{User: "a"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, time.Since(begun)
+}
+
+var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
+
+// Whatever becomes of a store, a decision ends when its deadline does, to the nanosecond: the
+// first of an environment after 900 ms, the others after 50 and 100 ms, and with no delay at all
+// where the fault shows at once. So does the start of an environment, after 900 ms. The clients
+// are those of the functions, and the time is the test's.
+func TestDeadline(t *testing.T) {
+	for _, store := range []string{"dynamodb", "redis"} {
+		for _, c := range []struct {
+			ailment ailment
+			reason  limiter.Reason
+			waits   bool // until the deadline, or fails at once
+			first   time.Duration
+		}{
+			{silent, limiter.ReasonTimeout, true, 900 * time.Millisecond},
+			{swallowing, limiter.ReasonTimeout, true, 900 * time.Millisecond},
+			{slowed, limiter.ReasonTimeout, true, 700 * time.Millisecond},
+			{trickling, limiter.ReasonTimeout, true, 900 * time.Millisecond},
+			{unreachable, limiter.ReasonTimeout, true, 900 * time.Millisecond},
+			{resetting, limiter.ReasonUnavailable, false, 0},
+			{breakingOff, limiter.ReasonUnavailable, false, 0},
+			{babbling, limiter.ReasonUnavailable, false, 0},
+			{refusing, limiter.ReasonUnavailable, false, 0},
+		} {
+			for _, path := range []string{"/a", "/b"} {
+				t.Run(store+" "+c.ailment+" "+path, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWard(t, store)
+						defer w.end(t)
+						w.config.Warm(t.Context(), w.store, w.app)
+						w.fallIll(c.ailment)
+						for i := range 3 {
+							want := time.Duration(0)
+							if c.waits {
+								want = deadlines[store]
+							}
+							if i == 0 {
+								want = c.first
+							}
+							d, took := w.ask(t, path)
+							if took != want {
+								t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
+							}
+							answered := c.ailment == slowed && i == 0
+							opened := d.Reason == limiter.ReasonBreaker && i == 2 && path == "/b" // in the middle of it
+							if d.Reason != c.reason && !answered && !opened {
+								t.Errorf("decision %d: %+v", i+1, d)
+							}
+						}
+					})
+				})
+			}
+			t.Run(store+" "+c.ailment+" at the start", func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWard(t, store)
+					defer w.end(t)
+					w.fallIll(c.ailment)
+					begun := time.Now()
+					w.config.Warm(t.Context(), w.store, w.app)
+					took := time.Since(begun)
+					if took > 900*time.Millisecond || c.waits != (took > 0) {
+						t.Errorf("the start took %s", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Outages of up to a minute: no decision waits longer than its deadline, few wait at all, and the
+// store is used again within half a second and one deadline of their end.
+func TestDeadline_outage(t *testing.T) {
+	for _, store := range []string{"dynamodb", "redis"} {
+		for i, a := range []ailment{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
+			length := time.Minute - time.Duration(i)*150*time.Millisecond
+			t.Run(store+" "+a, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					w := newWard(t, store)
+					defer w.end(t)
+					w.config.Warm(t.Context(), w.store, w.app)
+					if d, took := w.look(t, "/b"); d.Reason != limiter.ReasonNone || took != 0 {
+						t.Fatalf("before it: %s: %+v", took, d)
+					}
+					w.fallIll(a)
+					begun, waited := time.Now(), 0
+					for time.Since(begun) < length {
+						d, took := w.look(t, "/b")
+						if took > deadlines[store] || d.Reason == limiter.ReasonNone {
+							t.Fatalf("after %s: %s: %+v", time.Since(begun), took, d)
+						}
+						if took > 0 {
+							waited++
+						}
+						time.Sleep(10 * time.Millisecond)
+					}
+					if waited > 3+60*2 { // of two subjects each
+						t.Errorf("%d decisions waited", waited)
+					}
+					w.fallIll(healthy)
+					begun = time.Now()
+					for d, _ := w.look(t, "/b"); d.Reason != limiter.ReasonNone; d, _ = w.look(t, "/b") {
+						time.Sleep(time.Millisecond)
+					}
+					if took := time.Since(begun); took > 500*time.Millisecond+deadlines[store] {
+						t.Errorf("the store was used again after %s", took)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A connection that leads nowhere costs one decision its deadline, which is then degraded; the
+// next one opens another. After 5 s none is used again.
+func TestDeadline_oldConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWard(t, "redis") // net/http may drop a connection by itself
+		defer w.end(t)
+		w.config.Warm(t.Context(), w.store, w.app)
+		w.look(t, "/a")
+		w.fallIll(forgetting)
+		for i, want := range []time.Duration{deadlines["redis"], 0, 0} {
+			if d, took := w.look(t, "/a"); took != want || (d.Reason == limiter.ReasonTimeout) != (i == 0) {
+				t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
+			}
+		}
+		time.Sleep(6 * time.Second)
+		w.fallIll(forgetting)
+		if d, took := w.look(t, "/a"); took != 0 || d.Reason != limiter.ReasonNone {
+			t.Errorf("after a pause: %s: %+v", took, d)
+		}
+	})
+}
