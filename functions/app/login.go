@@ -51,7 +51,8 @@ func (e *Environment) login(w http.ResponseWriter, r *http.Request) {
 		answer.SetHeader(w.Header())
 		reply(w, http.StatusUnauthorized, map[string]any{"error": "wrong_user_or_password"})
 	default:
-		receipt.Refund(r.Context(), e.Clock())
+		now := e.Clock()
+		e.Recorder.Refunds(now, receipt.Refund(r.Context(), now))
 		reply(w, http.StatusOK, map[string]any{"user": given.User})
 	}
 }

@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,7 +43,7 @@ func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []floa
 			switch {
 			case json.Unmarshal(member, &n) == nil:
 				counts[name] += n
-			case json.Unmarshal(member, &some) == nil:
+			case name == telemetry.Latency && json.Unmarshal(member, &some) == nil:
 				latencies = append(latencies, some...)
 			}
 		}
@@ -90,6 +92,7 @@ func TestRecorder(t *testing.T) {
 			return e
 		}, 2, "", map[string]int{"Failed": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
+		{"unauthorized while the store fails", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "x", map[string]int{"Unauthorized": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "Remembered": 1, "StoreCalls": 8}},
 		{"failed", func(t testing.TB) *app.Environment {
 			e := shared(t)
@@ -128,6 +131,53 @@ func TestRecorder(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What rules have let through and refused is told by rule.
+func TestRecorder_byRule(t *testing.T) {
+	var log bytes.Buffer
+	e := memory(t)
+	e.Recorder = telemetry.New(&log, "test")
+	e.Recorder.Rules(noon, 1, time.Time{}, e.Rules.Current().Labels())
+	for range 5 {
+		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for second := range 3 {
+		e.Recorder.RulesRefused(noon.Add(time.Duration(second+1) * time.Second)) // writes one rule each
+	}
+	sums := map[string]int{}
+	for line := range bytes.Lines(log.Bytes()) {
+		var l struct {
+			Rule                     string
+			RuleAllowed, RuleRefused int
+		}
+		if err := json.Unmarshal(line, &l); err != nil {
+			t.Fatal(err)
+		}
+		sums[l.Rule+" allowed"] += l.RuleAllowed
+		sums[l.Rule+" refused"] += l.RuleRefused
+	}
+	maps.DeleteFunc(sums, func(_ string, n int) bool { return n == 0 })
+	if want := map[string]int{"GET /api/v1/search allowed": 3, "GET /api/v1/search refused": 2, "address allowed": 3}; !maps.Equal(sums, want) {
+		t.Errorf("got %v, want %v:\n%s", sums, want, &log)
+	}
+}
+
+// A login that succeeds gives its attempt back, and that is counted.
+func TestRecorder_login(t *testing.T) {
+	var log bytes.Buffer
+	e := memory(t)
+	e.SampleLogin = "alice:secret"
+	e.Recorder = telemetry.New(&log, "test")
+	for _, password := range []string{"secret", "wrong"} {
+		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
+		app.NewAPI(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
+	}
+	if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"RefundsGiven": 1}) {
+		t.Errorf("got %v", got)
 	}
 }
 
@@ -177,6 +227,9 @@ func TestRecorder_latency(t *testing.T) {
 		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
 		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{1.5, 1.5}) {
 			t.Errorf("took %v ms, want 1.5 twice", got)
+		}
+		if lines := log.String(); strings.Count(lines, `"StoreLatency":[1.5]`) != 2 {
+			t.Errorf("the store did not take 1.5 ms twice: %s", lines)
 		}
 	})
 }

@@ -48,7 +48,8 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err != nil {
 		return nil, err
 	}
-	recorder.Rules(time.Now(), e.Rules.Current().Version(), time.Time{}) // until they are read again, if they ever are
+	inForce := e.Rules.Current()
+	recorder.Rules(time.Now(), inForce.Version(), time.Time{}, inForce.Labels()) // until they are read again, if they ever are
 	e.Recorder = recorder
 	// What it opens ends with the process.
 	if e.Events, _, err = c.OpenEvents(ctx, recorder, logger, events.DefaultBudget); err != nil {

@@ -96,6 +96,41 @@ func TestStart(t *testing.T) {
 	}
 }
 
+// A line of the log says which invocation it is of, by Lambda's request id, also one of the
+// limiter itself.
+func TestStart_requestID(t *testing.T) {
+	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, answers := lambdaRuntime(t, event)
+	c, output := function(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1", "NAMESPACE=test", "RULES_VERSION=7", "AWS_LAMBDA_LOG_FORMAT=JSON", "AWS_LAMBDA_RUNTIME_API="+address)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-answers:
+	case <-time.After(30 * time.Second):
+		t.Error("no answer")
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	_ = c.Wait() // killed
+	told := false
+	for line := range strings.Lines(output.String()) {
+		if strings.Contains(line, `"store failed"`) {
+			told = true
+			if !strings.Contains(line, `"requestId":"1"`) {
+				t.Errorf("no request id: %s", line)
+			}
+		}
+	}
+	if !told {
+		t.Errorf("no store failed: %s", output)
+	}
+}
+
 // A document that is refused is counted before the process ends; a file that is not there
 // is no document.
 func TestStart_rulesRefused(t *testing.T) {

@@ -119,7 +119,7 @@ func tell(e *app.Environment) func(time.Time, rules.News) {
 		if confirmed.IsZero() {
 			confirmed = made
 		}
-		e.Recorder.Rules(now, n.Rules.Version(), confirmed)
+		e.Recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels())
 		switch problems, refused := errors.AsType[rules.Problems](n.Err); {
 		case n.Changed:
 			e.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.Int64("version", n.Rules.Version()))

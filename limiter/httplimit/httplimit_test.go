@@ -297,6 +297,19 @@ func TestMiddleware_credentials(t *testing.T) {
 	}
 }
 
+// A bad credential, or one that cannot be checked, is told that the store failed, and nothing
+// of limits.
+func TestMiddleware_credentials_degraded(t *testing.T) {
+	s := newServer(t)
+	s.store = nil
+	for status, err := range map[int]error{http.StatusUnauthorized: limiter.ErrInvalidCredential, http.StatusServiceUnavailable: limiter.ErrUnverified} {
+		s.caller, s.err = limiter.Caller{Rejected: true}, err
+		if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != status || r.Header.Get("Weir-Degraded") == "" || r.Header.Get("RateLimit") != "" {
+			t.Errorf("%v: %s %v", err, r.Status, r.Header)
+		}
+	}
+}
+
 // A store that fails lets the request through, with a header that says so; rules that
 // cannot be applied do not.
 func TestMiddleware_failure(t *testing.T) {

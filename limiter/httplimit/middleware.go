@@ -74,9 +74,14 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 			return
 		}
 		answer := NewAnswer(decision)
-		switch {
-		case !decision.Allowed:
+		if !decision.Allowed {
 			answer.Refuse(w)
+			return
+		}
+		if failed != nil && answer.Degraded != "" { // it is not told what the limits say, but this
+			w.Header().Set(DegradedField, answer.Degraded)
+		}
+		switch {
 		case errors.Is(failed, limiter.ErrUnverified):
 			logger.LogAttrs(r.Context(), slog.LevelError, "caller not verified", slog.Any("err", failed))
 			w.Header().Set(RetryAfterField, "1")

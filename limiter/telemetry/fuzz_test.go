@@ -21,9 +21,10 @@ func FuzzRecorder(f *testing.F) {
 	f.Fuzz(func(t *testing.T, user, key, name, namespace string, took, pause int64, calls int, bits uint8) {
 		var log bytes.Buffer
 		r := telemetry.New(&log, namespace)
-		d := limiter.Decision{Allowed: bits&1 != 0, Remembered: bits&2 != 0, StoreCalls: calls}
+		r.Rules(noon, int64(calls), noon.Add(time.Duration(pause)), []string{key, name, "x"})
+		d := limiter.Decision{Charges: []limiter.Charge{{Limit: &limiter.Limit{Rule: key}}, {Limit: &limiter.Limit{Rule: name}}}, Allowed: bits&1 != 0, Remembered: bits&2 != 0, StoreCalls: calls}
 		if bits&4 != 0 {
-			d.Limit = &limiter.Limit{Name: name}
+			d.Limit = &limiter.Limit{Name: name, Rule: key}
 		}
 		if bits&8 != 0 {
 			d.Shadowed = &limiter.Limit{Name: name}

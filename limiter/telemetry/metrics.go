@@ -2,29 +2,40 @@ package telemetry
 
 import (
 	"encoding/json"
-	"math/rand/v2"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
 )
 
-// The names of the metrics, which are in Namespace and have no dimensions. The package's
-// doc says what each counts.
+// The names of the metrics. They are in Namespace, and have no dimensions but for those of
+// rules, which have RuleDimension. The package's doc says what each counts.
 const (
-	Allowed       = "Allowed"
-	Refused       = "Refused"
-	Degraded      = "Degraded"
-	Remembered    = "Remembered"
-	Shadowed      = "Shadowed"
-	Unauthorized  = "Unauthorized"
-	Failed        = "Failed"
-	StoreCalls    = "StoreCalls"
-	Latency       = "Latency"
-	RulesRefused  = "RulesRefused"
-	RulesVersion  = "RulesVersion"
-	RulesAge      = "RulesAge"
-	EventsDropped = "EventsDropped"
+	Allowed         = "Allowed"
+	Refused         = "Refused"
+	Degraded        = "Degraded"
+	Remembered      = "Remembered"
+	Shadowed        = "Shadowed"
+	Unauthorized    = "Unauthorized"
+	Failed          = "Failed"
+	Latency         = "Latency"
+	StoreCalls      = "StoreCalls"
+	StoreLatency    = "StoreLatency"
+	Overshoot       = "Overshoot"
+	RefundsGiven    = "RefundsGiven"
+	RefundsWithheld = "RefundsWithheld"
+	Mended          = "Mended"
+	RulesRefused    = "RulesRefused"
+	RulesVersion    = "RulesVersion"
+	RulesAge        = "RulesAge"
+	EventsDropped   = "EventsDropped"
+
+	RuleAllowed  = "RuleAllowed"
+	RuleRefused  = "RuleRefused"
+	RuleShadowed = "RuleShadowed"
 )
+
+// RuleDimension is the name of the dimension that says which rule.
+const RuleDimension = "Rule"
 
 // Namespace returns where CloudWatch keeps the metrics of a deployment: by the name that
 // separates it from others, such as its stage.
@@ -33,21 +44,15 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 // metrics is what is counted until it is written.
 type metrics struct {
 	allowed, refused, degraded, remembered, shadowed int64
-	unauthorized, failed, storeCalls, rulesRefused   int64
-	eventsDropped                                    int64
-
-	decided   int // requests that latencies are of
-	latencies [maxValues]time.Duration
+	unauthorized, failed, storeCalls, mended         int64
+	overshoot                                        int64 // the largest
+	refunds                                          limiter.Refunds
+	rulesRefused, eventsDropped                      int64
+	latency, storeLatency                            sample
 }
-
-// maxValues is how many values of one metric CloudWatch reads in a line.
-const maxValues = 100
 
 // add counts a decision that was enforced. Of one that failed no more is known.
 func (m *metrics) add(took time.Duration, d *limiter.Decision) {
-	if d.Reason != limiter.ReasonNone {
-		m.degraded++
-	}
 	switch {
 	case d.Failed:
 		m.failed++
@@ -63,13 +68,26 @@ func (m *metrics) add(took time.Duration, d *limiter.Decision) {
 	if d.Shadowed != nil {
 		m.shadowed++
 	}
-	// Of more than can be written, each is kept with the same probability.
-	m.decided++
-	if m.decided <= maxValues {
-		m.latencies[m.decided-1] = took
-	} else if i := rand.IntN(m.decided); i < maxValues {
-		m.latencies[i] = took
+	m.latency.add(took)
+}
+
+// addStore counts what a decision had to do with the store, enforced or not.
+func (m *metrics) addStore(d *limiter.Decision) {
+	if d.Reason != limiter.ReasonNone {
+		m.degraded++
 	}
+	if d.StoreCalls > 0 {
+		m.storeCalls += int64(d.StoreCalls)
+		m.storeLatency.add(d.StoreTime)
+	}
+	m.overshoot = max(m.overshoot, d.Overshoot)
+	m.mended += int64(d.Mended)
+	m.addRefunds(d.Refunds)
+}
+
+func (m *metrics) addRefunds(r limiter.Refunds) {
+	m.refunds.Given += r.Given
+	m.refunds.Withheld += r.Withheld
 }
 
 // inForce is which rules decide. The zero value says nothing.
@@ -85,56 +103,78 @@ func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }
 
+// line is one in the embedded metric format.
+type line struct {
+	members     map[string]any
+	definitions []definition
+	rule        []definition // of metrics with RuleDimension
+}
+
 // definition is a metric in the embedded metric format.
 type definition struct{ Name, Unit string }
 
-// write writes one line in the embedded metric format, for the instant at. Allowed and
-// Refused are always in it, so that a ratio has its denominator; of the others what is
-// not zero.
-func (m *metrics) write(out *json.Encoder, namespace string, at time.Time, rules inForce) {
-	line, definitions := map[string]any{}, []definition{}
+func newLine() *line { return &line{members: map[string]any{}} }
+
+func (l *line) add(name, unit string, value any) {
+	l.members[name] = value
+	l.definitions = append(l.definitions, definition{name, unit})
+}
+
+// addTotals adds m, and which rules were in force at the time at. Allowed and Refused are
+// always there, so that a ratio has its denominator; of the others what is not zero.
+func (l *line) addTotals(m *metrics, rules inForce, at time.Time) {
 	for i, c := range [...]struct {
 		name  string
 		value int64
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {Remembered, m.remembered}, {Shadowed, m.shadowed},
-		{Unauthorized, m.unauthorized}, {Failed, m.failed}, {StoreCalls, m.storeCalls}, {RulesRefused, m.rulesRefused},
-		{EventsDropped, m.eventsDropped},
+		{Degraded, m.degraded}, {Remembered, m.remembered}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed},
+		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsWithheld, int64(m.refunds.Withheld)},
+		{Mended, m.mended}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {
 		if i < 2 || c.value > 0 {
-			line[c.name] = c.value
-			definitions = append(definitions, definition{c.name, "Count"})
+			l.add(c.name, "Count", c.value)
 		}
 	}
 	if !rules.told.IsZero() {
-		line[RulesVersion] = rules.version
-		definitions = append(definitions, definition{RulesVersion, "None"})
+		l.add(RulesVersion, "None", rules.version)
 	}
 	if age, ok := rules.age(at); ok {
-		line[RulesAge] = age
-		definitions = append(definitions, definition{RulesAge, "Seconds"})
+		l.add(RulesAge, "Seconds", age)
 	}
-	if m.decided > 0 {
-		line[Latency] = milliseconds(m.latencies[:min(m.decided, maxValues)])
-		definitions = append(definitions, definition{Latency, "Milliseconds"})
+	if m.latency.told > 0 {
+		l.add(Latency, "Milliseconds", m.latency.milliseconds())
 	}
-	line["_aws"] = map[string]any{
-		"Timestamp": at.UnixMilli(),
-		"CloudWatchMetrics": []any{map[string]any{
-			"Namespace":  namespace,
-			"Dimensions": [][]string{{}},
-			"Metrics":    definitions,
-		}},
+	if m.storeLatency.told > 0 {
+		l.add(StoreLatency, "Milliseconds", m.storeLatency.milliseconds())
 	}
-	_ = out.Encode(line) // there is nowhere to tell that standard output is gone
 }
 
-// milliseconds returns durations in milliseconds, to the microsecond.
-func milliseconds(durations []time.Duration) []float64 {
-	values := make([]float64, len(durations))
-	for i, d := range durations {
-		values[i] = float64(d.Microseconds()) / 1000
+// addRule adds what is counted of a rule. A line has one, for it has one value of Rule.
+func (l *line) addRule(c ruleCounts) {
+	l.members[RuleDimension] = c.name
+	for i, m := range [...]struct {
+		name  string
+		value int64
+	}{{RuleAllowed, c.allowed}, {RuleRefused, c.refused}, {RuleShadowed, c.shadowed}} {
+		if i < 2 || m.value > 0 {
+			l.members[m.name] = m.value
+			l.rule = append(l.rule, definition{m.name, "Count"})
+		}
 	}
-	return values
+}
+
+// write writes the line, under the time at.
+func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
+	var directives []any
+	for _, d := range [...]struct {
+		dimensions  []string
+		definitions []definition
+	}{{[]string{}, l.definitions}, {[]string{RuleDimension}, l.rule}} {
+		if len(d.definitions) > 0 {
+			directives = append(directives, map[string]any{"Namespace": namespace, "Dimensions": [][]string{d.dimensions}, "Metrics": d.definitions})
+		}
+	}
+	l.members["_aws"] = map[string]any{"Timestamp": at.UnixMilli(), "CloudWatchMetrics": directives}
+	_ = out.Encode(l.members) // there is nowhere to tell that standard output is gone
 }

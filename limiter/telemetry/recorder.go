@@ -33,6 +33,7 @@ type Recorder struct {
 	metrics  metrics
 	refusals refusals
 	rules    inForce
+	byRule   byRule
 }
 
 // New returns a Recorder for a deployment, named as in the keys of its store, that writes
@@ -61,7 +62,11 @@ func (r *Recorder) add(took time.Duration, caller limiter.Caller, d limiter.Deci
 	switch {
 	case err == nil:
 		m.add(took, &d)
-		if !d.Allowed && !d.Failed {
+		if d.Failed {
+			break
+		}
+		r.byRule.add(&d)
+		if !d.Allowed {
 			r.refusals.add(newRefusal(caller, d.Limit))
 		}
 	case errors.Is(err, limiter.ErrInvalidCredential), errors.Is(err, limiter.ErrMissingCredential):
@@ -69,7 +74,16 @@ func (r *Recorder) add(took time.Duration, caller limiter.Caller, d limiter.Deci
 	default:
 		m.failed++
 	}
-	m.storeCalls += int64(d.StoreCalls)
+	m.addStore(&d)
+}
+
+// Refunds counts, at now, what became of what a request gave back that had been allowed: what
+// [limiter.Receipt.Refund] returned.
+func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
+	if r == nil || r.out == nil || done == (limiter.Refunds{}) {
+		return
+	}
+	r.count(now.UnixNano(), func() { r.metrics.addRefunds(done) })
 }
 
 // RulesRefused counts, at now, a document of rules that was not put into force.
@@ -82,8 +96,10 @@ func (r *Recorder) RulesRefused(now time.Time) {
 
 // Rules tells, at now, which version of the rules is in force, and when it was last known
 // that their source has no other; the zero time if nobody asks the source again. Lines that
-// are written from then on say so. Of calls that overtake each other the latest by now counts.
-func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time) {
+// are written from then on say so. labels are the rules, as Limit.Rule has them: the first
+// ten are counted apart, the rest together; none are if there are none. Of calls that
+// overtake each other the latest by now counts.
+func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels []string) {
 	if r == nil || r.out == nil {
 		return
 	}
@@ -92,6 +108,7 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time) {
 	// Unless the clock has been set back.
 	if since := now.Sub(r.rules.told); since >= 0 || since <= -time.Duration(resolution) {
 		r.rules = inForce{now, version, confirmed}
+		r.byRule.name(labels)
 	}
 }
 
@@ -105,10 +122,27 @@ func (r *Recorder) EventsDropped(now time.Time, n int64) {
 
 // batch is what is written at once, under the time at.
 type batch struct {
-	at       int64
+	at       time.Time
 	metrics  metrics
-	refusals refusals
 	rules    inForce
+	byRule   []ruleCounts
+	refusals refusals
+}
+
+// write writes a line of metrics, with the first rule in it; one for each further rule; and
+// those of who is refused.
+func (b *batch) write(out *json.Encoder, namespace string) {
+	l := newLine()
+	l.addTotals(&b.metrics, b.rules, b.at)
+	for i, rule := range b.byRule {
+		if i > 0 {
+			l.write(out, Namespace(namespace), b.at)
+			l = newLine()
+		}
+		l.addRule(rule)
+	}
+	l.write(out, Namespace(namespace), b.at)
+	b.refusals.write(out, namespace)
 }
 
 // count counts by add, at the time at, and writes what is then due: outside of the lock, so
@@ -125,34 +159,43 @@ func (r *Recorder) count(at int64, add func()) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	for i := range due {
-		due[i].metrics.write(r.out, Namespace(r.namespace), time.Unix(0, due[i].at), due[i].rules)
-		due[i].refusals.write(r.out, r.namespace)
+		due[i].write(r.out, r.namespace)
 	}
 }
 
-// takeOld takes what is pending from long before at. r.mu is held.
+// takeOld takes all that is pending from long before at. r.mu is held.
 func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	if r.newest != 0 && at-r.newest >= resolution {
-		return append(due, r.take(r.newest))
+		return append(due, r.take(r.newest, len(r.byRule.rows)))
 	}
 	return due
 }
 
 // takeDue takes what is pending if the last time was long enough before at, or the clock has
-// been set back. r.mu is held.
+// been set back. Of rules it takes one: there is a line a second, and a line has room for one.
+// r.mu is held.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
 		r.written = at
-		return append(due, r.take(at))
+		return append(due, r.take(at, 1))
 	}
 	return due
 }
 
-// take takes what is pending, to be written under the time at. r.mu is held.
-func (r *Recorder) take(at int64) *batch {
-	b := &batch{at: at, metrics: r.metrics, rules: r.rules}
-	r.metrics, r.newest = metrics{}, 0
+// take takes what is pending, and of rules so many, to be written under the time at. r.mu is
+// held.
+func (r *Recorder) take(at int64, rules int) *batch {
+	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules}
+	r.metrics = metrics{}
+	for range rules {
+		if c, ok := r.byRule.take(); ok {
+			b.byRule = append(b.byRule, c)
+		}
+	}
+	if !r.byRule.pending() {
+		r.newest = 0
+	}
 	// An empty map stays: what is written is no longer ours to add to.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}

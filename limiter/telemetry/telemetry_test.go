@@ -38,7 +38,7 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// counts are the values of metrics by their names; of Latency, how many there are.
+// counts are the values of metrics by their names; of latencies, how many there are.
 type counts map[string]float64
 
 // line is one of metrics.
@@ -46,6 +46,7 @@ type line struct {
 	at      time.Time
 	counts  counts
 	latency []float64
+	rule    string // whose counts are in it
 }
 
 // refusedLine is one of a caller who was refused.
@@ -110,42 +111,62 @@ func (l *log) read(b []byte) line {
 	var head struct {
 		AWS struct {
 			Timestamp         int64
-			CloudWatchMetrics []struct{ Metrics []struct{ Name, Unit string } }
+			CloudWatchMetrics []struct {
+				Dimensions [][]string
+				Metrics    []struct{ Name, Unit string }
+			}
 		} `json:"_aws"`
+		Rule string
 	}
 	root := map[string]json.RawMessage{}
 	if err := errors.Join(json.Unmarshal(b, &head), json.Unmarshal(b, &root)); err != nil {
 		l.Error(err)
 		return line{}
 	}
-	got := line{at: time.UnixMilli(head.AWS.Timestamp).UTC(), counts: counts{}}
-	for _, m := range head.AWS.CloudWatchMetrics[0].Metrics { // each a member of the root, once, and the only ones
-		unit, n := "Count", 0.0
-		switch m.Name {
-		case telemetry.Latency:
-			unit, err = "Milliseconds", json.Unmarshal(root[m.Name], &got.latency)
-			n = float64(len(got.latency))
-		case telemetry.RulesVersion:
-			unit = "None"
-		case telemetry.RulesAge:
-			unit = "Seconds"
+	got, n := line{at: time.UnixMilli(head.AWS.Timestamp).UTC(), counts: counts{}, rule: head.Rule}, 0
+	for _, d := range head.AWS.CloudWatchMetrics {
+		if of := strings.Join(d.Dimensions[0], " "); of != "" && of != telemetry.RuleDimension {
+			l.Errorf("%s: dimensions %q", b, of)
 		}
-		if m.Name != telemetry.Latency {
-			err = json.Unmarshal(root[m.Name], &n)
+		for _, m := range d.Metrics { // each a member of the root, once, and the only ones
+			n++
+			got.read(l, m.Name, m.Unit, root[m.Name])
+			if ofRule := strings.HasPrefix(m.Name, "Rule") && !strings.HasPrefix(m.Name, "Rules"); ofRule != (len(d.Dimensions[0]) == 1) {
+				l.Errorf("%s: %s has the dimensions %q", b, m.Name, d.Dimensions[0])
+			}
+			delete(root, m.Name)
 		}
-		got.counts[m.Name] = n
-		if m.Unit != unit || n != math.Trunc(n) {
-			l.Errorf("%s: %v in %s", m.Name, n, m.Unit)
-		}
-		if err != nil {
-			l.Errorf("%s: %s: %v", b, m.Name, err)
-		}
-		delete(root, m.Name)
 	}
-	if delete(root, "_aws"); len(root) != 0 || len(head.AWS.CloudWatchMetrics[0].Metrics) != len(got.counts) {
+	delete(root, "_aws")
+	if delete(root, telemetry.RuleDimension); len(root) != 0 || n != len(got.counts) {
 		l.Errorf("%s: members %v are no metrics, or a metric comes twice", b, slices.Collect(maps.Keys(root)))
 	}
 	return got
+}
+
+// read takes in a metric.
+func (l *line) read(tb testing.TB, name, unit string, value json.RawMessage) {
+	tb.Helper()
+	want, n := "Count", 0.0
+	var err error
+	switch name {
+	case telemetry.Latency, telemetry.StoreLatency:
+		var values []float64
+		want, err = "Milliseconds", json.Unmarshal(value, &values)
+		if n = float64(len(values)); name == telemetry.Latency {
+			l.latency = values
+		}
+	case telemetry.RulesVersion:
+		want, err = "None", json.Unmarshal(value, &n)
+	case telemetry.RulesAge:
+		want, err = "Seconds", json.Unmarshal(value, &n)
+	default:
+		err = json.Unmarshal(value, &n)
+	}
+	if unit != want || n != math.Trunc(n) || err != nil {
+		tb.Errorf("%s: %v in %s: %v", name, n, unit, err)
+	}
+	l.counts[name] = n
 }
 
 // total returns the sum of all lines.
@@ -165,8 +186,8 @@ func (l *log) want(want ...line) {
 		l.Fatalf("%d lines, want %d: %+v", len(l.metrics), len(want), l.metrics)
 	}
 	for i, w := range want {
-		if got := l.metrics[i]; !got.at.Equal(w.at) || !maps.Equal(got.counts, w.counts) {
-			l.Errorf("line %d:\n got %s %v\nwant %s %v", i+1, got.at, got.counts, w.at, w.counts)
+		if got := l.metrics[i]; !got.at.Equal(w.at) || !maps.Equal(got.counts, w.counts) || got.rule != w.rule {
+			l.Errorf("line %d:\n got %s %v %s\nwant %s %v %s", i+1, got.at, got.counts, got.rule, w.at, w.counts, w.rule)
 		}
 	}
 	l.metrics = nil
@@ -181,24 +202,28 @@ func TestRecorder_Record(t *testing.T) {
 		err      error
 		want     counts
 	}{
-		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "Latency": 1}},
-		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "Latency": 1}},
+		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "StoreLatency": 1, "Latency": 1}},
+		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
 		{"refused by no limit that speaks", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
 		{"remembered", limiter.Decision{Limit: limit("a"), Remembered: true}, nil, counts{"Allowed": 0, "Refused": 1, "Remembered": 1, "Latency": 1}},
-		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "Latency": 1}},
+		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
-		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1}},
+		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: limit("a")}, nil, counts{"Allowed": 1, "Refused": 0, "Shadowed": 1, "Latency": 1}},
 		{"refused and shadowed", limiter.Decision{Shadowed: limit("a")}, nil, counts{"Allowed": 0, "Refused": 1, "Shadowed": 1, "Latency": 1}},
-		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1}},
+		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1, "StoreLatency": 1}},
 		{"no credential", allowed, missing, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1}},
-		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, limiter.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
+		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, limiter.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1, "Degraded": 1}},
+		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
+		{"past the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
+		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Withheld: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsWithheld": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
+		{"mended", limiter.Decision{Mended: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Mended": 3, "Latency": 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLog(t)
 			telemetry.New(l, "dev").Record(noon, 0, alice, c.decision, c.err)
-			l.want(line{noon, c.want, nil})
+			l.want(line{at: noon, counts: c.want})
 			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
 				t.Errorf("who is refused: %+v", l.refused)
 			}
@@ -206,10 +231,14 @@ func TestRecorder_Record(t *testing.T) {
 	}
 	l := newLog(t)
 	telemetry.New(l, "dev").RulesRefused(noon)
-	l.want(line{noon, counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}, nil})
+	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
+	l = newLog(t)
+	telemetry.New(l, "dev").Refunds(noon, limiter.Refunds{Given: 2, Withheld: 3})
+	telemetry.New(l, "dev").Refunds(noon, limiter.Refunds{}) // nothing to tell
+	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsWithheld": 3}})
 	l = newLog(t)
 	telemetry.New(l, "dev").EventsDropped(noon, 7)
-	l.want(line{noon, counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}, nil})
+	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
 }
 
 // The first decision after a quiet second is written at once, those of the second after it
@@ -219,7 +248,7 @@ func TestRecorder_edges(t *testing.T) {
 	r := telemetry.New(l, "dev")
 	record := func(after time.Duration) { r.Record(noon.Add(after), 0, alice, allowed, nil) }
 	n := func(after time.Duration, n float64) line {
-		return line{noon.Add(after), counts{"Allowed": n, "Refused": 0, "Latency": n}, nil}
+		return line{at: noon.Add(after), counts: counts{"Allowed": n, "Refused": 0, "Latency": n}}
 	}
 	record(0)
 	l.want(n(0, 1))
@@ -266,7 +295,7 @@ func TestRecorder_slow(t *testing.T) {
 		r.Record(at, 0, alice, allowed, nil)
 		r.Record(at.Add(-5*time.Second), 5*time.Second, alice, allowed, nil)
 	}
-	l.want(line{noon, counts{"Allowed": 1, "Refused": 0, "Latency": 1}, nil})
+	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
 // Every decision is counted, once, whatever the concurrency, and there is at most one line
@@ -294,6 +323,7 @@ func TestRecorder_concurrent(t *testing.T) {
 	r.Record(noon.Add(2*seconds*time.Second), 0, alice, limiter.Decision{Allowed: true}, nil)
 	got := l.total()
 	delete(got, telemetry.Latency)
+	delete(got, telemetry.StoreLatency)
 	if want := (counts{"Allowed": 4*each + 1, "Refused": 3 * each, "Unauthorized": each, "StoreCalls": workers * each}); !maps.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
@@ -326,7 +356,7 @@ func TestRecorder_latency(t *testing.T) {
 		r.Record(noon.Add(2*time.Second+1-time.Duration(i)*time.Microsecond), time.Duration(i)*time.Microsecond, alice, allowed, nil)
 	}
 	r.Record(noon.Add(3*time.Second), 0, alice, allowed, nil)
-	if len(l.metrics) != 1 || l.metrics[0].counts["Allowed"] != 10_001 || len(l.metrics[0].latency) != 100 {
+	if len(l.metrics) != 1 || l.metrics[0].counts["Allowed"] != 10_001 || len(l.metrics[0].latency) != 50 {
 		t.Fatalf("%+v", l.metrics)
 	}
 	late := 0
@@ -338,8 +368,8 @@ func TestRecorder_latency(t *testing.T) {
 			late++
 		}
 	}
-	if late < 20 || late > 80 { // six deviations from the mean
-		t.Errorf("%d of 100 values are from the second half", late)
+	if late < 4 || late > 46 { // six deviations from the mean
+		t.Errorf("%d of 50 values are from the second half", late)
 	}
 }
 
@@ -352,17 +382,17 @@ func TestRecorder_Rules(t *testing.T) {
 		t.Helper()
 		r.Record(noon.Add(after), 0, alice, allowed, nil)
 		maps.Copy(members, counts{"Allowed": 1, "Refused": 0, "Latency": 1})
-		l.want(line{noon.Add(after), members, nil})
+		l.want(line{at: noon.Add(after), counts: members})
 	}
 	want(0, counts{})
-	r.Rules(noon, 7, time.Time{})
+	r.Rules(noon, 7, time.Time{}, nil)
 	want(time.Second, counts{"RulesVersion": 7})
-	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second))
-	r.Rules(noon.Add(time.Second), 7, noon) // overtaken
-	l.want()                                // it is no request
+	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil)
+	r.Rules(noon.Add(time.Second), 7, noon, nil) // overtaken
+	l.want()                                     // it is no request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
-	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour)) // the clock was set back
+	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour), nil) // the clock was set back
 	want(-time.Hour-time.Second, counts{"RulesVersion": 9, "RulesAge": 0})
 }
 
@@ -372,16 +402,22 @@ func TestRecorder_none(*testing.T) {
 	for _, r := range []*telemetry.Recorder{none, {}} {
 		r.Record(noon, 0, alice, refused, nil)
 		r.RulesRefused(noon)
-		r.Rules(noon, 1, noon)
+		r.Refunds(noon, limiter.Refunds{Given: 1})
+		r.Rules(noon, 1, noon, []string{"a"})
 	}
 }
 
 // As long as nothing is due, recording allocates nothing, refusals included.
 func TestRecorder_allocations(t *testing.T) {
 	r := telemetry.New(newLog(t), "dev")
+	r.Rules(noon, 1, noon, []string{"a", "b"})
+	two, by := through("b", "c"), refusedBy("a")
 	for name, record := range map[string]func(){
-		"allowed": func() { r.Record(noon, 0, alice, allowed, nil) },
-		"refused": func() { r.Record(noon, 0, alice, refused, nil) },
+		"allowed":         func() { r.Record(noon, 0, alice, allowed, nil) },
+		"refused":         func() { r.Record(noon, 0, alice, refused, nil) },
+		"allowed by rule": func() { r.Record(noon, 0, alice, two, nil) },
+		"refused by rule": func() { r.Record(noon, 0, alice, by, nil) },
+		"rules":           func() { r.Rules(noon, 1, noon, []string{"a", "b"}) },
 	} {
 		record()
 		if n := testing.AllocsPerRun(100, record); n != 0 {
@@ -513,24 +549,38 @@ func TestRecorder_size(t *testing.T) {
 		}
 		l.bytes = 0
 	}
-	usual := limiter.Decision{Allowed: true, StoreCalls: 2}
+	labels := []string{"GET /api/v1/search", "POST /api/v1/data", "GET /api/v1/items/{id}", "address"}
+	r.Rules(noon, 1772625600, time.Time{}, labels)
+	usual := through(labels[0], labels[3])
+	usual.StoreCalls, usual.StoreTime = 2, 4567*time.Microsecond
 	r.Record(noon, 5678*time.Microsecond, alice, usual, nil)
-	size("one decision", 330)
+	size("one decision", 640)
 	for range 99 {
 		r.Record(noon, 5678*time.Microsecond, alice, usual, nil)
 	}
 	r.Record(noon.Add(time.Second), 5678*time.Microsecond, alice, usual, nil)
-	size("a hundred and more", 930)
+	size("a hundred and more", 1250)
+	long := make([]string, 20)
+	for i := range long {
+		long[i] = fmt.Sprint(i, strings.Repeat("é", 1000))
+	}
+	r.Rules(noon.Add(time.Second), 1772625600, noon.Add(-time.Hour), long)
 	longest := limit(strings.Repeat("a", 32))
 	for i := range 20_000 {
 		caller := limiter.Caller{User: fmt.Sprint(i % 1000)}
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, limiter.Decision{Limit: longest, StoreCalls: 2, Remembered: true, Shadowed: refused.Limit}, nil)
+		d := refusedBy(long[i%20])
+		d.StoreCalls, d.StoreTime, d.Remembered, d.Shadowed, d.Mended, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
+		d.Refunds = limiter.Refunds{Given: 3, Withheld: 4}
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, d, nil)
+		d.Limit = longest
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, d, nil)
 		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil)
 		r.Record(noon.Add(time.Second), 0, caller, allowed, limiter.ErrInvalidCredential)
 		r.Record(noon.Add(time.Second), 0, caller, allowed, limiter.ErrUnverified)
+		r.EventsDropped(noon.Add(time.Second), 10_000)
 	}
 	r.Record(noon.Add(3*time.Second), 0, alice, usual, nil)
-	size("everything", 3000)
+	size("everything", 3500)
 }
 
 // What recording costs a request while nothing is due, and when a line is.
@@ -544,9 +594,12 @@ func BenchmarkRecorder_Record(b *testing.B) {
 		name     string
 		decision limiter.Decision
 		step     time.Duration
-	}{{"allowed", allowed, 0}, {"refused", refused, 0}, {"written", allowed, time.Second}} {
+	}{{"allowed", allowed, 0}, {"refused", refused, 0}, {"by rule", through("d", "e"), 0}, {"refused by rule", refusedBy("a"), 0}, {"written", allowed, time.Second}, {"written by rule", through("d", "e"), time.Second}} {
 		b.Run(c.name, func(b *testing.B) {
 			r := telemetry.New(null, "dev")
+			if len(c.decision.Charges) > 0 {
+				r.Rules(noon, 1, noon, []string{"a", "b", "c", "d", "e"})
+			}
 			at := noon
 			b.ReportAllocs()
 			for b.Loop() {
@@ -575,11 +628,11 @@ func TestRecorder_pauses(t *testing.T) {
 	for i := range 3 {
 		at := noon.Add(time.Duration(i) * time.Hour)
 		r.Record(at, 0, alice, allowed, nil)
-		l.want(line{at, one, []float64{0}}.truncated())
+		l.want(line{at: at, counts: one}.truncated())
 	}
 	r.Record(noon.Add(2*time.Hour+time.Millisecond), 0, alice, allowed, nil)
 	r.RulesRefused(noon.Add(3 * time.Hour))
-	l.want(line{noon.Add(2*time.Hour + time.Millisecond), one, []float64{0}}.truncated(), line{noon.Add(3 * time.Hour), counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}, nil})
+	l.want(line{at: noon.Add(2*time.Hour + time.Millisecond), counts: one}.truncated(), line{at: noon.Add(3 * time.Hour), counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 }
 
 // stuck takes no line until it is told to.

@@ -1,0 +1,218 @@
+package telemetry_test
+
+import (
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// of returns a limit of a rule.
+func of(rule string) *limiter.Limit {
+	l := *limit("a")
+	l.Rule = rule
+	return &l
+}
+
+// through is a request that limits of rules have let through, and refusedBy one that the last
+// of them refused.
+func through(rules ...string) (d limiter.Decision) {
+	d.Allowed = true
+	for _, rule := range rules {
+		d.Charges = append(d.Charges, limiter.Charge{Subject: limiter.User("alice"), Limit: of(rule), Cost: 1})
+	}
+	return d
+}
+
+func refusedBy(rules ...string) limiter.Decision {
+	d := through(rules...)
+	d.Allowed, d.Limit = false, d.Charges[len(rules)-1].Limit
+	return d
+}
+
+// byRule returns the sums of what is counted of each rule.
+func (l *log) byRule() map[string]counts {
+	sums := map[string]counts{}
+	for _, m := range l.metrics {
+		for name, n := range m.counts {
+			if m.rule == "" || !strings.HasPrefix(name, "Rule") || strings.HasPrefix(name, "Rules") {
+				continue
+			}
+			if sums[m.rule] == nil {
+				sums[m.rule] = counts{}
+			}
+			sums[m.rule][name] += n
+		}
+	}
+	return sums
+}
+
+// A request that is let through counts for each rule that has charged it, once; one that is
+// refused for the rule that has refused it, so that the two are that rule's rate.
+func TestRecorder_byRule(t *testing.T) {
+	shadowed := through("GET /a", "*")
+	shadowed.Shadowed = of("*")
+	failed := refusedBy("*")
+	failed.Failed = true
+	nobody := refusedBy("*")
+	nobody.Limit = nil
+	for _, c := range []struct {
+		name     string
+		decision limiter.Decision
+		err      error
+		want     map[string]counts
+	}{
+		{"let through", through("GET /a", "*"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0}}},
+		{"by two limits of a rule", through("GET /a", "GET /a"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}}},
+		{"refused", refusedBy("GET /a", "*"), nil, map[string]counts{"*": {"RuleAllowed": 0, "RuleRefused": 1}}},
+		{"tried out", shadowed, nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0, "RuleShadowed": 1}}},
+		{"no rule", through(), nil, map[string]counts{}},
+		{"two other rules", through("x", "y"), nil, map[string]counts{"(others)": {"RuleAllowed": 1, "RuleRefused": 0}}},
+		{"bad credential", through("*"), limiter.ErrInvalidCredential, map[string]counts{}},
+		{"the store failed", failed, nil, map[string]counts{}},
+		{"no limit speaks", nobody, nil, map[string]counts{}},
+	} {
+		l := newLog(t)
+		r := telemetry.New(l, "dev")
+		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"})
+		r.Record(noon, 0, alice, c.decision, c.err)
+		r.RulesRefused(noon.Add(time.Second)) // writes the second rule
+		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
+			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
+		}
+	}
+	l := newLog(t)
+	telemetry.New(l, "dev").Record(noon, 0, alice, through("GET /a"), nil) // nobody has named rules
+	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
+}
+
+// A line has room for one rule, and rules take turns; what is left over after a minute has
+// lines of its own, under its own time.
+func TestRecorder_byRule_turns(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	r.Rules(noon, 1, time.Time{}, []string{"a", "b", "c"})
+	want := func(at time.Time, totals float64, rule string, n float64) {
+		t.Helper()
+		if len(l.metrics) == 0 {
+			t.Fatalf("no line of %q", rule)
+		}
+		got := l.metrics[0]
+		if l.metrics = l.metrics[1:]; !got.at.Equal(at) || got.counts["Allowed"] != totals || got.rule != rule || got.counts["RuleAllowed"] != n {
+			t.Errorf("%+v, want %q at %s: %v of %v", got, rule, at, n, totals)
+		}
+	}
+	record := func(after time.Duration, rules ...string) time.Time {
+		r.Record(noon.Add(after), 0, alice, through(rules...), nil)
+		return noon.Add(after)
+	}
+	at := record(0, "a", "b", "c")
+	want(at, 1, "b", 1) // the turn goes on from the first
+	record(time.Millisecond, "a", "c")
+	at = record(time.Second, "b")
+	want(at, 2, "c", 2)
+	at = record(2*time.Second, "c")
+	want(at, 1, "a", 2)
+	last := record(2*time.Second+5*time.Millisecond, "a")
+	at = record(3*time.Hour, "c")
+	want(last, 1, "b", 1)
+	want(last, 0, "c", 1)
+	want(last, 0, "a", 1)
+	want(at, 1, "c", 1)
+	at = record(4*time.Hour, "a")
+	if want(at, 1, "a", 1); len(l.metrics) != 0 {
+		t.Errorf("%+v, want no more lines", l.metrics)
+	}
+}
+
+// The first ten rules have names, whatever comes of the others, and new rules lose nothing.
+func TestRecorder_byRule_cap(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	var labels []string
+	for i := range 1000 {
+		labels = append(labels, fmt.Sprintf("GET /%d", i))
+	}
+	flush := func(hour int) map[string]counts {
+		for second := range 12 {
+			r.RulesRefused(noon.Add(time.Duration(hour)*time.Hour + time.Duration(second)*time.Second))
+		}
+		defer func() { l.metrics = nil }()
+		return l.byRule()
+	}
+	r.Rules(noon, 1, time.Time{}, labels)
+	for _, label := range labels {
+		r.Record(noon, 0, alice, through(label), nil)
+		r.Record(noon, 0, alice, refusedBy(label), nil)
+	}
+	got := flush(1)
+	for i, label := range append(labels[:10:10], "(others)") {
+		if want := map[bool]float64{false: 1, true: 990}[i == 10]; got[label]["RuleAllowed"] != want || got[label]["RuleRefused"] != want {
+			t.Errorf("%s: %v, want %v of each", label, got[label], want)
+		}
+	}
+	if len(got) != 11 {
+		t.Errorf("%d names: %v", len(got), got)
+	}
+	r.Record(noon.Add(2*time.Hour), 0, alice, allowed, nil) // the next ones wait
+	for _, label := range labels[:3] {
+		r.Record(noon.Add(2*time.Hour), 0, alice, through(label), nil)
+	}
+	r.Rules(noon.Add(2*time.Hour), 2, time.Time{}, []string{"GET /2", "new"})
+	r.Record(noon.Add(2*time.Hour), 0, alice, through("new"), nil)
+	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0}, "(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
+	if got := flush(3); !maps.EqualFunc(got, want, maps.Equal) {
+		t.Errorf("after a change %v, want %v", got, want)
+	}
+}
+
+// CloudWatch takes names in printable ASCII; two rules have two names all the same.
+func TestRecorder_byRule_names(t *testing.T) {
+	long := "GET /" + strings.Repeat("x", 1024)
+	labels := []string{"GET /ä", "GET /ö", long + "1", long + "2", "(others)", " ", "GET /a\nb", "GET /a?b"}
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	r.Rules(noon, 1, time.Time{}, labels)
+	for i, label := range append(labels, "another") {
+		r.Record(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil)
+	}
+	if got := l.byRule(); len(got) != len(labels)+1 || got["GET /a?b"] == nil || got["(others)"]["RuleAllowed"] != 1 {
+		t.Errorf("%d names: %v", len(got), got)
+	}
+}
+
+// Each request is counted once for its rule, whatever the concurrency.
+func TestRecorder_byRule_concurrent(t *testing.T) {
+	l := newLog(t)
+	r := telemetry.New(l, "dev")
+	const workers, each = 8, 2000
+	decisions := make([]limiter.Decision, 20)
+	labels := make([]string, len(decisions))
+	for i := range decisions {
+		labels[i] = fmt.Sprint("rule ", i)
+		decisions[i] = through(labels[i])
+	}
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range each {
+				at := noon.Add(time.Duration(i) * 10 * time.Millisecond)
+				r.Rules(at, 1, time.Time{}, labels)
+				r.Record(at, 0, alice, decisions[(i+w)%20], nil)
+			}
+		})
+	}
+	wg.Wait()
+	r.RulesRefused(noon.Add(time.Hour))
+	got := l.byRule()
+	for i, label := range append(labels[:10:10], "(others)") {
+		if want := map[bool]float64{false: workers * each / 20, true: workers * each / 2}[i == 10]; got[label]["RuleAllowed"] != want {
+			t.Errorf("%s: %v, want %v", label, got[label], want)
+		}
+	}
+}
