@@ -16,11 +16,23 @@ const (
 	// An answer that has not come by then never will: brokers answer in milliseconds.
 	answerTimeout = 2 * time.Second
 	dialTimeout   = time.Second
+	// grace is how long a batch that is given up may take to end: the next one would share its
+	// fate while the topic is not known.
+	grace = 250 * time.Millisecond
 	// maxIdle is less than the ten minutes after which brokers hang up.
 	maxIdle = time.Minute
 	// maxBuffered is what a broker that hangs can hold on to: two batches.
 	maxBuffered = 2400
 )
+
+// ClusterActions returns what a function that has a Sink may do on a cluster of Amazon MSK,
+// and TopicActions what on the topic.
+func ClusterActions() []string { return []string{"kafka-cluster:Connect"} }
+
+// TopicActions is explained at ClusterActions.
+func TopicActions() []string {
+	return []string{"kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"}
+}
 
 // Options are what [New] is told. Brokers and Topic must be there.
 type Options struct {
@@ -85,16 +97,19 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 	for _, line := range batch {
 		s.client.TryProduce(ctx, &kgo.Record{Value: line}, func(_ *kgo.Record, err error) { answers <- err })
 	}
-	for i := range batch {
+	ended, late := ctx.Done(), (<-chan time.Time)(nil)
+	for left := len(batch); left > 0; {
 		select {
 		case failed := <-answers:
+			left--
 			if failed != nil {
 				lost++
 				err = failed
 			}
-		case <-ctx.Done(): // what is on its way may arrive yet
-			lost += len(batch) - i
-			return lost, errors.Join(err, context.Cause(ctx))
+		case <-ended: // the client gives up what is not on its way, and says so
+			ended, late = nil, time.After(grace)
+		case <-late: // what is on its way may arrive yet
+			return lost + left, errors.Join(err, context.Cause(ctx))
 		}
 	}
 	return lost, err

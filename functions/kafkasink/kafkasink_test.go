@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -194,5 +196,40 @@ func TestSink_Login_failed(t *testing.T) {
 	defer cancel()
 	if lost, err := s.Send(ctx, batch(0, 3)); lost != 3 || err == nil {
 		t.Errorf("got %d lost, %v", lost, err)
+	}
+}
+
+// What is asked of the brokers is what the policies allow. By the user guide of Amazon MSK,
+// "Semantics of IAM authorization policy actions", each request needs an action.
+func TestActions(t *testing.T) {
+	needed := map[int16]string{
+		int16(kmsg.ApiVersions): "", int16(kmsg.Metadata): "kafka-cluster:DescribeTopic", int16(kmsg.Produce): "kafka-cluster:WriteData",
+	}
+	c := cluster(t)
+	var mu sync.Mutex
+	found := []string{"kafka-cluster:Connect"} // by logging in
+	c.ControlKey(-1, func(r kmsg.Request) (kmsg.Response, error, bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		action, known := needed[r.Key()]
+		if !known {
+			t.Errorf("a sink sends %s", kmsg.NameForKey(r.Key()))
+		}
+		if action != "" {
+			found = append(found, action)
+		}
+		return nil, nil, false
+	})
+	s := sink(t, kafkasink.Options{Brokers: c.ListenAddrs()})
+	for i := range 3 {
+		if lost, err := s.Send(t.Context(), batch(i, 1)); lost != 0 || err != nil {
+			t.Fatalf("got %d lost, %v", lost, err)
+		}
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	slices.Sort(found)
+	if got, want := slices.Compact(found), slices.Concat(kafkasink.ClusterActions(), kafkasink.TopicActions()); !slices.Equal(got, want) {
+		t.Errorf("got %v needed, want %v", got, want)
 	}
 }

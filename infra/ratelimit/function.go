@@ -86,13 +86,16 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 }
 
 // Equip gives a function what the limiter in it needs: the variables that
-// functions/boot reads, permission for the store and the records and, with ElastiCache,
-// the network of the cache. The function's bundle must have the rules document as rules.json.
+// functions/boot reads, permission for the store, the records and what takes events, and the
+// network that they are in. The function's bundle must have the rules document as rules.json.
 //
 // It panics if the function's role is not for this app to change, or if the function is in a network
 // and the limits have one of their own: give them the function's, as Props.Vpc.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.state.equip(f)
+	if l.network != nil {
+		l.network.join(f)
+	}
 	allow(f, records.ReadActions(), l.records.TableArn())
 	variables := map[string]*string{"RECORDS_TABLE": l.records.TableName()}
 	for _, each := range []map[string]string{l.props.variables(), l.props.Variables} {
@@ -101,6 +104,7 @@ func (l *Limits) Equip(f awslambda.Function) {
 		}
 	}
 	setVariables(f, variables)
+	l.equipEvents(f)
 	l.equipped = append(l.equipped, f)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"math"
 	"os"
 	"path/filepath"
@@ -40,7 +41,7 @@ type Props struct {
 	// different.
 	Namespace string
 	// Bundles is the folder with what `make functions` has built: authorizer/bootstrap
-	// and, for an issuer's keys with ElastiCache, signingkeys/bootstrap.
+	// and, for an issuer's keys where the functions are in a network, signingkeys/bootstrap.
 	Bundles string
 	// Rules is the rules document. It is checked when the stack is synthesized, and
 	// goes into the bundle of every function that decides.
@@ -50,7 +51,8 @@ type Props struct {
 
 	// Store is where the state lives; "" is DynamoDB.
 	Store Store
-	// Vpc is where the cache and the functions are, with ElastiCache: in its isolated
+	// Vpc is where the functions are and, with ElastiCache, the cache, or the brokers of
+	// Events.Kafka: in its isolated
 	// subnets, or the private ones if it has none, in two or three zones. They need a way to DynamoDB, such as
 	// its gateway endpoint. nil: one is made, with no way to the internet.
 	Vpc awsec2.IVpc
@@ -60,6 +62,9 @@ type Props struct {
 	// Records is the table of API keys of a deployment that was there before; nil makes
 	// one, which is kept when the stack goes.
 	Records awsdynamodb.ITable
+
+	// Events are what takes events of decisions; nil: nothing does.
+	Events *Events
 
 	// Tokens are the JWTs that are believed; nil: none.
 	Tokens *Tokens
@@ -113,7 +118,7 @@ func (p *Props) check() error {
 	}
 	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d small letters, digits and single hyphens between them, from a letter on", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
-	want(p.Vpc == nil || p.Store == ElastiCache, "Vpc: only %s has one", ElastiCache)
+	want(p.Vpc == nil || p.inNetwork(), "Vpc: only %s and Events.Kafka have one", ElastiCache)
 	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, which a function has", p.MaxDelay, handlerTimeout)
 	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency: with less the authorizer never runs")
@@ -121,6 +126,7 @@ func (p *Props) check() error {
 		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three: without one, tokens meant for others are believed", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
+	p.checkEvents(want)
 	problems = append(problems, p.checkVariables()...)
 	problems = append(problems, p.checkFiles()...)
 	return errors.Join(problems...)
@@ -143,7 +149,7 @@ func (p *Props) variables() map[string]string {
 	}
 	if t := p.Tokens; t != nil {
 		v["JWKS"], v["JWT_ISSUER"], v["JWT_AUDIENCE"] = t.JWKS, t.Issuer, t.Audience
-		if p.Store == ElastiCache { // functions have no way to the issuer
+		if p.inNetwork() { // functions have no way to the issuer
 			v["JWKS"] = boot.JWKSRecords
 		}
 	}
@@ -154,11 +160,12 @@ func (p *Props) variables() map[string]string {
 func (p *Props) checkVariables() (problems []error) {
 	all := p.variables()
 	for name, value := range p.Variables {
-		if _, taken := all[name]; taken || slices.Contains([]string{"STORE", "TABLE", "RECORDS_TABLE", "WEIR_LOCAL"}, name) || strings.HasPrefix(name, "REDIS_") {
+		if _, taken := all[name]; taken || slices.Contains([]string{"STORE", "TABLE", "RECORDS_TABLE", "WEIR_LOCAL"}, name) || strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "EVENTS") || strings.HasPrefix(name, "KAFKA_") || strings.HasPrefix(name, "KINESIS_") {
 			problems = append(problems, fmt.Errorf("ratelimit: Variables: got %s, which the construct sets itself", name))
 		}
 		all[name] = value
 	}
+	maps.Copy(all, p.Events.known())
 	all["STORE"], all["TABLE"], all["RECORDS_TABLE"] = "dynamodb", "counters", "records"
 	_, err := boot.Load(func(name string) (string, bool) {
 		value, ok := all[name]
@@ -173,7 +180,7 @@ func (p *Props) checkVariables() (problems []error) {
 // checkFiles reads the rules and looks at what was built.
 func (p *Props) checkFiles() (problems []error) {
 	names := []string{authorizerBundle}
-	if p.Store == ElastiCache && p.Tokens != nil {
+	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, signingKeysBundle)
 	}
 	for _, name := range names {

@@ -17,6 +17,7 @@ type Limits struct {
 	scope      constructs.Construct
 	props      Props
 	state      state
+	network    *network // nil: the functions are in none
 	records    awsdynamodb.ITable
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer, or its alias with provisioned concurrency
@@ -48,14 +49,18 @@ func New(scope constructs.Construct, id *string, props *Props) *Limits {
 	l := &Limits{scope: constructs.NewConstruct(scope, id), props: *props}
 	l.metrics = newMetrics(props.Namespace)
 	l.records = l.newRecords()
+	if props.inNetwork() {
+		l.network = l.newNetwork()
+	}
 	if props.Store == ElastiCache {
 		l.state = l.newCache()
 	} else {
 		l.state = l.newTable()
 	}
+	l.prepareEvents()
 	l.authorizer = l.newAuthorizer()
 	l.invoked = l.newAlias()
-	if props.Tokens != nil && props.Store == ElastiCache {
+	if props.Tokens != nil && props.inNetwork() {
 		l.newSigningKeys()
 	}
 	l.newAlarms()

@@ -105,21 +105,30 @@ func TestNew_mistakes(t *testing.T) {
 		"signingkeys/bootstrap is no program for Linux": func(p *ratelimit.Props) {
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
 		},
-		"Rules: open nowhere.json":                       func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
-		"bad.json has mistakes:\nrules[0].endpoint":      func(p *ratelimit.Props) { p.Rules = bad },
-		"old.json says no version":                       func(p *ratelimit.Props) { p.Rules = old },
-		"MaxDelay: got 1m0s":                             func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
-		`CORS_ORIGINS: got "https://a.example/page"`:     func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
-		`CORS_ORIGINS: got "*"`:                          func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
-		`CORS_ORIGINS: got "https://a'.example"`:         func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
-		`Namespace: got "a--b"`:                          func(p *ratelimit.Props) { p.Namespace = "a--b" },
-		"ProvisionedConcurrency: got 0.5":                func(p *ratelimit.Props) { p.ProvisionedConcurrency = 0.5 },
-		"Variables: got TABLE, which the":                func(p *ratelimit.Props) { p.Variables = map[string]string{"TABLE": "mine"} },
-		"would not start:\nIPV6_BITS: got 0":             func(p *ratelimit.Props) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
-		`issuer "i", audience ""`:                        func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
-		`JWKS: got "http://i/k", want an https URL`:      func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
-		"ReservedConcurrency: want at least 1":           func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: only elasticache has one":                  func(p *ratelimit.Props) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		"Rules: open nowhere.json":                      func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
+		"bad.json has mistakes:\nrules[0].endpoint":     func(p *ratelimit.Props) { p.Rules = bad },
+		"old.json says no version":                      func(p *ratelimit.Props) { p.Rules = old },
+		"MaxDelay: got 1m0s":                            func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
+		`CORS_ORIGINS: got "https://a.example/page"`:    func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
+		`CORS_ORIGINS: got "*"`:                         func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
+		`CORS_ORIGINS: got "https://a'.example"`:        func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
+		`Namespace: got "a--b"`:                         func(p *ratelimit.Props) { p.Namespace = "a--b" },
+		"ProvisionedConcurrency: got 0.5":               func(p *ratelimit.Props) { p.ProvisionedConcurrency = 0.5 },
+		"Variables: got TABLE, which the":               func(p *ratelimit.Props) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"would not start:\nIPV6_BITS: got 0":            func(p *ratelimit.Props) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
+		`issuer "i", audience ""`:                       func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
+		`JWKS: got "http://i/k", want an https URL`:     func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
+		"ReservedConcurrency: want at least 1":          func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: only elasticache and Events.Kafka have":   func(p *ratelimit.Props) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		"Events: want one of Stream and Kafka":          func(p *ratelimit.Props) { p.Events = &ratelimit.Events{} },
+		"Events.Sample: got -1":                         func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Sample: -1} },
+		"Vpc: is missing: want that of the brokers":     func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		"Events.Kafka.SecurityGroup: is missing":        func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		`Events.Kafka.Cluster: got "mine", want an ARN`: func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
+		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.Props) {
+			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
+		},
+		"Variables: got EVENTS, which the":               func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: want at least 1 and at le": func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
 		p := props(t)
@@ -259,8 +268,8 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 	fixed := awsiam.Role_FromRoleArn(stack, jsii.String("Fixed"), jsii.String("arn:aws:iam::123456789012:role/fixed"), &awsiam.FromRoleArnOptions{Mutable: jsii.Bool(false)})
 	for want, f := range map[string]awslambda.Function{
-		"Shop/Elsewhere is in a network, and the cache in another": newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
-		"the role of Shop/Foreign is not this app's to change":     newFunction("Foreign", nil, fixed),
+		"Shop/Elsewhere is in a network, and the limits in another": newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
+		"the role of Shop/Foreign is not this app's to change":      newFunction("Foreign", nil, fixed),
 	} {
 		if got := panicked(func() { l.Equip(f) }); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)

@@ -21,23 +21,60 @@ func TestStack_network(t *testing.T) {
 	if got, want := statement(t, policy, "Deny"), `{"Action":["ec2:AssignPrivateIpAddresses","ec2:CreateNetworkInterface","ec2:DeleteNetworkInterface","ec2:DescribeNetworkInterfaces","ec2:DescribeSubnets","ec2:UnassignPrivateIpAddresses"],"Condition":{"Null":{"lambda:SourceFunctionArn":"false"}},"Effect":"Deny","Resource":"*"}`; got != want {
 		t.Errorf("the code's own calls of the network:\n got %s\nwant %s", got, want)
 	}
-	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "")
+	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
 	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
 		t.Errorf("the way to DynamoDB:\n got %s\nwant %s", got, want)
+	}
+	_, endpoint = made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcKinesis")
+	stream, _ := made.one(t, "AWS::Kinesis::Stream", "")
+	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"kinesis:PutRecords","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+stream+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
+		t.Errorf("the way to Kinesis:\n got %s\nwant %s", got, want)
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
 	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands(), " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
 		t.Errorf("the cache's user: %s", text(t, user.Properties))
 	}
+	if _, rule := made.one(t, "AWS::EC2::SecurityGroupIngress", "LimitsStreamEndpoint"); rule.Properties["FromPort"] != 443.0 || rule.Properties["SourceSecurityGroupId"] == nil || rule.Properties["CidrIp"] != nil {
+		t.Errorf("who reaches Kinesis: %s", text(t, rule.Properties))
+	}
 	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
-		_, rule := made.one(t, kind, "")
+		_, rule := made.one(t, kind, map[string]string{"AWS::EC2::SecurityGroupIngress": "LimitsServers"}[kind])
 		if p := rule.Properties; p["FromPort"] != 6379.0 || p["ToPort"] != 6380.0 || p[from] == nil || p["CidrIp"] != nil {
 			t.Errorf("%s: %s", kind, text(t, p))
 		}
 	}
 	if ids, _ := made.of("AWS::EC2::NatGateway"); ids != nil {
 		t.Error("the network has a way out")
+	}
+}
+
+// Functions reach the brokers at their ports, and nothing else but DynamoDB.
+func TestStack_network_kafka(t *testing.T) {
+	made := parse(t, synthesize(t, settings(t, kafka)))
+	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
+	_, in := made.one(t, "AWS::EC2::SecurityGroupIngress", "")
+	if p := in.Properties; p["GroupId"] != "sg-0123456789abcdef0" || p["FromPort"] != 9098.0 || p["ToPort"] != 9098.0 || !strings.Contains(text(t, p["SourceSecurityGroupId"]), clients) {
+		t.Errorf("into the brokers' group: %s", text(t, p))
+	}
+	_, group := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
+	var ports []any
+	for _, rule := range group.Properties["SecurityGroupEgress"].([]any) {
+		ports = append(ports, rule.(map[string]any)["ToPort"])
+	}
+	ids, egress := made.of("AWS::EC2::SecurityGroupEgress")
+	for i := range ids {
+		ports = append(ports, egress[i].Properties["ToPort"])
+	}
+	if got := fmt.Sprint(ports); got != "[443 9098]" {
+		t.Errorf("out of the functions: got ports %s", got)
+	}
+	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
+		_, f := made.one(t, "AWS::Lambda::Function", name)
+		vpc := text(t, f.Properties["VpcConfig"])
+		if !strings.Contains(vpc, "subnet-0123456789abcdef0") || !strings.Contains(vpc, "subnet-0123456789abcdef1") || !strings.Contains(vpc, clients) {
+			t.Errorf("%s: %s", name, vpc)
+		}
 	}
 }
 

@@ -18,6 +18,7 @@ var golden = map[string]func(*stack.Settings){
 	"dynamodb":    func(*stack.Settings) {},
 	"elasticache": elasticache,
 	"everything":  everything,
+	"kafka":       kafka,
 }
 
 func TestGolden(t *testing.T) {

@@ -74,6 +74,17 @@ func everything(s *stack.Settings) {
 	s.WAF, s.Provisioned, s.Tracing, s.RequireLogin = 2000, 5, true, true
 	reserved := 100.0
 	s.Reserved = &reserved
+	s.Events, s.Sample = "kinesis", 1000
+}
+
+// kafka sends events to a cluster that is there, with the state in DynamoDB.
+func kafka(s *stack.Settings) {
+	s.Events = "kafka"
+	s.Kafka = stack.Kafka{
+		Brokers: "b-1.decisions.example:9098,b-2.decisions.example:9098", Topic: "decisions", SecurityGroup: "sg-0123456789abcdef0",
+		Cluster: "arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6",
+		Vpc:     "vpc-0123456789abcdef0", Subnets: []string{"subnet-0123456789abcdef0", "subnet-0123456789abcdef1"},
+	}
 }
 
 // cdkApp returns an app with the context that cdk.json has.

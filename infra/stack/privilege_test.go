@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/functions/kafkasink"
+	"github.com/weir-limits/weir/functions/kinesissink"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
@@ -22,9 +24,13 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions()},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "*": slices.Concat(network, xray)},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesissink.Actions(), "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesissink.Actions(), "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": records.SigningKeyActions(), "*": xray},
+		},
+		"kafka": {
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafkasink.ClusterActions(), kafkaTopic: kafkasink.TopicActions(), "*": network},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafkasink.ClusterActions(), kafkaTopic: kafkasink.TopicActions(), "*": network},
 		},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))
@@ -49,6 +55,12 @@ func TestStack_privilege(t *testing.T) {
 		}
 	}
 }
+
+// What the policies name of a cluster that is not of the stack.
+const (
+	kafkaCluster = `"arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6"`
+	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
+)
 
 // The signing keys' function can write its one record, and no API key.
 func TestStack_privilege_signingKeys(t *testing.T) {

@@ -37,8 +37,18 @@ type Settings struct {
 	Tracing      bool     // X-Ray
 	RequireLogin bool     // turn anonymous callers away
 	MaxDelay     time.Duration
-	KeepLogRole  bool  // the account has the role of API Gateway for logs already
+	KeepLogRole  bool    // the account has the role of API Gateway for logs already
+	Events       string  // what takes events of decisions: kinesis, whose stream the stack makes, or kafka; nobody
+	Sample       float64 // plain allowed requests that one event stands for; 100
+	Kafka        Kafka
 	RulesVersion int64 // counts where the document has no version
+}
+
+// Kafka is a topic of an Amazon MSK cluster, and where the functions find it.
+type Kafka struct {
+	Brokers, Topic, Cluster, SecurityGroup string // as in ratelimit.Kafka
+	Vpc                                    string
+	Subnets                                []string // of the VPC, one in each of two or three zones
 }
 
 // Read returns the settings that context has, the context of a CDK app in which "" is what is
@@ -76,6 +86,11 @@ func (r *reader) settings() Settings {
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
 		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", 2000), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),
+		Events: r.text("events", ""), Sample: r.number("eventsSample", 0),
+		Kafka: Kafka{
+			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
+			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
+		},
 		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), KeepLogRole: r.flag("keepLogRole"),
 	}
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
@@ -86,6 +101,7 @@ func (r *reader) settings() Settings {
 	if !validStage.MatchString(s.Stage) {
 		r.refuse("stage", s.Stage, "small letters, digits and single hyphens between them, from a letter on")
 	}
+	r.checkEvents(&s)
 	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
 		r.refuse("alarmEmail", s.AlarmEmail, "an address")
 	}
@@ -96,6 +112,33 @@ func (r *reader) settings() Settings {
 		r.refuse("waf", r.lookup("waf"), "0, or 10 and more, which is the least that WAF counts to")
 	}
 	return s
+}
+
+// checkEvents says what is wrong with the settings of events.
+func (r *reader) checkEvents(s *Settings) {
+	k := &s.Kafka
+	settings := map[string]string{
+		"kafkaBrokers": k.Brokers, "kafkaTopic": k.Topic, "kafkaCluster": k.Cluster,
+		"kafkaSecurityGroup": k.SecurityGroup, "kafkaVpc": k.Vpc, "kafkaSubnets": strings.Join(k.Subnets, ","),
+	}
+	var missing []string
+	for _, key := range slices.Sorted(maps.Keys(settings)) {
+		switch value := settings[key]; {
+		case s.Events == "kafka" && value == "":
+			missing = append(missing, key)
+		case s.Events != "kafka" && value != "":
+			r.refuse(key, value, "nothing without events=kafka")
+		}
+	}
+	if len(missing) > 0 {
+		r.refuse("events", s.Events, "also "+strings.Join(missing, ", "))
+	}
+	if n := len(k.Subnets); s.Events == "kafka" && n != 0 && (n < 2 || n > 3) {
+		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets, each in a zone of its own, with commas between them")
+	}
+	if s.Events != "" && s.Events != "kafka" && s.Events != "kinesis" {
+		r.refuse("events", s.Events, "kinesis or kafka, or nothing for no events")
+	}
 }
 
 const minWAF = 10

@@ -66,6 +66,7 @@ func (s *stage) props() *ratelimit.Props {
 	if name := s.settings.RecordsTable; name != "" {
 		p.Records = awsdynamodb.Table_FromTableName(s.stack, jsii.String("Records"), jsii.String(name))
 	}
+	s.newEvents(p)
 	if s.settings.Arch == "x86_64" {
 		p.Architecture = awslambda.Architecture_X86_64()
 	}

@@ -189,6 +189,9 @@ func TestStack_metrics(t *testing.T) {
 			t.Errorf("metric %s is shown nowhere", name)
 		}
 	}
+	if !strings.Contains(string(synthesize(t, settings(t, kafka))), `"`+telemetry.EventsDropped+`"`) {
+		t.Error("nobody is told of events that are dropped")
+	}
 	if _, rule := parse(t, []byte(content)).one(t, "AWS::CloudWatch::InsightRule", ""); !strings.Contains(content, `\"ruleName\":\"`+rule.Properties["RuleName"].(string)) {
 		t.Error("the dashboard does not show who is refused")
 	}
@@ -199,15 +202,21 @@ func TestStack_metrics(t *testing.T) {
 
 func TestRead(t *testing.T) {
 	for want, context := range map[string]map[string]string{
-		"-c arch=riscv: want arm64 or x86_64":                                      {"arch": "riscv"},
-		"-c throttle=many: want a whole number":                                    {"throttle": "many"},
-		"-c tracing=yes: want false or true":                                       {"tracing": "yes"},
-		"-c maxDelay=2: want a time such as 2s":                                    {"maxDelay": "2"},
-		"-c waf=5: want 0, or 10 and more":                                         {"waf": "5"},
-		"-c stagee=prod: want a setting that there":                                {"stagee": "prod"},
-		"-c stage=My_Stage: want small letters":                                    {"stage": "My_Stage"},
-		"-c alarmEmail=nobody: want an address":                                    {"alarmEmail": "nobody"},
-		"-c throttle=0: want 1 or more":                                            {"throttle": "0"},
+		"-c arch=riscv: want arm64 or x86_64":                                    {"arch": "riscv"},
+		"-c throttle=many: want a whole number":                                  {"throttle": "many"},
+		"-c tracing=yes: want false or true":                                     {"tracing": "yes"},
+		"-c maxDelay=2: want a time such as 2s":                                  {"maxDelay": "2"},
+		"-c waf=5: want 0, or 10 and more":                                       {"waf": "5"},
+		"-c stagee=prod: want a setting that there":                              {"stagee": "prod"},
+		"-c stage=My_Stage: want small letters":                                  {"stage": "My_Stage"},
+		"-c alarmEmail=nobody: want an address":                                  {"alarmEmail": "nobody"},
+		"-c throttle=0: want 1 or more":                                          {"throttle": "0"},
+		"-c events=sqs: want kinesis or kafka":                                   {"events": "sqs"},
+		"-c events=kafka: want also kafkaBrokers, kafkaCluster, kafkaSecurityGr": {"events": "kafka"},
+		"-c kafkaTopic=t: want nothing without events=kafka":                     {"kafkaTopic": "t"},
+		"-c kafkaSubnets=subnet-1: want two or three subnets": {
+			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
+		},
 		"stages: prod.stores: is not a setting of":                                 {"stage": "prod"},
 		"stages: built.arch: is not a setting of a stage: make deploy ARCH=x86_64": {"stage": "built"},
 		"stages: test.stage: is not a setting of":                                  {"stage": "test"},

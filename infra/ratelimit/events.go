@@ -1,0 +1,173 @@
+package ratelimit
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/kafkasink"
+	"github.com/weir-limits/weir/functions/kinesissink"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Events are what takes events of decisions: Stream or Kafka, one of them.
+type Events struct {
+	// Stream is a data stream of Kinesis. Functions in a network need a way there; the network
+	// that is made gets one.
+	Stream awskinesis.IStream
+	// Kafka is a topic of a cluster.
+	Kafka *Kafka
+	// Sample is how many plain allowed requests one event stands for; 0 is 100, which is 1 %.
+	Sample int
+}
+
+// Kafka is a topic of an Amazon MSK cluster that lets functions in by IAM, in Props.Vpc. All
+// fields must be there.
+type Kafka struct {
+	Brokers       string                // some, host:port with commas between them: what the cluster calls its bootstrap brokers for IAM
+	Topic         string                // which is there already
+	Cluster       string                // the cluster's ARN
+	SecurityGroup awsec2.ISecurityGroup // of the brokers
+}
+
+// maxSample is the largest that the functions take.
+const maxSample = 1_000_000
+
+// checkEvents says what is wrong with the events of p.
+func (p *Props) checkEvents(want func(ok bool, format string, args ...any)) {
+	e := p.Events
+	if e == nil {
+		return
+	}
+	want((e.Stream == nil) != (e.Kafka == nil), "Events: want one of Stream and Kafka")
+	want(e.Sample >= 0 && e.Sample <= maxSample, "Events.Sample: got %d, want 1 to %d, or 0 for 100", e.Sample, maxSample)
+	k := e.Kafka
+	if k == nil {
+		return
+	}
+	want(p.Vpc != nil, "Vpc: is missing: want that of the brokers, with Events.Kafka")
+	want(k.SecurityGroup != nil, "Events.Kafka.SecurityGroup: is missing: want that of the brokers, or functions do not reach them")
+	want(isToken(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
+}
+
+// isToken reports whether a text is known only when the stack is deployed.
+func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
+
+// variables returns those of the functions.
+func (e *Events) variables() map[string]string {
+	if e == nil {
+		return nil
+	}
+	v := map[string]string{}
+	if e.Sample != 0 {
+		v["EVENTS_SAMPLE"] = strconv.Itoa(e.Sample)
+	}
+	switch {
+	case e.Kafka != nil:
+		v["EVENTS"], v["KAFKA_BROKERS"], v["KAFKA_TOPIC"], v["KAFKA_IAM"] = "kafka", e.Kafka.Brokers, e.Kafka.Topic, "true"
+	case e.Stream != nil:
+		v["EVENTS"], v["KINESIS_STREAM"] = "kinesis", *e.Stream.StreamName()
+	}
+	return v
+}
+
+// known returns the variables as they can be checked: with something in place of what is
+// known only when the stack is deployed.
+func (e *Events) known() map[string]string {
+	v := e.variables()
+	for name, value := range v {
+		if isToken(value) {
+			v[name] = map[string]string{"KAFKA_BROKERS": "broker:9098"}[name]
+			if v[name] == "" {
+				v[name] = "name"
+			}
+		}
+	}
+	return v
+}
+
+// ports are those at which the brokers listen.
+func (k *Kafka) ports() (ports []float64) {
+	const iam = 9098 // of a list that is not known yet
+	if isToken(k.Brokers) {
+		return []float64{iam}
+	}
+	for broker := range strings.SplitSeq(k.Brokers, ",") {
+		if n, err := strconv.ParseUint(broker[strings.LastIndexByte(broker, ':')+1:], 10, 16); err == nil && !slices.Contains(ports, float64(n)) {
+			ports = append(ports, float64(n))
+		}
+	}
+	return ports
+}
+
+// prepareEvents opens the way to what takes events, and watches it.
+func (l *Limits) prepareEvents() {
+	e := l.props.Events
+	if e == nil {
+		return
+	}
+	if e.Kafka != nil {
+		for _, port := range e.Kafka.ports() {
+			port := awsec2.Port_Tcp(jsii.Number(port))
+			e.Kafka.SecurityGroup.AddIngressRule(l.network.clients, port, jsii.String("Functions that decide"), jsii.Bool(false))
+			l.network.clients.AddEgressRule(e.Kafka.SecurityGroup, port, jsii.String("Brokers, for events"), jsii.Bool(false))
+		}
+	} else if l.network != nil && !l.network.given {
+		l.newStreamEndpoint(e.Stream)
+	}
+	l.NewAlarm(l.scope, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker: it is down, slow or throttling, or the functions may not write there. See the log lines 'events dropped'.", l.metrics.Metric(telemetry.EventsDropped, "Sum"), 0, 3, 5})
+}
+
+// newStreamEndpoint makes the way from the network to the stream, and to no other.
+func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
+	group := awsec2.NewSecurityGroup(l.scope, jsii.String("StreamEndpoint"), &awsec2.SecurityGroupProps{
+		Vpc: l.network.vpc, Description: jsii.String("The way to the stream of events"), AllowAllOutbound: jsii.Bool(false),
+	})
+	group.AddIngressRule(l.network.clients, awsec2.Port_Tcp(jsii.Number(https)), jsii.String("Functions that decide"), nil)
+	endpoint := l.network.vpc.AddInterfaceEndpoint(jsii.String("Kinesis"), &awsec2.InterfaceVpcEndpointOptions{
+		Service: awsec2.InterfaceVpcEndpointAwsService_KINESIS_STREAMS(), Open: jsii.Bool(false),
+		SecurityGroups: &[]awsec2.ISecurityGroup{group},
+	})
+	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
+		Actions:    jsii.Strings(kinesissink.Actions()...),
+		Resources:  &[]*string{stream.StreamArn()},
+	}))
+}
+
+// equipEvents gives a function what it needs to send events.
+func (l *Limits) equipEvents(f awslambda.Function) {
+	e := l.props.Events
+	if e == nil {
+		return
+	}
+	variables := map[string]*string{}
+	for name, value := range e.variables() {
+		variables[name] = jsii.String(value)
+	}
+	setVariables(f, variables)
+	if k := e.Kafka; k != nil {
+		allow(f, kafkasink.ClusterActions(), jsii.String(k.Cluster))
+		allow(f, kafkasink.TopicActions(), k.topicARN())
+		return
+	}
+	allow(f, kinesissink.Actions(), e.Stream.StreamArn())
+	if key := e.Stream.EncryptionKey(); key != nil {
+		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts in the name of who writes
+	}
+}
+
+// topicARN returns the topic's, arn:…:topic/name/id/topic for a cluster arn:…:cluster/name/id.
+func (k *Kafka) topicARN() *string {
+	parts := awscdk.Fn_Split(jsii.String(":cluster/"), jsii.String(k.Cluster), jsii.Number(2))
+	return awscdk.Fn_Join(jsii.String(""), &[]*string{
+		awscdk.Fn_Select(jsii.Number(0), parts), jsii.String(":topic/"), awscdk.Fn_Select(jsii.Number(1), parts), jsii.String("/" + k.Topic),
+	})
+}

@@ -1,0 +1,114 @@
+package ratelimit
+
+import (
+	"fmt"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/records"
+)
+
+const https = 443
+
+// network is where the functions are that reach something which has no address outside: a
+// cache, or the brokers of a cluster.
+type network struct {
+	vpc     awsec2.IVpc
+	given   bool
+	subnets *awsec2.SelectedSubnets
+	clients awsec2.SecurityGroup // of functions that decide
+}
+
+// inNetwork reports whether the functions are in a network.
+func (p *Props) inNetwork() bool {
+	return p.Store == ElastiCache || p.Events != nil && p.Events.Kafka != nil
+}
+
+func (l *Limits) newNetwork() *network {
+	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil}
+	if !n.given {
+		n.vpc = l.newVpc()
+	}
+	n.subnets = subnets(n.vpc)
+	n.clients = awsec2.NewSecurityGroup(l.scope, jsii.String("Clients"), &awsec2.SecurityGroupProps{
+		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
+	})
+	// DynamoDB has no address range that a template knows: the way there is the VPC's
+	// gateway endpoint, and without another there is nowhere else to go.
+	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
+	return n
+}
+
+// newVpc makes a network of two zones that leads nowhere but to DynamoDB, and there only
+// to the records. A gateway endpoint costs nothing.
+func (l *Limits) newVpc() awsec2.IVpc {
+	vpc := awsec2.NewVpc(l.scope, jsii.String("Vpc"), &awsec2.VpcProps{
+		MaxAzs:              jsii.Number(2),
+		NatGateways:         jsii.Number(0),
+		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("Cache"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}},
+	})
+	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
+	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
+		Actions:    jsii.Strings(records.ReadActions()...),
+		Resources:  &[]*string{l.records.TableArn()},
+	}))
+	Excuse(vpc, "AwsSolutions-VPC7", "The network leads nowhere but to the cache and to one table, both of which ask who calls.")
+	return vpc
+}
+
+// subnets returns one in each zone that nobody outside can reach. A serverless cache has two
+// or three.
+func subnets(vpc awsec2.IVpc) *awsec2.SelectedSubnets {
+	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
+	if len(*vpc.IsolatedSubnets()) > 0 {
+		kind = awsec2.SubnetType_PRIVATE_ISOLATED
+	} else if len(*vpc.PrivateSubnets()) == 0 {
+		panic(fmt.Errorf("ratelimit: Vpc: %s has public subnets only, want isolated or private ones", *vpc.Node().Path()))
+	}
+	selected := vpc.SelectSubnets(&awsec2.SubnetSelection{SubnetType: kind, OnePerAz: jsii.Bool(true)})
+	if n := len(*selected.SubnetIds); n < 2 || n > 3 {
+		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache has", *vpc.Node().Path(), n))
+	}
+	return selected
+}
+
+// networkActions are what Lambda does in a function's name to put it into a VPC. They know
+// no resource: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
+var networkActions = []string{
+	"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
+	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
+}
+
+// join puts a function into the network. Lambda does so with the function's
+// own permissions; the function's code is denied them.
+func (n *network) join(f awslambda.Function) {
+	allow(f, networkActions, jsii.String("*"))
+	permit(f, &awsiam.PolicyStatementProps{
+		Effect:    awsiam.Effect_DENY,
+		Actions:   jsii.Strings(networkActions...),
+		Resources: jsii.Strings("*"),
+		// What the function calls has it, and what Lambda calls for it has not:
+		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
+		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
+	})
+	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda makes network interfaces in the function's name, and these actions know no resource; the function's own code is denied them.", "Resource::*")
+	function := f.Node().DefaultChild().(awslambda.CfnFunction)
+	switch {
+	case function.VpcConfig() == nil:
+		function.SetVpcConfig(&awslambda.CfnFunction_VpcConfigProperty{
+			SecurityGroupIds: &[]*string{n.clients.SecurityGroupId()}, SubnetIds: n.subnets.SubnetIds,
+		})
+	case !n.given:
+		panic(fmt.Errorf("ratelimit: %s is in a network, and the limits in another: give the limits the function's, as Props.Vpc", *f.Node().Path()))
+	default:
+		f.Connections().AddSecurityGroup(n.clients)
+	}
+	// A function that is gone before its permissions can give its interfaces back.
+	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
+		function.Node().AddDependency(policy)
+	}
+}
