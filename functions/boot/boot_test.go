@@ -53,6 +53,9 @@ func TestLoad(t *testing.T) {
 	}{
 		{nil, "environment: Namespace: missing required value: NAMESPACE"},
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=appconfig:a/b"}, `RULES_FROM: got "a/b", want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=table"}, "RECORDS_TABLE: is missing: RULES_FROM=table is for the rules in it"},
 		{[]string{"NAMESPACE=a", "STORE=disk"}, `STORE: got "disk", want dynamodb, redis or memory`},
 		{[]string{"NAMESPACE=a"}, "TABLE: is missing: the DynamoDB table of the limits"},
 		{[]string{"NAMESPACE=a", "STORE=redis"}, "REDIS_URL: is missing: such as rediss://host:6379"},

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sethvargo/go-envconfig"
 
+	"github.com/weir-limits/weir/functions/appconfig"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -39,6 +40,13 @@ type Config struct {
 
 	// RulesFile is the rules document; without it the one that is built in.
 	RulesFile string `env:"RULES_FILE"`
+	// RulesFrom is where the rules are that may change while functions run: table, which is
+	// the item that `weir rules put` writes in RECORDS_TABLE, or
+	// appconfig:APPLICATION/ENVIRONMENT/PROFILE. The document of RULES_FILE, or the one that is
+	// built in, is in force until there is one. Empty: that one alone.
+	RulesFrom string `env:"RULES_FROM"`
+	// AppConfigPort is where AppConfig's agent listens.
+	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
 	// RulesVersion is the version of a document that says none; it grows with every change.
 	RulesVersion int64 `env:"RULES_VERSION"`
 	// MaxDelay is how long the handler lets a request wait for its turn in a leaky bucket;
@@ -86,6 +94,13 @@ type Config struct {
 	dynamo *dynamoClient
 }
 
+// RulesTable is the RULES_FROM of rules in RECORDS_TABLE, and RulesAppConfig what comes before
+// the configuration in that of rules at AppConfig.
+const (
+	RulesTable     = "table"
+	RulesAppConfig = "appconfig:"
+)
+
 // JWKSRecords is the JWKS that stands for the keys in the records table.
 const JWKSRecords = "records:"
 
@@ -127,6 +142,11 @@ func (c *Config) validate() error {
 		check(false, "STORE: got %q, want dynamodb, redis or memory", c.Store)
 	}
 	check(c.RulesVersion >= 0 && c.RulesVersion <= limiter.MaxVersion, "RULES_VERSION: got %d, want 1 to %d, such as Unix seconds", c.RulesVersion, int64(limiter.MaxVersion))
+	if _, err := c.appConfig(); err != nil {
+		check(false, "RULES_FROM: %w", err)
+	}
+	check(c.RulesFrom != RulesTable || c.RecordsTable != "", "RECORDS_TABLE: is missing: RULES_FROM=%s is for the rules in it", RulesTable)
+	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
 	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.NormalizePath(c.BasePath) == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s with redis and %s with dynamodb", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
@@ -145,6 +165,18 @@ func (c *Config) validate() error {
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	c.checkEvents(check)
 	return errors.Join(problems...)
+}
+
+// appConfig returns the configuration in RULES_FROM, nil if it names none.
+func (c *Config) appConfig() (*appconfig.Configuration, error) {
+	name, ok := strings.CutPrefix(c.RulesFrom, RulesAppConfig)
+	if !ok && c.RulesFrom != "" && c.RulesFrom != RulesTable {
+		return nil, fmt.Errorf("got %.80q, want %s, or %sAPPLICATION/ENVIRONMENT/PROFILE", c.RulesFrom, RulesTable, RulesAppConfig)
+	} else if !ok {
+		return nil, nil
+	}
+	configuration, err := appconfig.ParseConfiguration(name)
+	return &configuration, err
 }
 
 // maxMaxDelay is how long API Gateway waits for a function.

@@ -71,4 +71,5 @@ func (c Config) warm(ctx context.Context, store limiter.Store, e *app.Environmen
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
 		e.Logger.Warn("records table not reached", slog.Any("err", err))
 	}
+	_ = e.Rules.Refresh(ctx, e.Clock()) // which tells what is wrong
 }

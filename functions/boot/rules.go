@@ -12,24 +12,62 @@ import (
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// fileEvery is after how long at most a request sees that the rules' file has changed.
-const fileEvery = time.Second
+// How old the rules of a source are at most when they decide. What AppConfig's agent has may be
+// 45 s old already, and asking it costs nothing.
+const (
+	fileEvery      = time.Second
+	tableEvery     = time.Minute
+	appConfigEvery = 15 * time.Second
+)
 
-// rules returns the rules: the document that the function was deployed with or, on somebody's
-// own machine, a file that may change.
+// rules returns the rules: of a file on somebody's own machine, of the source that is
+// configured or, if there is none, the document that the function was deployed with.
 func (c Config) rules() (*rules.Live, error) {
-	if c.Local && c.RulesFile != "" {
+	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
 		l := rules.NewLive(nil, rulesFile{c.RulesFile, c.RulesVersion}, rules.LiveOptions{Parse: c.parsing(), Every: fileEvery})
 		return l, inRules(l.Refresh(context.Background(), time.Now()))
 	}
-	r, err := c.bundled()
+	document, bundled, err := c.bundled()
 	if err != nil {
 		return nil, err
 	}
-	return rules.Fixed(r), nil
+	if c.RulesFrom == "" {
+		return rules.Fixed(bundled), nil
+	}
+	// In force until the source has been read, under a version that gives way to any: state that
+	// was counted by rules of the source keeps their numbers.
+	o := c.parsing()
+	o.Assigned = true
+	initial, err := rules.Parse(document.Content, o)
+	if err != nil {
+		return nil, err
+	}
+	if configuration, err := c.appConfig(); err != nil || configuration != nil {
+		return rules.NewLive(initial, appconfig.New(c.AppConfigPort, *configuration), rules.LiveOptions{Parse: c.parsing(), Every: appConfigEvery}), err
+	}
+	table, err := c.records(context.Background())
+	return rules.NewLive(initial, rulesTable{table, document}, rules.LiveOptions{Parse: o, Every: tableEvery}), err
+}
+
+// rulesTable is the rules in the records table or, as long as there are none, those that the
+// function was deployed with. It is a rules.Source.
+type rulesTable struct {
+	rules.Source
+	bundled rules.Document
+}
+
+// Document implements rules.Source.
+func (t rulesTable) Document(ctx context.Context) (rules.Document, error) {
+	d, err := t.Source.Document(ctx)
+	if errors.Is(err, records.ErrNoRules) {
+		return t.bundled, nil
+	}
+	return d, err
 }
 
 // inRules returns an error of reading the rules as it is told.
@@ -53,25 +91,25 @@ func (c Config) parsing() rules.Options {
 
 // bundled reads the document that the function was deployed with: it is built in, or a file
 // beside the bootstrap.
-func (c Config) bundled() (*rules.Rules, error) {
-	document, o := functions.Rules, c.parsing()
+func (c Config) bundled() (d rules.Document, r *rules.Rules, err error) {
+	d.Content = functions.Rules
+	o := c.parsing()
 	o.Version = c.RulesVersion
 	if c.RulesFile != "" {
-		var err error
-		if document, err = os.ReadFile(c.RulesFile); err != nil {
-			return nil, fmt.Errorf("rules: %w", err)
+		if d.Content, err = os.ReadFile(c.RulesFile); err != nil {
+			return d, nil, fmt.Errorf("rules: %w", err)
 		}
 	} else if o.Version == 0 {
 		o.Version = commitTime()
 	}
-	r, err := rules.Parse(document, o)
-	if err != nil {
-		return nil, inRules(err)
+	if r, err = rules.Parse(d.Content, o); err != nil {
+		return d, nil, inRules(err)
 	}
-	if r.Version() == 0 && !c.Local { // a change would then never act on state that is there already
-		return nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one"}})
+	d.Version = r.Version()
+	if d.Version == 0 && !c.Local { // a change would then never act on state that is there already
+		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one"}})
 	}
-	return r, nil
+	return d, r, nil
 }
 
 // commitTime returns when the commit was made that the program was built from, in Unix

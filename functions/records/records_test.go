@@ -44,7 +44,14 @@ func (c *calls) install(o *dynamodb.Options) {
 	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
 		return s.Initialize.Add(middleware.InitializeMiddlewareFunc("calls", func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
 			c.mu.Lock()
-			c.operations = append(c.operations, "dynamodb:"+awsmiddleware.GetOperationName(ctx))
+			switch in := in.Parameters.(type) {
+			case *dynamodb.TransactWriteItemsInput: // which a policy allows by what it does
+				for _, w := range in.TransactItems {
+					c.operations = append(c.operations, map[bool]string{true: "dynamodb:PutItem", false: "dynamodb:DeleteItem"}[w.Put != nil])
+				}
+			default:
+				c.operations = append(c.operations, "dynamodb:"+awsmiddleware.GetOperationName(ctx))
+			}
 			switch in := in.Parameters.(type) {
 			case *dynamodb.PutItemInput:
 				c.keys = append(c.keys, in.Item[records.KeyAttribute].(*types.AttributeValueMemberS).Value)

@@ -10,11 +10,11 @@ import (
 	"strconv"
 )
 
-// Bounds of a document.
-const (
-	maxBytes = 1 << 20
-	maxDepth = 12
-)
+// MaxBytes is the length of the longest document.
+const MaxBytes = 1 << 20
+
+// maxDepth is how deep a document nests.
+const maxDepth = 12
 
 // node is a JSON value with its path. encoding/json alone stops at the first mistake,
 // lets a duplicate win in silence and forgets where a value stood.
@@ -67,8 +67,8 @@ func shorten(s string) string {
 // tree reads a document into nodes. Duplicates are noted in problems; what is not
 // JSON at all is an error.
 func tree(document []byte, problems *Problems) (*node, error) {
-	if len(document) > maxBytes {
-		return nil, fmt.Errorf("the document has %d bytes, at most %d are allowed", len(document), maxBytes)
+	if len(document) > MaxBytes {
+		return nil, fmt.Errorf("the document has %d bytes, at most %d are allowed", len(document), MaxBytes)
 	}
 	d := json.NewDecoder(bytes.NewReader(document))
 	d.UseNumber()

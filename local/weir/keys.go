@@ -126,7 +126,19 @@ type keysOptions struct {
 
 // open returns the keys in the table. What takes long says so on progress.
 func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*records.Keys, error) {
-	if o.table == "" {
+	client, err := openRecords(ctx, o.table)
+	if err != nil {
+		return nil, err
+	}
+	keys := records.NewKeys(client, o.table)
+	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read, and there are more\n", n) }
+	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
+	return keys, nil
+}
+
+// openRecords returns a client for the records table of a deployment.
+func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
+	if table == "" {
 		return nil, usageError{errors.New("--table: is missing: the records table of the deployment (or set RECORDS_TABLE)")}
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
@@ -140,17 +152,16 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*records.Ke
 	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
 		return nil, fmt.Errorf("there are no AWS credentials: set AWS_PROFILE, or log in: %w", err)
 	}
-	patient := dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() })
-	keys := records.NewKeys(patient, o.table)
-	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read, and there are more\n", n) }
-	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
-	return keys, nil
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // nobody waits for it
 }
 
 // explain says what to do about an error.
-func (o *keysOptions) explain(err error) error {
+func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
+
+// explainRecords says what to do about an error of the records table.
+func explainRecords(table string, err error) error {
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("there is no table %q in this account and region: want the records table of the deployment, and AWS_PROFILE and AWS_REGION of its stack", o.table)
+		return fmt.Errorf("there is no table %q in this account and region: want the records table of the deployment, and AWS_PROFILE and AWS_REGION of its stack", table)
 	}
 	return err
 }

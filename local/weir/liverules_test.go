@@ -5,11 +5,19 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/gateway"
 )
 
 // changes are documents that come one after the other, with the answers that alice, of the
@@ -124,4 +132,75 @@ func TestServe_tellRules(t *testing.T) {
 			t.Errorf("%s\n got %q\nwant %q", c.document, &out, want)
 		}
 	}
+}
+
+// A gateway that runs over a table of rules sees a new version within a minute, without a reading
+// in between, and goes on by it while the table cannot be read.
+func TestServe_rulesTable(t *testing.T) {
+	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+	recordsTable(t)
+	l := &local{t: t, checkout: scratch(t), now: start}
+	token := l.token("alice", "")
+	table := os.Getenv("RECORDS_TABLE")
+	variables := map[string]string{
+		"STORE": "dynamodb", "TABLE": localTable, "NAMESPACE": namespace(), "STORE_TIMEOUT": "900ms", "DYNAMODB_ENDPOINT": endpoint, "WEIR_LOCAL": "true",
+		"RECORDS_TABLE": table, "RULES_FROM": boot.RulesTable, "RULES_FILE": l.checkout.path("functions", "rules.json"), "RULES_VERSION": "1",
+		"JWKS": l.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
+	}
+	c, err := boot.Load(func(name string) (string, bool) { return variables[name], true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := makeTable(t.Context(), endpoint, localTable); err != nil {
+		t.Fatal(err)
+	}
+	store, _, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Environment(store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Clock = l.clock
+	l.rest = restGateway(t, e)
+	follow(t, func(document []byte) {
+		file := filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(file, document, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, "rules", "put", file, "--table", table)
+		l.wait(time.Minute)
+		_ = e.Rules.At(t.Context(), l.clock()) // a machine that has much to do may need longer than a request waits
+		for range 20 {
+			e.Rules.Settle()
+		}
+	}, func() reply { return l.send(l.rest, http.MethodGet, "/api/v1/search", token) })
+}
+
+// restGateway serves the REST API of the template with the functions of e.
+func restGateway(t *testing.T, e *app.Environment) *httptest.Server {
+	t.Helper()
+	document, err := os.ReadFile(filepath.Join("infra", "golden", goldenTemplate("dynamodb")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template, err := gateway.ParseTemplate(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]lambda.Handler{}
+	for _, f := range template.Functions() {
+		handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
+		if f.Environment[roleVariable] == authorizerRole {
+			handlers[f.ID] = app.NewAuthorizer(e)
+		}
+	}
+	g, err := gateway.New(template, gateway.Options{Functions: handlers, Logger: e.Logger, Clock: e.Clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(g.APIs()[0])
+	t.Cleanup(server.Close)
+	return server
 }

@@ -56,7 +56,7 @@ func rootCommand() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), withCommand(), samCommand(), simulateCommand(), loadCommand())
+	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), rulesCommand(), withCommand(), samCommand(), simulateCommand(), loadCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }

@@ -1,0 +1,87 @@
+package appconfig_test
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// agent starts what stands for the agent, and returns the source that asks it.
+func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
+	t.Helper()
+	server := httptest.NewServer(answer)
+	t.Cleanup(server.Close)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, err := strconv.Atoi(u.Port())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := appconfig.ParseConfiguration("abcd123/prod/weir.rules_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return appconfig.New(port, c)
+}
+
+func TestAgent(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer http.HandlerFunc
+		want   string // in the document, or in the error
+		ok     bool
+	}{
+		"a document": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.WriteString(w, r.Method+" "+r.URL.Path)
+		}, "GET /applications/abcd123/environments/prod/configurations/weir.rules_1", true},
+		"none": {http.NotFound, "status 404 for http://127.0.0.1:", false},
+		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
+		}, "status 302", false},
+		"hangs up": {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "is its layer in the function?", false},
+		"breaks down": {func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9")
+			_, _ = io.WriteString(w, "{}")
+		}, "unexpected EOF", false},
+	} {
+		d, err := agent(t, c.answer).Document(t.Context())
+		got := string(d.Content)
+		if err != nil {
+			got = err.Error()
+		}
+		if (err == nil) != c.ok || !strings.Contains(got, c.want) || d.Version != 0 {
+			t.Errorf("%s: got %q of version %d, want %s", name, got, d.Version, c.want)
+		}
+	}
+}
+
+// An answer without an end is cut, so that reading the document refuses it.
+func TestAgent_endless(t *testing.T) {
+	a := agent(t, func(w http.ResponseWriter, _ *http.Request) {
+		for b := make([]byte, 1<<16); ; {
+			if _, err := w.Write(b); err != nil {
+				return
+			}
+		}
+	})
+	d, err := a.Document(t.Context())
+	if err != nil || len(d.Content) != rules.MaxBytes+1 {
+		t.Errorf("%d bytes, %v", len(d.Content), err)
+	}
+}
+
+func TestParseConfiguration(t *testing.T) {
+	for _, bad := range []string{"", "a/b", "a/b/c/d", "a//c", "a/../c", "a/b/c?x", "a/b/c d", "a/b/%2e", strings.Repeat("a", 129) + "/b/c"} {
+		if c, err := appconfig.ParseConfiguration(bad); err == nil || !strings.Contains(err.Error(), "want APPLICATION/ENVIRONMENT/PROFILE") {
+			t.Errorf("%q: %+v, %v", bad, c, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package boot_test
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// allows returns which rules decide on a request at the deployment's time: their version, and how
+// many requests they allow.
+func (d *deployment) allows(t *testing.T) (version, requests int64) {
+	t.Helper()
+	_ = d.Rules.At(t.Context(), d.now)
+	for range 20 { // no request waits that long; a machine that has much to do may
+		d.Rules.Settle()
+	}
+	r := d.Rules.At(t.Context(), d.now)
+	return r.Version(), r.Charges(nil, http.MethodGet, "/api/a", limiter.Caller{User: "alice"})[0].Limit.Rate.Requests
+}
+
+// putRules puts a document with so many requests a minute.
+func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
+	t.Helper()
+	document := fmt.Appendf(nil, `{"version":3,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`, requests)
+	v, err := records.NewRules(d.client, d.table).Put(t.Context(), d.now, document, "", after, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v.Version
+}
+
+// The rules of the table go before those that the function was deployed with, whatever the versions
+// of documents say, and cost a read a minute. Those that it has stay while the table fails.
+func TestConfig_rules_table(t *testing.T) {
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	want := func(what string, version, requests int64) {
+		t.Helper()
+		if gotVersion, got := d.allows(t); gotVersion != version || got != requests {
+			t.Errorf("%s: version %d with %d requests, want %d with %d", what, gotVersion, got, version, requests)
+		}
+	}
+	want("no rules in the table", 1, 10)
+	first := d.putRules(t, 11, 0)
+	d.now = d.now.Add(time.Minute)
+	want("put", first, 11)
+	d.shut.Store(true)
+	for range 10 {
+		d.now = d.now.Add(time.Minute)
+		want("the table fails", first, 11)
+	}
+	d.shut.Store(false)
+	second := d.putRules(t, 12, first)
+	d.now = d.now.Add(time.Minute)
+	want("back", second, 12)
+	before := d.requests.Load()
+	for range 60 {
+		d.now = d.now.Add(time.Second)
+		want("a minute later", second, 12)
+	}
+	if reads := d.requests.Load() - before; reads < 1 || reads > 2 {
+		t.Errorf("%d reads in a minute", reads)
+	}
+}
+
+// An environment that starts while the table fails decides by what it was deployed with, which
+// gives way to whatever the state was counted by, until the table answers.
+func TestConfig_rules_coldStart(t *testing.T) {
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d.shut.Store(true)
+	if version, requests := d.allows(t); version != 0 || requests != 10 {
+		t.Errorf("the table fails: version %d with %d requests", version, requests)
+	}
+	d.shut.Store(false)
+	first := d.putRules(t, 11, 0)
+	d.now = d.now.Add(time.Second)
+	if version, requests := d.allows(t); version != first || requests != 11 {
+		t.Errorf("back: version %d with %d requests", version, requests)
+	}
+}
+
+// A document with mistakes leaves what is in force, is counted once and told with its mistakes; the
+// age of the rules grows until a good one comes.
+func TestConfig_rules_refused(t *testing.T) {
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	var logged, metrics bytes.Buffer
+	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test")
+	first := d.putRules(t, 11, 0)
+	d.now = d.now.Add(time.Minute)
+	_, _ = d.allows(t)
+	var mistakes strings.Builder
+	for i := range 50 {
+		fmt.Fprintf(&mistakes, `,"unknown%d":1`, i)
+	}
+	bad, err := records.NewRules(d.client, d.table).Put(t.Context(), d.now, []byte(`{"rules":[]`+mistakes.String()+`}`), "", first, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 5 {
+		d.now = d.now.Add(time.Minute)
+		if version, _ := d.allows(t); version != first {
+			t.Errorf("version %d", version)
+		}
+		d.Recorder.Record(d.now, time.Millisecond, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
+	}
+	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(metrics.String(), `"RulesRefused":2`) {
+		t.Errorf("counted %d times:\n%s", n, &metrics)
+	}
+	if !strings.Contains(metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(metrics.String(), `"RulesAge":300`) {
+		t.Errorf("version and age are missing:\n%s", &metrics)
+	}
+	if n := strings.Count(logged.String(), "rules refused"); n != 1 || !strings.Contains(logged.String(), "unknown0") || strings.Contains(logged.String(), "unknown10") || !strings.Contains(logged.String(), "mistakes=50") {
+		t.Errorf("told %d times:\n%s", n, &logged)
+	}
+	good := d.putRules(t, 13, bad.Version)
+	d.now = d.now.Add(time.Minute)
+	if version, requests := d.allows(t); version != good || requests != 13 {
+		t.Errorf("mended: version %d with %d requests", version, requests)
+	}
+}
+
+// AppConfig's agent is asked within the time that is left of the minute, and its document says its
+// version.
+func TestConfig_rules_appConfig(t *testing.T) {
+	var document atomic.Value
+	document.Store("")
+	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/applications/a1/environments/e1/configurations/p1" || document.Load() == "" {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, document.Load().(string))
+	}))
+	t.Cleanup(agent.Close)
+	port := agent.URL[strings.LastIndex(agent.URL, ":")+1:]
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+port)
+	const limits = `"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`
+	for _, c := range []struct {
+		document          string
+		version, requests int64
+	}{
+		{"", 0, 10}, // not deployed yet
+		{`{"version":5,` + fmt.Sprintf(limits, 15), 5, 15},
+		{`{"version":4,` + fmt.Sprintf(limits, 14), 5, 15},
+		{`{` + fmt.Sprintf(limits, 14), 5, 15},
+		{"", 5, 15},
+		{`{"version":6,` + fmt.Sprintf(limits, 16), 6, 16},
+	} {
+		document.Store(c.document)
+		d.now = d.now.Add(15 * time.Second)
+		if version, requests := d.allows(t); version != c.version || requests != c.requests {
+			t.Errorf("%s: version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
+		}
+	}
+}

@@ -1,0 +1,168 @@
+package records_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// put puts a document that must be taken.
+func put(t *testing.T, r *records.Rules, now time.Time, document, note string, after, least int64) records.Version {
+	t.Helper()
+	v, err := r.Put(ctx, now, []byte(document), note, after, least)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// Versions grow, whatever the clock and the documents say; each is kept as it was put, and the
+// functions read the last one. Each side calls exactly what it lists.
+func TestRules(t *testing.T) {
+	var operator, function calls
+	client, table := local(t, &operator)
+	r := records.NewRules(client, table)
+	reader := records.NewTable(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.APIOptions = nil }, function.install), table)
+	if _, err := reader.Document(ctx); !errors.Is(err, records.ErrNoRules) {
+		t.Errorf("at first: %v", err)
+	}
+	if _, _, err := r.Get(ctx, 0); !errors.Is(err, records.ErrNoRules) {
+		t.Errorf("at first: %v", err)
+	}
+	if all, err := r.History(ctx); err != nil || len(all) != 0 {
+		t.Errorf("at first: %v, %v", all, err)
+	}
+	unix, last := noon.Unix(), int64(0)
+	for i, c := range []struct {
+		now         time.Time
+		least, want int64
+	}{
+		{noon, 0, unix}, {noon, 7, unix + 1}, {noon.Add(-time.Hour), 0, unix + 2}, {noon.Add(time.Minute), 0, unix + 60}, {noon, unix + 1000, unix + 1000}, {noon, 5, unix + 1001},
+	} {
+		document := fmt.Sprintf(" {\"n\": %d}\n", i)
+		v := put(t, r, c.now, document, fmt.Sprint("note ", i), last, c.least)
+		if v.Version != c.want || !v.Put.Equal(c.now) || v.Note != fmt.Sprint("note ", i) || v.Bytes != len(document) {
+			t.Errorf("put %d: %+v, want version %d", i, v, c.want)
+		}
+		if d, err := reader.Document(ctx); err != nil || string(d.Content) != document || d.Version != c.want {
+			t.Errorf("a function reads %q of version %d, %v", d.Content, d.Version, err)
+		}
+		if got, content, err := r.Get(ctx, 0); err != nil || got != v || string(content) != document {
+			t.Errorf("in force: %+v %q, %v", got, content, err)
+		}
+		last = v.Version
+	}
+	if v, content, err := r.Get(ctx, unix+2); err != nil || v.Version != unix+2 || string(content) != " {\"n\": 2}\n" {
+		t.Errorf("an old one: %+v %q, %v", v, content, err)
+	}
+	if _, _, err := r.Get(ctx, unix+3); !errors.Is(err, records.ErrNoVersion) {
+		t.Errorf("none: %v", err)
+	}
+	for range records.Kept {
+		last = put(t, r, noon, "{}", "", last, 0).Version
+	}
+	all, err := r.History(ctx)
+	if err != nil || len(all) != records.Kept || all[0].Version != last || all[records.Kept-1].Version != last-records.Kept+1 {
+		t.Errorf("%d versions, %v", len(all), err)
+	}
+	if _, _, err := r.Get(ctx, unix+1001); !errors.Is(err, records.ErrNoVersion) {
+		t.Errorf("one too old to be kept: %v", err)
+	}
+	if _, _, err := r.Get(ctx, all[records.Kept-1].Version); err != nil {
+		t.Errorf("the oldest: %v", err)
+	}
+	operator.want(t, records.RulesActions())
+	function.want(t, records.ReadActions())
+}
+
+// Of many who put upon the same version one does, and its place in the history is not lost.
+func TestRules_Put_atOnce(t *testing.T) {
+	client, table := local(t, &calls{})
+	r := records.NewRules(client, table)
+	after := int64(0)
+	for round := range 5 {
+		var all sync.WaitGroup
+		var mu sync.Mutex
+		var won []records.Version
+		for i := range 16 {
+			all.Go(func() {
+				v, err := r.Put(ctx, noon.Add(time.Duration(i)*time.Second), fmt.Appendf(nil, "%d", i), fmt.Sprint(i), after, 0)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					won = append(won, v)
+				} else if !errors.Is(err, records.ErrOvertaken) {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		history, err := r.History(ctx)
+		if len(won) != 1 || err != nil || len(history) != round+1 || history[0] != won[0] {
+			t.Fatalf("round %d: %d won; history %+v, %v", round, len(won), history, err)
+		}
+		if v, document, err := r.Get(ctx, 0); err != nil || v != won[0] || string(document) != v.Note {
+			t.Errorf("in force %+v %q, %v", v, document, err)
+		}
+		after = won[0].Version
+	}
+}
+
+// What does not fit is refused before anything is written, and what is too large when it is
+// expanded, or is no document at all, is refused when it is read.
+func TestRules_bounds(t *testing.T) {
+	client, table := local(t, &calls{})
+	r, reader := records.NewRules(client, table), records.NewTable(client, table)
+	noise := make([]byte, 300<<10)
+	_, _ = rand.Read(noise)
+	for name, c := range map[string]struct{ document, note, want string }{
+		"too long":       {strings.Repeat(" ", rules.MaxBytes+1), "", "the document has 1048577 bytes, at most 1048576 are allowed"},
+		"does not fit":   {string(noise) + string(noise), "", "when it is compressed, and an item of DynamoDB has room for 399360"},
+		"a long note":    {"{}", strings.Repeat("n", 201), "want at most 200 bytes"},
+		"a hostile note": {"{}", "\x1b[2J", "printable"},
+	} {
+		if _, err := r.Put(ctx, noon, []byte(c.document), c.note, 0, 0); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %.200v, want %s", name, err, c.want)
+		}
+	}
+	// The longest that there can be, and much of it.
+	largest := hex.EncodeToString(noise) + strings.Repeat(" ", rules.MaxBytes-2*len(noise))
+	put(t, r, noon, largest, strings.Repeat("n", 200), 0, 0)
+	if d, err := reader.Document(ctx); err != nil || string(d.Content) != largest {
+		t.Errorf("the largest: %d bytes, %v", len(d.Content), err)
+	}
+	var bomb bytes.Buffer
+	w := gzip.NewWriter(&bomb)
+	_, _ = w.Write(make([]byte, 64<<20))
+	_ = w.Close()
+	binary := func(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+	number := &types.AttributeValueMemberN{Value: "7"}
+	for want, item := range map[string]map[string]types.AttributeValue{
+		"has more than 1048576 bytes when it is expanded": {"version": number, "document": binary(bomb.Bytes())},
+		"document: gzip":           {"version": number, "document": binary([]byte("{}{}{}{}{}{}"))},
+		"document: unexpected EOF": {"version": number, "document": binary(bomb.Bytes()[:40])},
+		"document is missing":      {"version": number},
+		"version is not a number":  {"document": binary(bomb.Bytes())},
+	} {
+		item["pk"] = &types.AttributeValueMemberS{Value: "rules"}
+		if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := reader.Document(ctx); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/records"
+)
+
+// A document is put, looked at, changed and taken back, each time by a higher version.
+func TestRules(t *testing.T) {
+	recordsTable(t)
+	file := filepath.Join(t.TempDir(), "rules.json")
+	write := func(requests int) {
+		t.Helper()
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`, requests), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	history := func() (all []records.Version) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "there are no rules in weir-test-") || len(history()) != 0 {
+		t.Errorf("empty: %q", out)
+	}
+	for _, args := range [][]string{{"rules", "get"}, {"rules", "diff", "--from", "7"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
+		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "there ") {
+			t.Errorf("%v in an empty table: exit %d, %q, %q", args, code, out, errs)
+		}
+	}
+	write(5)
+	if out := ok(t, "rules", "diff", file); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
+		t.Errorf("before the first put: %s", out)
+	}
+	out := ok(t, "rules", "put", file, "--note", "the first")
+	first := history()[0]
+	if want := fmt.Sprintf("version %d is put: functions decide by it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
+		t.Errorf("put: %+v, %q, want %q", first, out, want)
+	}
+	if out := ok(t, "rules", "put", file); out != fmt.Sprintf("nothing changes: version %d says the same\n", first.Version) || len(history()) != 1 {
+		t.Errorf("the same again: %q", out)
+	}
+	write(6)
+	var put struct {
+		Version, Replaces int64
+		Note, Diff        string
+	}
+	if err := json.Unmarshal([]byte(ok(t, "rules", "put", file, "--json")), &put); err != nil || put.Version <= first.Version || put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
+		t.Errorf("put: %+v, %v", put, err)
+	}
+	if got, want := ok(t, "rules", "get"), read(t, file); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if out := ok(t, "rules", "diff", "--from", fmt.Sprint(first.Version)); out != strings.Replace(put.Diff, "+++ "+file, fmt.Sprintf("+++ version %d", put.Version), 1) {
+		t.Errorf("diff: %s\nput said %s", out, put.Diff)
+	}
+	var got struct {
+		Version  int64
+		Note     string
+		Document struct{ Rules []any }
+	}
+	if err := json.Unmarshal([]byte(ok(t, "rules", "get", "--version", fmt.Sprint(first.Version), "--json")), &got); err != nil || got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
+		t.Errorf("get: %+v, %v", got, err)
+	}
+	if out := ok(t, "rules", "rollback"); !strings.Contains(out, "-          \"requests\": 6,\n+          \"requests\": 5,\n") {
+		t.Errorf("rollback: %s", out)
+	}
+	all := history()
+	if len(all) != 3 || all[0].Version <= put.Version || all[0].Note != fmt.Sprintf("as version %d", first.Version) {
+		t.Errorf("history: %+v", all)
+	}
+	if out := ok(t, "rules", "rollback", "--to", fmt.Sprint(put.Version), "--note", "no, that"); !strings.Contains(out, "+          \"requests\": 6,\n") || history()[0].Note != "no, that" {
+		t.Errorf("rollback: %s", out)
+	}
+	lines := strings.Split(ok(t, "rules", "history"), "\n")
+	if len(lines) != 6 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[4], "  the first") {
+		t.Errorf("history: %q", lines)
+	}
+}
+
+func read(t *testing.T, file string) string {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}
+
+// A document with mistakes is not put, whatever the store of the functions is, and nothing is
+// asked of AWS before they are mended.
+func TestRules_put_mistakes(t *testing.T) {
+	t.Setenv("RECORDS_TABLE", "")
+	bad := "../../limiter/rules/testdata/bad/five.json"
+	_, want, _ := weir(t, "check", bad)
+	if code, out, errs := weir(t, "rules", "put", bad, "--table", "none"); code != 1 || out != want || errs != "" {
+		t.Errorf("exit %d, %q, %q, want what weir check says: %q", code, out, errs, want)
+	}
+	var result checked
+	if code, out, _ := weir(t, "rules", "put", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
+		t.Errorf("exit %d, %+v", code, result)
+	}
+	deep := filepath.Join(t.TempDir(), "rules.json") // a queue that nobody waits in for so long
+	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := weir(t, "rules", "put", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, more than") {
+		t.Errorf("exit %d, %q", code, out)
+	}
+	for want, args := range map[string][]string{
+		"--table: is missing":                  {"rules", "history"},
+		"want put, get, diff, history or roll": {"rules", "delete"},
+		"want a FILE, or --from VERSION":       {"rules", "diff", "--table", "x"},
+		"accepts 1 arg(s)":                     {"rules", "put"},
+	} {
+		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
+			t.Errorf("%v: exit %d, %q", args, code, errs)
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// proposal is a document that may come into force, and what it is called.
+type proposal struct {
+	name     string
+	document []byte
+}
+
+// check reads the document as functions do, whatever their store, and returns the version that it
+// says itself, 0 if it says none.
+func (p proposal) check(maxDelay time.Duration) (version int64, err error) {
+	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
+		r, err := rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay})
+		if err != nil {
+			return 0, err
+		}
+		version = r.Version()
+	}
+	return version, nil
+}
+
+// putRules is the result of a put, as --json prints it.
+type putRules struct {
+	records.Version
+	Replaces int64  `json:"replaces,omitempty"` // the version that was in force
+	Diff     string `json:"diff"`               // unified; empty if nothing was put, because it is in force already
+}
+
+func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note string) error {
+	own, err := p.check(o.maxDelay)
+	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
+		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), exitError{1})
+	}
+	kept, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	before, document, err := kept.Get(ctx, 0)
+	if err != nil && !errors.Is(err, records.ErrNoRules) {
+		return o.explain(err)
+	}
+	result := putRules{Version: before, Diff: difference(before, document, p)}
+	if result.Diff == "" {
+		return o.printPut(out, result)
+	}
+	if result.Version, err = kept.Put(ctx, time.Now(), p.document, note, before.Version, own); err != nil {
+		return o.explain(err)
+	}
+	result.Replaces = before.Version
+	return o.printPut(out, result)
+}
+
+func (o *rulesOptions) printPut(out io.Writer, r putRules) error {
+	var err error
+	switch {
+	case o.json:
+		return printJSON(out, r)
+	case r.Diff == "":
+		_, err = fmt.Fprintf(out, "nothing changes: version %d says the same\n", r.Version.Version)
+	default:
+		_, err = fmt.Fprintf(out, "%sversion %d is put: functions decide by it within a minute\n", r.Diff, r.Version.Version)
+	}
+	return err
+}
+
+// difference returns how a proposal differs from a version, by lines; empty if it says the same.
+func difference(v records.Version, document []byte, p proposal) string {
+	return udiff.Unified(nameOf(v), p.name, lines(document), lines(p.document))
+}
+
+// nameOf returns what a version is called; the zero Version is none.
+func nameOf(v records.Version) string {
+	if v.Version == 0 {
+		return "no rules"
+	}
+	return fmt.Sprintf("version %d", v.Version)
+}
+
+// lines returns a document with one value a line.
+func lines(document []byte) string {
+	var b bytes.Buffer
+	if json.Compact(&b, document) != nil {
+		return string(document)
+	}
+	compact := bytes.Clone(b.Bytes())
+	b.Reset()
+	_ = json.Indent(&b, compact, "", "  ") // it is JSON
+	return b.String() + "\n"
+}
+
+func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) error {
+	kept, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	v, document, err := kept.Get(ctx, version)
+	switch {
+	case err != nil:
+		return o.explain(err)
+	case o.json:
+		return printJSON(out, struct {
+			records.Version
+			Document json.RawMessage `json:"document"`
+		}{v, document})
+	}
+	_, err = out.Write(document)
+	return err
+}
+
+// diff compares a version with another one, or with a proposal if there is one.
+func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, p *proposal) error {
+	kept, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	v, document, err := kept.Get(ctx, from)
+	if err != nil && (p == nil || !errors.Is(err, records.ErrNoRules)) {
+		return o.explain(err)
+	}
+	if p == nil {
+		other, text, err := kept.Get(ctx, to)
+		if err != nil {
+			return o.explain(err)
+		}
+		p = &proposal{nameOf(other), text}
+	}
+	difference := difference(v, document, *p)
+	if o.json {
+		return printJSON(out, struct {
+			From string `json:"from"`
+			To   string `json:"to"`
+			Diff string `json:"diff"` // unified; empty if they say the same
+		}{nameOf(v), p.name, difference})
+	}
+	_, err = io.WriteString(out, difference)
+	return err
+}
+
+func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
+	kept, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := kept.History(ctx)
+	switch {
+	case err != nil:
+		return o.explain(err)
+	case o.json:
+		return printJSON(out, all)
+	case len(all) == 0:
+		_, err = fmt.Fprintf(out, "there are no rules in %s: weir rules put puts them there\n", o.table)
+		return err
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "VERSION\tPUT\tBYTES\tNOTE")
+	for _, v := range all {
+		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Put.Format(time.DateTime), v.Bytes, v.Note)
+	}
+	return t.Flush()
+}
+
+func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, note string) error {
+	kept, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	if to == 0 {
+		all, err := kept.History(ctx)
+		if err != nil {
+			return o.explain(err)
+		}
+		if len(all) < 2 {
+			return fmt.Errorf("there is no version before the one in force: %s has %d", o.table, len(all))
+		}
+		to = all[1].Version
+	}
+	v, document, err := kept.Get(ctx, to)
+	if err != nil {
+		return o.explain(err)
+	}
+	return o.put(ctx, out, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)))
+}
