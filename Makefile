@@ -43,7 +43,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check test sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
+.PHONY: help run check test test-kafka sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ help: ## List the targets
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
-	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,redis,tools|all  makes tests fail where they would be skipped"
+	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,kafka,redis,tools|all  makes tests fail where they would be skipped"
 	@echo "  FUZZTIME=30s  on each target of make fuzz, 10000000x is so many inputs; SOAK=60s  on each store of make soak"
 
 run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
@@ -67,16 +67,20 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 # Faults have deadlines to meet, and so the machine to themselves.
 # The CDK's packages are large, and one goroutine calls them: no race to detect there. The
 # tests of the SAM CLI have containers to run: they have a target of their own, as have those
-# that drive a browser.
+# that drive a browser or have Kafka.
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console)' $$(go list ./... | grep -Ev '/infra|/local/faults$$')
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console|Kafka)' $$(go list ./... | grep -Ev '/infra|/local/faults$$')
 	.bin/weir with dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./local/faults
+	$(MAKE) test-kafka
 	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...
 	$(MAKE) test-console
 	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
+
+test-kafka: .bin/weir ## Test events with Apache Kafka
+	.bin/weir with --install kafka -- go test -count=1 -timeout=5m -v -run '^TestKafka' ./functions/kafkasink ./local/weir
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))

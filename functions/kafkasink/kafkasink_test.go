@@ -53,8 +53,8 @@ func batch(first, n int) [][]byte {
 	return lines
 }
 
-// checkTopic checks that the topic has want events, each once.
-func checkTopic(t *testing.T, brokers []string, want int) {
+// checkTopic checks that a topic has want events, each once.
+func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	if err != nil {
@@ -87,7 +87,7 @@ func TestSink_Send(t *testing.T) {
 			t.Fatalf("got %d lost, %v", lost, err)
 		}
 	}
-	checkTopic(t, c.ListenAddrs(), batches*each)
+	checkTopic(t, c.ListenAddrs(), topic, batches*each)
 }
 
 // A connection that has died costs nothing: the batch goes by another.
@@ -105,7 +105,7 @@ func TestSink_Send_deadConnection(t *testing.T) {
 	if lost, err := s.Send(t.Context(), batch(10, 10)); lost != 0 || err != nil || died.Load() != 1 {
 		t.Fatalf("got %d lost, %v, %d connections dead", lost, err, died.Load())
 	}
-	checkTopic(t, c.ListenAddrs(), 20)
+	checkTopic(t, c.ListenAddrs(), topic, 20)
 }
 
 // What a broker that hangs has not acknowledged is lost as soon as it is given up, and no
@@ -152,7 +152,7 @@ func TestSink_Send_back(t *testing.T) {
 	if lost, err := s.Send(t.Context(), batch(100, 100)); lost != 0 || err != nil {
 		t.Errorf("got %d lost, %v, want none", lost, err)
 	}
-	checkTopic(t, address, 100)
+	checkTopic(t, address, topic, 100)
 }
 
 // By IAM a connection shows what was signed with the credentials, and not the secret.

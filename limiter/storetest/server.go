@@ -9,7 +9,7 @@ import (
 )
 
 // needs are what tests may need beside Go, by the names that WEIR_REQUIRE knows.
-var needs = []string{"browser", "docker", "dynamodb", "node", "python3", "redis", "tools"}
+var needs = []string{"browser", "docker", "dynamodb", "kafka", "node", "python3", "redis", "tools"}
 
 // Server returns the address in the environment variable of a server that a test
 // needs. Without one the test is skipped, unless WEIR_REQUIRE lists the server by

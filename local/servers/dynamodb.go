@@ -17,13 +17,13 @@ import (
 // the root of the checkout.
 const dynamoDBDir = "local/servers/dynamodb"
 
-// minJava is the oldest Java that DynamoDB Local 3 runs on.
+// minJava is the oldest Java that DynamoDB Local 3 and Kafka 3.9 both run on.
 const minJava = 17
 
 // StartDynamoDB starts DynamoDB Local, which it fetches first where that was not done
 // yet. root is the root of the checkout; progress gets a line for what takes long.
 func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Server, error) {
-	if err := checkJava(ctx); err != nil {
+	if err := checkJava(ctx, "DynamoDB Local"); err != nil {
 		return nil, err
 	}
 	jar, err := fetchDynamoDB(ctx, filepath.Join(root, dynamoDBDir), progress)
@@ -58,8 +58,9 @@ func get(ctx context.Context, address string) error {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-func checkJava(ctx context.Context) error {
-	const install = "DynamoDB Local needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
+// checkJava says what is wrong with the Java of this machine, for who needs it.
+func checkJava(ctx context.Context, who string) error {
+	install := who + " needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
 	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("java %w on the PATH: %s", errMissing, install)

@@ -21,6 +21,8 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 		packages = []string{"chromium"}
 	case name == "redis" && !onPath("redis-server"):
 		packages = []string{"redis-server"}
+	case name == "kafka" && !onPath("mvn"):
+		packages = []string{"maven"} // and with it a Java
 	case name == "docker" && !onPath("dockerd"):
 		packages = []string{"docker.io"}
 	case name == "tools" && !hasPython(ctx):

@@ -17,7 +17,7 @@ import (
 
 // Server is a server that was started here.
 type Server struct {
-	// Name says which: dynamodb, redis, docker or sam.
+	// Name says which: dynamodb, redis, kafka, docker or sam.
 	Name string
 	// URL is where it listens.
 	URL string

@@ -21,8 +21,8 @@ func withCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "with SERVER[,SERVER] -- COMMAND [ARG...]",
 		Short: "Run a command beside servers that are started for it",
-		Long: "Run a command beside DynamoDB Local, Redis and a Docker engine (dynamodb, redis, docker), which are started for it and end with it. " +
-			"The command finds them in DYNAMODB_ENDPOINT, REDIS_URL and DOCKER_HOST; one that is set already is not started, nor is a Docker engine where one runs. " +
+		Long: "Run a command beside DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker), which are started for it and end with it. " +
+			"The command finds them in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST; one that is set already is not started, nor is a Docker engine where one runs. " +
 			"Likewise tools, the folder of the SAM CLI and cfn-lint in the versions that are pinned, is in WEIR_TOOLS, and browser, a Chromium or Chrome, in WEIR_BROWSER. " +
 			"What cannot be had is left out with a warning, unless WEIR_REQUIRE lists it, or says all.",
 		Args: func(c *cobra.Command, args []string) error {
@@ -48,13 +48,13 @@ func withCommand() *cobra.Command {
 // toolVariables those of what else a test may need.
 var (
 	serverVariables = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis": "REDIS_URL"}
-	toolVariables   = map[string]string{"browser": "WEIR_BROWSER", "docker": "DOCKER_HOST", "tools": "WEIR_TOOLS"}
+	toolVariables   = map[string]string{"browser": "WEIR_BROWSER", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 )
 
 // variableOf returns the variable of what with knows by name, "" if that is nothing.
 func variableOf(name string) string { return cmp.Or(serverVariables[name], toolVariables[name]) }
 
-const withNames = "browser,docker,dynamodb,redis,tools"
+const withNames = "browser,docker,dynamodb,kafka,redis,tools"
 
 // needs are what WEIR_REQUIRE knows: what with provides, and programs that tests look for.
 var needs = append(strings.Split(withNames, ","), "node", "python3")
@@ -142,8 +142,10 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 	case "tools":
 		value, err = w.fetchTools(ctx)
 		return value, nil, err
+	case "kafka":
+		server, err = w.startInCheckout(ctx, servers.StartKafka)
 	default:
-		server, err = w.startDynamoDB(ctx)
+		server, err = w.startInCheckout(ctx, servers.StartDynamoDB)
 	}
 	if err != nil {
 		return "", nil, err
@@ -159,12 +161,13 @@ func (w *with) fetchTools(ctx context.Context) (string, error) {
 	return servers.FetchTools(ctx, c.root, w.stderr)
 }
 
-func (w *with) startDynamoDB(ctx context.Context) (*servers.Server, error) {
+// startInCheckout starts what a checkout pins.
+func (w *with) startInCheckout(ctx context.Context, start func(context.Context, string, io.Writer) (*servers.Server, error)) (*servers.Server, error) {
 	c, err := findCheckout()
 	if err != nil {
 		return nil, err
 	}
-	return servers.StartDynamoDB(ctx, c.root, w.stderr)
+	return start(ctx, c.root, w.stderr)
 }
 
 // warn says loudly what is left out: before the command, and again after it, where it
