@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,10 +16,11 @@ import (
 func checkCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
-		Use:   "check FILE",
-		Short: "Find all mistakes in a rules document",
-		Long:  "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any. FILE may be -, the standard input.",
-		Args:  exactly(1),
+		Use:     "check FILE",
+		Short:   "Find all mistakes in a rules document",
+		Long:    "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any. FILE may be -, the standard input.",
+		Example: "  weir check functions/rules.json\n  weir check --json - < my-rules.json",
+		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return check(c.InOrStdin(), c.OutOrStdout(), args[0], asJSON)
 		},
@@ -86,9 +86,7 @@ func parseRules(document []byte) (*rules.Rules, error) {
 
 func (c checked) print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		e := json.NewEncoder(out)
-		e.SetIndent("", "  ")
-		return e.Encode(c)
+		return printJSON(out, c)
 	}
 	for _, p := range c.Problems {
 		if _, err := fmt.Fprintf(out, "%s: %s\n", c.File, p); err != nil {

@@ -42,7 +42,7 @@ func TestDocs_commands(t *testing.T) {
 					checkUsage(t, line[1])
 				}
 				if block[1] == "" {
-					runShell(t, root, c, atPort(block[2], gateway.port))
+					runShell(t, root, c, atPort("export WEIR_URL="+defaultGateway+"\n"+block[2], gateway.port))
 				}
 			})
 		}

@@ -28,6 +28,7 @@ func keysCommand() *cobra.Command {
 		Short: "Make, list and revoke API keys in the records table of a deployment",
 		Long: "Make, list and revoke API keys in the records table of a deployment. The region and the credentials are those of the " +
 			"AWS configuration (AWS_REGION, AWS_PROFILE and so on). A key itself is in no table: it is printed once, when it is made.",
+		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usageError{fmt.Errorf("got %q, want create, list, revoke or rotate", args[0])}
@@ -51,7 +52,8 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 		Short: "Make an API key and print it, once",
 		Long: "Make an API key and print it, once. Requests are counted by its id. To change the key of a caller, give the id one more (--add), " +
 			"and revoke the old one (weir keys revoke ID --hash HASH) when it is no longer used: the caller keeps what it has used of its quota.",
-		Args: exactly(0),
+		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --add",
+		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case add && k.ID == "":
@@ -64,6 +66,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	}
 	c.Flags().StringVar(&k.ID, "id", "", "what is counted: 1 to 64 letters, digits, _, . and -; default a random one")
 	c.Flags().StringVar(&k.Tier, "tier", "", "the tier; default that of the rules document")
+	completeTiers(c, "tier", new(string))
 	c.Flags().StringVar(&k.Owner, "owner", "", "who has the key, for people")
 	c.Flags().BoolVar(&add, "add", false, "give an id that has a key one more")
 	return c
@@ -71,9 +74,10 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 
 func listKeysCommand(o *keysOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "list",
-		Short: "List the API keys: what is known of them, and no key",
-		Args:  exactly(0),
+		Use:     "list",
+		Short:   "List the API keys: what is known of them, and no key",
+		Example: "  weir keys list\n  weir keys list --json",
+		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.list(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -87,6 +91,7 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 		Short: "Revoke the API keys of an id, or one by its hash",
 		Long: "Revoke the API keys of an id, or one of them; without an id the one of a hash, such as an item that has no id. It asks nothing. " +
 			"The exit status is 1 if there is no such key.",
+		Example: "  weir keys revoke acme\n  weir keys revoke --hash 1f2e3d",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && hash == "" || len(args) == 1 && args[0] == "" {
 				return usageError{fmt.Errorf("got %q, want an ID, or --hash, or both", args)}
@@ -109,7 +114,8 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 		Long: "Replace the secret that keys are hashed with. Keys that there are stay good, as long as the old secret is beside the new one: until the next " +
 			"rotation, which ends all that were made before this one. So give each caller a new key first (weir keys create --add) and revoke the old one: " +
 			"where such keys are left, a rotation is refused without --force. Functions know a new secret within about a minute.",
-		Args: exactly(0),
+		Example: "  weir keys rotate",
+		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.rotate(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force)
 		},
@@ -146,13 +152,21 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if client.Options().Region == "" {
-		return nil, errors.New("there is no AWS region: set AWS_REGION to that of the deployment, or AWS_PROFILE to a profile that has it")
-	}
-	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
-		return nil, fmt.Errorf("there are no AWS credentials: set AWS_PROFILE, or log in: %w", err)
+	if err := hasCredentials(ctx, client); err != nil {
+		return nil, err
 	}
 	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // nobody waits for it
+}
+
+// hasCredentials says what a client of DynamoDB lacks before it is asked for anything.
+func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
+	if client.Options().Region == "" {
+		return errors.New("there is no AWS region: set AWS_REGION to that of the deployment, or AWS_PROFILE to a profile that has it")
+	}
+	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
+		return fmt.Errorf("there are no AWS credentials: set AWS_PROFILE, or log in: %w", err)
+	}
+	return nil
 }
 
 // explain says what to do about an error.

@@ -1,8 +1,7 @@
 // Command weir runs the limiter on this machine and looks after its documents, keys
 // and tables.
 //
-// Exit statuses: 0 done, 1 it did not work or the document has mistakes, 2 the command
-// line is wrong, 130 weir load was interrupted.
+// Exit statuses are those of exitStatuses; README.md beside this has a table of the commands.
 package main
 
 import (
@@ -17,6 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 )
+
+// exitStatuses are of all commands.
+const exitStatuses = "Exit statuses: 0 done; 1 it did not work, the document has mistakes, or there is no such thing; 2 the command line is wrong. " +
+	"130 weir load was interrupted. weir with has that of its command. That a request would be refused is an answer, and 0."
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -50,13 +53,30 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 // rootCommand returns weir with all its commands.
 func rootCommand() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "weir",
-		Short:         "Rate limits for APIs on API Gateway, on this machine",
+		Use:   "weir",
+		Short: "Rate limits for APIs on API Gateway, on this machine",
+		Long: "Run the limiter on this machine, and look after its documents, keys, limits and tables, here and at AWS.\n\n" +
+			"Results go to the standard output, with --json as one JSON object or list; what is for people beside them, and errors, to the standard error. " +
+			"Colours are for terminals alone, and for none with NO_COLOR set.\n\n" + exitStatuses,
 		Version:       version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}
-	root.AddCommand(serveCommand(), checkCommand(), tokenCommand(), seedCommand(), keysCommand(), rulesCommand(), withCommand(), samCommand(), simulateCommand(), loadCommand())
+	root.AddCommand(
+		serveCommand(),
+		checkCommand(),
+		explainCommand(),
+		inspectCommand(),
+		resetCommand(),
+		loadCommand(),
+		simulateCommand(),
+		tokenCommand(),
+		seedCommand(),
+		keysCommand(),
+		rulesCommand(),
+		withCommand(),
+		samCommand(),
+	)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	return root
 }

@@ -90,11 +90,12 @@ func putRulesCommand(o *rulesOptions) *cobra.Command {
 func getRulesCommand(o *rulesOptions) *cobra.Command {
 	var version int64
 	c := &cobra.Command{
-		Use:   "get",
-		Short: "Print the rules document in force, or another version of it",
-		Long:  "Print the rules document in force, or another version of it, as it was put. With --json it stands in an object beside its version, note and time.",
-		Args:  exactly(0),
-		RunE:  func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
+		Use:     "get",
+		Short:   "Print the rules document in force, or another version of it",
+		Long:    "Print the rules document in force, or another version of it, as it was put. With --json it stands in an object beside its version, note and time.",
+		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602",
+		Args:    exactly(0),
+		RunE:    func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
 	}
 	c.Flags().Int64Var(&version, "version", 0, "the version; default the one in force")
 	return c
@@ -132,10 +133,11 @@ func diffRulesCommand(o *rulesOptions) *cobra.Command {
 
 func historyCommand(o *rulesOptions) *cobra.Command {
 	return &cobra.Command{
-		Use:   "history",
-		Short: fmt.Sprintf("List the last %d versions of the rules, the newest first", records.Kept),
-		Args:  exactly(0),
-		RunE:  func(c *cobra.Command, _ []string) error { return o.history(c.Context(), c.OutOrStdout()) },
+		Use:     "history",
+		Short:   fmt.Sprintf("List the last %d versions of the rules, the newest first", records.Kept),
+		Example: "  weir rules history --json",
+		Args:    exactly(0),
+		RunE:    func(c *cobra.Command, _ []string) error { return o.history(c.Context(), c.OutOrStdout()) },
 	}
 }
 

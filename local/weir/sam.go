@@ -23,7 +23,8 @@ func samCommand() *cobra.Command {
 		Long: "Run the REST API and the HTTP API of a synthesized template with `sam local start-api`, each at a port of its own, with the state in DynamoDB Local. " +
 			"It needs DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS, as weir with dynamodb,docker,tools sets them. " +
 			"Of an authorizer's refusal the SAM CLI makes a 403 and of its 401 a 502: it knows no gateway responses. weir serve does.",
-		Args: exactly(0),
+		Example: "  weir with --install docker,dynamodb,tools -- weir sam",
+		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.out, s.log = c.OutOrStdout(), c.ErrOrStderr()
 			return s.run(c.Context())

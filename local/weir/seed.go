@@ -20,52 +20,73 @@ import (
 
 func seedCommand() *cobra.Command {
 	var endpoint string
-	var renew bool
+	var renew, asJSON bool
 	c := &cobra.Command{
 		Use:   "seed",
 		Short: "Make what a local run needs: the table and sample API keys",
 		Long: "Make what a local run needs: the table, if an endpoint of DynamoDB Local is given, and one API key a tier. " +
 			"The keys are printed once; only keyed hashes of them are kept, below .weir.",
-		Args: exactly(0),
+		Example: "  weir seed\n  weir seed --endpoint http://127.0.0.1:8000 --json",
+		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			checkout, err := findCheckout()
 			if err != nil {
 				return err
 			}
-			return seed(c.Context(), c.OutOrStdout(), checkout, endpoint, renew)
+			s, err := seed(c.Context(), checkout, endpoint, renew)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), s)
+			}
+			s.print(c.OutOrStdout(), renew)
+			return nil
 		},
 	}
 	c.Flags().StringVar(&endpoint, "endpoint", os.Getenv("DYNAMODB_ENDPOINT"), "where DynamoDB Local is; default $DYNAMODB_ENDPOINT")
 	c.Flags().BoolVar(&renew, "renew", false, "make new API keys in place of those that there are")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-func seed(ctx context.Context, out io.Writer, c checkout, endpoint string, renew bool) error {
+// seeded is what a seed has made, as --json prints it.
+type seeded struct {
+	Table    string            `json:"table,omitempty"` // "" without an endpoint
+	Endpoint string            `json:"endpoint,omitempty"`
+	Made     bool              `json:"tableMade"` // it was not there before
+	APIKeys  map[string]string `json:"apiKeys"`   // by tier; none if they were made before
+}
+
+func seed(ctx context.Context, c checkout, endpoint string, renew bool) (s seeded, err error) {
 	if endpoint != "" {
-		made, err := makeTable(ctx, endpoint, localTable)
-		if err != nil {
-			return err
+		s.Table, s.Endpoint = localTable, endpoint
+		if s.Made, err = makeTable(ctx, endpoint, localTable); err != nil {
+			return s, err
 		}
-		if made {
-			fmt.Fprintf(out, "made table %s at %s\n", localTable, endpoint)
-		} else {
-			fmt.Fprintf(out, "table %s is there already\n", localTable)
-		}
-	} else {
+	}
+	if s.APIKeys, err = c.seedAPIKeys(renew); s.APIKeys == nil {
+		s.APIKeys = map[string]string{}
+	}
+	return s, err
+}
+
+func (s seeded) print(out io.Writer, renew bool) {
+	switch {
+	case s.Table == "":
 		fmt.Fprintln(out, "no table made: give --endpoint or set DYNAMODB_ENDPOINT")
+	case s.Made:
+		fmt.Fprintf(out, "made table %s at %s\n", s.Table, s.Endpoint)
+	default:
+		fmt.Fprintf(out, "table %s is there already\n", s.Table)
 	}
-	keys, err := c.seedAPIKeys(renew)
-	if err != nil {
-		return err
-	}
-	printAPIKeys(out, keys)
-	if keys == nil {
+	printAPIKeys(out, s.APIKeys)
+	if len(s.APIKeys) == 0 {
 		fmt.Fprintln(out, "API keys are there already; --renew makes new ones")
 	}
 	if renew {
 		fmt.Fprintln(out, "a weir serve (make run) that is running knows the old ones until it is started again")
 	}
-	return nil
 }
 
 func printAPIKeys(out io.Writer, keys map[string]string) {

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -26,6 +27,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/servers"
 )
 
@@ -38,7 +40,8 @@ func serveCommand() *cobra.Command {
 			"or, with --environments, in processes of their own, frozen between requests. " +
 			"--store dynamodb and --store redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one. " +
 			"Of the functions' other variables SAMPLE_LOGIN is read, a user:password for the login of the sample API (demo:demo), and MAX_DELAY, how long a request may wait in a leaky bucket.",
-		Args: exactly(0),
+		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
+		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s.out, s.log = c.OutOrStdout(), c.ErrOrStderr()
 			s.logger = slog.New(slog.NewTextHandler(s.log, nil))
@@ -47,6 +50,7 @@ func serveCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&s.rules, "rules", "", "the rules document; default functions/rules.json")
 	c.Flags().StringVar(&s.store, "store", memory, "where the state lives: memory, dynamodb or redis")
+	complete(c, "store", memory, "dynamodb", "redis")
 	c.Flags().StringVar(&s.template, "template", "", "the CloudFormation template; default that of the store in infra/golden")
 	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one store; default as in the template")
 	c.Flags().Var(&s.port, "port", "the port of the first API; the next has the next")
@@ -74,6 +78,7 @@ type server struct {
 	apiKeys   map[string]string // by tier, if they were made just now
 	endpoints []endpoint        // of the rules
 	live      *rules.Live       // by which the functions in this process decide
+	operator  *operator.Operator
 	closers   []func()
 }
 
@@ -283,6 +288,7 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			s.live.Observe(s.tellRules)
 		}
 		e.Clock, e.Rules = s.clock, s.live
+		s.operate(c, e, store, role)
 		switch {
 		case s.environments > 0: // what is read above is what they will read
 			handlers[f.ID], err = s.pool(f, role)
@@ -299,6 +305,22 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.template, roleVariable, authorizerRole, handlerRole)
 	}
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.logger, Clock: s.clock})
+}
+
+// operate lets operators ask about the limits of a function, first about those of the REST
+// API's authorizer.
+func (s *server) operate(c boot.Config, e *app.Environment, store limiter.Store, role string) {
+	if s.operator == nil {
+		s.operator = &operator.Operator{
+			Store: store, Kind: c.Store, Inside: s.environments == 0, Identifier: e.Identifier, Clock: s.clock,
+			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits,
+		}
+	}
+	at := len(s.operator.Limiters)
+	if role == authorizerRole {
+		at = 0
+	}
+	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
 }
 
 // A function says by a variable which of them it is: logical ids have hashes.

@@ -30,6 +30,7 @@ type local struct {
 	checkout   checkout
 	rest, http *httptest.Server
 	apiKeys    map[string]string // by tier
+	namespace  string
 	mu         sync.Mutex
 	now        time.Time
 }
@@ -57,7 +58,7 @@ func newLocal(t *testing.T, store, rules string) *local {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.apiKeys = s.apiKeys
+	l.apiKeys, l.namespace = s.apiKeys, s.namespace
 	l.rest, l.http = httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(apis[1])
 	l.rest.Config.Handler = before(s.site(apis, []net.Listener{l.rest.Listener, l.http.Listener}), apis[0])
 	for _, api := range []*httptest.Server{l.rest, l.http} {

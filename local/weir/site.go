@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/operator"
 )
 
 // sitePath is what this program answers itself, before the first API. No API can have a
@@ -20,7 +21,16 @@ const sitePath = console.Path
 func (s *server) site(apis []*gateway.API, listeners []net.Listener) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, listeners))
+	mux.Handle(operator.Path, s.operating())
 	return guarded(mux)
+}
+
+// operating returns what answers operators.
+func (s *server) operating() http.Handler {
+	if s.environments > 0 && s.store == memory {
+		return operator.Refusal("each environment keeps its own counts in memory, where nothing can be asked: start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
+	}
+	return s.operator
 }
 
 // before returns a handler that gives site its requests and api all others, as they came:

@@ -15,11 +15,15 @@ func tokenCommand() *cobra.Command {
 	var user, tier string
 	var valid time.Duration
 	var extra []string
+	var asJSON bool
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Make a token that the local gateway accepts",
 		Long:  "Make a JSON Web Token that the local gateway accepts, signed with a key of this checkout alone (below .weir).",
-		Args:  exactly(0),
+		Example: "  weir token --user alice --tier paid\n" +
+			"  curl -i -H \"Authorization: Bearer $(weir token)\" http://127.0.0.1:8080/api/v1/search\n" +
+			"  weir token --claim org=acme --valid 5m",
+		Args: exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			checkout, err := findCheckout()
 			if err != nil {
@@ -29,6 +33,9 @@ func tokenCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), madeToken{token})
+			}
 			_, err = fmt.Fprintln(c.OutOrStdout(), token)
 			return err
 		},
@@ -37,7 +44,14 @@ func tokenCommand() *cobra.Command {
 	c.Flags().StringVar(&tier, "tier", "", "the tier, claim tier")
 	c.Flags().DurationVar(&valid, "valid", time.Hour, "how long it is valid; negative for one that has expired")
 	c.Flags().StringArrayVar(&extra, "claim", nil, "another claim, as name=value; may be repeated")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	completeTiers(c, "tier", new(string))
 	return c
+}
+
+// madeToken is what --json prints.
+type madeToken struct {
+	Token string `json:"token"`
 }
 
 // ownClaims are those that --claim does not set, and what does: the registered ones

@@ -25,6 +25,7 @@ func withCommand() *cobra.Command {
 			"The command finds them in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST; one that is set already is not started, nor is a Docker engine where one runs. " +
 			"Likewise tools, the folder of the SAM CLI and cfn-lint in the versions that are pinned, is in WEIR_TOOLS, and browser, a Chromium or Chrome, in WEIR_BROWSER. " +
 			"What cannot be had is left out with a warning, unless WEIR_REQUIRE lists it, or says all.",
+		Example: "  weir with redis -- go test ./limiter/redisstore\n  weir with --install dynamodb,redis -- make soak",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
 				return usageError{errors.New("want the servers, --, and a command")}

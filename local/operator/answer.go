@@ -1,0 +1,93 @@
+package operator
+
+import (
+	"math"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Limit is one limit of a subject, and how it stands.
+type Limit struct {
+	Name    string `json:"name"`
+	Path    string `json:"path"` // in the rules document, such as "rules[2].limits.free"
+	Tier    string `json:"tier"` // the key that it stands under: a tier, "*" or "global"
+	Subject string `json:"subject"`
+	// Counted are the subjects in which the store counts it, if that is not Subject: those of
+	// shards, and one of its own in shadow mode.
+	Counted []string `json:"counted,omitempty"`
+	ID      string   `json:"id"` // inside the subject
+
+	Algorithm     string `json:"algorithm"`
+	Requests      int64  `json:"requests"`
+	WindowSeconds int64  `json:"windowSeconds"`
+	Burst         int64  `json:"burst,omitempty"` // of a bucket
+	Cost          int64  `json:"cost"`            // what a request takes
+	Mode          string `json:"mode"`            // enforce or shadow
+	OnError       string `json:"onError"`         // allow, deny or local
+	LocalShare    int    `json:"localShare,omitempty"`
+	Lease         int64  `json:"lease,omitempty"`
+	Shards        int    `json:"shards,omitempty"`
+	SyncMS        int64  `json:"syncMs,omitempty"`
+	Cells         int    `json:"cells,omitempty"`
+	// Overridden says that the caller has these numbers of its own.
+	Overridden bool `json:"overridden,omitempty"`
+	// State is nil where it cannot be seen from here.
+	State *State `json:"state,omitempty"`
+}
+
+// State is how a limit stands, in requests, at the instant of the answer.
+type State struct {
+	// Charged is false if nothing is held of the limit: it is at full quota.
+	Charged   bool  `json:"charged"`
+	Capacity  int64 `json:"capacity"`
+	Remaining int64 `json:"remaining"`
+	// Passes is whether a request of the limit's cost would pass it now; if not it would
+	// after RetryAfterSeconds, or, with Never, at no time.
+	Passes            bool    `json:"passes"`
+	RetryAfterSeconds float64 `json:"retryAfterSeconds"`
+	Never             bool    `json:"never,omitempty"`
+	// FullAt is when it is at full quota again, if nothing more is charged.
+	FullAt time.Time `json:"fullAt"`
+	// Superseded says that the store holds other numbers, of rules of a higher version or of
+	// the same: those decide, and Capacity is of them.
+	Superseded bool `json:"superseded,omitempty"`
+}
+
+func newLimit(l rules.Listed) Limit {
+	limit, s := l.Charge.Limit, l.Charge.Limit.Spread
+	made := Limit{
+		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
+		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.Rate.Window / time.Second), Burst: limit.Rate.Burst,
+		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalShare: limit.LocalShare,
+		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Overridden: l.Overridden,
+	}
+	if limit.Shadow {
+		made.Mode = "shadow"
+	}
+	if l.Charge.Subject == (limiter.Subject{}) {
+		return made
+	}
+	for _, subject := range limit.Subjects(l.Charge.Subject) {
+		if subject != l.Charge.Subject {
+			made.Counted = append(made.Counted, subject.String())
+		}
+	}
+	return made
+}
+
+func newState(s limiter.Standing, now time.Time) *State {
+	state := &State{
+		Charged: s.Known, Capacity: s.Capacity, Remaining: s.Remaining, Passes: s.RetryAfter == 0,
+		Never: s.RetryAfter == algo.Never, FullAt: now.Add(s.ResetAfter).UTC(), Superseded: s.Superseded,
+	}
+	if !state.Never {
+		state.RetryAfterSeconds = s.RetryAfter.Seconds()
+	}
+	return state
+}
+
+// wholeSeconds is a wait as Retry-After has it.
+func wholeSeconds(wait time.Duration) int64 { return max(1, int64(math.Ceil(wait.Seconds()))) }

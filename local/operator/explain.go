@@ -1,0 +1,265 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Question is a request that nobody sends: what would become of it? Its caller is whom a
+// token is of, or has the identities that are given.
+type Question struct {
+	Method   string            `json:"method"`
+	Path     string            `json:"path"` // as a client spells it, without the stage
+	User     string            `json:"user,omitempty"`
+	Tier     string            `json:"tier,omitempty"`
+	Claims   map[string]string `json:"claims,omitempty"`
+	APIKeyID string            `json:"apiKeyId,omitempty"` // of the key's record, never the key
+	IP       string            `json:"ip,omitempty"`
+	Token    string            `json:"token,omitempty"`
+}
+
+// Explanation says what becomes of a request, and why.
+type Explanation struct {
+	Method string    `json:"method"`
+	Path   string    `json:"path"` // in the normal form that rules match
+	Caller Caller    `json:"caller"`
+	At     time.Time `json:"at"`
+	// Version is that of the rules.
+	Version int64 `json:"rulesVersion"`
+	// Rules are those whose endpoint matches, in file order, and Others the number of those
+	// whose does not.
+	Rules  []Rule `json:"rules"`
+	Others int    `json:"otherRules"`
+	// Limits are those that the request is charged on, in file order, with the highest cost of
+	// a limit that several rules share.
+	Limits   []Limit  `json:"limits"`
+	Decision Decision `json:"decision"`
+	Cost     Cost     `json:"cost"`
+	Notes    []string `json:"notes"`
+}
+
+// Caller is who sends a request, as the rules see it.
+type Caller struct {
+	Subject  string            `json:"subject"` // the strongest identity
+	User     string            `json:"user,omitempty"`
+	APIKeyID string            `json:"apiKeyId,omitempty"`
+	IP       string            `json:"ip,omitempty"`
+	Tier     string            `json:"tier"` // that decides
+	Claims   map[string]string `json:"claims,omitempty"`
+	// Rejected is why the token is refused; "" if there is none or it is good.
+	Rejected string `json:"rejected,omitempty"`
+}
+
+// Rule is a rule whose endpoint matches a request.
+type Rule struct {
+	Path     string `json:"path"` // in the document, such as "rules[2]"
+	Endpoint string `json:"endpoint"`
+	Method   string `json:"method,omitempty"`
+	// Charges is how many of its limits the request is charged on by it.
+	Charges int `json:"charges"`
+	// Reasons are why it does not act, or a limit of it is not charged.
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// Decision is what a decision would say now.
+type Decision struct {
+	Allowed bool `json:"allowed"`
+	// Status is that of a refusal: 429, 503 if the store failed and on_error is deny, or, if no
+	// limit refuses, what a token that is not believed is answered: 401, or 503 where it could
+	// not be verified.
+	Status int `json:"status,omitempty"`
+	// Limit is the path of the limit that speaks; "" if none does.
+	Limit string `json:"limit,omitempty"`
+	// RetryAfterSeconds is how long to wait, and RetryAfter the header field, which for waits
+	// over ten seconds may be up to 3 % more.
+	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
+	RetryAfter        int64   `json:"retryAfter,omitempty"`
+	// DelaySeconds is how long an allowed request waits in a leaky bucket.
+	DelaySeconds float64 `json:"delaySeconds,omitempty"`
+	// Shadowed is the name of a limit in shadow mode that would refuse.
+	Shadowed string `json:"shadowed,omitempty"`
+	// Degraded is how the store failed: then on_error has decided.
+	Degraded string `json:"degraded,omitempty"`
+	// Remembered says that the answer took no store call.
+	Remembered bool `json:"remembered,omitempty"`
+}
+
+// Cost is what deciding the request costs.
+type Cost struct {
+	// Calls is how many calls of the store an admitted request makes, all at once: one for
+	// each subject and shard. A refused flood makes at most one a second and environment.
+	Calls int `json:"storeCalls"`
+	// Unit is what a call is: "write" of DynamoDB, "script" of Redis; "" for none.
+	Unit string `json:"unit,omitempty"`
+	// Notes say what makes it fewer or more.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Explain answers q.
+func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error) {
+	now := o.Clock()
+	if q.Method == "" || strings.ToUpper(q.Method) != q.Method {
+		return Explanation{}, mistake("method: got %q, want one such as GET", q.Method)
+	}
+	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
+		return Explanation{}, mistake("path: got %q, want one that begins with /, without a query", q.Path)
+	}
+	caller, rejected, err := o.caller(ctx, now, q)
+	if err != nil {
+		return Explanation{}, err
+	}
+	r := o.Rules(ctx, now)
+	explained := r.Explain(q.Method, q.Path, caller)
+	e := Explanation{
+		Method: q.Method, Path: explained.Path, At: now.UTC(), Version: r.Version(), Others: r.Len() - len(explained.Matches),
+		Caller: Caller{Subject: caller.Subject().String(), User: caller.User, APIKeyID: caller.APIKey, Tier: explained.Tier, Claims: caller.Claims},
+		Rules:  []Rule{}, Cost: o.cost(explained.Charges), Notes: []string{},
+	}
+	if caller.IP.IsValid() {
+		e.Caller.IP = caller.IP.String()
+	}
+	if rejected != nil {
+		e.Caller.Rejected = rejected.Error()
+	}
+	for _, m := range explained.Matches {
+		e.Rules = append(e.Rules, newRule(m))
+	}
+	listed := charged(explained)
+	if e.Limits, err = o.stand(ctx, now, listed); err != nil {
+		return Explanation{}, err
+	}
+	d, err := o.Limiters[0].Peek(ctx, now, explained.Charges)
+	if err != nil {
+		return Explanation{}, err
+	}
+	e.Decision = newDecision(d, listed)
+	if d.Allowed && rejected != nil {
+		e.Decision.Allowed, e.Decision.Status = false, http.StatusUnauthorized
+		if errors.Is(rejected, limiter.ErrUnverified) {
+			e.Decision.Status = http.StatusServiceUnavailable
+		}
+	}
+	if !caller.IP.IsValid() {
+		e.Notes = append(e.Notes, "no address is given (--ip): limits that count by it are those of callers whose address is unknown")
+	}
+	e.Notes = append(e.Notes, o.notes(listed)...)
+	return e, nil
+}
+
+// caller returns who sends the request of q, and why a token is refused.
+func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (caller limiter.Caller, rejected, err error) {
+	address := o.Address
+	if q.IP != "" {
+		if address, err = netip.ParseAddr(q.IP); err != nil {
+			return caller, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
+		}
+	}
+	if q.Token == "" {
+		return limiter.Caller{User: q.User, APIKey: q.APIKeyID, Tier: q.Tier, Claims: q.Claims, IP: o.prefix(address)}, nil, nil
+	}
+	switch {
+	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
+		return caller, nil, mistake("token: stands beside user, tier, claims or an API key's id: want one or the other")
+	case o.Identifier == nil:
+		return caller, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+	}
+	caller, rejected = o.Identifier.Caller(ctx, now, identity.Credentials{Authorization: "Bearer " + q.Token, Address: address})
+	return caller, rejected, nil
+}
+
+// charged returns where the charges of an explanation stand in the document, with the cost
+// that they have.
+func charged(e rules.Explanation) []rules.Listed {
+	listed := make([]rules.Listed, 0, len(e.Charges))
+	for _, m := range e.Matches {
+		for _, l := range m.Limits {
+			if l.Reason == "" {
+				l.Charge.Cost = e.Charges[len(listed)].Cost
+				listed = append(listed, l)
+			}
+		}
+	}
+	return listed
+}
+
+func newRule(m rules.Match) Rule {
+	r := Rule{Path: m.Path, Endpoint: m.Endpoint, Method: m.Method}
+	if m.Reason != "" {
+		r.Reasons = append(r.Reasons, m.Reason)
+	}
+	for _, l := range m.Limits {
+		if l.Reason == "" {
+			r.Charges++
+		} else if reason := l.Charge.Limit.Name + " " + l.Reason; !slices.Contains(r.Reasons, reason) {
+			r.Reasons = append(r.Reasons, reason)
+		}
+	}
+	return r
+}
+
+func newDecision(d limiter.Decision, listed []rules.Listed) Decision {
+	made := Decision{
+		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), Remembered: d.Remembered && !d.Allowed,
+	}
+	for _, l := range listed {
+		if l.Charge.Limit == d.Limit {
+			made.Limit = cmp.Or(made.Limit, l.Path)
+		}
+	}
+	if d.Shadowed != nil {
+		made.Shadowed = d.Shadowed.Name
+	}
+	switch {
+	case d.Failed:
+		made.Status, made.RetryAfter = http.StatusServiceUnavailable, 1
+	case !d.Allowed:
+		made.Status, made.RetryAfterSeconds, made.RetryAfter = http.StatusTooManyRequests, d.RetryAfter.Seconds(), wholeSeconds(d.RetryAfter)
+	}
+	return made
+}
+
+// units are what a call of a store is.
+var units = map[string]string{"dynamodb": "write", "redis": "script"}
+
+// cost returns what a decision on charges costs that admits.
+func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
+	if c.Unit = units[o.Kind]; c.Unit == "" {
+		return c
+	}
+	subjects := map[limiter.Subject]bool{}
+	var lease, shards, sync bool
+	for _, charge := range charges {
+		switch s := charge.Limit.Spread; {
+		case s.Cells > 0:
+			continue
+		case s.Shards > 0: // which of them makes no difference
+			shards = true
+			c.Calls++
+			continue
+		default:
+			lease, sync = lease || s.Lease > 1, sync || s.Sync > 0
+		}
+		subjects[charge.Limit.Subjects(charge.Subject)[0]] = true
+	}
+	c.Calls += len(subjects)
+	if lease {
+		c.Notes = append(c.Notes, "a subject all of whose limits are leased costs a call only when the lease is used up")
+	}
+	if sync {
+		c.Notes = append(c.Notes, "a limit with sync_ms costs a call of its own once in that time, and none in between")
+	}
+	if shards {
+		c.Notes = append(c.Notes, "a shard that refuses costs one more: another is asked")
+	}
+	return c
+}

@@ -1,0 +1,159 @@
+package operator
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// Path is where a gateway on somebody's own machine answers.
+const Path = "/_weir/api/"
+
+// The questions, below Path. Each is a POST with a JSON body: a token is in no URL, and a
+// page of another origin cannot send it unasked.
+const (
+	pathExplain = Path + "explain"
+	pathInspect = Path + "inspect"
+	pathReset   = Path + "reset"
+)
+
+const (
+	maxQuestion = 64 << 10 // bytes
+	maxAnswer   = 16 << 20 // bytes: a document has at most 1000 rules
+	patience    = 10 * time.Second
+)
+
+// about is the question of Inspect and Reset.
+type about struct {
+	Subject string `json:"subject"`
+}
+
+// failure is the answer to a question that has none.
+type failure struct {
+	Error string `json:"error"`
+}
+
+// ServeHTTP answers questions below [Path]: with 200 and the answer, 400 for a mistake in the
+// question, or 502 if the store failed. It checks neither the Host header nor the origin:
+// whoever mounts it does.
+func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Explain) })
+	mux.HandleFunc("POST "+pathInspect, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func(ctx context.Context, a about) (Inspection, error) { return o.Inspect(ctx, a.Subject) })
+	})
+	mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
+	})
+	mux.ServeHTTP(w, r)
+}
+
+// Refusal answers every question with what is in the way.
+type Refusal string
+
+// ServeHTTP implements http.Handler.
+func (r Refusal) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	write(w, http.StatusConflict, failure{string(r)})
+}
+
+func answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.Context, Q) (A, error)) {
+	var question Q
+	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&question); err != nil {
+		write(w, http.StatusBadRequest, failure{"the question is no JSON as it is wanted: " + err.Error()})
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), patience)
+	defer cancel()
+	a, err := ask(ctx, question)
+	if _, mistaken := errors.AsType[*MistakeError](err); mistaken {
+		write(w, http.StatusBadRequest, failure{err.Error()})
+	} else if err != nil {
+		write(w, http.StatusBadGateway, failure{err.Error()})
+	} else {
+		write(w, http.StatusOK, a)
+	}
+}
+
+func write(w http.ResponseWriter, status int, body any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(body) // to a client that may be gone
+}
+
+// Client asks the gateway on this machine. It is safe for concurrent use.
+type Client struct{ url string }
+
+// NewClient returns a client of the gateway at a URL such as http://127.0.0.1:8080. It is an
+// error if that is not on this machine: tokens go there.
+func NewClient(address string) (*Client, error) {
+	u, err := url.Parse(address)
+	if err == nil && u.Scheme == "http" && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" {
+		addr, err := netip.ParseAddr(u.Hostname())
+		if u.Hostname() == "localhost" || err == nil && addr.IsLoopback() {
+			return &Client{"http://" + u.Host}, nil
+		}
+	}
+	return nil, mistake("url: got %q, want that of a gateway on this machine, such as http://127.0.0.1:8080", address)
+}
+
+// client follows no redirect: a question may hold a token.
+var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+
+// Explain is [Operator.Explain].
+func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
+	return post[Explanation](ctx, c.url+pathExplain, q)
+}
+
+// Inspect is [Operator.Inspect].
+func (c *Client) Inspect(ctx context.Context, subject string) (Inspection, error) {
+	return post[Inspection](ctx, c.url+pathInspect, about{subject})
+}
+
+// Reset is [Operator.Reset].
+func (c *Client) Reset(ctx context.Context, subject string) (Forgotten, error) {
+	return post[Forgotten](ctx, c.url+pathReset, about{subject})
+}
+
+func post[A any](ctx context.Context, address string, question any) (a A, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	body, err := json.Marshal(question)
+	if err != nil {
+		return a, err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return a, err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	response, err := client.Do(request)
+	if err != nil {
+		return a, fmt.Errorf("no gateway answers at %s (make run starts one): %w", request.URL.Host, err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
+	if err != nil {
+		return a, err
+	}
+	if response.StatusCode == http.StatusOK {
+		return a, json.Unmarshal(content, &a)
+	}
+	var failed failure
+	if json.Unmarshal(content, &failed) != nil || failed.Error == "" {
+		return a, fmt.Errorf("%s answers %s: is it a gateway that make run started?", request.URL.Host, response.Status)
+	}
+	if response.StatusCode == http.StatusBadRequest {
+		return a, &MistakeError{failed.Error}
+	}
+	return a, errors.New(failed.Error)
+}

@@ -1,0 +1,115 @@
+package operator_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// What is asked by HTTP is what is asked directly, mistakes and failures too.
+func TestClient(t *testing.T) {
+	d := newDesk(t, "memory")
+	s := httptest.NewServer(d)
+	defer s.Close()
+	c, err := operator.NewClient(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := operator.Question{Method: "GET", Path: "/busy", User: "alice", Tier: "paid", APIKeyID: "k", IP: "203.0.113.7", Claims: map[string]string{"org": "acme"}}
+	d.send(q)
+	same(t, c.Explain, d.Explain, q)
+	same(t, c.Explain, d.Explain, operator.Question{Method: "GET"})
+	same(t, c.Explain, d.Explain, operator.Question{Method: "get", Path: "/"})
+	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/?q"})
+	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", IP: "me"})
+	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", Token: "t"})
+	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", Token: "t", User: "alice"})
+	same(t, c.Inspect, d.Inspect, "user:alice")
+	same(t, c.Inspect, d.Inspect, "alice")
+	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 4 {
+		t.Errorf("%+v, %v", f, err)
+	}
+	same(t, c.Reset, d.Reset, "user:alice") // of whom nothing is held now
+	d.Limiters = []*limiter.Limiter{limiter.New(failing{d.Store}, limiter.Options{Cells: memstore.New(memstore.Options{})})}
+	same(t, c.Inspect, d.Inspect, "user:alice")
+	s.Close()
+	if _, err := c.Inspect(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {
+		t.Errorf("nobody answers: %v", err)
+	}
+}
+
+// same fails unless a question gets the same answer or the same error both ways.
+func same[Q, A any](t *testing.T, client, direct func(context.Context, Q) (A, error), q Q) {
+	t.Helper()
+	got, gotErr := client(t.Context(), q)
+	want, wantErr := direct(t.Context(), q)
+	_, mistaken := errors.AsType[*operator.MistakeError](wantErr)
+	_, told := errors.AsType[*operator.MistakeError](gotErr)
+	if fmt.Sprint(gotErr) != fmt.Sprint(wantErr) || mistaken != told || wantErr == nil && !reflect.DeepEqual(got, want) {
+		t.Errorf("%+v:\ngot  %+v, %v\nwant %+v, %v", q, got, gotErr, want, wantErr)
+	}
+}
+
+// A question goes nowhere but to this machine.
+func TestNewClient(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"http://127.0.0.1:8080": true, "http://localhost:8080/": true, "http://[::1]:9": true,
+		"https://127.0.0.1:8080": false, "http://evil.example": false, "http://127.0.0.1.evil.example": false, "http://127.0.0.1:1/path": false,
+		"127.0.0.1:8080": false, "": false, "http://192.168.1.1": false, "http://127.0.0.1@evil.example": false,
+	} {
+		if _, err := operator.NewClient(address); (err == nil) != ok {
+			t.Errorf("%q: %v", address, err)
+		}
+	}
+}
+
+// A redirect is not followed, and what is no such gateway is named.
+func TestClient_elsewhere(t *testing.T) {
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		http.Redirect(w, r, "/again", http.StatusTemporaryRedirect)
+	}))
+	defer s.Close()
+	c, err := operator.NewClient(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "is it a gateway that make run started?") {
+		t.Errorf("%v, asked %d times", err, asked)
+	}
+}
+
+// A body is bounded, strict JSON, and nothing is changed by a GET.
+func TestServeHTTP_hostile(t *testing.T) {
+	d := newDesk(t, "memory")
+	for _, c := range []struct {
+		method, path, body string
+		want               int
+	}{
+		{http.MethodPost, "inspect", `{"subject":"user:alice"}`, 200},
+		{http.MethodPost, "inspect", `{"subject":"user:alice","x":1}`, 400},
+		{http.MethodPost, "inspect", `{"subject":"` + strings.Repeat("x", 1<<17) + `"}`, 400},
+		{http.MethodPost, "inspect", strings.Repeat("[", 1<<17), 400},
+		{http.MethodPost, "inspect", ``, 400},
+		{http.MethodGet, "reset", ``, 405},
+		{http.MethodGet, "reset?subject=user:alice", ``, 405},
+		{http.MethodPut, "reset", `{"subject":"user:alice"}`, 405},
+		{http.MethodPost, "other", `{}`, 404},
+	} {
+		w := httptest.NewRecorder()
+		d.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, operator.Path+c.path, strings.NewReader(c.body)))
+		if w.Code != c.want {
+			t.Errorf("%s %s %.40s: %d, want %d: %s", c.method, c.path, c.body, w.Code, c.want, w.Body)
+		}
+	}
+}

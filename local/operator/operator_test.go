@@ -1,0 +1,448 @@
+package operator_test
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+const document = `{"version":7,"rules":[
+  {"endpoint":"/search","method":"GET","limits":{
+    "free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":4},
+    "paid":{"requests":1000,"window":"1m"}}},
+  {"endpoint":"/search","method":"POST","cost":2,"limits":{"*":{"requests":10,"window":"1m"}}},
+  {"endpoint":"/busy","limits":{"*":[
+    {"name":"shards","requests":10,"window":"1m","shards":2},
+    {"name":"leased","requests":10,"window":"1m","lease":2},
+    {"name":"synced","requests":10,"window":"1m","sync_ms":100},
+    {"name":"cells","requests":10,"window":"1m","cells":2}]}},
+  {"endpoint":"/queue","limits":{"*":{"requests":60,"window":"1m","algorithm":"leaky_bucket"}}},
+  {"endpoint":"/tried","mode":"shadow","limits":{"*":{"requests":1,"window":"1m"}}},
+  {"endpoint":"/strict","on_error":"deny","limits":{"*":{"requests":1,"window":"1m"}}},
+  {"endpoint":"*","limits":{"global":[
+    {"name":"address","requests":6,"window":"1m","per":["ip"]},
+    {"name":"org","requests":5,"window":"1m","per":["user","claim:org"]}]}}],
+ "overrides":[{"user":"alice","limits":{"search":{"requests":8,"window":"1m"}}}]}`
+
+var (
+	stores = []string{"memory", "dynamodb", "redis"}
+	noon   = time.Date(2100, 3, 4, 12, 0, 0, 0, time.UTC)
+	local  = netip.MustParseAddr("127.0.0.1")
+)
+
+// desk is an operator beside an environment that decides.
+type desk struct {
+	*operator.Operator
+	t     testing.TB
+	now   time.Time
+	rules *rules.Rules
+}
+
+func newDesk(t testing.TB, kind string) *desk {
+	t.Helper()
+	d := &desk{t: t, now: noon, rules: parse(t, document)}
+	store := open(t, kind)
+	d.Operator = &operator.Operator{
+		Store: store, Kind: kind, Inside: true, Address: local,
+		Limiters: []*limiter.Limiter{limiter.New(store, limiter.Options{Cells: memstore.New(memstore.Options{}), Fallback: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})},
+		Rules:    func(context.Context, time.Time) *rules.Rules { return d.rules }, Clock: func() time.Time { return d.now },
+	}
+	return d
+}
+
+func parse(t testing.TB, document string) *rules.Rules {
+	t.Helper()
+	r, err := rules.Parse([]byte(document), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// open opens a store with a namespace that no other test has.
+func open(t testing.TB, kind string) limiter.Store {
+	t.Helper()
+	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true}
+	switch kind {
+	case "dynamodb":
+		c.DynamoDBEndpoint = storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+		client, err := c.DynamoDBClient(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = client.CreateTable(t.Context(), dynamostore.TableInput(c.Table))
+		if _, exists := errors.AsType[*types.ResourceInUseException](err); err != nil && !exists {
+			t.Fatal(err)
+		}
+	case "redis":
+		c.RedisURL = storetest.Server(t, "redis", "REDIS_URL")
+	}
+	store, closeStore, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = closeStore() })
+	return store
+}
+
+// send decides a request as the environment does.
+func (d *desk) send(q operator.Question) limiter.Decision {
+	d.t.Helper()
+	caller := limiter.Caller{User: q.User, Tier: q.Tier, APIKey: q.APIKeyID, Claims: q.Claims, IP: netip.PrefixFrom(local, 32)}
+	decision, err := d.Limiters[0].Take(d.t.Context(), d.now, d.rules.Charges(nil, q.Method, q.Path, caller))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if decision.Reason != limiter.ReasonNone {
+		panic(noTime{decision.Reason})
+	}
+	return decision
+}
+
+// noTime is a decision for which the server had none, as it may on a busy machine: the test
+// says nothing then.
+type noTime struct{ reason limiter.Reason }
+
+func (d *desk) explain(q operator.Question) operator.Explanation {
+	d.t.Helper()
+	e, err := d.Explain(d.t.Context(), q)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	if e.Decision.Degraded != "" {
+		panic(noTime{limiter.Reason(e.Decision.Degraded)})
+	}
+	return e
+}
+
+func (d *desk) inspect(subject string) operator.Inspection {
+	d.t.Helper()
+	i, err := d.Inspect(d.t.Context(), subject)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return i
+}
+
+func (d *desk) reset(subject string) operator.Forgotten {
+	d.t.Helper()
+	f, err := d.Reset(d.t.Context(), subject)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	return f
+}
+
+// eachStore runs a test on every store, and again if the server had no time for it.
+func eachStore(t *testing.T, test func(d *desk)) {
+	for _, kind := range stores {
+		t.Run(kind, func(t *testing.T) {
+			for range 10 {
+				if hadTime(func() { test(newDesk(t, kind)) }) {
+					return
+				}
+			}
+			t.Fatal("the server had no time for ten attempts")
+		})
+	}
+}
+
+func hadTime(test func()) (ok bool) {
+	defer func() {
+		switch r := recover().(type) {
+		case nil:
+		case noTime:
+			ok = false
+		default:
+			panic(r)
+		}
+	}()
+	test()
+	return true
+}
+
+// What is explained is what then happens, whoever asks for what: the limit that speaks and
+// its wait, to the nanosecond. And however often it is explained, nobody is charged.
+func TestExplain_isWhatHappens(t *testing.T) {
+	questions := []operator.Question{
+		{Method: "GET", Path: "/search"},
+		{Method: "GET", Path: "/search", User: "alice"},
+		{Method: "HEAD", Path: "//search", User: "bob", Tier: "paid"},
+		{Method: "POST", Path: "/search", User: "bob", Claims: map[string]string{"org": "acme"}},
+		{Method: "GET", Path: "/strict", APIKeyID: "key"},
+		{Method: "GET", Path: "/tried"},
+		{Method: "GET", Path: "/queue", User: "carol"},
+		{Method: "OPTIONS", Path: "/search"},
+	}
+	eachStore(t, func(d *desk) {
+		refusals := map[string]bool{}
+		for range 8 {
+			for _, q := range questions {
+				first, e := d.explain(q), d.explain(q)
+				if !reflect.DeepEqual(first, e) {
+					d.t.Fatalf("%+v: explained twice, it differs:\n%+v\n%+v", q, first, e)
+				}
+				got := d.send(q)
+				if e.Decision.Allowed != got.Allowed || e.Decision.RetryAfterSeconds != got.RetryAfter.Seconds() || e.Decision.DelaySeconds != got.Delay.Seconds() {
+					d.t.Fatalf("%+v: explained %+v, decided %+v", q, e.Decision, got)
+				}
+				if shadowed := got.Shadowed != nil; (e.Decision.Shadowed != "") != shadowed {
+					d.t.Fatalf("%+v: explained %+v, shadowed %t", q, e.Decision, shadowed)
+				}
+				if !got.Allowed {
+					refusals[e.Decision.Limit] = true
+				}
+				for _, l := range e.Limits {
+					if l.Path == e.Decision.Limit && !got.Allowed && (l.Name != got.Limit.Name || l.State.Passes || l.State.RetryAfterSeconds != got.RetryAfter.Seconds()) {
+						d.t.Fatalf("%+v: %+v refuses with %s", q, l, got.RetryAfter)
+					}
+				}
+				d.now = d.now.Add(100 * time.Millisecond)
+			}
+		}
+		if len(refusals) < 2 {
+			d.t.Errorf("refused by %v alone", refusals)
+		}
+	})
+}
+
+func TestExplain(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		d.send(operator.Question{Method: "GET", Path: "/search", User: "alice"})
+		e := d.explain(operator.Question{Method: "GET", Path: "/search/", User: "alice", Claims: map[string]string{"org": "acme"}})
+		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" || e.Version != 7 || e.Others != 4 {
+			t.Errorf("%+v", e)
+		}
+		want := []operator.Rule{
+			{Path: "rules[0]", Endpoint: "/search", Method: "GET", Charges: 1},
+			{Path: "rules[1]", Endpoint: "/search", Method: "POST", Reasons: []string{"is for POST"}},
+			{Path: "rules[6]", Endpoint: "*", Charges: 2},
+		}
+		if !reflect.DeepEqual(e.Rules, want) {
+			d.t.Errorf("rules %+v, want %+v", e.Rules, want)
+		}
+		search := e.Limits[0]
+		state := operator.State{Charged: true, Capacity: 8, Remaining: 7, Passes: true, FullAt: search.State.FullAt}
+		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "allow" || *search.State != state {
+			d.t.Errorf("%+v, %+v", search, search.State)
+		}
+		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]
+		if e.Cost.Calls != calls || (e.Cost.Unit == "") != (calls == 0) {
+			d.t.Errorf("cost %+v, want %d calls", e.Cost, calls)
+		}
+	})
+}
+
+// A limit that two rules share is told once, at the cost that is charged.
+func TestExplain_shared(t *testing.T) {
+	d := newDesk(t, "memory")
+	const shared = `"limits":{"global":{"name":"address","requests":5,"window":"1m","per":["ip"]}}}`
+	d.rules = parse(t, `{"rules":[{"endpoint":"/a",`+shared+`,{"endpoint":"*","cost":3,`+shared+`]}`)
+	q := operator.Question{Method: "GET", Path: "/a"}
+	for left := int64(5); left >= 2; left -= 3 {
+		e := d.explain(q)
+		if len(e.Limits) != 1 || e.Limits[0].Cost != 3 || e.Limits[0].Path != "rules[0].limits.global" || e.Limits[0].State.Remaining != left || e.Limits[0].State.Passes != (left > 2) || e.Decision.Allowed != (left > 2) {
+			t.Errorf("%d left: %+v, %+v", left, e, e.Limits[0].State)
+		}
+		d.send(q)
+	}
+}
+
+// The calls that a decision is said to cost are those that it makes.
+func TestExplain_cost(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		for _, q := range []operator.Question{
+			{Method: "GET", Path: "/search"},
+			{Method: "GET", Path: "/search", User: "alice"},
+			{Method: "GET", Path: "/tried", User: "alice", Claims: map[string]string{"org": "acme"}},
+			{Method: "GET", Path: "/tried"},
+			{Method: "OPTIONS", Path: "/"},
+		} {
+			if e, got := d.explain(q), d.send(q); e.Cost.Calls != got.StoreCalls {
+				d.t.Errorf("%+v: %d calls said, %d made", q, e.Cost.Calls, got.StoreCalls)
+			}
+		}
+		e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice"})
+		if notes := len(e.Cost.Notes); (notes == 3) != (d.Kind != "memory") || (e.Cost.Calls == 3) != (d.Kind != "memory") {
+			d.t.Errorf("busy limits: %+v", e.Cost)
+		}
+	})
+}
+
+// An inspection has the limits of every tier, wherever they are counted, and no others.
+func TestInspect(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		for _, path := range []string{"/search", "/tried", "/busy"} {
+			d.send(operator.Question{Method: "GET", Path: path, User: "alice"})
+		}
+		i := d.inspect("user:alice")
+		charged := map[string]int64{}
+		for _, l := range i.Limits {
+			if l.State.Charged {
+				charged[l.Path] = l.State.Remaining
+			}
+		}
+		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9, "rules[2].limits.*[3]": 4}
+		if d.Kind != "memory" { // its count is brought to the store later
+			delete(want, "rules[2].limits.*[2]")
+		}
+		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 10 || len(i.Others) != 0 {
+			d.t.Errorf("%v, want %v; %d limits, others %+v", charged, want, len(i.Limits), i.Others)
+		}
+		if i := d.inspect("user:bob"); len(i.Limits) != 10 || i.Limits[0].State.Charged {
+			d.t.Errorf("bob: %+v", i)
+		}
+		if i := d.inspect("global"); len(i.Limits) != 0 || len(i.Others) != 0 {
+			d.t.Errorf("global: %+v", i)
+		}
+	})
+}
+
+// State that the rules no longer describe is told as far as it can be read, and reset too.
+func TestInspect_others(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		d.send(operator.Question{Method: "GET", Path: "/search", User: "bob"})
+		d.send(operator.Question{Method: "GET", Path: "/tried", User: "bob"})
+		d.rules = parse(t, `{"version":8,"rules":[{"endpoint":"/else","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
+		i := d.inspect("user:bob")
+		if len(i.Limits) != 1 || i.Limits[0].State.Charged || len(i.Others) != 2 {
+			d.t.Fatalf("%+v", i)
+		}
+		for _, o := range i.Others {
+			if o.Version != 7 || o.Remaining != o.Capacity-1 || !o.FullAt.After(d.now) {
+				d.t.Errorf("%+v", o)
+			}
+		}
+		if f := d.reset("user:bob"); len(f.Limits) != 0 || len(f.Others) != 2 {
+			d.t.Errorf("forgotten: %+v", f)
+		}
+		if i := d.inspect("user:bob"); len(i.Others) != 0 {
+			d.t.Errorf("after a reset: %+v", i)
+		}
+	})
+}
+
+// Who was refused passes after a reset, at once here, and in another environment within a
+// second; nobody else is touched.
+func TestReset(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		other := limiter.New(d.Store, limiter.Options{Cells: memstore.New(memstore.Options{})})
+		bob, alice := operator.Question{Method: "GET", Path: "/search", User: "bob"}, operator.Question{Method: "GET", Path: "/search", User: "alice"}
+		for range 4 {
+			d.send(bob)
+		}
+		d.send(alice)
+		charges := d.rules.Charges(nil, bob.Method, bob.Path, limiter.Caller{User: "bob"})[:1]
+		elsewhere := func() bool {
+			decision, err := other.Take(t.Context(), d.now, charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if decision.Reason != limiter.ReasonNone {
+				panic(noTime{decision.Reason})
+			}
+			return decision.Allowed
+		}
+		if d.send(bob).Allowed || elsewhere() {
+			d.t.Fatal("bob is not refused")
+		}
+		f := d.reset("user:bob")
+		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 || f.Subjects[0] != "user:bob" {
+			d.t.Errorf("forgotten: %+v", f)
+		}
+		if !d.send(bob).Allowed {
+			d.t.Error("bob is refused after a reset")
+		}
+		if remembers := d.Kind != "memory"; elsewhere() == remembers {
+			d.t.Errorf("at once in another environment: %t", !remembers)
+		}
+		if says := strings.Contains(strings.Join(f.Notes, " "), "up to a second"); says != (d.Kind != "memory") {
+			d.t.Errorf("notes: %q", f.Notes)
+		}
+		d.now = d.now.Add(time.Second + 1)
+		if !elsewhere() {
+			d.t.Error("bob is refused elsewhere a second after the reset")
+		}
+		if left := d.inspect("user:alice").Limits[0].State.Remaining; left != 7 {
+			d.t.Errorf("alice has %d left, want 7", left)
+		}
+	})
+}
+
+// A reset reaches all that one limit or another counts apart.
+func TestReset_spread(t *testing.T) {
+	eachStore(t, func(d *desk) {
+		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
+		n := 0
+		for d.now = noon; d.send(busy).Allowed && n < 20; n++ {
+			d.reset("ip:127.0.0.1") // which would refuse first
+		}
+		if n == 0 || n == 20 {
+			d.t.Fatalf("%d were admitted", n)
+		}
+		d.reset("user:dave")
+		for i := range n {
+			if got := d.send(busy); !got.Allowed {
+				d.t.Fatalf("request %d of %d after a reset is refused by %s", i+1, n, got.Limit.Name)
+			}
+			d.reset("ip:127.0.0.1")
+		}
+	})
+}
+
+// Of a process that decides elsewhere cells are not seen, and it is said.
+func TestOperator_outside(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.Inside = false
+	e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice", IP: "2001:db8::1"})
+	for _, l := range e.Limits {
+		if (l.State == nil) != (l.Name == "cells") {
+			t.Errorf("%+v", l)
+		}
+	}
+	if !strings.Contains(strings.Join(e.Notes, "\n"), "cannot be seen from here") || e.Caller.IP != "2001:db8::/64" {
+		t.Errorf("%+v", e)
+	}
+	d.Address = netip.Addr{}
+	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0], "--ip") {
+		t.Errorf("no address: %+v", e)
+	}
+}
+
+// A store that fails is no answer of its own.
+func TestOperator_storeFails(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.Store = failing{d.Store}
+	d.Limiters = []*limiter.Limiter{limiter.New(d.Store, limiter.Options{Cells: d.Store})}
+	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("explain: %v", err)
+	}
+	if _, err := d.Inspect(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("inspect: %v", err)
+	}
+	if _, err := d.Reset(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
+		t.Errorf("reset: %v", err)
+	}
+}
+
+type failing struct{ limiter.Store }
+
+func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error) {
+	return nil, limiter.ErrUnavailable
+}

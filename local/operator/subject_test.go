@@ -1,0 +1,79 @@
+package operator_test
+
+import (
+	"errors"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// A subject may be written as it is printed, or without escapes.
+func TestInspect_subjects(t *testing.T) {
+	d := newDesk(t, "memory")
+	for text, want := range map[string]limiter.Subject{
+		"user:alice":                limiter.User("alice"),
+		"user:al|ice":               {}, // what follows | is a part of its own
+		"user:al%7Cice":             limiter.User("al|ice"),
+		"user:al ice":               limiter.User("al ice"),
+		"user:100%":                 limiter.User("100%"),
+		"user:a:b":                  limiter.User("a:b"),
+		"apikey:key-1":              limiter.APIKey("key-1"),
+		"ip:203.0.113.7":            limiter.IP(netip.MustParsePrefix("203.0.113.7/32")),
+		"ip:::ffff:203.0.113.7":     limiter.IP(netip.MustParsePrefix("203.0.113.7/32")),
+		"ip:2001:db8::7":            limiter.IP(netip.MustParsePrefix("2001:db8::/64")),
+		"ip:2001:db8::/48":          limiter.IP(netip.MustParsePrefix("2001:db8::/48")),
+		"ip:unknown":                limiter.IP(netip.Prefix{}),
+		"claim:org=acme|user:alice": limiter.Claim("org", "acme").And(limiter.User("alice")),
+		"claim:o%3Drg=a=b":          limiter.Claim("o=rg", "a=b"),
+		"global":                    limiter.Global(),
+		"endpoint:GET:/a/{id}":      limiter.Endpoint("GET", "/a/{id}"),
+		"endpoint::%2A":             limiter.Endpoint("", "*"),
+		"custom:login=demo":         limiter.Custom("login", "demo"),
+		"":                          {},
+		"alice":                     {},
+		"user:":                     {},
+		"user":                      {},
+		"ip:alice":                  {},
+		"claim:org":                 {},
+		"global:x":                  {},
+		"endpoint:GET":              {},
+		"custom:login":              {},
+		"user:a|":                   {},
+		"user:a|shadow":             {},
+		"USER:alice":                {},
+		limiter.User(strings.Repeat("x", 200)).String(): {}, // a hash
+		"user:" + strings.Repeat("x", 5000):             {},
+	} {
+		i, err := d.Inspect(t.Context(), text)
+		if want == (limiter.Subject{}) {
+			if _, mistaken := errors.AsType[*operator.MistakeError](err); !mistaken || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%q: %v, %v, want a mistake", text, i.Subject, err)
+			}
+		} else if err != nil || i.Subject != want.String() {
+			t.Errorf("%q: got %q, %v, want %q", text, i.Subject, err, want)
+		}
+	}
+}
+
+// Whatever an id holds, what explain prints of it is what inspect reads.
+func FuzzInspect_subject(f *testing.F) {
+	f.Add("alice", "acme")
+	f.Add("al|ice:%41%", "=|")
+	f.Add("\x00\xff", "~")
+	d := newDesk(f, "memory")
+	f.Fuzz(func(t *testing.T, user, org string) {
+		for _, s := range []limiter.Subject{limiter.User(user), limiter.APIKey(user), limiter.Claim(org, user).And(limiter.User(org)), limiter.Custom(org, user), limiter.Endpoint(org, user)} {
+			i, err := d.Inspect(t.Context(), s.String())
+			if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken && (user == "" || org == "" || strings.Contains(s.String(), "~")) {
+				continue
+			}
+			if err != nil || i.Subject != s.String() {
+				t.Errorf("%q: %q, %v", s, i.Subject, err)
+			}
+		}
+		_, _ = d.Inspect(t.Context(), user)
+	})
+}

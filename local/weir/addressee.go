@@ -1,0 +1,176 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// operating is what an operator asks, of a gateway or over a store.
+type operating interface {
+	Explain(context.Context, operator.Question) (operator.Explanation, error)
+	Inspect(ctx context.Context, subject string) (operator.Inspection, error)
+	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
+}
+
+// addressee is whom explain, inspect and reset ask: the gateway of make run, or the store of a
+// deployment.
+type addressee struct {
+	url                               string
+	store, table, namespace, redisURL string
+	rules, recordsTable               string
+	json                              bool
+}
+
+const addresseeHelp = "\n\nIt asks the gateway that make run has started (--url, or the variable WEIR_URL), or with --store a deployed table or cache. Beside the flags it reads the variables that functions read: " +
+	"TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE, and of AWS the region and the credentials (AWS_REGION, AWS_PROFILE). " +
+	"Give it the rules that are deployed (--rules, or --records-table): what is told is what those rules say of the state."
+
+func (t *addressee) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&t.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
+	f.StringVar(&t.store, "store", "", "ask the store of a deployment instead: dynamodb or redis")
+	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table of the limits; default $TABLE")
+	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
+	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL, where other users of this machine do not see its password")
+	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json")
+	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table, if the functions have their rules from there (weir rules put)")
+	f.BoolVar(&t.json, "json", false, "print one JSON object")
+	complete(c, "store", "dynamodb", "redis")
+}
+
+const defaultGateway = "http://127.0.0.1:8080"
+
+// open returns whom to ask, and what closes it. For people an error of the store is
+// explained.
+func (t *addressee) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
+	none := func() error { return nil }
+	if t.store == "" {
+		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
+			if c.Flags().Changed(name) {
+				return nil, none, usageError{fmt.Errorf("--%s: is for --store dynamodb or redis: the gateway at %s has its own", name, t.url)}
+			}
+		}
+		client, err := operator.NewClient(t.url)
+		if err != nil {
+			return nil, none, usageError{err}
+		}
+		return client, none, nil
+	}
+	switch {
+	case t.store == memory:
+		return nil, none, usageError{errors.New("--store: got memory, want dynamodb or redis: what is in memory is known to its process alone: ask it by --url")}
+	case t.store != "dynamodb" && t.store != "redis":
+		return nil, none, usageError{fmt.Errorf("--store: got %q, want dynamodb or redis", t.store)}
+	case t.rules != "" && t.recordsTable != "":
+		return nil, none, usageError{errors.New("--rules and --records-table: want one of them: the rules that the functions have")}
+	case c.Flags().Changed("url"):
+		return nil, none, usageError{errors.New("--url and --store: want one of them")}
+	}
+	return t.openStore(ctx)
+}
+
+// openStore opens the store of a deployment as its functions do.
+func (t *addressee) openStore(ctx context.Context) (operating, func() error, error) {
+	none := func() error { return nil }
+	if t.rules == "" {
+		checkout, err := findCheckout()
+		if err != nil {
+			return nil, none, usageError{fmt.Errorf("--rules: is missing: %w", err)}
+		}
+		t.rules = checkout.path("functions", "rules.json")
+	}
+	if name, _ := t.lookup("NAMESPACE"); name == "" {
+		return nil, none, usageError{errors.New("--namespace: is missing: that of the deployment, such as its stage (or set NAMESPACE)")}
+	}
+	config, err := boot.Load(t.lookup)
+	if err != nil {
+		return nil, none, usageError{err}
+	}
+	if t.store == "dynamodb" || t.recordsTable != "" {
+		if err := reachable(ctx, config); err != nil {
+			return nil, none, err
+		}
+	}
+	store, closeStore, err := config.OpenStore(ctx)
+	if err != nil {
+		return nil, none, err
+	}
+	e, err := config.Environment(store, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		return nil, closeStore, err
+	}
+	if t.recordsTable != "" { // or the first question would be of the rules before
+		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
+			return nil, closeStore, err
+		}
+	}
+	if err := config.Probe(ctx, store); err != nil {
+		return nil, closeStore, err
+	}
+	o := &operator.Operator{
+		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
+		Clock: time.Now, IPv6Bits: config.IPv6Bits,
+	}
+	if config.JWKS != "" {
+		o.Identifier = e.Identifier
+	}
+	return o, closeStore, nil
+}
+
+// reachable says what is missing to ask DynamoDB anything.
+func reachable(ctx context.Context, config boot.Config) error {
+	client, err := config.DynamoDBClient(ctx)
+	if err != nil {
+		return err
+	}
+	return hasCredentials(ctx, client)
+}
+
+// lookup returns the variables of the deployment's functions: the flags, and else those of
+// this process.
+func (t *addressee) lookup(name string) (string, bool) {
+	flags := map[string]string{
+		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
+		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // an operator may be far from the store
+	}
+	if value := flags[name]; value != "" {
+		return value, true
+	}
+	value, ok := os.LookupEnv(name)
+	switch {
+	case name == "RULES_FROM": // by flag alone: it decides which rules are believed
+		if t.recordsTable != "" {
+			return boot.RulesTable, true
+		}
+		return "", false
+	case ok:
+	case name == "WEIR_LOCAL":
+		return strconv.FormatBool(isLocal(os.Getenv("DYNAMODB_ENDPOINT"))), true
+	case name == "RULES_VERSION": // of a document that says none, as make run has it
+		if info, err := os.Stat(t.rules); err == nil {
+			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
+		}
+	}
+	return value, ok
+}
+
+// asked turns the error of a question into one of the command.
+func asked(err error) error {
+	if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken {
+		return usageError{err}
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"encoding/json"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// commands are those that do something, by their path without the program's name.
+func commands(c *cobra.Command) map[string]*cobra.Command {
+	found := map[string]*cobra.Command{}
+	for _, sub := range c.Commands() {
+		switch {
+		case sub.Name() == "help" || sub.Name() == "completion" || sub.Hidden:
+		case sub.HasSubCommands():
+			maps.Copy(found, commands(sub))
+		default:
+			found[strings.TrimPrefix(sub.CommandPath(), "weir ")] = sub
+		}
+	}
+	return found
+}
+
+// Every command is in the table, with what its --json prints, and has examples; each example
+// is a command line that there is.
+func TestCommands(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(text), "\n\nFields are added")
+	rows := map[string]string{} // by command, what --json prints
+	for line := range strings.SplitSeq(table, "\n") {
+		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
+			rows[strings.Trim(cells[0], "|` ")] = strings.Trim(cells[len(cells)-1], "| ")
+		}
+	}
+	all := commands(rootCommand())
+	for path, c := range all {
+		usage := strings.TrimPrefix(c.UseLine(), "weir ")
+		usage, _, _ = strings.Cut(usage, " [flags]")
+		prints, ok := rows[usage]
+		if hasJSON := c.Flags().Lookup("json") != nil || c.InheritedFlags().Lookup("json") != nil; !ok || hasJSON != (prints != "") {
+			t.Errorf("README.md beside this: want a row `%s` in the table of commands, with what --json prints if it has that flag", usage)
+		}
+		if c.Short == "" || !strings.Contains(c.Example, "weir "+path) {
+			t.Errorf("weir %s: want an Example in its help", path)
+		}
+		for line := range strings.SplitSeq(c.Example, "\n") {
+			if arguments, ok := strings.CutPrefix(strings.TrimSpace(line), "weir "); ok {
+				checkUsage(t, arguments)
+			}
+		}
+		if code, out, errs := weir(t, append(strings.Fields(path), "--help")...); code != 0 || errs != "" || !strings.Contains(out, "Examples:") {
+			t.Errorf("weir %s --help: exit %d, %q", path, code, errs)
+		}
+	}
+	if len(rows) < len(all) {
+		t.Errorf("%d rows for %d commands", len(rows), len(all))
+	}
+	if _, out, _ := weir(t, "--help"); !strings.Contains(out, exitStatuses) {
+		t.Error("weir --help does not say what exit statuses mean")
+	}
+}
+
+// A shell gets a script, and from it the values of flags and the kinds of a subject.
+func TestCompletion(t *testing.T) {
+	for _, shell := range []string{"bash", "zsh", "fish"} {
+		if code, out, _ := weir(t, "completion", shell); code != 0 || !strings.Contains(out, "__complete") {
+			t.Errorf("%s: exit %d, %.100q", shell, code, out)
+		}
+	}
+	for line, want := range map[string][]string{
+		"serve --store ":                  {"memory", "dynamodb", "redis"},
+		"inspect --store ":                {"dynamodb", "redis"},
+		"explain --tier ":                 {"enterprise", "free", "paid"},
+		"token --tier ":                   {"enterprise", "free", "paid"},
+		"explain --rules nowhere --tier ": {},
+		"explain ":                        {"GET", "POST", "PUT", "PATCH", "DELETE"},
+		"inspect ":                        {"user:", "apikey:", "ip:", "claim:", "endpoint:", "custom:", "global"},
+	} {
+		_, out, _ := weir(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
+		got := strings.Fields(out)
+		if i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, ":") }); i < 0 || !slices.Equal(got[:i], want) {
+			t.Errorf("%q: %q, want %q", line, got, want)
+		}
+	}
+}
+
+// What --json prints of commands that make something.
+func TestJSON(t *testing.T) {
+	scratch(t)
+	t.Setenv("DYNAMODB_ENDPOINT", "")
+	if s := answers[seeded](t, "seed"); s.Table != "" || s.Made || len(s.APIKeys) != 3 || !strings.HasPrefix(s.APIKeys["paid"], "weir-") {
+		t.Errorf("seed: %+v", s)
+	}
+	if code, out, _ := weir(t, "seed", "--json"); code != 0 || !json.Valid([]byte(out)) || !strings.Contains(out, `"apiKeys": {}`) {
+		t.Errorf("seed again: exit %d, %s", code, out)
+	}
+	if made := answers[madeToken](t, "token", "--tier", "paid"); strings.Count(made.Token, ".") != 2 {
+		t.Errorf("token: %+v", made)
+	}
+}

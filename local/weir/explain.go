@@ -1,0 +1,232 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/operator"
+)
+
+func explainCommand() *cobra.Command {
+	var t addressee
+	var q operator.Question
+	var claims []string
+	c := &cobra.Command{
+		Use:   "explain METHOD PATH",
+		Short: "Tell which rules and limits a request meets, how they stand, and what it would be answered",
+		Long: "Tell which rules a request meets, and of those for its path which it does not, and why; which limits it is charged on, how each stands, what a decision would say now, " +
+			"and how many calls of the store that takes. It charges nobody and changes nothing." + addresseeHelp +
+			" To verify a --token it needs JWKS, JWT_ISSUER and JWT_AUDIENCE as well.",
+		Example: "  weir explain GET /api/v1/search\n" +
+			"  weir explain GET /api/v1/search --user alice --tier paid\n" +
+			"  weir explain POST /api/v1/data --token \"$(weir token --user alice)\" --json\n" +
+			"  weir explain GET /api/v1/search --apikey-id acme --ip 203.0.113.7 --store dynamodb --table Weir-prod-Limits --namespace prod",
+		Args: exactly(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			var err error
+			q.Method, q.Path = strings.ToUpper(args[0]), args[1]
+			if q.Claims, err = claimsOf(claims); err != nil {
+				return err
+			}
+			to, closeIt, err := t.open(c.Context(), c)
+			defer func() { _ = closeIt() }()
+			if err != nil {
+				return err
+			}
+			e, err := to.Explain(c.Context(), q)
+			if err != nil {
+				return asked(err)
+			}
+			if t.json {
+				return printJSON(c.OutOrStdout(), e)
+			}
+			return printExplanation(c.OutOrStdout(), e)
+		},
+	}
+	c.Flags().StringVar(&q.User, "user", "", "the user, as a verified token says it")
+	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default that of the rules document")
+	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
+	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key's record, as weir keys list shows it")
+	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 of the gateway on this machine")
+	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
+	t.flags(c)
+	completeTiers(c, "tier", &t.rules)
+	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) == 0 {
+			return []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, cobra.ShellCompDirectiveNoFileComp
+		}
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return c
+}
+
+// claimsOf reads claims of the form name=value.
+func claimsOf(list []string) (map[string]string, error) {
+	claims := map[string]string{}
+	for _, claim := range list {
+		name, value, ok := strings.Cut(claim, "=")
+		if !ok || name == "" || value == "" {
+			return nil, usageError{fmt.Errorf("--claim: got %q, want name=value", claim)}
+		}
+		claims[name] = value
+	}
+	return claims, nil
+}
+
+func printExplanation(out io.Writer, e operator.Explanation) error {
+	s := styleOf(out)
+	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.bold(e.Method), s.bold(e.Path), s.bold(e.Caller.Subject), e.Caller.Tier, e.Version)
+	if e.Caller.Rejected != "" {
+		fmt.Fprintf(out, "%s %s\n", s.bad("the token is refused:"), e.Caller.Rejected)
+	}
+	fmt.Fprintf(out, "\n%s\n", s.bold("rules"))
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, r := range e.Rules {
+		does := "charges nothing"
+		if r.Charges > 0 {
+			does = "charges " + plural(r.Charges, "limit")
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", r.Path, cmp.Or(r.Method, "any"), r.Endpoint, strings.Join(append([]string{does}, r.Reasons...), "; "))
+	}
+	if err := t.Flush(); err != nil {
+		return err
+	}
+	if e.Others > 0 {
+		fmt.Fprintf(out, "  %s\n", s.weak(plural(e.Others, "rule")+" for other paths"))
+	}
+	fmt.Fprintf(out, "\n%s\n", s.bold("limits"))
+	if len(e.Limits) == 0 {
+		fmt.Fprintln(out, "  none: the request is not limited")
+	}
+	if err := printLimits(out, e.Limits, e.At); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%s  %s\n", s.bold("now"), verdict(s, e.Decision))
+	fmt.Fprintf(out, "%s %s\n", s.bold("cost"), costOf(e.Cost))
+	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
+}
+
+// verdict says what a decision would.
+func verdict(s style, d operator.Decision) string {
+	var text string
+	switch {
+	case d.Allowed:
+		text = s.good("allowed")
+		if d.DelaySeconds > 0 {
+			text += fmt.Sprintf(", after a wait of %s for its turn", seconds(d.DelaySeconds))
+		}
+	case d.Status == http.StatusUnauthorized:
+		text = s.bad("401") + ": the token is refused"
+	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":
+		text = s.bad("503") + ": the token cannot be verified"
+	case d.Status == http.StatusServiceUnavailable:
+		text = s.bad("503") + ": the store failed, and on_error is deny"
+	default:
+		text = s.bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
+	}
+	if d.Shadowed != "" {
+		text += "; " + d.Shadowed + " in shadow mode would refuse"
+	}
+	if d.Degraded != "" {
+		text += "; degraded: " + d.Degraded
+	}
+	return text
+}
+
+func costOf(c operator.Cost) string {
+	if c.Unit == "" {
+		return "no call of a store"
+	}
+	return plural(c.Calls, c.Unit) + " of the store, at once"
+}
+
+// printLimits prints a line for each limit. The columns are wide apart: state is what one
+// looks for.
+func printLimits(out io.Writer, limits []operator.Limit, at time.Time) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, l := range limits {
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), standing(l.State, at))
+	}
+	return t.Flush()
+}
+
+// numbers says what a limit is, and what of it is not as usual.
+func numbers(l operator.Limit) []string {
+	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, seconds(float64(l.WindowSeconds)))}
+	add := func(is bool, format string, args ...any) {
+		if is {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
+	}
+	add(l.Burst > 0, "burst %d", l.Burst)
+	add(l.Cost != 1, "cost %d", l.Cost)
+	add(l.Overridden, "overridden")
+	add(l.Mode != "enforce", "%s", l.Mode)
+	add(l.Lease > 1, "lease %d", l.Lease)
+	add(l.Shards > 0, "%d shards", l.Shards)
+	add(l.SyncMS > 0, "sync %d ms", l.SyncMS)
+	add(l.Cells > 0, "%d cells", l.Cells)
+	add(l.OnError != "allow", "on_error %s", l.OnError)
+	add(l.LocalShare > 0, "1/%d each", l.LocalShare)
+	return words
+}
+
+// standing says how a limit stands.
+func standing(s *operator.State, at time.Time) string {
+	if s == nil {
+		return "not visible from here"
+	}
+	text := fmt.Sprintf("%d of %d left", s.Remaining, s.Capacity)
+	switch {
+	case s.Never:
+		text += ", costs more than it ever holds"
+	case !s.Passes:
+		text += ", passes in " + seconds(s.RetryAfterSeconds)
+	}
+	if full := s.FullAt.Sub(at); full > 0 {
+		text += ", full in " + seconds(full.Seconds())
+	}
+	if s.Superseded {
+		text += "; other rules' numbers decide"
+	}
+	return text
+}
+
+// seconds returns a time as people read it, to the millisecond.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d > time.Millisecond {
+		d = d.Round(time.Millisecond)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func printNotes(out io.Writer, s style, notes []string) error {
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(out, s.weak("note: "+note)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,272 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// answers runs a command that prints JSON, and reads it strictly.
+func answers[A any](t *testing.T, args ...string) (a A) {
+	t.Helper()
+	code, out, errs := weir(t, append(args, "--json")...)
+	if code != 0 || errs != "" {
+		t.Fatalf("%q: exit %d, %q", args, code, errs)
+	}
+	decoder := json.NewDecoder(strings.NewReader(out))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&a); err != nil || decoder.More() {
+		t.Fatalf("%q: %v in %s", args, err, out)
+	}
+	return a
+}
+
+// leftOf returns what is left of the limit at a path in the document.
+func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
+	t.Helper()
+	for _, l := range limits {
+		if l.Path == path {
+			return l.State.Remaining
+		}
+	}
+	t.Fatalf("no limit %s in %+v", path, limits)
+	return 0
+}
+
+// Who is refused by a running gateway is explained, inspected and reset, and passes.
+func TestOperator_gateway(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			l := newLocal(t, store, "testdata/design.json")
+			l.now = time.Now()
+			to := []string{"--url", l.rest.URL}
+			with := func(args ...string) []string { return append(args, to...) }
+			token := l.token("alice", "")
+			search := func() int { return l.send(l.rest, http.MethodGet, "/api/v1/search", token).StatusCode }
+			for range 20 {
+				if status := search(); status != http.StatusOK {
+					t.Fatalf("answered %d", status)
+				}
+			}
+			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1//search", "--user", "alice")...)
+			if e.Decision.Allowed || e.Decision.Status != search() || e.Decision.Limit != "rules[0].limits.free" || leftOf(t, e.Limits, e.Decision.Limit) != 0 || e.Others != 1 {
+				t.Errorf("explained: %+v", e)
+			}
+			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token)...); got.Caller.Subject != e.Caller.Subject || !reflect.DeepEqual(got.Decision, e.Decision) {
+				t.Errorf("by a token: %+v", got)
+			}
+			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
+				t.Errorf("by a bad token: %+v", got)
+			}
+			i := answers[operator.Inspection](t, with("inspect", "user:alice")...)
+			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 || len(i.Others) != 0 {
+				t.Errorf("inspected: %+v", i)
+			}
+			if status := search(); status != http.StatusTooManyRequests {
+				t.Errorf("before the reset: %d", status)
+			}
+			if f := answers[operator.Forgotten](t, with("reset", "user:alice")...); len(f.Limits) != 1 || f.Limits[0].Path != "rules[0].limits.free" {
+				t.Errorf("forgotten: %+v", f)
+			}
+			if status := search(); status != http.StatusOK {
+				t.Errorf("after the reset: %d", status)
+			}
+			if i := answers[operator.Inspection](t, with("inspect", "user:alice")...); leftOf(t, i.Limits, "rules[0].limits.free") != 19 {
+				t.Errorf("after a request: %+v", i)
+			}
+			for _, want := range []string{"GET /api/v1/search by user:alice, tier free", "rules[0]  GET  /api/v1/search  charges 1 limit\n", "19 of 20 left", "\nnow  allowed\n"} {
+				if code, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "alice")...); code != 0 || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
+					t.Errorf("for people: exit %d, no %q in\n%s", code, want, out)
+				}
+			}
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "is for POST") || !strings.Contains(out, "none: the request is not limited") {
+				t.Errorf("a near miss:\n%s", out)
+			}
+			if code, out, _ := weir(t, with("inspect", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
+				t.Errorf("inspected, for people: exit %d\n%s", code, out)
+			}
+			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "user:alice has its full quota again; 1 limit had been charged:\n  search") {
+				t.Errorf("reset, for people: exit %d\n%s", code, out)
+			}
+		})
+	}
+}
+
+// The store of a deployment is asked without its functions, by the flags or the variables.
+func TestOperator_store(t *testing.T) {
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			l := newLocal(t, store, "testdata/design.json")
+			l.now = time.Now()
+			to := []string{"--store", store, "--rules", l.checkout.path("local/weir/testdata/design.json"), "--namespace", l.namespace}
+			if store == "dynamodb" {
+				to = append(to, "--table", localTable)
+			} else {
+				to = append(to, "--redis-url", os.Getenv("REDIS_URL"))
+			}
+			with := func(args ...string) []string { return append(args, to...) }
+			search := func() int { return l.send(l.rest, http.MethodGet, "/api/v1/search", l.token("bob", "")).StatusCode }
+			for search() != http.StatusTooManyRequests {
+				l.now = time.Now() // what a command reads the clock for
+			}
+			e := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--user", "bob")...)
+			if e.Cost.Calls != 1 || leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
+				t.Errorf("explained: %+v", e)
+			}
+			f := answers[operator.Forgotten](t, with("reset", "user:bob", "--yes")...)
+			if len(f.Limits) != 1 || !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
+				t.Errorf("forgotten: %+v", f)
+			}
+			i := answers[operator.Inspection](t, with("inspect", "user:bob")...)
+			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
+				t.Errorf("after the reset: %+v", i)
+			}
+			l.wait(time.Second + time.Millisecond) // for as long the gateway may remember
+			if status := search(); status != http.StatusOK {
+				t.Errorf("after the reset: %d", status)
+			}
+			t.Setenv("NAMESPACE", l.namespace+"-other")
+			if i := answers[operator.Inspection](t, append(with("inspect", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
+				t.Errorf("of another namespace: %+v", i)
+			}
+		})
+	}
+}
+
+// The rules are those that were put into the records table, if the functions have them there.
+func TestOperator_recordsTable(t *testing.T) {
+	recordsTable(t)
+	for _, requests := range []string{"7", "9"} {
+		file := filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":`+requests+`,"window":"1m"}}}]}`), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, "rules", "put", file)
+		if _, err := makeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), localTable); err != nil {
+			t.Fatal(err)
+		}
+		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", localTable, "--namespace", namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
+		if len(e.Limits) != 1 || strconv.FormatInt(e.Limits[0].Requests, 10) != requests || e.Version == 0 {
+			t.Errorf("%+v", e)
+		}
+	}
+}
+
+// What cannot be asked says so in one line, and what to do.
+func TestOperator_mistakes(t *testing.T) {
+	scratch(t)
+	for _, name := range []string{"TABLE", "NAMESPACE", "REDIS_URL", "DYNAMODB_ENDPOINT"} {
+		t.Setenv(name, "")
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"explain", "GET"}, 2, "accepts 2 arg(s)"},
+		{[]string{"explain", "GET", "/", "--claim", "org"}, 2, "want name=value"},
+		{[]string{"inspect"}, 2, "accepts 1 arg(s)"},
+		{[]string{"inspect", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
+		{[]string{"inspect", "user:a", "--store", "memory"}, 2, "ask it by --url"},
+		{[]string{"inspect", "user:a", "--store", "mysql"}, 2, "want dynamodb or redis"},
+		{[]string{"inspect", "user:a", "--store", "redis", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
+		{[]string{"inspect", "user:a", "--store", "redis", "--rules", "x", "--records-table", "y"}, 2, "want one of them"},
+		{[]string{"inspect", "user:a", "--table", "x"}, 2, "--table: is for --store"},
+		{[]string{"inspect", "user:a", "--store", "redis"}, 2, "--namespace: is missing"},
+		{[]string{"inspect", "user:a", "--store", "redis", "--namespace", "x"}, 2, "REDIS_URL"},
+		{[]string{"inspect", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1, "Redis at redis://127.0.0.1:1 does not answer"},
+		{[]string{"inspect", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1, "nowhere.json"},
+		{[]string{"inspect", "user:a", "--url", "http://127.0.0.1:1"}, 1, "make run starts one"},
+		{[]string{"reset", "user:a", "--url", "http://127.0.0.1:1", "--json"}, 1, "make run starts one"},
+	} {
+		code, out, errs := weir(t, c.args...)
+		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" || strings.Contains(errs, "hunter2") {
+			t.Errorf("%q: exit %d, %q, %q", c.args, code, out, errs)
+		}
+	}
+}
+
+// Environments that keep their own counts cannot be asked, and say what to do.
+func TestOperator_environments(t *testing.T) {
+	s := &server{environments: 2, store: memory}
+	gateway := httptest.NewServer(s.operating())
+	defer gateway.Close()
+	for _, args := range [][]string{{"explain", "GET", "/"}, {"inspect", "user:a"}, {"reset", "user:a"}} {
+		code, _, errs := weir(t, append(args, "--url", gateway.URL)...)
+		if code != 1 || !strings.Contains(errs, "STORE=redis or STORE=dynamodb") || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: exit %d, %q", args, code, errs)
+		}
+	}
+}
+
+// No is the answer to a question that nobody has answered.
+func TestReset_confirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yesterday\n": false} {
+		var out bytes.Buffer
+		if err := confirm(strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
+			t.Errorf("%q: %v, %q", answer, err, &out)
+		}
+	}
+}
+
+// Colours are for terminals, unless a person wants none.
+func TestStyle(t *testing.T) {
+	t.Setenv("NO_COLOR", "")
+	t.Setenv("TERM", "xterm")
+	if styleOf(io.Discard).on || styleOf(&bytes.Buffer{}).on {
+		t.Error("colours in what is no terminal")
+	}
+	if s := (style{on: true}); s.bad("x") != "\x1b[31mx\x1b[0m" || (style{}).bad("x") != "x" {
+		t.Errorf("%q", s.bad("x"))
+	}
+	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("no pseudo terminal:", err)
+	}
+	defer func() { _ = terminal.Close() }()
+	if !styleOf(terminal).on {
+		t.Error("no colours on a terminal")
+	}
+	t.Setenv("TERM", "dumb")
+	if styleOf(terminal).on {
+		t.Error("colours on a dumb terminal")
+	}
+	t.Setenv("TERM", "xterm")
+	t.Setenv("NO_COLOR", "1")
+	if styleOf(terminal).on {
+		t.Error("colours with NO_COLOR")
+	}
+}
+
+// The operator's questions are answered by the gateway that serve runs, on its own port.
+func TestOperator_process(t *testing.T) {
+	scratch(t)
+	p := startProcess(t, []string{"serve"})
+	if r := send(t, http.MethodGet, p.url+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
+		t.Fatal(r.Status)
+	}
+	i := answers[operator.Inspection](t, "inspect", "ip:127.0.0.1", "--url", p.url)
+	if leftOf(t, i.Limits, "rules[0].limits.free") != 19 && !t.Failed() {
+		t.Errorf("%+v", i.Limits)
+	}
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+operator.Path+"reset", strings.NewReader(`{"subject":"ip:127.0.0.1"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Host = "evil.example"
+	if r := do(t, request); r.StatusCode != http.StatusMisdirectedRequest {
+		t.Errorf("by another name: %s", r.Status)
+	}
+}

@@ -1,0 +1,82 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/operator"
+)
+
+func resetCommand() *cobra.Command {
+	var t addressee
+	var yes bool
+	c := &cobra.Command{
+		Use:   "reset SUBJECT",
+		Short: "Forget what a caller was charged: it has its full quota again",
+		Long: "Forget what a caller, or another subject, was charged, on all limits: it has its full quota again. It says what was held. A subject is one item of the store, and is forgotten as a whole. " +
+			"On a terminal it asks before it changes the store of a deployment (--store), unless --yes is given. " + subjectHelp + addresseeHelp,
+		Example: "  weir reset user:alice\n" +
+			"  weir reset 'claim:org=acme|user:alice' --json\n" +
+			"  weir reset apikey:acme --yes --store dynamodb --table Weir-prod-Limits --namespace prod",
+		Args:              exactly(1),
+		ValidArgsFunction: completeSubject,
+		RunE: func(c *cobra.Command, args []string) error {
+			if t.store != "" && !yes && isTerminal(c.InOrStdin()) {
+				if err := confirm(c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Forget what %s was charged, in %s?", args[0], t.store)); err != nil {
+					return err
+				}
+			}
+			to, closeIt, err := t.open(c.Context(), c)
+			defer func() { _ = closeIt() }()
+			if err != nil {
+				return err
+			}
+			f, err := to.Reset(c.Context(), args[0])
+			if err != nil {
+				return asked(err)
+			}
+			if t.json {
+				return printJSON(c.OutOrStdout(), f)
+			}
+			return printForgotten(c.OutOrStdout(), f)
+		},
+	}
+	c.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	t.flags(c)
+	return c
+}
+
+// errCancelled is a question that was answered with no.
+var errCancelled = errors.New("nothing was done")
+
+// confirm asks a question that is answered with y or yes.
+func confirm(in io.Reader, out io.Writer, question string) error {
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	var answer string
+	_, _ = fmt.Fscanln(in, &answer) // nothing is no
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return errCancelled
+	}
+	return nil
+}
+
+func printForgotten(out io.Writer, f operator.Forgotten) error {
+	s := styleOf(out)
+	held := len(f.Limits) + len(f.Others)
+	if held == 0 {
+		fmt.Fprintf(out, "%s had been charged nothing that is still known\n", s.bold(f.Subject))
+		return printNotes(out, s, f.Notes)
+	}
+	fmt.Fprintf(out, "%s has its full quota again; %s\n", s.bold(f.Subject), plural(held, "limit")+" had been charged:")
+	if err := printLimits(out, f.Limits, f.At); err != nil {
+		return err
+	}
+	if err := printOthers(out, s, f.Others, f.At); err != nil {
+		return err
+	}
+	return printNotes(out, s, f.Notes)
+}
