@@ -192,7 +192,7 @@ func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject
 	}
 	// Whether it has answered in time is what the next deadline depends on.
 	l.asked.Store(int64(now))
-	l.silent.Store(errors.Is(err, context.DeadlineExceeded))
+	l.silent.Store(err != nil && reasonOf(err) == ReasonTimeout)
 	return taken, 1, err
 }
 

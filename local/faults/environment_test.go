@@ -28,6 +28,9 @@ const document = `{"version":1,"rules":[
 	{"endpoint":"/local","on_error":"local","local_share":5,"limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
+	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/deny","on_error":"deny","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
+	{"endpoint":"/soak/lease","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window","lease":4}}},
 	{"endpoint":"/soak/local","on_error":"local","local_share":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
@@ -79,24 +82,33 @@ func newEnvironment(t testing.TB, variables ...string) *environment {
 }
 
 func buildEnvironment(variables []string, logger *slog.Logger) (*environment, error) {
-	ctx := context.Background()
-	c, err := boot.Load(lookup(variables...))
+	e, reached, err := startEnvironment(variables, logger)
 	if err != nil {
 		return nil, err
+	}
+	return e, reached
+}
+
+// startEnvironment builds one as buildEnvironment does, and goes on if its store is not reached,
+// as a function does.
+func startEnvironment(variables []string, logger *slog.Logger) (e *environment, reached, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), limiter.DefaultTimeout)
+	defer cancel()
+	c, err := boot.Load(lookup(variables...))
+	if err != nil {
+		return nil, nil, err
 	}
 	store, closeStore, err := c.OpenStore(ctx)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	e, err := c.Environment(store, logger)
+	built, err := c.Environment(store, logger)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if err := c.Probe(ctx, store); err != nil {
-		return nil, err
-	}
+	reached = c.Probe(ctx, store)
 	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
-	return &environment{variables: variables, app: e, store: store, handler: e.Serve(served), close: closeStore}, nil
+	return &environment{variables: variables, app: built, store: store, handler: built.Serve(served), close: closeStore}, reached, nil
 }
 
 // answer is what a caller sees.
@@ -118,8 +130,10 @@ func (e *environment) ask(caller, policy string) answer {
 
 // charge is what a request of a caller to the endpoint of a policy is charged.
 func (e *environment) charge(caller, policy string) limiter.Charge {
-	return e.app.Rules.Current().Charges(nil, http.MethodGet, "/"+policy, limiter.Caller{IP: netip.PrefixFrom(netip.MustParseAddr(caller), 32)})[0]
+	return e.app.Rules.Current().Charges(nil, http.MethodGet, "/"+policy, limiter.Caller{IP: address(caller)})[0]
 }
+
+func address(caller string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(caller), 32) }
 
 // counted returns how many requests of a caller a store has counted.
 func (e *environment) counted(t *testing.T, caller, policy string) int {

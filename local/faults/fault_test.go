@@ -24,7 +24,9 @@ type fault struct {
 	once  bool                     // only the first request sees it
 	lives bool                     // the store answers: the breaker does not open
 	count counting
-	extra int // requests of others that are counted
+	extra int           // requests of others that are counted
+	lull  time.Duration // in the middle of it nobody asks
+	note  string        // what callers see, if it is begin that has them
 }
 
 // counting is what a store has counted of the requests that came during a fault.
@@ -35,6 +37,7 @@ const (
 	countsSome counting = "each request at most once"                         // the store may have got them
 	countsAll  counting = "each request"                                      // as ever
 	countsLost counting = "nothing; what was counted before is lost"          // the store was gone
+	countsThen counting = "nothing; each request that comes after it"         // begin sends those that come during it
 	countsAnew counting = "each request, but what was counted before is lost" // the store is there, and empty
 )
 
@@ -156,6 +159,9 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) map[string]in
 	begun, dialed := time.Now(), w.dialed()
 	failed, spared, worst, by := 0, 0, time.Duration(0), map[string]int{}
 	for i := range during {
+		if i == during/2 {
+			within(t.Context(), f.lull)
+		}
 		for _, policy := range policies {
 			a := w.ask(caller, policy)
 			worst = max(worst, a.took)
@@ -238,7 +244,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 		if f.once {
 			low, high = low+during-failed, high+during-failed
 		}
-	case countsAll:
+	case countsAll, countsThen:
 		low, high = before+during, before+during
 	case countsLost:
 		low, high = 0, 0

@@ -168,8 +168,8 @@ var stores = []struct {
 	open   func(*testing.T, *world)
 	faults []fault
 }{
-	{"DynamoDB", overDynamoDB, slices.Concat(networkFaults, dynamoFaults)},
-	{"Redis", overRedis, slices.Concat(networkFaults, redisFaults)},
+	{"DynamoDB", overDynamoDB, slices.Concat(networkFaults, companyFaults, dynamoFaults)},
+	{"Redis", overRedis, slices.Concat(networkFaults, companyFaults, redisFaults)},
 	{"Redis Cluster", overCluster, clusterFaults},
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"testing"
@@ -23,11 +24,16 @@ const (
 	soakFault        = time.Second            // how long a fault lasts
 	soakPause        = 2 * time.Second        // and how long there is none
 
-	// The limits of document at /soak/allow and /soak/local.
+	// The limits of document at soakPolicies.
 	soakRequests = 40
 	soakWindow   = 5 * time.Second
 	soakShare    = soakRequests / 10
+	soakLease    = 4
 )
+
+// soakPolicies are the endpoints of document that are asked: the values of on_error, and one whose
+// environments lease.
+var soakPolicies = []string{"soak/allow", "soak/deny", "soak/local", "soak/lease"}
 
 // soakFaults forget nothing that was counted.
 var soakFaults = networkFaults[:7]
@@ -73,6 +79,7 @@ type record struct {
 	took    []time.Duration // of a decision that the store made
 	without []time.Duration // and of one without it
 	reasons map[limiter.Reason]int
+	late    []time.Duration // how much later than asked for who only slept woke up
 }
 
 // load sends requests until the time is over, and switches faults on and off.
@@ -89,14 +96,14 @@ func (w *world) load(t *testing.T) *record {
 	ctx, cancel := context.WithTimeout(t.Context(), *soak)
 	defer cancel()
 	var wg sync.WaitGroup
+	wg.Go(func() { r.sleep(ctx) })
 	for i := range soakClients {
 		wg.Go(func() {
 			caller := fmt.Sprintf("198.51.100.%d", i%soakCallers)
 			pace := time.NewTicker(soakPace)
 			defer pace.Stop()
 			for n := i; ctx.Err() == nil; n++ {
-				policy := []string{"soak/allow", "soak/local"}[n%2]
-				r.ask(environments[n%len(environments)], caller, policy)
+				r.ask(environments[n%len(environments)], caller, soakPolicies[n/len(environments)%len(soakPolicies)])
 				select {
 				case <-pace.C:
 				case <-ctx.Done():
@@ -132,6 +139,17 @@ func within(ctx context.Context, d time.Duration) bool {
 	}
 }
 
+// sleep notes how much of a latency is the machine's.
+func (r *record) sleep(ctx context.Context) {
+	for {
+		begun := time.Now()
+		if !within(ctx, time.Millisecond) {
+			return
+		}
+		r.late = append(r.late, time.Since(begun)-time.Millisecond)
+	}
+}
+
 // ask sends one request, at an instant that the record knows.
 func (r *record) ask(e *environment, caller, policy string) {
 	charge, now := e.charge(caller, policy), time.Now()
@@ -140,8 +158,8 @@ func (r *record) ask(e *environment, caller, policy string) {
 	answer := httplimit.NewAnswer(d)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err != nil || answer.Problem != nil && answer.Problem.Status >= 500 {
-		r.errors++
+	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
+		r.errors++ // a 5xx that on_error does not want, or none where it does
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
@@ -174,14 +192,16 @@ func (r *record) ask(e *environment, caller, policy string) {
 func (r *record) check(t *testing.T) {
 	t.Helper()
 	if r.errors > 0 {
-		t.Errorf("%d answers were 5xx", r.errors)
+		t.Errorf("%d answers were errors, or 5xx where on_error is not deny, or none where it is", r.errors)
 	}
 	for cell, c := range r.cells {
 		if c.admitted > soakRequests {
 			t.Errorf("%v: the store admitted %d of %d", cell, c.admitted, soakRequests)
 		}
 		switch {
-		case cell.policy == "soak/allow" && c.degradedAdmitted != c.degraded:
+		case cell.policy == "soak/deny" && c.degradedAdmitted > 0:
+			t.Errorf("%v: %d were let through without the store, want none", cell, c.degradedAdmitted)
+		case (cell.policy == "soak/allow" || cell.policy == "soak/lease") && c.degradedAdmitted != c.degraded:
 			t.Errorf("%v: %d of %d were let through without the store, want all", cell, c.degradedAdmitted, c.degraded)
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
 			t.Errorf("%v: the shares admitted %d, want %d at most", cell, c.degradedAdmitted, soakEnvironments*soakShare)
@@ -191,6 +211,9 @@ func (r *record) check(t *testing.T) {
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
+		}
+		if cell.policy == "soak/lease" { // what others have leased, and not used when the window ends
+			lost += soakEnvironments * soakLease
 		}
 		if c.refused > 0 && c.admitted+2*lost < soakRequests {
 			t.Errorf("%v: refused %d, but %d of %d had been admitted, and %d not answered", cell, c.refused, c.admitted, soakRequests, lost)
@@ -208,10 +231,10 @@ func (r *record) print(t *testing.T) {
 	}
 	t.Logf("%d requests: %d admitted, %d refused, %d errors; at most %d above the limit of a caller and window, by policy", len(r.took)+len(r.without), admitted, refused, r.errors, max(0, over))
 	t.Logf("reasons: %v", r.reasons)
-	for name, took := range map[string][]time.Duration{"by the store": r.took, "without it": r.without} {
+	for name, took := range map[string][]time.Duration{"decisions by the store": r.took, "decisions without it": r.without, "sleepers who woke up late": r.late} {
 		if len(took) > 0 {
 			slices.Sort(took)
-			t.Logf("latency of %d decisions %s: p50 %s, p99 %s, worst %s", len(took), name, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
+			t.Logf("latency of %d %s: p50 %s, p99 %s, worst %s", len(took), name, took[len(took)/2], took[len(took)*99/100], took[len(took)-1])
 		}
 	}
 }

@@ -57,6 +57,8 @@ func tables() string {
 func (f *fault) seen() string {
 	reason := "`" + string(f.sees) + "`"
 	switch {
+	case f.note != "":
+		return f.note
 	case f.sees == limiter.ReasonNone:
 		return "nothing"
 	case f.once:
