@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"fmt"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
@@ -48,8 +50,17 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 // Degraded returns the share of requests that were decided without the store, or without
 // all of it, because it failed, in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
-	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "failed": m.Metric(telemetry.Failed, "Sum"),
-		"degraded": m.Metric(telemetry.Degraded, "Sum"),
+	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "unauthorized": m.Metric(telemetry.Unauthorized, "Sum"),
+		"failed": m.Metric(telemetry.Failed, "Sum"), "degraded": m.Metric(telemetry.Degraded, "Sum"),
+	})
+}
+
+// ByRule returns the share that a metric of rules has of the requests that were allowed or
+// refused, in percent: one line for each rule that has values.
+func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
+	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, telemetry.RuleDimension, name)
+	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{
+		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
 	})
 }

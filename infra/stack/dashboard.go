@@ -32,8 +32,16 @@ func (s *stage) newDashboard() {
 	)
 	d.AddWidgets(
 		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.Remembered, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
-		graph("Milliseconds a decision", []awscloudwatch.IMetric{m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99")}),
+		graph("Milliseconds a decision, and those of them in the store", []awscloudwatch.IMetric{
+			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"), m.Metric(telemetry.StoreLatency, "p99"),
+		}),
 		graph("Calls to the store, and environments of the functions", s.sums(telemetry.StoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
+	)
+	d.AddWidgets(
+		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused), m.ByRule("tried out:", telemetry.RuleShadowed)}),
+		graph("What is not exact: requests past a limit, refunds, mended counts, events lost", s.sums(telemetry.RefundsGiven, telemetry.RefundsWithheld, telemetry.Mended, telemetry.EventsDropped), m.Metric(telemetry.Overshoot, "Maximum")),
+		graph("Rules: oldest and newest version in force, and seconds since their source was asked", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
+			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
 	)
 }
 

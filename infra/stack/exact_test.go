@@ -129,7 +129,7 @@ func TestStack_kept(t *testing.T) {
 func TestStack_alarms(t *testing.T) {
 	document := between(t, read(t, "../README.md"), "## What is watched", "\n## ")
 	for name, want := range map[string]string{
-		"degraded": "1 in 3 of 5", "refused": "50 in 10 of 15", "failed": "0 in 2 of 5", "rules-refused": "0 in 1 of 1",
+		"degraded": "1 in 3 of 5", "refused": "50 in 10 of 15", "failed": "0 in 2 of 5", "rules-refused": "0 in 1 of 1", "rules-stale": "300 in 3 of 5",
 		"authorizer-failed": "0 in 2 of 5", "authorizer-throttled": "0 in 1 of 5", "authorizer-concurrency": "800 in 3 of 5", "authorizer-slow": "250 in 5 of 5",
 		"store-throttled": "0 in 2 of 5", "store-slow": "50 in 5 of 5", "rest-5xx": "1 in 3 of 5", "http-5xx": "1 in 3 of 5",
 	} {
@@ -160,7 +160,7 @@ func TestStack_alarms(t *testing.T) {
 // The shares are of what they say they are of, in numbers.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
-	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 25, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
+	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
 	for prefix, want := range map[string]float64{"LimitsAlarmdegraded": 4, "LimitsAlarmrefused": 40, "Alarmrest5xx": 30, "Alarmhttp5xx": 2} {
 		_, alarm := made.one(t, "AWS::CloudWatch::Alarm", prefix)
 		var expression string
@@ -177,7 +177,7 @@ func TestStack_shares(t *testing.T) {
 			t.Errorf("%s: %s is %v, want %v", prefix, expression, got, want)
 		}
 		for id, metric := range named {
-			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "failed": "Failed", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count"}[id]; metric != want {
+			if want := map[string]string{"allowed": "Allowed", "refused": "Refused", "degraded": "Degraded", "failed": "Failed", "unauthorized": "Unauthorized", "restErrors": "5XXError", "restRequests": "Count", "httpErrors": "5xx", "httpRequests": "Count"}[id]; metric != want {
 				t.Errorf("%s: %s is the metric %s, want %s", prefix, id, metric, want)
 			}
 		}

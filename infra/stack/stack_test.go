@@ -10,7 +10,6 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Every method but OPTIONS has the authorizer, whose answers are not cached, nor is
@@ -175,28 +174,6 @@ func TestStack_stages(t *testing.T) {
 	}
 	if len(names) < 20 {
 		t.Errorf("only %d names were looked at", len(names))
-	}
-}
-
-// Alarms and the dashboard show what the functions write.
-func TestStack_metrics(t *testing.T) {
-	content := string(synthesize(t, settings(t)))
-	for _, name := range []string{
-		telemetry.Allowed, telemetry.Refused, telemetry.Degraded, telemetry.Remembered, telemetry.Shadowed,
-		telemetry.Unauthorized, telemetry.Failed, telemetry.StoreCalls, telemetry.Latency, telemetry.RulesRefused,
-	} {
-		if !strings.Contains(content, `"`+name+`"`) && !strings.Contains(content, `\"`+name+`\"`) {
-			t.Errorf("metric %s is shown nowhere", name)
-		}
-	}
-	if !strings.Contains(string(synthesize(t, settings(t, kafka))), `"`+telemetry.EventsDropped+`"`) {
-		t.Error("nobody is told of events that are dropped")
-	}
-	if _, rule := parse(t, []byte(content)).one(t, "AWS::CloudWatch::InsightRule", ""); !strings.Contains(content, `\"ruleName\":\"`+rule.Properties["RuleName"].(string)) {
-		t.Error("the dashboard does not show who is refused")
-	}
-	if namespace := telemetry.Namespace("dev"); !strings.Contains(content, namespace) {
-		t.Errorf("no metric of %s", namespace)
 	}
 }
 

@@ -1,0 +1,131 @@
+package stack_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// unused are metrics that functions write and the stack does not look at: for alarms of one's
+// own, as infra/README.md has it.
+var unused = []string{"Rule " + telemetry.RuleAllowed}
+
+// written returns the metrics that a Recorder writes when there is something of everything, with
+// their dimension before them.
+func written(t *testing.T) (names []string) {
+	t.Helper()
+	var log bytes.Buffer
+	r := telemetry.New(&log, "dev")
+	now := time.Now()
+	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
+	r.Rules(now, 1, now, []string{l.Rule})
+	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l}}, Limit: l, Shadowed: l, Remembered: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Mended: 1, Refunds: limiter.Refunds{Given: 1, Withheld: 1}}
+	for _, err := range []error{nil, limiter.ErrInvalidCredential, limiter.ErrUnverified} {
+		r.Record(now, 0, limiter.Caller{}, d, err)
+	}
+	d.Allowed = false
+	r.Record(now, 0, limiter.Caller{}, d, nil)
+	r.RulesRefused(now)
+	r.EventsDropped(now.Add(time.Second), 1)
+	for line := range bytes.Lines(log.Bytes()) {
+		var format struct {
+			AWS struct {
+				CloudWatchMetrics []struct {
+					Namespace  string
+					Dimensions [][]string
+					Metrics    []struct{ Name string }
+				}
+			} `json:"_aws"`
+		}
+		if err := json.Unmarshal(line, &format); err != nil {
+			t.Fatal(err)
+		}
+		for _, directive := range format.AWS.CloudWatchMetrics {
+			if directive.Namespace != "Weir/dev" {
+				t.Errorf("namespace %s", directive.Namespace)
+			}
+			for _, m := range directive.Metrics {
+				names = append(names, strings.TrimSpace(strings.Join(directive.Dimensions[0], " ")+" "+m.Name))
+			}
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+var (
+	graphed  = regexp.MustCompile(`"Weir/dev","(\w+)"`)
+	searched = regexp.MustCompile(`\{\\"Weir/dev\\",\\"(\w+)\\"\} MetricName=\\"(\w+)\\"`)
+)
+
+// Alarms and the dashboard look at what functions write, under the very names, and at all of it
+// but for what is known not to be looked at.
+func TestStack_metrics(t *testing.T) {
+	made := parse(t, synthesizeOnce(t))
+	used := map[string]bool{}
+	_, alarms := made.of("AWS::CloudWatch::Alarm")
+	paid := 0
+	for _, a := range alarms {
+		paid += len(metricsOf(a.Properties))
+		for _, m := range metricsOf(a.Properties) {
+			if m["Namespace"] == "Weir/dev" {
+				used[m["MetricName"].(string)] = true
+			}
+		}
+	}
+	if want := fmt.Sprintf("%d metrics in alarms", paid); !strings.Contains(read(t, "../README.md"), want) {
+		t.Errorf("infra/README.md counts others than %s", want)
+	}
+	_, dashboard := made.one(t, "AWS::CloudWatch::Dashboard", "")
+	var body strings.Builder
+	for _, part := range dashboard.Properties["DashboardBody"].(map[string]any)["Fn::Join"].([]any)[1].([]any) {
+		if s, ok := part.(string); ok {
+			body.WriteString(s)
+		}
+	}
+	for _, match := range graphed.FindAllStringSubmatch(body.String(), -1) {
+		used[match[1]] = true
+	}
+	for _, match := range searched.FindAllStringSubmatch(body.String(), -1) {
+		used[match[1]+" "+match[2]] = true
+	}
+	_, filters := made.of("AWS::Logs::MetricFilter") // write metrics of their own
+	for _, f := range filters {
+		delete(used, f.Properties["MetricTransformations"].([]any)[0].(map[string]any)["MetricName"].(string))
+	}
+	looked := slices.Sorted(maps.Keys(used))
+	want := slices.DeleteFunc(written(t), func(name string) bool { return slices.Contains(unused, name) })
+	if !slices.Equal(looked, want) {
+		t.Errorf("looked at: %v\nwritten:   %v", looked, want)
+	}
+	if len(want)+len(unused) != 21 {
+		t.Errorf("%d metrics are written: tell what they cost, here and in infra/README.md", len(want)+len(unused))
+	}
+	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
+	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
+		t.Error("the dashboard does not show who is refused")
+	}
+}
+
+// metricsOf returns the metrics of an alarm, which has one or an expression of several.
+func metricsOf(alarm map[string]any) (all []map[string]any) {
+	if alarm["MetricName"] != nil {
+		return []map[string]any{alarm}
+	}
+	metrics, _ := alarm["Metrics"].([]any)
+	for _, m := range metrics {
+		if stat, ok := m.(map[string]any)["MetricStat"].(map[string]any); ok {
+			all = append(all, stat["Metric"].(map[string]any))
+		}
+	}
+	return all
+}
