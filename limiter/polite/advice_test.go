@@ -53,6 +53,7 @@ func TestAdviceOf(t *testing.T) {
 		// Of several that which leaves less for its time; units other than requests say nothing.
 		{[]string{"200", `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, `RateLimit: "burst";r=50;t=30`, `RateLimit: "daily";r=100;t=40000`},
 			advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: 1000}},
+		{[]string{"200", `RateLimit: "daily";r=100;t=40000, "burst";r=50;t=30`}, advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: none}},
 		{[]string{"200", `RateLimit-Policy: "bytes";q=9;qu="content-bytes"`, `RateLimit: "bytes";r=0;t=30, "n";r=5;t=3`},
 			advice{wait: -1, name: "1n", known: true, left: 5, reset: 3 * time.Second, capacity: none}},
 		{[]string{"200", `RateLimit: "n";pk=:cGs=:;r=5;t=3`}, advice{wait: -1, name: "1npk", known: true, left: 5, reset: 3 * time.Second, capacity: none}},

@@ -104,6 +104,14 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return last.response, nil
 }
 
+// CloseIdleConnections closes those of Base, for the method of http.Client that has this name.
+func (t *Transport) CloseIdleConnections() {
+	t.once.Do(t.open)
+	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
+		base.CloseIdleConnections()
+	}
+}
+
 // call is a request until its last answer.
 type call struct {
 	*Transport

@@ -212,6 +212,7 @@ func TestTransport_breaker(t *testing.T) {
 		time.Sleep(10*time.Second - 1)
 		refusal(3, 1)
 		time.Sleep(time.Nanosecond)
+		a.latency = 3 * time.Second
 		var probe sync.WaitGroup
 		probe.Go(func() {
 			if status, err := get(t, transport, "http://api.test/"); status != 429 {
@@ -220,6 +221,8 @@ func TestTransport_breaker(t *testing.T) {
 		})
 		synctest.Wait()
 		refusal(4, time.Second) // while the probe is under way
+		time.Sleep(2 * time.Second)
+		refusal(4, time.Second)
 		probe.Wait()
 		refusal(4, 7*time.Second)
 		time.Sleep(7 * time.Second)
@@ -275,9 +278,88 @@ func TestTransport_burst(t *testing.T) {
 				}
 			})
 		}
+		time.Sleep(300 * time.Millisecond)
+		all.Go(func() { // it waits, and does not fail
+			if status, err := get(t, transport, "http://api.test/"); status != 200 {
+				t.Error(status, err)
+			}
+		})
 		all.Wait()
-		if len(a.at) != 15 {
-			t.Errorf("%d requests, want 1, 10, and 4 again", len(a.at))
+		if len(a.at) != 16 || a.at[11].Sub(a.at[1]) < time.Second {
+			t.Errorf("%d requests, want 1, 10, and 5 at least a second later: %v", len(a.at), a.at)
+		}
+	})
+}
+
+// Whoever may ask again at once does, though no time has passed by the clock.
+func TestTransport_retryAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 0", "429 | Retry-After: 0", "429 | Retry-After: 0", "200")
+		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
+		for i, want := range []int{429, 429, 429, 200, 200} {
+			if status, err := get(t, transport, "http://api.test/"); status != want {
+				t.Errorf("%d: %d, %v", i, status, err)
+			}
+		}
+	})
+}
+
+// Who is known to be refused for longer than it may wait is told at once, whatever is under way.
+func TestTransport_inVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("200", "200", "429 | Retry-After: 60")
+		transport := &polite.Transport{Base: a, MaxWait: 10 * time.Second}
+		if status, err := get(t, transport, "http://api.test/"); status != 200 {
+			t.Fatal(status, err)
+		}
+		a.latency = 5 * time.Second
+		var slow sync.WaitGroup
+		slow.Go(func() {
+			if status, err := get(t, transport, "http://api.test/"); status != 429 { // the last to get its answer
+				t.Error(status, err)
+			}
+		})
+		synctest.Wait()
+		a.latency = 0
+		for range 2 {
+			if status, err := get(t, transport, "http://api.test/"); status == 0 {
+				t.Error(err)
+			}
+		}
+		begun := time.Now()
+		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: nothing is left of the quota at api.test for the next 1m0s" || time.Since(begun) != 0 {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+		slow.Wait()
+	})
+}
+
+// Answers that overtake each other leave the least of what they say.
+func TestTransport_overtaking(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := 0
+		var mu sync.Mutex
+		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			mu.Lock()
+			left := 10 - n
+			n++
+			mu.Unlock()
+			time.Sleep(time.Duration(left) * time.Millisecond) // the later, the sooner
+			answer(w, fmt.Sprintf("200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: %d | X-RateLimit-Reset: 60", left))
+		})}
+		transport := &polite.Transport{Base: a}
+		var all sync.WaitGroup
+		for range 11 {
+			all.Go(func() {
+				if status, err := get(t, transport, "http://api.test/"); status != 200 {
+					t.Error(status, err)
+				}
+			})
+		}
+		all.Wait()
+		// One asks, nine use up what it learns, and the last one has half a minute to itself.
+		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
+			t.Errorf("%v", a.at)
 		}
 	})
 }
@@ -365,7 +447,7 @@ func TestTransport_apart(t *testing.T) {
 			case r.URL.Path == "/search":
 				line = `429 | Retry-After: 60 | RateLimit-Policy: "search";q=5;w=60 | RateLimit: "search";r=0;t=60`
 			case r.URL.Path == "/data":
-				line = `200 | RateLimit: "data";r=9;t=60`
+				line = `200 | RateLimit-Policy: "data";q=9;w=60 | RateLimit: "data";r=9;t=60`
 			case strings.HasPrefix(r.URL.Path, "/mine/"):
 				line = `429 | Retry-After: 60 | RateLimit: "all";r=0;t=60;pk=:bWluZQ==:`
 			case strings.HasPrefix(r.URL.Path, "/yours/"):
@@ -376,6 +458,7 @@ func TestTransport_apart(t *testing.T) {
 			answer(w, line)
 		})}
 		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: time.Second}
+		begun := time.Now()
 		for i, c := range []struct {
 			method, url, name, value string
 			want                     int
@@ -404,6 +487,9 @@ func TestTransport_apart(t *testing.T) {
 			if _, waits := errors.AsType[*polite.WaitError](err); status != c.want || waits != (c.want == 0) {
 				t.Errorf("%d: %s %s %s: %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
 			}
+		}
+		if time.Since(begun) != 0 {
+			t.Errorf("some waited: it took %s", time.Since(begun))
 		}
 	})
 }
@@ -450,3 +536,20 @@ func TestTransport_bounded(t *testing.T) {
 		}
 	})
 }
+
+// A client closes the connections that wait for its next request through the transport too.
+func TestTransport_CloseIdleConnections(t *testing.T) {
+	base := &idle{}
+	client := &http.Client{Transport: &polite.Transport{Base: base}}
+	if client.CloseIdleConnections(); base.closed != 1 {
+		t.Errorf("closed %d times", base.closed)
+	}
+	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // which has none
+}
+
+type idle struct {
+	http.RoundTripper
+	closed int
+}
+
+func (i *idle) CloseIdleConnections() { i.closed++ }

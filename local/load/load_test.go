@@ -18,7 +18,7 @@ func run(t *testing.T, o load.Options) (r load.Result) {
 	synctest.Test(t, func(t *testing.T) {
 		var m load.Meter
 		load.Run(t.Context(), o, &m)
-		r = m.Result(time.Now())
+		r = m.Result(time.Now().Add(time.Hour)) // which changes nothing any more
 	})
 	return r
 }
