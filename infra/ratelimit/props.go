@@ -87,7 +87,8 @@ type Props struct {
 	LogRetention awslogs.RetentionDays
 	// ReservedConcurrency is how many requests the authorizer can have at once at
 	// most, and how much of the account's concurrency nobody else gets. nil: no reserve.
-	// Above it API Gateway answers 503: infra/README.md has the sizing formula.
+	// Above it API Gateway answers 503: infra/README.md has the sizing formula. It is at most
+	// the least local_share of the rules.
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is how many environments of the authorizer are kept warm; 0
 	// is none.
@@ -201,6 +202,8 @@ func (p *Props) checkFiles() (problems []error) {
 		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s has mistakes:\n%w", p.Rules, err))
 	case parsed.Version() == 0:
 		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s says no version: add one that grows with every change, such as \"version\": %d, or set RulesVersion", p.Rules, 1))
+	case p.ReservedConcurrency != nil && parsed.LocalShare() > 0 && *p.ReservedConcurrency > float64(parsed.LocalShare()):
+		problems = append(problems, fmt.Errorf("ratelimit: ReservedConcurrency: got %v, more than the local_share %d of %s: if the store fails, that many environments with a share each admit more than the limit: raise local_share to %[1]v, or reserve less", *p.ReservedConcurrency, parsed.LocalShare(), p.Rules))
 	}
 	return problems
 }

@@ -96,6 +96,13 @@ func TestNew_mistakes(t *testing.T) {
 	if err := os.WriteFile(old, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	shared := filepath.Join(folder, "shared.json")
+	if err := os.WriteFile(shared, []byte(`{"version":1,"rules":[
+		{"endpoint":"/x","on_error":"local","local_share":30,"limits":{"*":{"requests":100,"window":"1m"}}},
+		{"endpoint":"/y","on_error":"local","local_share":20,"limits":{"*":{"requests":100,"window":"1m"}}},
+		{"endpoint":"/z","limits":{"*":{"requests":100,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	_, stack, _ := newAPI(t)
 	for want, change := range map[string]func(*ratelimit.Props){
 		`Namespace: got "a b"`:                func(p *ratelimit.Props) { p.Namespace = "a b" },
@@ -129,6 +136,7 @@ func TestNew_mistakes(t *testing.T) {
 			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
 		},
 		"Variables: got EVENTS, which the":               func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"ReservedConcurrency: got 21, more than the local_share 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
 		"ReservedConcurrency: want at least 1 and at le": func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
 		p := props(t)

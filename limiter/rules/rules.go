@@ -62,6 +62,18 @@ func (r *Rules) Version() int64 { return r.version }
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.rules) }
 
+// LocalShare returns the least local_share of the rules with on_error local: if the store fails,
+// no limit admits more than it says while no more environments than that run. 0 if no rule has one.
+func (r *Rules) LocalShare() int {
+	least := 0
+	for i := range r.rules {
+		if share := r.rules[i].localShare; share > 0 && (least == 0 || share < least) {
+			least = share
+		}
+	}
+	return least
+}
+
 // Notes returns what is no mistake and may surprise: what follows from the document that
 // is not written in it, each with its path.
 func (r *Rules) Notes() []Problem { return r.notes }

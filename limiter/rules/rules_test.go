@@ -239,6 +239,18 @@ func TestRules_Labels(t *testing.T) {
 	}
 }
 
+func TestRules_LocalShare(t *testing.T) {
+	for document, want := range map[string]int{
+		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}}]}`: 0,
+		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/b","on_error":"local","local_share":9,"limits":{"*":{"requests":50,"window":"1m"}}},
+			{"endpoint":"/c","on_error":"local","local_share":7,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/d","on_error":"local","local_share":8,"limits":{"*":{"requests":50,"window":"1m"}}}]}`: 7,
+	} {
+		if got := parse(t, document).LocalShare(); got != want {
+			t.Errorf("got %d, want %d of %s", got, want, document)
+		}
+	}
+}
+
 func TestRules_Tier(t *testing.T) {
 	known := document(rule("/a", "", `"free":`+limit+`,"paid":{"requests":2,"window":"1s"},"*":{"requests":3,"window":"1s"},"global":{"requests":4,"window":"1s"}`))
 	for _, c := range []struct{ defaultTier, claimed, want string }{
