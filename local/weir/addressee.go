@@ -114,7 +114,7 @@ func (t *addressee) openStore(ctx context.Context) (operating, func() error, err
 	}
 	if t.recordsTable != "" { // or the first question would be of the rules before
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
-			return nil, closeStore, err
+			return nil, closeStore, fmt.Errorf("--records-table: %w", err)
 		}
 	}
 	if err := config.Probe(ctx, store); err != nil {

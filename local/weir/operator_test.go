@@ -161,6 +161,10 @@ func TestOperator_recordsTable(t *testing.T) {
 			t.Errorf("%+v", e)
 		}
 	}
+	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", localTable, "--namespace", namespace(), "--records-table", "weir-test-none")
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // and no answer by other rules
+		t.Errorf("no such table: exit %d, %q, %q", code, out, errs)
+	}
 }
 
 // What cannot be asked says so in one line, and what to do.
