@@ -135,9 +135,9 @@ func TestNew_mistakes(t *testing.T) {
 		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.Props) {
 			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
 		},
-		"Variables: got EVENTS, which the":               func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"Variables: got EVENTS, which the":                             func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_share 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
-		"ReservedConcurrency: want at least 1 and at le": func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
+		"ReservedConcurrency: want at least 1 and at le":               func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
 		p := props(t)
 		change(p)
