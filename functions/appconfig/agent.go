@@ -45,6 +45,11 @@ func (c Configuration) Path() string {
 	return "/applications/" + c.Application + "/environments/" + c.Environment + "/configurations/" + c.Profile
 }
 
+// Actions returns what a policy allows to the agent on the configuration that it reads.
+func Actions() []string {
+	return []string{"appconfig:GetLatestConfiguration", "appconfig:StartConfigurationSession"}
+}
+
 // maxIdle is after how long an idle connection is dropped: Lambda freezes both ends.
 const maxIdle = 5 * time.Second
 

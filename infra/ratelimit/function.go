@@ -105,6 +105,7 @@ func (l *Limits) Equip(f awslambda.Function) {
 	}
 	setVariables(f, variables)
 	l.equipEvents(f)
+	l.equipRules(f)
 	l.equipped = append(l.equipped, f)
 }
 

@@ -48,6 +48,13 @@ type Props struct {
 	Rules string
 	// RulesVersion counts where the document has no version. 0: it must have one.
 	RulesVersion int64
+	// RulesFrom is where rules are that change without a deploy: "table", the records, into
+	// which `weir rules put` puts them, or "appconfig:APPLICATION/ENVIRONMENT/PROFILE", by
+	// ids. Until there are any those of Rules hold. "": a deploy alone changes them.
+	RulesFrom string
+	// AppConfigLayer is the ARN of the layer version of AppConfig's agent, which is another in
+	// each region and for each architecture, for RulesFrom appconfig alone.
+	AppConfigLayer string
 
 	// Store is where the state lives; "" is DynamoDB.
 	Store Store
@@ -128,6 +135,7 @@ func (p *Props) check() error {
 		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
 	p.checkEvents(want)
+	p.checkRulesFrom(want)
 	problems = append(problems, p.checkVariables()...)
 	problems = append(problems, p.checkFiles()...)
 	return errors.Join(problems...)
@@ -141,6 +149,9 @@ func (p *Props) variables() map[string]string {
 	}
 	if p.RulesVersion != 0 {
 		v["RULES_VERSION"] = strconv.FormatInt(p.RulesVersion, 10)
+	}
+	if p.RulesFrom != "" {
+		v["RULES_FROM"] = p.RulesFrom
 	}
 	if p.MaxDelay != 0 {
 		v["MAX_DELAY"] = p.MaxDelay.String()
@@ -161,7 +172,7 @@ func (p *Props) variables() map[string]string {
 func (p *Props) checkVariables() (problems []error) {
 	all := p.variables()
 	for name, value := range p.Variables {
-		if _, taken := all[name]; taken || slices.Contains([]string{"STORE", "TABLE", "RECORDS_TABLE", "WEIR_LOCAL"}, name) || strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "EVENTS") || strings.HasPrefix(name, "KAFKA_") || strings.HasPrefix(name, "KINESIS_") {
+		if _, taken := all[name]; taken || slices.Contains([]string{"STORE", "TABLE", "RECORDS_TABLE", "WEIR_LOCAL", "RULES_FROM"}, name) || strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "EVENTS") || strings.HasPrefix(name, "KAFKA_") || strings.HasPrefix(name, "KINESIS_") {
 			problems = append(problems, fmt.Errorf("ratelimit: Variables: got %s, which the construct sets itself", name))
 		}
 		all[name] = value

@@ -22,6 +22,7 @@ type Limits struct {
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer, or its alias with provisioned concurrency
 	metrics    Metrics
+	agent      awslambda.ILayerVersion // of AppConfig; nil while nobody needs it
 
 	attached    []*attachment
 	equipped    []awslambda.Function // with the limiter in them

@@ -112,21 +112,29 @@ func TestNew_mistakes(t *testing.T) {
 		"signingkeys/bootstrap is no program for Linux": func(p *ratelimit.Props) {
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
 		},
-		"Rules: open nowhere.json":                      func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
-		"bad.json has mistakes:\nrules[0].endpoint":     func(p *ratelimit.Props) { p.Rules = bad },
-		"old.json says no version":                      func(p *ratelimit.Props) { p.Rules = old },
-		"MaxDelay: got 1m0s":                            func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
-		`CORS_ORIGINS: got "https://a.example/page"`:    func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
-		`CORS_ORIGINS: got "*"`:                         func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
-		`CORS_ORIGINS: got "https://a'.example"`:        func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
-		`Namespace: got "a--b"`:                         func(p *ratelimit.Props) { p.Namespace = "a--b" },
-		"ProvisionedConcurrency: got 0.5":               func(p *ratelimit.Props) { p.ProvisionedConcurrency = 0.5 },
-		"Variables: got TABLE, which the":               func(p *ratelimit.Props) { p.Variables = map[string]string{"TABLE": "mine"} },
-		"would not start:\nIPV6_BITS: got 0":            func(p *ratelimit.Props) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
-		`issuer "i", audience ""`:                       func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
-		`JWKS: got "http://i/k", want an https URL`:     func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
-		"ReservedConcurrency: want at least 1":          func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: only elasticache and Events.Kafka have":   func(p *ratelimit.Props) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		"Rules: open nowhere.json":                    func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
+		"bad.json has mistakes:\nrules[0].endpoint":   func(p *ratelimit.Props) { p.Rules = bad },
+		"old.json says no version":                    func(p *ratelimit.Props) { p.Rules = old },
+		"MaxDelay: got 1m0s":                          func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
+		`CORS_ORIGINS: got "https://a.example/page"`:  func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
+		`CORS_ORIGINS: got "*"`:                       func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
+		`CORS_ORIGINS: got "https://a'.example"`:      func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
+		`Namespace: got "a--b"`:                       func(p *ratelimit.Props) { p.Namespace = "a--b" },
+		"ProvisionedConcurrency: got 0.5":             func(p *ratelimit.Props) { p.ProvisionedConcurrency = 0.5 },
+		"Variables: got TABLE, which the":             func(p *ratelimit.Props) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"would not start:\nIPV6_BITS: got 0":          func(p *ratelimit.Props) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
+		`issuer "i", audience ""`:                     func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
+		`JWKS: got "http://i/k", want an https URL`:   func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
+		"ReservedConcurrency: want at least 1":        func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: only elasticache and Events.Kafka have": func(p *ratelimit.Props) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		`RULES_FROM: got "tables", want table`:        func(p *ratelimit.Props) { p.RulesFrom = "tables" },
+		`RulesFrom: got "prod-1", want the ids`:       func(p *ratelimit.Props) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/prod-1/abcd", agentLayer },
+		`AppConfigLayer: got "latest", want the`:      func(p *ratelimit.Props) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/abcd/abcd", "latest" },
+		`AppConfigLayer: got "` + agentLayer:          func(p *ratelimit.Props) { p.RulesFrom, p.AppConfigLayer = "table", agentLayer },
+		"RulesFrom: functions in the network that": func(p *ratelimit.Props) {
+			p.Store, p.RulesFrom, p.AppConfigLayer = ratelimit.ElastiCache, "appconfig:abcd/abcd/abcd", agentLayer
+		},
+		"Variables: got RULES_FROM, which the":          func(p *ratelimit.Props) { p.Variables = map[string]string{"RULES_FROM": "table"} },
 		"Events: want one of Stream and Kafka":          func(p *ratelimit.Props) { p.Events = &ratelimit.Events{} },
 		"Events.Sample: got -1":                         func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Sample: -1} },
 		"Vpc: is missing: want that of the brokers":     func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
@@ -320,3 +328,5 @@ func TestLimits_Attach_stacks(t *testing.T) {
 	}
 	app.Synth(nil)
 }
+
+const agentLayer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/functions/appconfig"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
@@ -241,5 +242,34 @@ func TestStack_prices(t *testing.T) {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("%s and %s: want both", price, said)
 		}
+	}
+}
+
+// Functions with rules at AppConfig have its agent, which may read the one configuration; and those
+// with rules in the table may read it already.
+func TestStack_rulesFrom(t *testing.T) {
+	const layer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
+	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) {
+		s.RulesFrom, s.AppConfigLayer = "appconfig:abcd123/efgh456/ijkl789", layer
+	})))
+	for _, name := range []string{"Authorizer", "Handler"} {
+		_, f := made.one(t, "AWS::Lambda::Function", "Limits"+name)
+		if got := text(t, f.Properties["Layers"]); got != `["`+layer+`"]` {
+			t.Errorf("%s: layers %s", name, got)
+		}
+		variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any)
+		if variables["RULES_FROM"] != "appconfig:abcd123/efgh456/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_PREFETCH_LIST"] != "/applications/abcd123/environments/efgh456/configurations/ijkl789" || variables["AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS"] != "45" {
+			t.Errorf("%s: variables %v", name, variables)
+		}
+		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+name+"Role")
+		const where = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":appconfig:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":application/abcd123/environment/efgh456/configuration/ijkl789"]]}`
+		if got := allowed(t, made, policy)[where]; !sameActions(got, appconfig.Actions()) {
+			t.Errorf("%s: may %v on the configuration: %v", name, got, allowed(t, made, policy))
+		}
+	}
+	made = parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RulesFrom = "table" })))
+	_, f := made.one(t, "AWS::Lambda::Function", "LimitsAuthorizer")
+	if variables := f.Properties["Environment"].(map[string]any)["Variables"].(map[string]any); variables["RULES_FROM"] != "table" || f.Properties["Layers"] != nil {
+		t.Errorf("table: %v, layers %v", variables, f.Properties["Layers"])
 	}
 }

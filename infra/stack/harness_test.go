@@ -75,6 +75,7 @@ func everything(s *stack.Settings) {
 	reserved := 100.0
 	s.Reserved = &reserved
 	s.Events, s.Sample = "kinesis", 1000
+	s.RulesFrom = "table"
 }
 
 // kafka sends events to a cluster that is there, with the state in DynamoDB.

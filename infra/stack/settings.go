@@ -18,16 +18,18 @@ import (
 
 // Settings are what a deployment can be told: the context values of the CDK, -c key=value.
 type Settings struct {
-	Stage       string // dev; separates stages in one account
-	Store       ratelimit.Store
-	Rules       string   // the rules document; its path is from the repository's root
-	Arch        string   // arm64 or x86_64
-	Bundles     string   // where the functions were built; dist/<arch>
-	AlarmEmail  string   // who is told of alarms; nobody
-	Issuer      string   // whose tokens are believed; with Audience and JWKS
-	Audience    string   // for whom they must be
-	JWKS        string   // where the issuer's keys are
-	CORSOrigins []string // whose pages may call
+	Stage          string // dev; separates stages in one account
+	Store          ratelimit.Store
+	RulesFrom      string   // see ratelimit.Props.RulesFrom
+	AppConfigLayer string   // see ratelimit.Props.AppConfigLayer
+	Rules          string   // the rules document; its path is from the repository's root
+	Arch           string   // arm64 or x86_64
+	Bundles        string   // where the functions were built; dist/<arch>
+	AlarmEmail     string   // who is told of alarms; nobody
+	Issuer         string   // whose tokens are believed; with Audience and JWKS
+	Audience       string   // for whom they must be
+	JWKS           string   // where the issuer's keys are
+	CORSOrigins    []string // whose pages may call
 
 	Throttle     float64  // requests a second that the stage of each API takes; 2000
 	WAF          float64  // requests of one address in five minutes, from which on WAF blocks it; 0: no WAF
@@ -83,6 +85,7 @@ func (r *reader) settings() Settings {
 	s := Settings{
 		Stage: r.text("stage", "dev"), Store: ratelimit.Store(r.text("store", string(ratelimit.DynamoDB))),
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
+		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
 		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", 2000), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),

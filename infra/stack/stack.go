@@ -59,6 +59,7 @@ func (s *stage) props() *ratelimit.Props {
 	p := &ratelimit.Props{
 		Namespace: s.settings.Stage, Store: s.settings.Store,
 		Bundles: s.settings.Bundles, Rules: s.settings.Rules, RulesVersion: s.settings.RulesVersion,
+		RulesFrom: s.settings.RulesFrom, AppConfigLayer: s.settings.AppConfigLayer,
 		RequireCredential: s.settings.RequireLogin, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
 		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
 		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),

@@ -11,5 +11,10 @@
 // one normal form of a path, NormalizePath: an endpoint spelled another way is the
 // same endpoint.
 //
-// [Schema] is the JSON Schema of a document, for editors.
+// [Live] are rules that change while requests come: it reads a [Source] again within a minute,
+// in a request and not in the background, keeps what is in force when the source fails or has
+// a document with mistakes, and never goes back to a lower version. What a request pays for
+// it is two atomic loads.
+//
+// RULES.md has each field of a document, its default and its bounds. [Schema] is the JSON Schema of a document, for editors.
 package rules

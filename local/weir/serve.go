@@ -344,7 +344,7 @@ func (s *server) lookup(environment map[string]string) func(string) (string, boo
 func (s *server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
-		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KINESIS_") || strings.HasPrefix(name, "KAFKA_") || name == "EVENTS" || name == "RECORDS_TABLE" || name == "RULES_VERSION"
+		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KINESIS_") || strings.HasPrefix(name, "KAFKA_") || name == "EVENTS" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"
 	})
 	maps.Copy(all, s.variables)
 	return all

@@ -1,0 +1,69 @@
+package ratelimit
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/boot"
+)
+
+// agentInterval is how often, in seconds, AppConfig's agent asks whether there is another
+// configuration. The functions ask it every quarter of a minute: together that is a minute.
+const agentInterval = 45
+
+var (
+	validAppConfigID = regexp.MustCompile(`^[a-z0-9]{4,7}$`)
+	validLayer       = regexp.MustCompile(`^arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+$`)
+)
+
+// appConfig returns the configuration in RulesFrom; ok reports whether it names one. What is wrong
+// with it is said where the variables are checked.
+func (p *Props) appConfig() (c appconfig.Configuration, ok bool) {
+	name, ok := strings.CutPrefix(p.RulesFrom, boot.RulesAppConfig)
+	if !ok {
+		return c, false
+	}
+	c, err := appconfig.ParseConfiguration(name)
+	return c, err == nil
+}
+
+// checkRulesFrom says what is wrong with the source of rules.
+func (p *Props) checkRulesFrom(want func(ok bool, format string, args ...any)) {
+	c, ok := p.appConfig()
+	if !ok {
+		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, boot.RulesAppConfig)
+		return
+	}
+	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy knows no names
+		want(validAppConfigID.MatchString(id), "RulesFrom: got %q, want the ids of application, environment and profile, such as abc1234: what the functions may read is named by them", id)
+	}
+	want(validLayer.MatchString(p.AppConfigLayer), "AppConfigLayer: got %q, want the ARN of a version of the AppConfig agent's layer, of this region and architecture: the user guide of AppConfig lists them", p.AppConfigLayer)
+	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: functions in the network that is made for them have no way to AppConfig: want table, or a Vpc with an endpoint for it")
+}
+
+// equipRules gives a function the way to rules at AppConfig: its agent, and permission to read the one
+// configuration. Those in the table are among the records.
+func (l *Limits) equipRules(f awslambda.Function) {
+	c, ok := l.props.appConfig()
+	if !ok {
+		return
+	}
+	if l.agent == nil {
+		l.agent = awslambda.LayerVersion_FromLayerVersionArn(l.scope, jsii.String("AppConfigAgent"), jsii.String(l.props.AppConfigLayer))
+	}
+	f.AddLayers(l.agent)
+	allow(f, appconfig.Actions(), awscdk.Stack_Of(f).FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("appconfig"), Resource: jsii.String("application"),
+		ResourceName: jsii.Sprintf("%s/environment/%s/configuration/%s", c.Application, c.Environment, c.Profile),
+	}))
+	setVariables(f, map[string]*string{
+		"AWS_APPCONFIG_EXTENSION_PREFETCH_LIST":         jsii.String(c.Path()),
+		"AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS": jsii.String(strconv.Itoa(agentInterval)),
+	})
+}

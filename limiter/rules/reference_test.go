@@ -1,0 +1,57 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// The page on the document has each field that the schema has, and no other; and its example is one.
+func TestReference(t *testing.T) {
+	page, err := os.ReadFile("RULES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema struct {
+		Properties map[string]any
+		Defs       map[string]struct{ Properties map[string]any } `json:"$defs"`
+	}
+	if err := json.Unmarshal(rules.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	for heading, want := range map[string]map[string]any{
+		"The document": schema.Properties, "A rule": schema.Defs["rule"].Properties, "A limit": schema.Defs["limit"].Properties,
+	} {
+		_, section, _ := strings.Cut(string(page), "\n## "+heading+"\n")
+		section, _, _ = strings.Cut(section, "\n## ")
+		var got []string
+		for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(section, -1) {
+			for _, name := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(row[1], -1) {
+				got = append(got, name[1])
+			}
+		}
+		for name := range want {
+			if !slices.Contains(got, name) {
+				t.Errorf("%s: %s is missing", heading, name)
+			}
+		}
+		for _, name := range got {
+			if want[name] == nil {
+				t.Errorf("%s: there is no %s", heading, name)
+			}
+		}
+		if len(got) == 0 {
+			t.Errorf("%s: no fields", heading)
+		}
+	}
+	for _, example := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1) {
+		if _, err := rules.Parse(example[1], rules.Options{}); err != nil {
+			t.Errorf("%s\n%v", example[1], err)
+		}
+	}
+}
