@@ -2,8 +2,9 @@ package servers
 
 import "fmt"
 
-// browsers are the programs that tests of the web page can drive.
-var browsers = []string{"chromium", "chromium-browser", "google-chrome", "google-chrome-stable"}
+// browsers are the programs that tests of the web page can drive. Ubuntu lets the sandbox of
+// Chrome work, and not that of a Chromium which is no package of its.
+var browsers = []string{"google-chrome", "google-chrome-stable", "chromium", "chromium-browser"}
 
 // Browser returns the program of a Chromium, or a Chrome, that is on the PATH.
 func Browser() (string, error) {
