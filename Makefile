@@ -56,7 +56,7 @@ help: ## List the targets
 	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,kafka,redis,tools|all  makes tests fail where they would be skipped"
 	@echo "  FUZZTIME=30s  on each target of make fuzz, 10000000x is so many inputs; SOAK=60s  on each store of make soak"
 
-run: .bin/weir ## Run the REST API and the HTTP API with their limits, on this machine
+run: .bin/weir ## Run the REST API, the HTTP API and a page that shows their limits act, on this machine
 	@$(if $(filter-out 0,$(ENVIRONMENTS)),$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)"
 

@@ -38,6 +38,7 @@ func serveCommand() *cobra.Command {
 		Short: "Run the APIs with their limits on this machine",
 		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS: in this process, " +
 			"or, with --environments, in processes of their own, frozen between requests. " +
+			"A page at /_weir/ of the first port sends requests and shows what becomes of them. " +
 			"--store dynamodb and --store redis start the server themselves, unless DYNAMODB_ENDPOINT or REDIS_URL names one. " +
 			"Of the functions' other variables SAMPLE_LOGIN is read, a user:password for the login of the sample API (demo:demo), and MAX_DELAY, how long a request may wait in a leaky bucket.",
 		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
