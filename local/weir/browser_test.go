@@ -152,6 +152,7 @@ func (b *tab) picture(dir, name string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
+	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: 0, behavior: "instant" })`)) // the header stays at the top
 	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Fatal(err)

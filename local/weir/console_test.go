@@ -260,6 +260,55 @@ func TestConsole_live(t *testing.T) {
 	}
 }
 
+// A caller that is refused is explained, and passes again once it is reset; others are not.
+func TestConsole_caller(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	b.burst("REST", "GET /api/v1/search", "free", "other", 20)
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
+	said := func(button, want string) {
+		t.Helper()
+		b.do(chromedp.Click("#" + button))
+		b.await(`document.getElementById("caller-status").textContent || document.getElementById("caller-error").textContent`)
+		b.await(fmt.Sprintf(`document.getElementById("caller-status").textContent === %q`, want))
+	}
+	limits := func() []string {
+		return evaluate[[]string](b, `[...document.getElementById("limits").tBodies[0].rows[0].cells].map((e) => e.textContent)`)
+	}
+	said("explain", "GET /api/v1/search by user:alice, tier free, would be refused with 429: retry after 1 s.")
+	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "0 of 20"}; !slices.Equal(limits(), want) {
+		t.Errorf("%v, want %v", limits(), want)
+	}
+	said("reset", "user:alice has its full quota again.")
+	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "20 of 20"}; !slices.Equal(limits(), want) {
+		t.Errorf("%v, want %v", limits(), want)
+	}
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
+	if want := texts(21, 20, 1, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("alice afterwards: %v, want %v", b.counts(), want)
+	}
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "GET /api/v1/search", "free", "other", 1)
+	if want := texts(1, 0, 1, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("another caller: %v, want %v", b.counts(), want)
+	}
+}
+
+// Without rules there is nothing to send to, and the page says so.
+func TestConsole_noRules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b.do(chromedp.Click(`#one`), chromedp.Click(`#explain`))
+	b.await(`document.getElementById("caller-error").textContent === "The rules are for no endpoint of this API."`)
+	if want := texts(0, 0, 0, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("%v, want %v", b.counts(), want)
+	}
+}
+
 // Rules that are edited act on what the page sends, and it says which are in force.
 func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -287,6 +336,24 @@ func TestConsole_rules(t *testing.T) {
 	b.await(`document.getElementById("version").textContent === "2"`)
 	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("version 2: %v, want %v", b.counts(), want)
+	}
+}
+
+// Lines are read wherever the network has cut them, in the middle of a letter too.
+func TestConsole_lines(t *testing.T) {
+	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
+	for _, size := range []int{1, 2, 7, 100} {
+		got := evaluate[string](b, fmt.Sprintf(`(async () => {
+			const { lines } = await import("%slines.js");
+			const bytes = new TextEncoder().encode('{"a":"é€"}\n{"a":2}\n');
+			const body = new ReadableStream({ start(c) { for (let i = 0; i < bytes.length; i += %d) c.enqueue(bytes.slice(i, i + %d)); c.close(); } });
+			const read = [];
+			for await (const line of lines(new Response(body))) read.push(line.a);
+			return read.join();
+		})()`, console.Path, size, size))
+		if got != "é€,2" {
+			t.Errorf("cut every %d bytes: %q", size, got)
+		}
 	}
 }
 
@@ -372,6 +439,8 @@ func TestConsole_sizes(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
+	b.do(chromedp.Click(`#explain`))
+	b.await(`document.getElementById("limits").rows.length > 1`)
 	evaluate[bool](b, `document.querySelectorAll("details").forEach((e) => { e.open = true }) || true`)
 	evaluate[bool](b, string(axe)+`; true`)
 	for _, c := range []struct {
@@ -397,6 +466,30 @@ func TestConsole_sizes(t *testing.T) {
 				t.Errorf("%d checks of accessibility passed, want more to have been made", found.Passes)
 			}
 		})
+	}
+}
+
+// Who wants less motion gets none but that of the chart, once a second.
+func TestConsole_motion(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
+	for value, want := range map[string]string{"no-preference": "smooth,0.12s, 0.12s", "reduce": "auto,0s"} {
+		b.media("prefers-reduced-motion", value)
+		if got := evaluate[string](b, moves); got != want {
+			t.Errorf("%s: %s, want %s", value, got, want)
+		}
+	}
+	evaluate[bool](b, `(() => {
+		window.drawn = 0;
+		const canvas = document.querySelector("#live-chart canvas").getContext("2d");
+		const clear = canvas.clearRect;
+		canvas.clearRect = function (...where) { window.drawn++; return clear.apply(this, where); };
+		return true;
+	})()`)
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 20)
+	if drawn := evaluate[int](b, `window.drawn`); drawn > 10 {
+		t.Errorf("the chart was drawn %d times for 20 answers", drawn)
 	}
 }
 

@@ -45,7 +45,7 @@ export class Chart {
       grid: { stroke: colour("grid"), width: 1 }, ticks: { stroke: colour("grid"), width: 1, size: 5 },
     });
     return {
-      width: this.element.clientWidth, height: this.height, padding: [8, 12, 0, 0],
+      width: this.element.clientWidth, height: this.height, padding: [8, 20, 0, 0],
       legend: { show: false }, cursor: { show: false },
       scales: {
         x: { time: false, range: (_, min, max) => [0, Math.max(this.end ?? 0, max ?? 0) || 1] },

@@ -1,6 +1,8 @@
 // Requests to the running gateway: the server sends them and answers with a line for each.
 
+import { startCaller } from "./caller.js";
 import { Chart } from "./chart.js";
+import { lines } from "./lines.js";
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -89,29 +91,18 @@ function take(answer, run) {
 
 const say = (text) => { $("live-status").textContent = text; };
 
-/** The lines of a response's body, parsed, as they come. */
-async function* lines(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    const parts = (rest + value).split("\n");
-    rest = parts.pop();
-    for (const part of parts) yield JSON.parse(part);
-  }
-}
-
 /** What the form says, as the server wants it. */
 function order(form, n) {
-  const { method, path } = form.endpoint.selectedOptions[0].dataset;
+  const chosen = form.endpoint.selectedOptions[0];
+  if (!chosen) throw new Error("The rules are for no endpoint of this API.");
+  const { method, path } = chosen.dataset;
   const tier = form.tier.value;
   return { api: form.api.value, method, path, tier, user: tier && form.user.value, count: n ?? Number(form.count.value), rate: Number(form.rate.value) };
 }
 
 async function run(form, n) {
   if (running || !form.reportValidity()) return;
-  const wanted = order(form, n);
+  const wanted = order(form, n); // the form is not valid without an endpoint
   const result = { count: wanted.count, sent: 0, allowed: 0, refused: 0, other: 0 };
   running = new AbortController();
   $("live-error").textContent = "";
@@ -194,5 +185,6 @@ export function startLive() {
   $("one").addEventListener("click", () => run(form, 1));
   $("stop").addEventListener("click", () => running?.abort());
   $("clear").addEventListener("click", clear);
+  startCaller(() => order(form));
   setInterval(refreshVersion, 5000);
 }

@@ -1,0 +1,44 @@
+// The caller that is chosen above: what its limits say, and its quota anew. The operator's API
+// answers.
+
+import { fill } from "./table.js";
+
+const $ = (id) => document.getElementById(id);
+
+async function ask(what, question) {
+  const response = await fetch(`api/${what}`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(question) });
+  const answer = await response.json().catch(() => ({ error: response.statusText }));
+  if (!response.ok) throw new Error(answer.error);
+  return answer;
+}
+
+/** Explains the request that order describes, and returns whom it would be charged to. */
+async function explain({ method, path, tier, user }) {
+  const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
+  $("caller-status").textContent = `${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ` +
+    (decision.allowed ? "allowed." : `refused with ${decision.status}: retry after ${decision.retryAfter} s.`);
+  fill($("limits"), ["Limit", "Counts", "Algorithm", "At most", "Remaining"], limits.map((l) => [
+    l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${l.windowSeconds} s`,
+    l.state ? `${l.state.remaining} of ${l.state.capacity}` : "not seen from here",
+  ]));
+  return caller.subject;
+}
+
+/** Lets the buttons ask; order returns the request that is chosen. */
+export function startCaller(order) {
+  const button = (id, act) => $(id).addEventListener("click", async () => {
+    $("caller-error").textContent = "";
+    try {
+      await act();
+    } catch (problem) {
+      $("caller-error").textContent = problem.message;
+    }
+  });
+  button("explain", () => explain(order()));
+  button("reset", async () => {
+    const subject = await explain(order());
+    await ask("reset", { subject });
+    await explain(order());
+    $("caller-status").textContent = `${subject} has its full quota again.`;
+  });
+}
