@@ -94,9 +94,11 @@ func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, lo
 		}
 		sink, closeSink = s, s.Close
 	default:
-		if sink, err = c.kinesisSink(ctx); err != nil {
+		client, err := c.KinesisClient(ctx)
+		if err != nil {
 			return nil, closeSink, err
 		}
+		sink = kinesissink.New(client, c.KinesisStream)
 	}
 	return events.New(events.Options{
 		Namespace: c.Namespace, Hash: telemetry.SubjectHash, Sink: sink, OneIn: c.Sample,
@@ -105,36 +107,42 @@ func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, lo
 }
 
 func (c Config) kafkaSink(ctx context.Context) (*kafkasink.Sink, error) {
-	o := kafkasink.Options{Brokers: c.KafkaBrokers, Topic: c.KafkaTopic, TLS: c.KafkaTLS}
-	if c.KafkaIAM {
-		config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
-		if err != nil {
-			return nil, err
-		}
-		o.Login = func(ctx context.Context) (accessKey, secretKey, sessionToken string, err error) {
-			credentials, err := config.Credentials.Retrieve(ctx)
-			return credentials.AccessKeyID, credentials.SecretAccessKey, credentials.SessionToken, err
-		}
+	o, err := c.KafkaOptions(ctx)
+	if err != nil {
+		return nil, err
 	}
 	return kafkasink.New(o)
 }
 
-// kinesisSink returns a sink whose client tries a call again, for nobody waits: a connection
+// KafkaOptions returns how the topic of events is reached.
+func (c Config) KafkaOptions(ctx context.Context) (kafkasink.Options, error) {
+	o := kafkasink.Options{Brokers: c.KafkaBrokers, Topic: c.KafkaTopic, TLS: c.KafkaTLS}
+	if !c.KafkaIAM {
+		return o, nil
+	}
+	config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
+	o.Login = func(ctx context.Context) (accessKey, secretKey, sessionToken string, err error) {
+		credentials, err := config.Credentials.Retrieve(ctx)
+		return credentials.AccessKeyID, credentials.SecretAccessKey, credentials.SessionToken, err
+	}
+	return o, err
+}
+
+// KinesisClient returns a client that tries a call again, for no request waits: a connection
 // that died while Lambda had frozen the process must not cost a batch.
-func (c Config) kinesisSink(ctx context.Context) (*kinesissink.Sink, error) {
+func (c Config) KinesisClient(ctx context.Context) (*kinesis.Client, error) {
 	config, err := c.awsConfig(ctx, kinesisVariable, c.KinesisEndpoint)
 	if err != nil {
 		return nil, err
 	}
-	client := kinesis.NewFromConfig(config, func(o *kinesis.Options) {
+	if config.Region == "" {
+		return nil, fmt.Errorf("AWS_REGION: is missing: the stream %s is in a region", c.KinesisStream)
+	}
+	return kinesis.NewFromConfig(config, func(o *kinesis.Options) {
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = maxIdle })
 		}
-	})
-	if client.Options().Region == "" {
-		return nil, fmt.Errorf("AWS_REGION: is missing: the stream %s is in a region", c.KinesisStream)
-	}
-	return kinesissink.New(client, c.KinesisStream), nil
+	}), nil
 }

@@ -52,7 +52,7 @@ type Sink struct{ client *kgo.Client }
 
 // New returns a sink, without connecting. The error says what of the options is wrong.
 func New(o Options) (*Sink, error) {
-	options := append(o.connection(),
+	options := append(o.Connection(),
 		kgo.DefaultProduceTopic(o.Topic),
 		// Who numbers messages so that none comes twice cannot give up one that is on its way.
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
@@ -67,8 +67,8 @@ func New(o Options) (*Sink, error) {
 	return &Sink{client}, nil
 }
 
-// connection returns how brokers are reached.
-func (o Options) connection() []kgo.Opt {
+// Connection returns how brokers are reached, for a client that reads the topic too.
+func (o Options) Connection() []kgo.Opt {
 	options := []kgo.Opt{
 		kgo.ClientID("weir"), kgo.SeedBrokers(o.Brokers...),
 		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(answerTimeout), kgo.ConnIdleTimeout(maxIdle),

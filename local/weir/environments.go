@@ -81,7 +81,7 @@ func hostArch() string {
 	return runtime.GOARCH
 }
 
-// openMetrics opens the file where environments write what CloudWatch reads.
+// openMetrics opens the file where functions write what CloudWatch reads.
 func (s *server) openMetrics() error {
 	path := s.checkout.metricsFile()
 	if err := os.MkdirAll(s.checkout.path(".weir"), 0o700); err != nil {

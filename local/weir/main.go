@@ -68,6 +68,7 @@ func rootCommand() *cobra.Command {
 		explainCommand(),
 		inspectCommand(),
 		resetCommand(),
+		topCommand(),
 		loadCommand(),
 		simulateCommand(),
 		tokenCommand(),

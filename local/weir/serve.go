@@ -25,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/operator"
@@ -71,7 +72,7 @@ type server struct {
 	logger                 *slog.Logger
 	clock                  func() time.Time // of functions in this process
 
-	metrics io.Writer // of environments
+	metrics io.Writer // what CloudWatch would read
 
 	checkout checkout
 	// variables are what the functions get beside what the template gives them.
@@ -257,10 +258,8 @@ func (s *server) startServer(ctx context.Context) (*servers.Server, error) {
 // share one store, as they do at AWS; in this process also that in memory, of which each
 // environment has its own.
 func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gateway.Gateway, error) {
-	if s.environments > 0 {
-		if err := s.openMetrics(); err != nil {
-			return nil, err
-		}
+	if err := s.openMetrics(); err != nil {
+		return nil, err
 	}
 	var store limiter.Store
 	handlers := map[string]lambda.Handler{}
@@ -288,7 +287,7 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			s.live = e.Rules
 			s.live.Observe(s.tellRules)
 		}
-		e.Clock, e.Rules = s.clock, s.live
+		e.Clock, e.Rules, e.Recorder = s.clock, s.live, telemetry.New(s.metrics, c.Namespace)
 		s.operate(c, e, store, role)
 		switch {
 		case s.environments > 0: // what is read above is what they will read

@@ -1,0 +1,116 @@
+package top
+
+import (
+	"bytes"
+	"encoding/json"
+	"time"
+)
+
+// slices of a sliding time.
+const parts = 10
+
+// Table is who was refused most.
+type Table struct {
+	Refused int64     `json:"refused"` // in all
+	Others  int64     `json:"others"`  // of them by callers that the lines do not name
+	Skipped int64     `json:"skipped"` // lines that are neither events nor of the metrics log
+	Most    []Refused `json:"most"`
+}
+
+// Top reads lines. Make one with New. It is for one goroutine.
+type Top struct {
+	last     time.Duration
+	now      time.Time // of the newest line
+	counters map[int64]*counter
+	skipped  int64
+}
+
+// New returns a Top of what was refused within the time before the newest line; 0 is all of
+// it.
+func New(last time.Duration) *Top { return &Top{last: last, counters: map[int64]*counter{}} }
+
+// line is what is read of a line: an event, metrics, or who is refused in the metrics log.
+type line struct {
+	Time    time.Time `json:"time"`
+	Outcome string    `json:"outcome"`
+	Count   int64     `json:"count"`
+	Subject string    `json:"subject"`
+	Limit   string    `json:"limit"`
+
+	Weir    string `json:"weir"`
+	Refused int64  `json:"refused"`
+	AWS     struct {
+		Timestamp int64
+	} `json:"_aws"`
+}
+
+// Line reads a line. What stands before the first brace does not count: exports of CloudWatch
+// Logs have a time there, and the local log an environment.
+func (t *Top) Line(text []byte) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 {
+		return
+	}
+	var l line
+	start := bytes.IndexByte(text, '{')
+	if start < 0 || json.Unmarshal(text[start:], &l) != nil {
+		t.skipped++
+		return
+	}
+	switch {
+	case l.AWS.Timestamp > 0: // lines of the refused have no time of their own: it comes before them
+		t.tick(time.UnixMilli(l.AWS.Timestamp))
+	case l.Weir == "refused" && l.Refused > 0:
+		t.at(t.now).add(Caller{l.Subject, l.Limit}, l.Refused)
+	case l.Outcome != "" && l.Count > 0 && !l.Time.IsZero():
+		t.tick(l.Time)
+		if l.Outcome == "refused" {
+			t.at(l.Time).add(Caller{l.Subject, l.Limit}, l.Count)
+		}
+	default:
+		t.skipped++
+	}
+}
+
+// tick is told of the time of a line. Counters that are too old are dropped.
+func (t *Top) tick(at time.Time) {
+	if !at.After(t.now) {
+		return
+	}
+	t.now = at
+	for part := range t.counters {
+		if t.last > 0 && part <= t.part(t.now)-parts {
+			delete(t.counters, part)
+		}
+	}
+}
+
+func (t *Top) part(at time.Time) int64 {
+	if t.last == 0 || at.IsZero() {
+		return 0
+	}
+	return at.UnixNano() / max(1, int64(t.last/parts))
+}
+
+// at returns the counter of a time; for one that is too old one that nobody keeps.
+func (t *Top) at(when time.Time) *counter {
+	part := t.part(when)
+	if t.last > 0 && part <= t.part(t.now)-parts {
+		return &counter{}
+	}
+	if t.counters[part] == nil {
+		t.counters[part] = &counter{}
+	}
+	return t.counters[part]
+}
+
+// Table returns the n refused most.
+func (t *Top) Table(n int) Table {
+	var all []*counter
+	for _, c := range t.counters {
+		all = append(all, c)
+	}
+	table := merge(all, n)
+	table.Skipped = t.skipped
+	return table
+}

@@ -1,0 +1,79 @@
+package top_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/local/top"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+func event(at time.Time, outcome, subject string, count int) []byte {
+	return fmt.Appendf(nil, `{"time":%q,"outcome":%q,"count":%d,"subject":%q,"limit":"search"}`, at.Format(time.RFC3339Nano), outcome, count, subject)
+}
+
+// Lines of events, of the metrics log, of an environment and of an export are all read.
+func TestTop_Line(t *testing.T) {
+	x := top.New(0)
+	for _, line := range []string{
+		string(event(noon, "refused", "a", 5)),
+		string(event(noon, "allowed", "b", 100)),
+		`{"Refused":3,"_aws":{"Timestamp":1795262400000}}`,
+		`{"weir":"refused","subject":"b","limit":"search","refused":2}`,
+		`authorizer-1  {"weir":"refused","subject":"a","limit":"search","refused":1}`,
+		`2026-11-21T12:00:00.000Z {"weir":"refused","refused":7}`,
+		"", "START RequestId", `{"level":"INFO"}`, `{"weir":`,
+	} {
+		x.Line([]byte(line))
+	}
+	want := top.Table{Refused: 15, Others: 7, Skipped: 3, Most: []top.Refused{
+		{Caller: top.Caller{Subject: "a", Limit: "search"}, Count: 6}, {Caller: top.Caller{Subject: "b", Limit: "search"}, Count: 2},
+	}}
+	if got := x.Table(10); !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+}
+
+// What is older than the time asked for does not count, to a tenth of it.
+func TestTop_last(t *testing.T) {
+	x := top.New(10 * time.Second)
+	for second := range 100 {
+		x.Line(event(noon.Add(time.Duration(second)*time.Second), "refused", "a", 1))
+	}
+	x.Line(event(noon, "refused", "a", 1000)) // late
+	if got := x.Table(1); got.Refused != 10 || len(got.Most) != 1 || got.Most[0].Count != 10 {
+		t.Errorf("got %+v, want the 10 of the last 10 seconds", got)
+	}
+}
+
+// Whoever is refused often is found among any number of others, and the error is bounded.
+func TestTop_bounded(t *testing.T) {
+	x := top.New(0)
+	random := rand.New(rand.NewPCG(1, 2))
+	exact := map[string]int64{}
+	const lines = 200_000
+	for i := range lines {
+		who := fmt.Sprint("other", i)
+		if random.IntN(10) == 0 {
+			who = fmt.Sprint("often", random.IntN(5))
+		}
+		exact[who]++
+		x.Line(event(noon, "refused", who, 1))
+	}
+	got := x.Table(5)
+	if got.Refused != lines {
+		t.Errorf("got %d in all, want %d", got.Refused, lines)
+	}
+	for _, r := range got.Most {
+		if n := exact[r.Subject]; n < 1000 || r.Count < n || r.Count-r.Error > n || r.Error > lines/1000 {
+			t.Errorf("got %+v, want one of those refused often, %d times", r, n)
+		}
+	}
+	if n := len(x.Table(1 << 20).Most); n != 1000 {
+		t.Errorf("%d callers are kept, want 1,000", n)
+	}
+}

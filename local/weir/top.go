@@ -1,0 +1,181 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/top"
+)
+
+func topCommand() *cobra.Command {
+	o := &topOptions{}
+	c := &cobra.Command{
+		Use:   "top [FILE]",
+		Short: "List the callers that are refused most, by events or the metrics log",
+		Long: "List the callers that are refused most. Without --brokers or --stream it reads lines from a file, or - for the standard input: of events, of the metrics log, " +
+			"or of CloudWatch Logs as exported; default .weir/metrics.log, which make run writes. On a terminal the table is renewed as lines come, until Ctrl-C; " +
+			"otherwise it is printed once, at the end of what there is, which a broker has come to when it has nothing new for two seconds. " +
+			"Callers are hashes: telemetry.SubjectHash makes them. A count is too high by what the column OVER says at most; memory is bounded, whoever calls.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError{fmt.Errorf("got %q, want one FILE, or none", args)}
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, args []string) error {
+			o.in, o.out = c.InOrStdin(), c.OutOrStdout()
+			return o.run(c.Context(), strings.Join(args, ""))
+		},
+	}
+	c.Flags().StringSliceVar(&o.brokers, "brokers", nil, "read a topic of Kafka, by these brokers, host:port each")
+	c.Flags().StringVar(&o.topic, "topic", os.Getenv("KAFKA_TOPIC"), "the topic; default $KAFKA_TOPIC")
+	c.Flags().BoolVar(&o.tls, "tls", false, "speak to the brokers by TLS")
+	c.Flags().BoolVar(&o.iam, "iam", false, "log in to Amazon MSK by IAM, with the credentials of the AWS configuration, and by TLS")
+	c.Flags().StringVar(&o.stream, "stream", "", "read a data stream of Kinesis")
+	c.Flags().DurationVar(&o.last, "last", 0, "count only what was refused within this time before the newest line; 0: all there is")
+	c.Flags().IntVarP(&o.n, "number", "n", 10, "how many callers to list")
+	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
+	return c
+}
+
+// topOptions are one run of top.
+type topOptions struct {
+	brokers  []string
+	topic    string
+	tls, iam bool
+	stream   string
+	last     time.Duration
+	n        int
+	json     bool
+
+	in  io.Reader
+	out io.Writer
+}
+
+// source sends lines until it has come to the end or, if it follows, until ctx ends.
+type source interface {
+	read(ctx context.Context, follow bool, lines chan<- []byte) error
+}
+
+// renewal is how often a table on a terminal is renewed, and a broker or a file that is
+// followed is asked for more.
+const renewal = time.Second
+
+// maxShown bounds the table.
+const maxShown = 1000
+
+func (o *topOptions) run(ctx context.Context, file string) error {
+	if o.n < 1 || o.n > maxShown {
+		return usageError{fmt.Errorf("--number: got %d, want 1 to %d", o.n, maxShown)}
+	}
+	if o.last < 0 {
+		return usageError{fmt.Errorf("--last: got %s, want a time such as 5m, or 0 for all there is", o.last)}
+	}
+	from, err := o.source(ctx, file)
+	if err != nil {
+		return err
+	}
+	terminal, ok := o.out.(*os.File)
+	follow := ok && !o.json && isatty.IsTerminal(terminal.Fd())
+	lines, ended := make(chan []byte, 100), make(chan error, 1)
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	go func() {
+		defer close(lines)
+		ended <- from.read(ctx, follow, lines)
+	}()
+	t := top.New(o.last)
+	renew := (<-chan time.Time)(nil)
+	if follow {
+		ticker := time.NewTicker(renewal)
+		defer ticker.Stop()
+		renew = ticker.C
+	}
+	for {
+		select {
+		case line, more := <-lines:
+			if more {
+				t.Line(line)
+				continue
+			}
+			if err := <-ended; err != nil && ctx.Err() == nil {
+				return err
+			}
+			return o.print(o.out, t.Table(o.n))
+		case <-renew:
+			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // home, and clear
+			if err := o.print(o.out, t.Table(o.n)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// source returns what the command line names.
+func (o *topOptions) source(ctx context.Context, file string) (source, error) {
+	switch {
+	case len(o.brokers) > 0 && o.stream != "", file != "" && (len(o.brokers) > 0 || o.stream != ""):
+		return nil, usageError{errors.New("want one of FILE, --brokers and --stream")}
+	case len(o.brokers) > 0:
+		return o.kafka(ctx)
+	case o.stream != "":
+		return o.kinesis(ctx)
+	case file == "-":
+		return reader{o.in}, nil
+	case file == "":
+		c, err := findCheckout()
+		if err != nil {
+			return nil, fmt.Errorf("%w: name a FILE, --brokers or --stream", err)
+		}
+		if file = c.metricsFile(); !exists(file) {
+			return nil, fmt.Errorf("%s is not there: make run writes it, or name a FILE, --brokers or --stream", file)
+		}
+	}
+	return logFile{file}, nil
+}
+
+func (o *topOptions) print(out io.Writer, t top.Table) error {
+	if o.json {
+		return printJSON(out, t)
+	}
+	fmt.Fprintf(out, "%d refused", t.Refused)
+	if o.last > 0 {
+		fmt.Fprintf(out, " within %s", o.last)
+	}
+	if t.Others > 0 {
+		fmt.Fprintf(out, ", %d of them by callers that no line names", t.Others)
+	}
+	if t.Skipped > 0 {
+		fmt.Fprintf(out, "; %d lines are neither events nor of the metrics log", t.Skipped)
+	}
+	fmt.Fprintln(out)
+	if len(t.Most) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "REFUSED\tOVER\t%\tCALLER\tLIMIT")
+	for _, r := range t.Most {
+		fmt.Fprintf(table, "%d\t%d\t%.1f\t%s\t%s\n", r.Count, r.Error, 100*float64(r.Count)/float64(t.Refused), printable(r.Subject), cmp.Or(printable(r.Limit), "-"))
+	}
+	return table.Flush()
+}
+
+// printable returns text without what a terminal would obey.
+func printable(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return -1
+		}
+		return r
+	}, text)
+}
