@@ -13,6 +13,7 @@ RULES ?= functions/rules.json
 PORT ?= 8080
 ENVIRONMENTS ?= 0
 BENCH ?=
+SIMULATE ?=
 
 # What the functions are built for: arm64 or x86_64.
 ARCH ?= arm64
@@ -170,9 +171,11 @@ bench-docs: .bin/weir ## The same, and write the tables into limiter/BENCHMARKS.
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
-simulate-docs: .bin/weir ## Write what weir simulate finds of both stores into local/simulate/RESULTS.md; some minutes
-	@{ printf '# Simulated\n\nWritten by `make simulate-docs`; `weir simulate` prints the same. What is simulated, and what to choose: [README](README.md).\n\n'; \
-	.bin/weir simulate; echo; .bin/weir simulate --store elasticache; } >local/simulate/RESULTS.md.new && mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
+simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/RESULTS.md; minutes, or less with SIMULATE=--quick
+	@{ printf '# Simulated\n\nWritten by `make simulate-docs%s`. What is simulated, and what to choose: [README](README.md).\n\n' "$(if $(SIMULATE), SIMULATE=$(SIMULATE))"; \
+	.bin/weir simulate $(SIMULATE); echo; .bin/weir simulate --store elasticache $(SIMULATE); \
+	printf '\nAnd with less traffic:\n\n'; .bin/weir simulate --rate 20000 --callers 200000 --all 10000; } >local/simulate/RESULTS.md.new
+	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/servers/dynamodb/node_modules

@@ -33,7 +33,7 @@ func simulateCommand() *cobra.Command {
 		Short: "Tell what limits cost and how wrong they are at a million requests a second",
 		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to spare the store, and print " +
 			"what it asked the store, what that costs, and what it decided otherwise than an oracle that sees all requests in order. Nothing is contacted. " +
-			"It takes about two minutes of two processors and 2 GB of memory; --quick is a tenth. The model and its limits are in local/simulate.",
+			"It takes some minutes of two processors and 2 GB of memory; --quick is a tenth of the traffic. The model and its limits are in local/simulate.",
 		Example: "  weir simulate --quick\n  weir simulate --store elasticache --rate 200000 --json",
 		Args:    exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
