@@ -125,6 +125,11 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	want(last, 0, "a", 1)
 	want(at, 1, "c", 1)
 	at = record(4*time.Hour, "a")
+	want(at, 1, "a", 1)
+	left := record(5*time.Hour, "b", "c")
+	want(left, 1, "b", 1)
+	at = record(6*time.Hour, "a")
+	want(left, 0, "c", 1) // though there was no request after it
 	if want(at, 1, "a", 1); len(l.metrics) != 0 {
 		t.Errorf("%+v, want no more lines", l.metrics)
 	}
