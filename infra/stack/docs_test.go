@@ -35,7 +35,7 @@ func between(t *testing.T, text, begin, end string) string {
 
 // The README's lines of Go are those of programs that compile.
 func TestREADME_lines(t *testing.T) {
-	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go")
+	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/polite/example_test.go")
 	blocks := strings.Split(read(t, "../../README.md"), "```go\n")[1:]
 	for _, block := range blocks {
 		lines, _, _ := strings.Cut(block, "```")
@@ -43,7 +43,7 @@ func TestREADME_lines(t *testing.T) {
 			t.Errorf("no program has\n%s", lines)
 		}
 	}
-	if len(blocks) != 2 {
+	if len(blocks) != 3 {
 		t.Errorf("%d blocks of Go were looked at", len(blocks))
 	}
 }

@@ -26,6 +26,10 @@ func topCommand() *cobra.Command {
 			"or of CloudWatch Logs as exported; default .weir/metrics.log, which make run writes. On a terminal the table is renewed as lines come, until Ctrl-C; " +
 			"otherwise it is printed once, at the end of what there is, which a broker has come to when it has nothing new for two seconds. " +
 			"Callers are hashes: telemetry.SubjectHash makes them. A count is too high by what the column OVER says at most; memory is bounded, whoever calls.",
+		Example: "  weir top\n" +
+			"  weir top --last 5m --json .weir/metrics.log\n" +
+			"  weir top --brokers broker:9098 --topic decisions --iam\n" +
+			"  weir top --stream weir-prod-events",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError{fmt.Errorf("got %q, want one FILE, or none", args)}
