@@ -65,13 +65,13 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
-# Faults have deadlines to meet, and so the machine to themselves.
+# Faults and starts have deadlines to meet, and so the machine to themselves.
 # The CDK's packages are large, and one goroutine calls them: no race to detect there. The
 # tests of the SAM CLI have containers to run: they have a target of their own, as have those
 # that drive a browser or have Kafka.
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console|Kafka)' $$(go list ./... | grep -Ev '/infra|/local/faults$$')
-	.bin/weir with dynamodb,redis -- go test -race -shuffle=on -timeout=10m ./local/faults
+	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console|Kafka)' $$(go list ./... | grep -Ev '/infra|/local/(faults|size)$$')
+	.bin/weir with dynamodb,redis -- go test -p 1 -race -shuffle=on -timeout=10m ./local/faults ./local/size
 	$(MAKE) test-kafka
 	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...

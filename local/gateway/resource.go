@@ -32,6 +32,7 @@ var inertTypes = []string{
 	"AWS::Events::Rule",
 	"AWS::KMS::Alias",
 	"AWS::KMS::Key",
+	"AWS::Kinesis::Stream",
 	"AWS::Lambda::EventInvokeConfig", // of asynchronous invocations
 	"AWS::Logs::LogGroup",
 	"AWS::Logs::MetricFilter",

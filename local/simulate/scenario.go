@@ -109,8 +109,8 @@ func (s *Scenario) validate() error {
 		return wrong("median and p99", fmt.Sprintf("%s and %s", s.Median, s.P99), "a median above 0, and a p99 from that to 1m")
 	case !(s.ItemWrites >= 1):
 		return wrong("writes an item", s.ItemWrites, "at least 1")
-	case s.Nodes < 1 || s.Script <= 0:
-		return wrong("nodes and script", fmt.Sprintf("%d and %s", s.Nodes, s.Script), "at least 1, and a time above 0")
+	case s.Nodes < 1 || s.Script < 0:
+		return wrong("nodes and script", fmt.Sprintf("%d and %s", s.Nodes, s.Script), "at least 1, and a time that is not negative")
 	}
 	return nil
 }
