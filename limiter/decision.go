@@ -116,7 +116,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 		}
 	} else {
 		if !it.Spend {
-			wait = r.Machine.RetryAfter(r.State, now, it.want)
+			wait = max(it.hold, r.Machine.RetryAfter(r.State, now, it.want))
 		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return

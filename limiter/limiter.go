@@ -24,7 +24,9 @@ type Options struct {
 	FirstTimeout time.Duration
 	// Trust is how long a remembered state may refuse without asking the store; 0
 	// means a second, negative not at all. A refund, a reset or a changed limit made
-	// elsewhere is noticed after that time at the latest.
+	// elsewhere is noticed after that time at the latest. Where others take again and
+	// again what room this process foresees, as in a flood, it asks half as often each
+	// time: about once in Trust.
 	Trust time.Duration
 	// Remember is of how many subjects state is remembered, and the most leases and
 	// counters that are held; 0 means 10,000.

@@ -47,7 +47,7 @@ func (p *part) refuser(now algo.Instant) *Limit {
 // refuses reports whether the state that is known of item i refuses it.
 func (p *part) refuses(i int, now algo.Instant) bool {
 	it, r := &p.items[i], p.results[i]
-	return !it.Spend && r.Machine != nil && r.Machine.RetryAfter(r.State, now, it.want) > 0
+	return it.hold > 0 || !it.Spend && r.Machine != nil && r.Machine.RetryAfter(r.State, now, it.want) > 0
 }
 
 // refusedFromMemory looks up every part in memory, and reports whether one that is
@@ -64,7 +64,7 @@ func (l *Limiter) refusedFromMemory(r *request) bool {
 		if p.items[0].sharded {
 			p.refused = l.pickShard(r, p)
 		} else {
-			p.refused = l.memory.recall(r.now, p.charges[0].Subject, p.charges, p.results)
+			p.refused = l.memory.recall(r.now, p.charges[0].Subject, p.items, p.results)
 		}
 		p.size(r.now)
 	}
@@ -160,9 +160,9 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 		l.take(ctx, r.now, p)
 	}
 	if p.remote && p.err == nil {
-		l.memory.remember(r.now, subject, p.charges, p.results)
+		l.memory.remember(r.now, subject, p.items, p.charges, p.results, p.taken)
 	}
-	p.refused = !p.taken && p.err == nil
+	p.refused = !p.taken && p.err == nil || p.remote && errors.Is(p.err, ErrThrottled) && l.memory.insist(r.now, subject, p.items, p.results)
 	if r.look && p.err == nil {
 		p.taken, p.refused = false, p.refuser(r.now) != nil
 	}
@@ -225,7 +225,7 @@ func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
 		}
 		c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
 		it.Limit, p.results[0] = c.Limit, Result{}
-		if !l.memory.recall(r.now, c.Subject, p.charges, p.results) {
+		if !l.memory.recall(r.now, c.Subject, p.items, p.results) {
 			return false
 		}
 		if answer.Machine == nil || p.results[0].wait(r.now, it.want) < answer.wait(r.now, it.want) {

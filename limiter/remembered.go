@@ -11,6 +11,10 @@ import (
 // refuses a flood without a store call, and tells a store which branch of its write
 // to guess. It never admits.
 //
+// Where many environments refuse one subject, each foresees when there is room, and all but one
+// are overtaken. Who is, waits twice as long before it asks again, each time, up to trust: so
+// a flood costs each of them about one refused call a second, however often there is room.
+//
 // It is bounded: two generations of at most half the subjects each, where a subject
 // with a long log counts as several. A subject in use moves to the recent generation;
 // when that is full it becomes the older one, and what the older one held is forgotten.
@@ -29,36 +33,59 @@ const subjectWeight = 512
 // memo is the state of one limit as of the instant at which it was seen. A new
 // version of the rules has new Limits, so its decisions find nothing remembered.
 type memo struct {
-	limit  *Limit
-	result Result
-	seen   algo.Instant
+	limit   *Limit
+	result  Result
+	seen    algo.Instant
+	refused bool          // since the store has last let somebody through
+	pause   time.Duration // the last one, where others had taken the room that was foreseen; 0 before
+	until   algo.Instant  // when it is over
+}
+
+// minPause doubles to a second in ten steps.
+const minPause = time.Millisecond
+
+// hold returns for how long the store is not asked, though the state foresees room.
+func (m *memo) hold(now algo.Instant) time.Duration {
+	if left := m.until.Sub(now); left <= m.pause { // or the clock was set back
+		return max(0, left)
+	}
+	return 0
+}
+
+// overtaken makes the next pause, because the store has no room at now for what m foresees it for.
+func (m *memo) overtaken(now algo.Instant, cost int64, most time.Duration) {
+	wait := m.result.Machine.RetryAfter(m.result.State, m.seen, cost)
+	m.pause = min(most, 2*max(m.pause, wait, minPause))
+	m.until = now.Add(m.pause)
 }
 
 func newMemory(subjects int, trust time.Duration) *memory {
 	return &memory{trust: trust, half: max(1, subjects/2), recent: map[Subject][]memo{}}
 }
 
-// recall fills results with what is remembered of the charges of subject, and
+// recall fills results with what is remembered of the items of subject, and
 // reports whether that refuses them at now. If it does, only results that are
 // recent enough to be trusted remain.
-func (m *memory) recall(now algo.Instant, subject Subject, charges []Charge, results []Result) (refuses bool) {
+func (m *memory) recall(now algo.Instant, subject Subject, items []item, results []Result) (refuses bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	memos, ok := m.recent[subject]
-	if !ok {
-		memos = m.older[subject]
-	}
+	memos := m.of(subject)
 	var stale [MaxCharges]bool
-	for i, c := range charges {
-		for _, memo := range memos {
-			if memo.limit != c.Limit {
-				continue
-			}
-			results[i] = memo.result
-			age := now.Sub(memo.seen)
-			if stale[i] = age > m.trust || -age > m.trust; !stale[i] {
-				refuses = refuses || !c.Spend && memo.result.Machine.RetryAfter(memo.result.State, now, c.Cost) > 0
-			}
+	for i := range items {
+		it := &items[i]
+		it.hold = 0
+		memo := find(memos, it.Limit)
+		if memo == nil {
+			continue
+		}
+		results[i] = memo.result
+		if it.Cost > 0 && !it.Spend {
+			it.hold = memo.hold(now)
+		}
+		age := now.Sub(memo.seen)
+		if stale[i] = it.hold == 0 && (age > m.trust || -age > m.trust); !stale[i] {
+			full := it.hold > 0 || !it.Spend && memo.result.Machine.RetryAfter(memo.result.State, now, it.Cost) > 0
+			memo.refused, refuses = memo.refused || full, refuses || full
 		}
 	}
 	for i := range results {
@@ -67,6 +94,47 @@ func (m *memory) recall(now algo.Instant, subject Subject, charges []Charge, res
 		}
 	}
 	return refuses
+}
+
+// insist is recall for a subject that the store has no time for. It refuses whom it
+// has refused before, until the state of then would be that of somebody new: who keeps an item
+// busier than it can be is not let through for it.
+func (m *memory) insist(now algo.Instant, subject Subject, items []item, results []Result) (refuses bool) {
+	if m.trust <= 0 {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	memos := m.of(subject)
+	for i := range items {
+		it := &items[i]
+		results[i] = Result{}
+		memo := find(memos, it.Limit)
+		if memo == nil || !memo.refused || it.Spend || it.Cost == 0 || memo.result.Machine.ResetAfter(memo.result.State, now) == 0 {
+			continue
+		}
+		memo.overtaken(now, it.want, m.trust)
+		it.hold, results[i], refuses = memo.pause, memo.result, true
+	}
+	return refuses
+}
+
+// of returns what is remembered of subject.
+func (m *memory) of(subject Subject) []memo {
+	if memos, ok := m.recent[subject]; ok {
+		return memos
+	}
+	return m.older[subject]
+}
+
+// find returns the memo of limit; nil if there is none.
+func find(memos []memo, limit *Limit) *memo {
+	for i := range memos {
+		if memos[i].limit == limit {
+			return &memos[i]
+		}
+	}
+	return nil
 }
 
 // forget drops what is remembered of subject.
@@ -80,8 +148,8 @@ func (m *memory) forget(subject Subject) {
 	delete(m.older, subject)
 }
 
-// remember keeps results as seen at now.
-func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, results []Result) {
+// remember keeps results as seen at now, and whether the store took the charges of items.
+func (m *memory) remember(now algo.Instant, subject Subject, items []item, charges []Charge, results []Result, taken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memos, ok := m.recent[subject]
@@ -92,7 +160,16 @@ func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, r
 	}
 	known := len(memos)
 	for i, c := range charges {
-		memos = keep(memos, memo{c.Limit, results[i], now})
+		next := memo{limit: c.Limit, result: results[i], seen: now}
+		next.refused = !taken && !c.Spend && next.result.Machine.RetryAfter(next.result.State, now, c.Cost) > 0
+		if before := find(memos, c.Limit); next.refused && before != nil && before.refused {
+			next.pause, next.until = before.pause, before.until
+			if before.result.Machine.RetryAfter(before.result.State, now, c.Cost) == 0 {
+				next.overtaken(now, c.Cost, m.trust)
+			}
+			items[i].hold = next.hold(now)
+		}
+		memos = keep(memos, next)
 	}
 	m.weight += weight(memos)
 	if m.weight > m.half && len(m.recent) > 1 {

@@ -42,9 +42,10 @@ type request struct {
 // item is one charge of a request: as the store gets it, and as it was asked for.
 type item struct {
 	Charge
-	limit   *Limit // as asked for; a part of a spread limit has one of its own
-	want    int64  // what is asked for; a lease takes more, a look nothing
-	cells   bool   // counted in Options.Cells
+	limit   *Limit        // as asked for; a part of a spread limit has one of its own
+	want    int64         // what is asked for; a lease takes more, a look nothing
+	hold    time.Duration // refused for as long, whatever its state foresees
+	cells   bool          // counted in Options.Cells
 	sharded bool
 	done    bool // by an account
 
@@ -181,7 +182,9 @@ func (r *request) decision(charges []Charge, remembered bool) Decision {
 			if d.Reason == ReasonNone {
 				d.Reason = reasonOf(p.err)
 			}
-			continue
+			if !p.refused {
+				continue
+			}
 		}
 		if p.refused == d.Allowed {
 			continue

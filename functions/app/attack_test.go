@@ -19,6 +19,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -747,7 +748,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 				for range max(1, min(8, 3<<20/n)) { // often enough where it is fast: other programs run too
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
-					begun := time.Now()
+					begun := processorTime(t)
 					for _, f := range []interface {
 						Invoke(context.Context, []byte) ([]byte, error)
 					}{app.NewAuthorizer(a.Environment), app.NewHandler(a.Environment, app.NewAPI(a.Environment))} {
@@ -755,7 +756,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 							t.Fatalf("%d bytes: answer %.100q, error %.600v", len(event), b, err)
 						}
 					}
-					shortest = min(shortest, time.Since(begun))
+					shortest = min(shortest, processorTime(t)-begun)
 					runtime.ReadMemStats(&after)
 					least = min(least, after.TotalAlloc-before.TotalAlloc)
 				}
@@ -774,4 +775,14 @@ func TestAttack_hugeEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// processorTime is what this process has had of the processors: other programs run too.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
