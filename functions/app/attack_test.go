@@ -678,6 +678,26 @@ func TestAttack_login(t *testing.T) {
 	}
 }
 
+// down is a store that fails.
+type down struct{ limiter.Store }
+
+func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []limiter.Result) (bool, error) {
+	return false, limiter.ErrUnavailable
+}
+
+// While the store fails passwords cannot be guessed either.
+func TestAttack_login_down(t *testing.T) {
+	e := environment(t, down{})
+	e.SampleLogin = "alice:secret"
+	for _, password := range []string{"wrong", "secret"} {
+		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
+		app.NewAPI(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
+		if w.Code != http.StatusServiceUnavailable {
+			t.Errorf("%s: status %d, want 503", password, w.Code)
+		}
+	}
+}
+
 // What is large, deep, or no text costs what its size costs, or is refused: sixteen times as
 // much of it takes nothing like the square of that in time, and no more memory for each byte.
 func TestAttack_hugeEvents(t *testing.T) {

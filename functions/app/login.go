@@ -17,9 +17,10 @@ import (
 // attempts is how often a user's password may be tried: whoever knows it gets the attempt
 // back, so that only failures count. It is a limit that no rule can express, because it
 // counts by what the body says. The name is not verified, so the limit of the address
-// that rules put before it bounds how many names one caller can try.
+// that rules put before it bounds how many names one caller can try. While the store fails
+// nobody logs in: whoever can wait for that would otherwise guess without a limit.
 var attempts = func() *limiter.Limit {
-	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
+	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, OnError: limiter.OnErrorDeny, Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
 	if err != nil {
 		panic(err)
 	}

@@ -21,6 +21,10 @@ func TestSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	faults, err := os.ReadFile("../../limiter/FAILURES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	tests := map[string]string{} // the file of each
 	err = filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -45,6 +49,11 @@ func TestSecurity(t *testing.T) {
 		claims++
 		if tests[string(m[1])] == "" {
 			t.Errorf("SECURITY.md names %s, and there is no such test", m[1])
+		}
+	}
+	for _, m := range named.FindAllSubmatch(faults, -1) {
+		if tests[string(m[1])] == "" {
+			t.Errorf("FAILURES.md names %s, and there is no such test", m[1])
 		}
 	}
 	if claims < 50 {

@@ -40,6 +40,16 @@ func Program(tb testing.TB, name string) {
 	tb.Skipf("SKIPPED: the test needs %s: install it", name)
 }
 
+// Unfetched skips a test, or fails it as Server does, that needs what a command fetches by means
+// of a program, such as a package of node.
+func Unfetched(tb testing.TB, name, command string, err error) {
+	tb.Helper()
+	if required(tb, name) {
+		tb.Fatalf("%s is required by WEIR_REQUIRE, but there is nothing fetched: run %s (%v)", name, command, err)
+	}
+	tb.Skipf("SKIPPED: run %s for this test (%v)", command, err)
+}
+
 // required reports whether WEIR_REQUIRE lists what a test needs.
 func required(tb testing.TB, name string) bool {
 	tb.Helper()
