@@ -315,7 +315,11 @@ func (p *parser) spreads(path string, s limiter.Spread, r algo.Rate) limiter.Spr
 		return s
 	}
 	if s.Lease = p.leases(r); s.Lease > 0 {
-		p.rules.notes = append(p.rules.notes, Problem{path, fmt.Sprintf("more than %d requests a second, so on DynamoDB it leases up to %d at once", p.o.LeaseAbove, s.Lease)})
+		note := fmt.Sprintf("more than %d requests a second, so on DynamoDB it leases up to %d at once", p.o.LeaseAbove, s.Lease)
+		if r.Algorithm == algo.TokenBucket { // what leaks from leases that many environments hold is lost
+			note += ", which spares a bucket little: more than 1,000 requests a second throttle its item, and on_error decides; a window leases well, and shards share a bucket"
+		}
+		p.rules.notes = append(p.rules.notes, Problem{path, note})
 	}
 	return s
 }

@@ -73,6 +73,8 @@ func TestParse_leases(t *testing.T) {
 		}
 		if notes := fmt.Sprint(r.Notes()); strings.Contains(notes, "rules[0].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 1000 at once") != (above > 0) {
 			t.Errorf("notes %s", notes)
+		} else if strings.Contains(notes, "rules[4].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 10 at once, which spares a bucket little") != (above > 0) {
+			t.Errorf("notes of a bucket: %s", notes)
 		}
 	}
 }

@@ -81,13 +81,22 @@ func hostArch() string {
 	return runtime.GOARCH
 }
 
-// openMetrics opens the file where functions write what CloudWatch reads.
+// maxMetrics is how large the file of metrics may be, in bytes, when a run goes on with it.
+const maxMetrics = 64 << 20
+
+// openMetrics opens the file where functions write what CloudWatch reads. Other runs of this
+// checkout may be writing into it.
 func (s *server) openMetrics() error {
 	path := s.checkout.metricsFile()
 	if err := os.MkdirAll(s.checkout.path(".weir"), 0o700); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	if info, err := os.Stat(path); err == nil && info.Size() > maxMetrics {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}

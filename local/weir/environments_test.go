@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -260,5 +261,33 @@ func TestEnvironments_notBuilt(t *testing.T) {
 	code, errs := serveInVain(t, "--environments", "2")
 	if code != 1 || !strings.HasPrefix(errs, "weir: "+c.path("dist")) || !strings.Contains(errs, "/bootstrap is not there: make functions ARCH=") || strings.Count(errs, "\n") != 1 {
 		t.Errorf("exit %d, %q", code, errs)
+	}
+}
+
+// Two runs of a checkout write into one file, and neither loses what the other wrote; one that
+// has become large is begun anew.
+func TestServer_openMetrics(t *testing.T) {
+	c := scratch(t)
+	write := func(text string) {
+		s := &server{checkout: c}
+		if err := s.openMetrics(); err != nil {
+			t.Fatal(err)
+		}
+		defer s.close()
+		if _, err := io.WriteString(s.metrics, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	write("b")
+	if got, err := os.ReadFile(c.metricsFile()); err != nil || string(got) != "ab" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := os.Truncate(c.metricsFile(), maxMetrics+1); err != nil {
+		t.Fatal(err)
+	}
+	write("c")
+	if got, err := os.ReadFile(c.metricsFile()); err != nil || string(got) != "c" {
+		t.Errorf("%d bytes, %v", len(got), err)
 	}
 }
