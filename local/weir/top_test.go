@@ -156,6 +156,33 @@ func TestTop_kafka(t *testing.T) {
 	expectTop(t, "top", "--brokers", c.ListenAddrs()[0], "--topic", "decisions", "--last", "2h")
 }
 
+// What comes while a topic is read does not count, or a busy one would have no end.
+func TestTop_kafka_busy(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "decisions"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fill(t, boot.EventsConfig{Events: "kafka", KafkaBrokers: c.ListenAddrs(), KafkaTopic: "decisions"})
+	client, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.DefaultProduceTopic("decisions"), kgo.RecordPartitioner(kgo.RoundRobinPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		for range 2 { // partitions
+			client.Produce(t.Context(), kgo.StringRecord(strings.SplitAfter(topLines, "\n")[0]), nil)
+		}
+		return nil, nil, false
+	})
+	expectTop(t, "top", "--brokers", c.ListenAddrs()[0], "--topic", "decisions")
+	code, out, errs := weir(t, "top", "--brokers", c.ListenAddrs()[0], "--topic", "unknown")
+	if code != 1 || out != "" || !strings.Contains(errs, "has no topic unknown") {
+		t.Errorf("got %d %s%s", code, out, errs)
+	}
+}
+
 // The same, with Apache Kafka.
 func TestKafkaTop(t *testing.T) {
 	brokers := storetest.Server(t, "kafka", "KAFKA_BROKERS")

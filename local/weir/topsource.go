@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weir-limits/weir/functions/boot"
@@ -101,7 +104,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 }
 
 // topic is a source of the events in a topic.
-type topic struct{ client *kgo.Client }
+type topic struct {
+	client *kgo.Client
+	name   string
+	// starts are where to read from, and ends where what there is ends.
+	starts, ends kadm.ListedOffsets
+}
 
 func (o *topOptions) kafka(ctx context.Context) (source, error) {
 	if o.topic == "" {
@@ -111,26 +119,52 @@ func (o *topOptions) kafka(ctx context.Context) (source, error) {
 	if err != nil {
 		return nil, err
 	}
-	from := kgo.NewOffset().AtStart()
-	if o.last > 0 {
-		from = from.AfterMilli(time.Now().Add(-o.last).UnixMilli())
-	}
-	client, err := kgo.NewClient(append(connection.Connection(), kgo.ConsumeTopics(o.topic), kgo.ConsumeResetOffset(from))...)
+	client, err := kgo.NewClient(connection.Connection()...)
 	if err != nil {
 		return nil, fmt.Errorf("--brokers: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
-	defer cancel()
-	if err := client.Ping(ctx); err != nil {
+	t := topic{client: client, name: o.topic}
+	if err := t.find(ctx, o.last); err != nil {
 		client.Close()
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return nil, fmt.Errorf("--topic: kafka at %v has no topic %s", o.brokers, o.topic)
+		}
 		return nil, fmt.Errorf("kafka at %v does not answer (%w): is it running, and are --brokers, --tls and --iam right?", o.brokers, err)
 	}
-	return topic{client}, nil
+	return t, nil
+}
+
+// find asks for the offsets of what there is, of the time last if it is not 0.
+func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	admin := kadm.NewClient(t.client)
+	if last > 0 {
+		t.starts, err = admin.ListOffsetsAfterMilli(ctx, time.Now().Add(-last).UnixMilli(), t.name)
+	} else {
+		t.starts, err = admin.ListStartOffsets(ctx, t.name)
+	}
+	if err == nil {
+		t.ends, err = admin.ListEndOffsets(ctx, t.name)
+	}
+	return cmp.Or(err, t.starts.Error(), t.ends.Error())
+}
+
+// unread returns the partitions that have something between start and end, by where it ends.
+func (t topic) unread() map[int32]int64 {
+	all := map[int32]int64{}
+	t.ends.Each(func(end kadm.ListedOffset) {
+		if start, _ := t.starts.Lookup(t.name, end.Partition); start.Offset < end.Offset {
+			all[end.Partition] = end.Offset
+		}
+	})
+	return all
 }
 
 func (t topic) read(ctx context.Context, follow bool, lines chan<- []byte) error {
 	defer t.client.Close()
-	for {
+	t.client.AddConsumePartitions(t.starts.KOffsets())
+	for left := t.unread(); follow || len(left) > 0; {
 		poll, cancel := ctx, context.CancelFunc(func() {})
 		if !follow {
 			poll, cancel = context.WithTimeout(ctx, quiet)
@@ -144,14 +178,29 @@ func (t topic) read(ctx context.Context, follow bool, lines chan<- []byte) error
 			}
 		}
 		if fetched.NumRecords() == 0 && over {
-			return nil
+			return nil // the last offsets may be of no record, such as the marks of a transaction
 		}
 		for records := fetched.RecordIter(); !records.Done(); {
-			if !sendLine(ctx, lines, records.Next().Value) {
+			r := records.Next()
+			if end, ok := left[r.Partition]; !follow && (!ok || r.Offset >= end) {
+				t.done(left, r.Partition)
+				continue
+			}
+			if !sendLine(ctx, lines, r.Value) {
 				return nil
+			}
+			if r.Offset+1 >= left[r.Partition] && !follow {
+				t.done(left, r.Partition)
 			}
 		}
 	}
+	return nil
+}
+
+// done asks for no more of a partition.
+func (t topic) done(left map[int32]int64, partition int32) {
+	delete(left, partition)
+	t.client.PauseFetchPartitions(map[string][]int32{t.name: {partition}})
 }
 
 // stream is a source of the events in a data stream.
