@@ -4,6 +4,7 @@ import (
 	"hash/maphash"
 	"net/http"
 	"path"
+	"strings"
 	"sync"
 	"time"
 )
@@ -37,9 +38,21 @@ func newBook(maxWait time.Duration, refusals int) *book {
 }
 
 func (b *book) route(r *http.Request) route {
-	caller := b.hash(0, r.URL.Scheme, r.URL.Host, r.Host, r.Header.Get("Authorization"), r.Header.Get("X-Api-Key"))
+	caller := b.hash(0, r.URL.Scheme, r.URL.Host, r.Host, credential(r.Header.Get("Authorization")), r.Header.Get("X-Api-Key"))
 	folder, _ := path.Split(r.URL.Path)
 	return route{caller, b.hash(caller, r.Method, r.URL.Path), b.hash(caller, r.Method, folder, "*")}
+}
+
+// credential returns what requests of one caller have in common in Authorization. A signature of AWS
+// is another in each request, and the scope behind the key's id another each day.
+func credential(authorization string) string {
+	if strings.HasPrefix(authorization, "AWS4-") {
+		if _, id, ok := strings.Cut(authorization, "Credential="); ok {
+			id, _, _ = strings.Cut(id, "/")
+			return id
+		}
+	}
+	return authorization
 }
 
 // hash returns the key of some texts below another key.

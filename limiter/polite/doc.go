@@ -27,6 +27,12 @@
 // until they have an answer of their own. At most 1,024 quotas are remembered, and of credentials
 // nothing but a hash with a random seed.
 //
+// Of an AWS signature (Signature Version 4) the id of the key counts. Where another scheme signs each
+// request, so that no Authorization comes twice (OAuth 1.0, Digest), each would be a caller of its
+// own, whom nothing is known of: let [Transport.Base] sign, so that the Transport sees requests
+// before they are signed, and those that it repeats are signed anew. A signature in a field of
+// its own tells no callers apart.
+//
 // It does not know of other processes that use the same quota: for them the API's answers have
 // to do. It does not tell what a request costs, so where some cost more than one the last of a quota
 // may be refused.

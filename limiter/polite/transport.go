@@ -31,10 +31,10 @@ const (
 // the package says how. The zero value is ready for use. Do not change a Transport that is in
 // use, nor copy it; it is safe for concurrent use.
 //
-// It repeats what is refused if that does no harm: requests of an idempotent method, and others that
-// have GetBody, as those of http.NewRequest have whose body is in memory. A body is replayed by
-// GetBody; a request that has a body but no GetBody is sent once. It does not repeat
-// what failed without an answer.
+// It repeats what is refused if that does no harm: after 429, which says that nothing was done,
+// any request, and after 503 those of an idempotent method or with an Idempotency-Key. A body is
+// replayed by GetBody, which requests of http.NewRequest have whose body is in memory; a request that
+// has a body but no GetBody is sent once. It does not repeat what failed without an answer.
 //
 // The refusal that is left in the end is returned as any other response. A request
 // that is not sent is a WaitError, or the error of its context.
@@ -150,7 +150,7 @@ func (c *call) send() (attempt, error) {
 		if a.wait < 0 {
 			a.wait = result.wait
 		}
-		result.again = c.mayRepeat(now, result.wait)
+		result.again = c.mayRepeat(response.StatusCode, now, result.wait)
 		c.waited += result.wait
 	}
 	c.learn(q, t, a, now)
@@ -215,13 +215,14 @@ func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 // idempotent are the methods that have the same effect however often (RFC 9110, 9.2.2).
 var idempotent = []string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// mayRepeat reports whether the request may be repeated after a wait.
-func (c *call) mayRepeat(now time.Time, wait time.Duration) bool {
-	bodiless := c.request.Body == nil || c.request.Body == http.NoBody
-	if c.request.GetBody == nil && (!bodiless || !slices.Contains(idempotent, c.request.Method)) {
+// mayRepeat reports whether the request may be repeated after a wait, when it was refused with a status.
+func (c *call) mayRepeat(status int, now time.Time, wait time.Duration) bool {
+	r := c.request
+	harmless := status == http.StatusTooManyRequests || slices.Contains(idempotent, r.Method) || r.Header.Get("Idempotency-Key") != ""
+	if bodiless := r.Body == nil || r.Body == http.NoBody; !harmless || !bodiless && r.GetBody == nil {
 		return false
 	}
-	deadline, ok := c.request.Context().Deadline()
+	deadline, ok := r.Context().Deadline()
 	return c.waited+wait <= c.maxWait && (!ok || now.Add(wait).Before(deadline))
 }
 

@@ -57,7 +57,11 @@ func TestTransport_notRepeated(t *testing.T) {
 		{name: "no refusal", first: "500"},
 		{name: "503 that says no time", first: "503"},
 		{name: "a body without GetBody", first: "429", request: func(r *http.Request) { r.Method, r.Body = "PUT", io.NopCloser(strings.NewReader("x")) }},
-		{name: "not idempotent", first: "429", request: func(r *http.Request) { r.Method = "POST" }},
+		{name: "503 to what is not idempotent", first: "503 | Retry-After: 1", request: func(r *http.Request) { r.Method = "POST" }},
+		{name: "503 to a body that could be replayed", first: "503 | Retry-After: 1", request: func(r *http.Request) {
+			r.Method, r.Body = "PATCH", io.NopCloser(strings.NewReader("x"))
+			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
+		}},
 		{name: "no retries", first: "429", transport: &polite.Transport{Retries: -1}},
 		{name: "longer than the caller waits", first: "429 | Retry-After: 121"},
 		{name: "longer than told to wait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
@@ -101,7 +105,7 @@ func TestTransport_notRepeated(t *testing.T) {
 func TestTransport_replay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")
-		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/", strings.NewReader("the body"))
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://api.test/", strings.NewReader("the body"))
 		if status, err := do(&polite.Transport{Base: a}, r); status != 200 || err != nil {
 			t.Fatal(status, err)
 		}
@@ -113,6 +117,39 @@ func TestTransport_replay(t *testing.T) {
 		a.handler = script("429").handler
 		if _, err := do(&polite.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
 			t.Errorf("no body to replay: %v, %d not closed", err, len(a.open))
+		}
+	})
+}
+
+// 429 says that nothing was done, so that anything may be repeated; after 503 it may only what
+// is idempotent, by its method or by its key.
+func TestTransport_repeated(t *testing.T) {
+	for _, c := range []struct{ method, body, key, first string }{
+		{"POST", "", "", "429"},
+		{"POST", "x", "", "429"},
+		{"PATCH", "x", "", "429"},
+		{"DELETE", "", "", "503 | Retry-After: 1"},
+		{"PUT", "x", "", "503 | Retry-After: 1"},
+		{"POST", "", `"k"`, "503 | Retry-After: 1"},
+		{"POST", "x", `"k"`, "503 | Retry-After: 1"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := script(c.first, "200")
+			r, _ := http.NewRequestWithContext(t.Context(), c.method, "http://api.test/", strings.NewReader(c.body))
+			if c.key != "" {
+				r.Header.Set("Idempotency-Key", c.key)
+			}
+			if status, err := do(&polite.Transport{Base: a}, r); status != 200 || !slices.Equal(a.bodies, []string{c.body, c.body}) {
+				t.Errorf("%+v: %d, %v, bodies %q", c, status, err, a.bodies)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // without a body there is nothing to replay
+		a := script("429", "200")
+		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/", http.NoBody)
+		r.GetBody = nil
+		if status, err := do(&polite.Transport{Base: a}, r); status != 200 {
+			t.Error(status, err)
 		}
 	})
 }
@@ -490,6 +527,34 @@ func TestTransport_apart(t *testing.T) {
 		}
 		if time.Since(begun) != 0 {
 			t.Errorf("some waited: it took %s", time.Since(begun))
+		}
+	})
+}
+
+// Each request that is signed as AWS has it has another Authorization; the caller is the same.
+func TestTransport_signed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("429 | Retry-After: 60")
+		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: time.Second}
+		send := func(authorization string) (int, error) {
+			r, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.test/", http.NoBody)
+			r.Header.Set("Authorization", authorization)
+			return do(transport, r)
+		}
+		const format = "AWS4-HMAC-SHA256 Credential=%s/202603%02d/us-east-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date, Signature=%064d"
+		for i := range 50 {
+			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // its scope has the day
+			if _, waits := errors.AsType[*polite.WaitError](err); waits != (i > 0) {
+				t.Errorf("%d: %v", i, err)
+			}
+		}
+		if quotas, _ := transport.Remembered(); len(a.at) != 1 || quotas != 1 {
+			t.Errorf("%d requests were sent, %d quotas are remembered", len(a.at), quotas)
+		}
+		for _, other := range []string{fmt.Sprintf(format, "AKIB", 1, 0), "AWS4-HMAC-SHA256 Signature=0", "AWS4-HMAC-SHA256 Signature=1"} {
+			if status, err := send(other); status != 429 {
+				t.Errorf("%s: %v", other, err)
+			}
 		}
 	})
 }
