@@ -94,6 +94,22 @@ func (b *book) assign(r route, name string) {
 	put(b.routes, r.beside, key, maxRoutes)
 }
 
+// part has the requests of a route counted by themselves: it is unavailable, which says nothing of others.
+func (b *book) part(r route) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	put(b.routes, r.own, b.hash(r.own), maxRoutes)
+}
+
+// rejoin ends that, when a request by that quota of their own has another answer.
+func (b *book) rejoin(r route, q *quota) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if own := b.hash(r.own); b.routes[r.own] == own && b.quotas[own] == q {
+		delete(b.routes, r.own)
+	}
+}
+
 // put puts a value into a map that has a bound.
 func put[V any](m map[uint64]V, key uint64, value V, most int) {
 	if _, ok := m[key]; !ok && len(m) >= most {

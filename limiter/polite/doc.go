@@ -8,6 +8,8 @@
 //   - A refusal, which is 429, or 503 with Retry-After, is tried again where it may be: after what
 //     Retry-After says (seconds or a date, RFC 9110) and a random part of 1, 2, 4 and then 8 seconds,
 //     so never earlier than told, and not together with all the others who were refused.
+//   - A 503 that names no quota is of its method and path alone, and after five minutes at most
+//     these are asked again, whatever it said.
 //   - While an API refuses, no other request of the same quota is sent either: they wait,
 //     and then one goes first, to ask.
 //   - From the last quarter of a quota on, requests are spread over the time until it is renewed, by

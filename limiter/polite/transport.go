@@ -22,6 +22,9 @@ const (
 const (
 	firstBackoff = time.Second
 	lastBackoff  = 8 * time.Second
+	// longestOutage is after what time a path is asked again that is unavailable, whatever it
+	// said: whoever repairs it seldom knows when.
+	longestOutage = 5 * time.Minute
 	// maxDrained is how much of the body of a refusal is read, so that its connection can
 	// be used again.
 	maxDrained = 64 << 10
@@ -200,13 +203,23 @@ func (c *call) closeBody() {
 	}
 }
 
-// learn tells the quotas of an answer: that which it names, and that by which the request went.
+// learn tells the quotas of an answer: that which counted the request, and that by which it went.
 func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
-	if a.name != "" {
+	switch {
+	case a.name != "":
 		c.book.assign(c.route, a.name)
+	case a.refused && c.response.StatusCode == http.StatusServiceUnavailable:
+		c.book.part(c.route)
+		a.wait = min(a.wait, longestOutage)
+	default:
+		c.book.rejoin(c.route, q)
 	}
 	named := c.book.find(c.route)
-	if named != q {
+	switch {
+	case named == q:
+	case a.refused: // which is neither a success nor a failure of q
+		q.forget(t)
+	default:
 		q.learn(t, advice{}, true, now)
 	}
 	named.learn(t, a, named == q, now)

@@ -559,6 +559,110 @@ func TestTransport_signed(t *testing.T) {
 	})
 }
 
+// A 503 that names no quota stops the requests of its own path, for some minutes at most, and no others.
+func TestTransport_unavailable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		line := "503 | Retry-After: 86400"
+		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/report" && r.Method == http.MethodGet {
+				answer(w, line)
+				return
+			}
+			answer(w, "200")
+		})}
+		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
+		expect := func(path string, want int) {
+			t.Helper()
+			begun := time.Now()
+			if status, err := get(t, transport, "http://api.test"+path); status != want || time.Since(begun) != 0 {
+				t.Errorf("%s: %d, %v after %s, want %d", path, status, err, time.Since(begun), want)
+			}
+		}
+		for range 2 {
+			expect("/report", 503)
+			for range 2 {
+				expect("/report", 0)
+				expect("/", 200)
+				expect("/other", 200)
+			}
+			time.Sleep(5*time.Minute - 1)
+			expect("/report", 0)
+			time.Sleep(time.Nanosecond)
+		}
+		line = "429 | Retry-After: 60" // once it is there again, it is counted as the others are
+		expect("/report", 429)
+		expect("/other", 0)
+		time.Sleep(time.Minute)
+		line = `503 | Retry-After: 60 | RateLimit: "all";r=0;t=60` // a quota that it names is refused
+		expect("/report", 503)
+		expect("/reports", 0)
+	})
+}
+
+// An answer to a request that was sent before a 503 came does not undo it.
+func TestTransport_unavailableSince(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.RawQuery == "slow" {
+				time.Sleep(time.Second)
+				answer(w, "200")
+				return
+			}
+			answer(w, "503 | Retry-After: 60")
+		})}
+		transport := &polite.Transport{Base: a, Retries: -1, MaxWait: 10 * time.Second}
+		var slow sync.WaitGroup
+		if status, err := get(t, transport, "http://api.test/?slow"); status != 200 {
+			t.Fatal(status, err)
+		}
+		slow.Go(func() {
+			if status, err := get(t, transport, "http://api.test/?slow"); status != 200 {
+				t.Error(status, err)
+			}
+		})
+		synctest.Wait()
+		if status, err := get(t, transport, "http://api.test/"); status != 503 {
+			t.Error(status, err)
+		}
+		slow.Wait()
+		if _, err := get(t, transport, "http://api.test/"); err == nil || len(a.at) != 3 {
+			t.Errorf("%v after %d requests", err, len(a.at))
+		}
+	})
+}
+
+// A refusal that names another quota says nothing of the one that the request went by: it is neither
+// a success nor a failure of that.
+func TestTransport_refusedByAnother(t *testing.T) {
+	const own, another = "429 | Retry-After: 1", `429 | Retry-After: 600 | RateLimit: "search";r=0;t=600`
+	for name, c := range map[string]struct {
+		lines []string
+		want  []int // statuses, a second apart; 0: not sent
+	}{
+		"no success":             {[]string{own, another, own, "200"}, []int{429, 429, 429, 200}},
+		"no failure":             {[]string{"200", another, own, "200"}, []int{200, 429, 429, 200}},
+		"the breaker asks again": {[]string{own, own, another, "200"}, []int{429, 429, 429, 200}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := script(c.lines...)
+			transport := &polite.Transport{Base: a, Refusals: 2, Retries: -1}
+			send := func(i int) (int, error) { return get(t, transport, fmt.Sprintf("http://api.test/%d/", i)) }
+			for i, want := range c.want {
+				if status, err := send(i); status != want {
+					t.Errorf("%s: %d: %d, %v, want %d", name, i, status, err, want)
+				}
+				if i == 2 { // the breaker is open if both refusals of this quota count
+					var e *polite.WaitError
+					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				time.Sleep(time.Second)
+			}
+		})
+	}
+}
+
 // An API that says nothing of limits is not slowed down, but for the first request of all,
 // and that for a second.
 func TestTransport_noLimits(t *testing.T) {
