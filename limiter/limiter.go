@@ -19,8 +19,10 @@ type Options struct {
 	// below MinWindow. Stores in this process are not timed.
 	Timeout time.Duration
 	// FirstTimeout is the Timeout of the first decision, and of the first after five
-	// seconds without a store call, which may have to connect anew; 0 means Timeout. It is
-	// below MinWindow, and no less than Timeout.
+	// seconds without a store call, which may have to connect anew, and of those that begin
+	// before it is answered; 0 means Timeout. Once the store has not answered in time, it is
+	// that of one decision in half a minute, where less than one a second asks. It is below
+	// MinWindow, and no less than Timeout.
 	FirstTimeout time.Duration
 	// Trust is how long a remembered state may refuse without asking the store; 0
 	// means a second, negative not at all. A refund, a reset or a changed limit made
@@ -53,6 +55,13 @@ const DefaultTimeout = 900 * time.Millisecond
 // be gone.
 const connectionLife = 5 * time.Second
 
+// While the store does not answer in time, every silencePause a decision waits for longer, if
+// none has asked for seldom: it may be that only connecting takes too long.
+const (
+	silencePause = 30 * time.Second
+	seldom       = time.Second
+)
+
 // Limiter decides requests against a Store. It is safe for concurrent use. Make one
 // per process, or environment, with New.
 type Limiter struct {
@@ -62,7 +71,7 @@ type Limiter struct {
 	timeout  time.Duration
 	first    time.Duration // in place of timeout, where the store has to be connected to
 	asked    atomic.Int64  // when the store was, last
-	silent   atomic.Bool   // it did not answer in time then
+	silent   atomic.Int64  // since when it has not answered in time, or was last waited for; 0 if it has
 	memory   *memory       // nil for a Local store
 	accounts *accounts     // nil for a Local store
 	intN     func(n int) int
@@ -245,16 +254,34 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 		r.ctx = ctx
 		if l.timeout > 0 {
 			timeout := l.timeout
-			last := l.asked.Load()
-			age := r.now.Sub(algo.Instant(last))
-			// One request waits for connections to open, and none for a store that hangs.
-			if (age <= -connectionLife || age >= connectionLife) && !l.silent.Load() && l.asked.CompareAndSwap(last, int64(r.now)) {
+			if l.connects(r.now) {
 				timeout = l.first
 			}
 			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		}
 	}
 	return r.ctx
+}
+
+// connects reports whether a decision at now may have to wait for a connection to open.
+func (l *Limiter) connects(now algo.Instant) bool {
+	pause := now.Sub(algo.Instant(l.asked.Load())).Abs()
+	if silent := l.silent.Load(); silent != 0 {
+		return pause >= seldom && now.Sub(algo.Instant(silent)).Abs() >= silencePause
+	}
+	return pause >= connectionLife
+}
+
+// answered notes whether the store has answered in time a call at now that ended with err.
+func (l *Limiter) answered(now algo.Instant, err error) {
+	silent := l.silent.Load()
+	switch {
+	case Answered(err) || reasonOf(err) != ReasonTimeout:
+		l.silent.Store(0)
+	case silent == 0 || now.Sub(algo.Instant(silent)).Abs() >= silencePause:
+		l.silent.Store(int64(now))
+	}
+	l.asked.Store(int64(now))
 }
 
 // log tells what failed.
@@ -295,12 +322,12 @@ func reasonOf(err error) Reason {
 		return ReasonBreaker
 	case errors.Is(err, ErrThrottled):
 		return ReasonThrottled
-	case errors.Is(err, context.DeadlineExceeded):
-		return ReasonTimeout
-	case errors.Is(err, ErrContended):
+	case errors.Is(err, ErrContended): // also if there was no time for another attempt
 		return ReasonContended
 	case errors.Is(err, ErrFull):
 		return ReasonFull
+	case errors.Is(err, context.DeadlineExceeded):
+		return ReasonTimeout
 	}
 	if network, ok := errors.AsType[net.Error](err); ok && network.Timeout() {
 		return ReasonTimeout

@@ -438,11 +438,11 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		store.waited = nil
 		var together sync.WaitGroup
-		for range 10 { // of which one waits for connections to open
+		for range 10 { // all of which wait for connections to open
 			together.Go(func() { _, _ = l.Take(ctx, time.Now(), charges[:1]) })
 		}
 		together.Wait()
-		if slices.Sort(store.waited); store.waited[8] != 50*time.Millisecond || store.waited[9] != 900*time.Millisecond {
+		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{900 * time.Millisecond}, 10)) {
 			t.Errorf("together they waited %s", store.waited)
 		}
 		for _, options := range []limiter.Options{{Timeout: 50 * time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Second}} {
@@ -452,6 +452,70 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			}
 		}
 	})
+}
+
+// connecting is a store whose connection takes time to open, is given up with the call that opens
+// it, and lives for five seconds after the last answer.
+type connecting struct {
+	*remote
+	takes time.Duration
+	hangs bool
+	used  time.Time
+}
+
+func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	takes := c.takes
+	if time.Since(c.used) < 5*time.Second {
+		takes = 0
+	}
+	if end, _ := ctx.Deadline(); c.hangs || time.Until(end) < takes {
+		<-ctx.Done()
+		c.used = time.Time{}
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	time.Sleep(takes)
+	c.used = time.Now()
+	return c.remote.Take(ctx, now, s, charges, results)
+}
+
+// A call that hung, and connections that open more slowly than a deadline: half a minute later
+// somebody has the time to connect, and if that was in vain half a minute after it. Where requests
+// come one after the other, nobody has while the store hangs.
+func TestLimiter_Take_slowConnection(t *testing.T) {
+	for _, c := range []struct {
+		pause, outage time.Duration
+		late, long    int // who is not served after the outage, and who waited for longer in it
+	}{
+		{10 * time.Second, 0, 2, 1}, {3 * time.Second, 0, 9, 1}, {10 * time.Second, time.Minute, 2, 3}, {3 * time.Second, time.Minute, 9, 3},
+		{900 * time.Millisecond, time.Minute, 0, 1},
+	} {
+		t.Run(fmt.Sprint(c.pause, c.outage), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &connecting{remote: newRemote(), takes: 120 * time.Millisecond, hangs: true}
+				l := limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 1000)}
+				begun, late, long := time.Now(), 0, 0
+				for i := 0; i == 0 || time.Since(begun) < time.Hour; i++ {
+					asked := time.Now()
+					store.hangs = i == 0 || asked.Sub(begun) <= c.outage
+					if c.pause < time.Second && !store.hangs {
+						store.takes = 0 // a connection opens in the background
+					}
+					d := takeAt(t, l, asked, charge)
+					switch took := time.Since(asked); {
+					case took == 900*time.Millisecond:
+						long++
+					case !store.hangs && d.Reason != limiter.ReasonNone:
+						late++
+					}
+					time.Sleep(c.pause - time.Since(asked))
+				}
+				if late != c.late || long != c.long {
+					t.Errorf("%d were not served after it, want %d; %d waited for longer, want %d", late, c.late, long, c.long)
+				}
+			})
+		})
+	}
 }
 
 // Who waits for the answer to another request has one deadline, and asks nobody when that is
@@ -469,6 +533,9 @@ func TestLimiter_Take_late(t *testing.T) {
 				}
 			})
 			synctest.Wait()
+			store.answers = true
+			takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "b", 10)}) // so connections are open
+			store.answers = false
 			begun := time.Now()
 			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonTimeout || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
 				t.Errorf("who waits: %+v after %s", d, time.Since(begun))

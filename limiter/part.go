@@ -190,9 +190,7 @@ func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject
 	if errors.Is(err, ErrBreakerOpen) {
 		return false, 0, err
 	}
-	// Whether it has answered in time is what the next deadline depends on.
-	l.asked.Store(int64(now))
-	l.silent.Store(err != nil && reasonOf(err) == ReasonTimeout)
+	l.answered(now, err) // what the next deadline depends on
 	return taken, 1, err
 }
 

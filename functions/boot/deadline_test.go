@@ -50,6 +50,7 @@ type line struct {
 	ailment ailment
 	since   int // connections that are older than it
 	dials   int
+	far     time.Duration // how long a connection takes
 }
 
 func (l *line) fallIll(a ailment) {
@@ -88,6 +89,7 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ETIMEDOUT}
 		}
 	}
+	time.Sleep(l.far)
 	ours, theirs := net.Pipe()
 	go l.serve(n, theirs)
 	return ours, nil
@@ -387,4 +389,41 @@ func TestDeadline_oldConnection(t *testing.T) {
 			t.Errorf("after a pause: %s: %+v", took, d)
 		}
 	})
+}
+
+// Connections that take longer than a deadline: 16 requests at once after a pause wait for them,
+// and of an environment that is asked every 10 s one call that hangs costs the requests of half
+// a minute.
+func TestDeadline_slowConnection(t *testing.T) {
+	for store, far := range map[string]time.Duration{"dynamodb": 120 * time.Millisecond, "redis": 60 * time.Millisecond} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, store)
+			defer w.end(t)
+			w.far = far
+			w.config.Warm(t.Context(), w.store, w.app)
+			time.Sleep(10 * time.Second)
+			var together sync.WaitGroup
+			for range 16 {
+				together.Go(func() {
+					if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took > far {
+						t.Errorf("%s, one of 16: %+v after %s", store, d, took)
+					}
+				})
+			}
+			together.Wait()
+			reasons := map[limiter.Reason]int{}
+			for i := range 360 {
+				time.Sleep(10 * time.Second)
+				if i == 10 {
+					w.fallIll(silent)
+				}
+				d, _ := w.look(t, "/a")
+				reasons[d.Reason]++
+				w.fallIll(healthy)
+			}
+			if reasons[limiter.ReasonTimeout] != 3 || reasons[limiter.ReasonNone] != 357 {
+				t.Errorf("%s: %v, want three timeouts", store, reasons)
+			}
+		})
+	}
 }
