@@ -1,7 +1,7 @@
 // Package operator answers an operator's questions about the limits: which of them a request
 // meets ([Operator.Explain]), how those of a subject stand ([Operator.Inspect]), and it forgets
 // what a subject was charged ([Operator.Reset]). It is one implementation for a process that
-// decides requests itself, which serves it by HTTP ([Operator.ServeHTTP], asked by [Client]),
+// decides requests itself, which serves it by HTTP ([Operator.Handler], asked by [Client]),
 // and for a command that opens the store of a deployment.
 //
 // Explain and Inspect change nothing and charge nobody. What they tell is what the store

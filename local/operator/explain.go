@@ -121,15 +121,8 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	r := o.Rules(ctx, now)
 	explained := r.Explain(q.Method, q.Path, caller)
 	e := Explanation{
-		Method: q.Method, Path: explained.Path, At: now.UTC(), Version: r.Version(), Others: r.Len() - len(explained.Matches),
-		Caller: Caller{Subject: caller.Subject().String(), User: caller.User, APIKeyID: caller.APIKey, Tier: explained.Tier, Claims: caller.Claims},
-		Rules:  []Rule{}, Cost: o.cost(explained.Charges), Notes: []string{},
-	}
-	if caller.IP.IsValid() {
-		e.Caller.IP = caller.IP.String()
-	}
-	if rejected != nil {
-		e.Caller.Rejected = rejected.Error()
+		Method: q.Method, Path: explained.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
+		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: []string{},
 	}
 	for _, m := range explained.Matches {
 		e.Rules = append(e.Rules, newRule(m))
@@ -142,18 +135,23 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if err != nil {
 		return Explanation{}, err
 	}
-	e.Decision = newDecision(d, listed)
-	if d.Allowed && rejected != nil {
-		e.Decision.Allowed, e.Decision.Status = false, http.StatusUnauthorized
-		if errors.Is(rejected, limiter.ErrUnverified) {
-			e.Decision.Status = http.StatusServiceUnavailable
-		}
-	}
+	e.Decision = newDecision(d, listed, rejected)
 	if !caller.IP.IsValid() {
 		e.Notes = append(e.Notes, "no address is given (--ip): limits that count by it are those of callers whose address is unknown")
 	}
 	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
+}
+
+func newCaller(c limiter.Caller, tier string, rejected error) Caller {
+	made := Caller{Subject: c.Subject().String(), User: c.User, APIKeyID: c.APIKey, Tier: tier, Claims: c.Claims}
+	if c.IP.IsValid() {
+		made.IP = c.IP.String()
+	}
+	if rejected != nil {
+		made.Rejected = rejected.Error()
+	}
+	return made
 }
 
 // caller returns who sends the request of q, and why a token is refused.
@@ -207,7 +205,9 @@ func newRule(m rules.Match) Rule {
 	return r
 }
 
-func newDecision(d limiter.Decision, listed []rules.Listed) Decision {
+// newDecision tells d, and what a caller is answered whose token is rejected where no limit
+// refuses.
+func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{
 		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), Remembered: d.Remembered && !d.Allowed,
 	}
@@ -224,6 +224,10 @@ func newDecision(d limiter.Decision, listed []rules.Listed) Decision {
 		made.Status, made.RetryAfter = http.StatusServiceUnavailable, 1
 	case !d.Allowed:
 		made.Status, made.RetryAfterSeconds, made.RetryAfter = http.StatusTooManyRequests, d.RetryAfter.Seconds(), wholeSeconds(d.RetryAfter)
+	case errors.Is(rejected, limiter.ErrUnverified):
+		made.Allowed, made.Status = false, http.StatusServiceUnavailable
+	case rejected != nil:
+		made.Allowed, made.Status = false, http.StatusUnauthorized
 	}
 	return made
 }
@@ -252,6 +256,9 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		subjects[charge.Limit.Subjects(charge.Subject)[0]] = true
 	}
 	c.Calls += len(subjects)
+	if o.Kind == "dynamodb" && c.Calls > 0 {
+		c.Notes = append(c.Notes, "a write rests on what an environment remembers or guesses of the item, such as whether a bucket is idle: a wrong guess takes another write")
+	}
 	if lease {
 		c.Notes = append(c.Notes, "a subject all of whose limits are leased costs a call only when the lease is used up")
 	}

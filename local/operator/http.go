@@ -41,10 +41,10 @@ type failure struct {
 	Error string `json:"error"`
 }
 
-// ServeHTTP answers questions below [Path]: with 200 and the answer, 400 for a mistake in the
+// Handler answers questions below [Path]: with 200 and the answer, 400 for a mistake in the
 // question, or 502 if the store failed. It checks neither the Host header nor the origin:
 // whoever mounts it does.
-func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (o *Operator) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Explain) })
 	mux.HandleFunc("POST "+pathInspect, func(w http.ResponseWriter, r *http.Request) {
@@ -53,7 +53,7 @@ func (o *Operator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
 	})
-	mux.ServeHTTP(w, r)
+	return mux
 }
 
 // Refusal answers every question with what is in the way.

@@ -18,7 +18,7 @@ import (
 // What is asked by HTTP is what is asked directly, mistakes and failures too.
 func TestClient(t *testing.T) {
 	d := newDesk(t, "memory")
-	s := httptest.NewServer(d)
+	s := httptest.NewServer(d.Handler())
 	defer s.Close()
 	c, err := operator.NewClient(s.URL)
 	if err != nil {
@@ -90,7 +90,7 @@ func TestClient_elsewhere(t *testing.T) {
 }
 
 // A body is bounded, strict JSON, and nothing is changed by a GET.
-func TestServeHTTP_hostile(t *testing.T) {
+func TestHandler_hostile(t *testing.T) {
 	d := newDesk(t, "memory")
 	for _, c := range []struct {
 		method, path, body string
@@ -107,7 +107,7 @@ func TestServeHTTP_hostile(t *testing.T) {
 		{http.MethodPost, "other", `{}`, 404},
 	} {
 		w := httptest.NewRecorder()
-		d.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, operator.Path+c.path, strings.NewReader(c.body)))
+		d.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, operator.Path+c.path, strings.NewReader(c.body)))
 		if w.Code != c.want {
 			t.Errorf("%s %s %.40s: %d, want %d: %s", c.method, c.path, c.body, w.Code, c.want, w.Body)
 		}

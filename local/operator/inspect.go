@@ -115,7 +115,8 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 }
 
 // Reset forgets what a subject was charged: every limit of it that the rules have, and what
-// else the store holds of it. It tells what that was.
+// else the store holds of it. It tells what that was. Requests of the same caller are charged
+// on other subjects too, such as its address: those are as before.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
 	s, caller, err := o.parse(subject)
 	if err != nil {
@@ -155,10 +156,11 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 
 // afterwards says what a reset does not reach.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
+	notes := []string{"only this subject is forgotten: what its requests were charged on others (an address, a claim, an endpoint) holds, and explain tells which of them refuse"}
 	if o.Inside && o.Kind == memory {
-		return []string{}
+		return notes
 	}
-	notes := []string{"other environments may refuse from memory for up to a second, and serve what they have leased for as long"}
+	notes = append(notes, "other environments may refuse from memory for up to a second, and serve what they have leased for as long")
 	var sync, own bool
 	for _, l := range listed {
 		limit := l.Charge.Limit

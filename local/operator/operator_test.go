@@ -12,10 +12,12 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -208,6 +210,9 @@ func TestExplain_isWhatHappens(t *testing.T) {
 				if !got.Allowed {
 					refusals[e.Decision.Limit] = true
 				}
+				if header := time.Duration(e.Decision.RetryAfter) * time.Second; !got.Allowed && (header < got.RetryAfter || header > got.RetryAfter+time.Second) {
+					d.t.Fatalf("%+v: Retry-After %s, and it passes in %s", q, header, got.RetryAfter)
+				}
 				for _, l := range e.Limits {
 					if l.Path == e.Decision.Limit && !got.Allowed && (l.Name != got.Limit.Name || l.State.Passes || l.State.RetryAfterSeconds != got.RetryAfter.Seconds()) {
 						d.t.Fatalf("%+v: %+v refuses with %s", q, l, got.RetryAfter)
@@ -279,8 +284,12 @@ func TestExplain_cost(t *testing.T) {
 			}
 		}
 		e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice"})
-		if notes := len(e.Cost.Notes); (notes == 3) != (d.Kind != "memory") || (e.Cost.Calls == 3) != (d.Kind != "memory") {
+		calls, notes := map[string]int{"dynamodb": 3, "redis": 3}, map[string]int{"dynamodb": 4, "redis": 3}
+		if e.Cost.Calls != calls[d.Kind] || len(e.Cost.Notes) != notes[d.Kind] {
 			d.t.Errorf("busy limits: %+v", e.Cost)
+		}
+		if guesses := strings.Contains(strings.Join(e.Cost.Notes, " "), "a wrong guess takes another write"); guesses != (d.Kind == "dynamodb") {
+			d.t.Errorf("notes: %q", e.Cost.Notes)
 		}
 	})
 }
@@ -383,6 +392,71 @@ func TestReset(t *testing.T) {
 			d.t.Errorf("alice has %d left, want 7", left)
 		}
 	})
+}
+
+// Who is refused by a limit of its address still is when its user is reset, and that is said.
+func TestReset_others(t *testing.T) {
+	d := newDesk(t, "memory")
+	q := operator.Question{Method: "GET", Path: "/search", User: "alice"}
+	for d.send(q).Allowed {
+	}
+	f := d.reset("user:alice")
+	e := d.explain(q)
+	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "only this subject is forgotten") {
+		t.Errorf("%+v, %q", e.Decision, f.Notes)
+	}
+}
+
+// keys has none, for a reason.
+type keys struct{ fault error }
+
+func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey, error) {
+	return nil, k.fault
+}
+
+// A token that cannot be verified is answered 503, and one that is bad 401.
+func TestExplain_rejected(t *testing.T) {
+	d := newDesk(t, "memory")
+	for fault, want := range map[error]int{limiter.ErrUnverified: 503, limiter.ErrInvalidCredential: 401} {
+		tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: "a", Algorithms: []string{"RS256"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Identifier = identity.New(identity.Options{Tokens: tokens})
+		if e := d.explain(operator.Question{Method: "GET", Path: "/queue", Token: "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AA"}); e.Decision.Allowed || e.Decision.Status != want || e.Caller.Rejected == "" {
+			t.Errorf("%v: %+v", fault, e)
+		}
+	}
+}
+
+// A reset reaches all limiters of a process, what each of them remembers too.
+func TestReset_limiters(t *testing.T) {
+	d := newDesk(t, "redis")
+	for range 2 {
+		d.Limiters = append(d.Limiters, limiter.New(d.Store, limiter.Options{Cells: memstore.New(memstore.Options{})}))
+	}
+	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
+	charges := d.rules.Charges(nil, q.Method, q.Path, limiter.Caller{User: "bob"})[:1]
+	take := func(l *limiter.Limiter) limiter.Decision {
+		decision, err := l.Take(t.Context(), d.now, charges)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return decision
+	}
+	for i, l := range d.Limiters { // each remembers that bob is refused
+		for take(l).Allowed {
+		}
+		if again := take(l); !again.Remembered {
+			t.Fatalf("limiter %d does not remember", i)
+		}
+	}
+	d.reset("user:bob")
+	for i, l := range d.Limiters {
+		if !take(l).Allowed {
+			t.Errorf("limiter %d still refuses", i)
+		}
+	}
 }
 
 // A reset reaches all that one limit or another counts apart.

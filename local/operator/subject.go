@@ -34,7 +34,7 @@ func (o *Operator) parse(text string) (limiter.Subject, limiter.Caller, error) {
 			return limiter.Global(), limiter.Caller{}, nil
 		}
 	case kindEndpoint:
-		if method, pattern, ok := strings.Cut(rest, ":"); ok && pattern != "" {
+		if method, pattern, ok := strings.Cut(rest, ":"); ok && isEndpoint(unescape(method), unescape(pattern)) {
 			return limiter.Endpoint(unescape(method), unescape(pattern)), limiter.Caller{}, nil
 		}
 	case kindCustom:
@@ -47,38 +47,20 @@ func (o *Operator) parse(text string) (limiter.Subject, limiter.Caller, error) {
 	return limiter.Subject{}, limiter.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
 }
 
-// identities reads a subject of one identity or several.
+// identities reads a subject of one identity or several, which stand in the order of the
+// names that rules count by: what stands otherwise is held by no store.
 func (o *Operator) identities(text string) (subject limiter.Subject, caller limiter.Caller, err error) {
 	caller.Claims = map[string]string{}
+	last := ""
 	for i, part := range strings.Split(text, "|") {
-		kind, value, _ := strings.Cut(part, ":")
-		if strings.HasPrefix(value, "~") {
-			return subject, caller, mistake("subject: %q is the hash of a long name, from which nothing can be told: want the name itself", part)
+		name, one, err := o.identity(part, &caller)
+		if err != nil {
+			return subject, caller, err
 		}
-		one, ok := limiter.Subject{}, value != ""
-		switch {
-		case !ok:
-		case kind == "user":
-			caller.User = unescape(value)
-			one = limiter.User(caller.User)
-		case kind == "apikey":
-			caller.APIKey = unescape(value)
-			one = limiter.APIKey(caller.APIKey)
-		case kind == "ip":
-			caller.IP, ok = o.address(value)
-			one = limiter.IP(caller.IP)
-		case kind == "claim":
-			var name string
-			name, value, ok = strings.Cut(value, "=")
-			name, value = unescape(name), unescape(value)
-			caller.Claims[name] = value
-			one = limiter.Claim(name, value)
-		default:
-			ok = false
+		if name <= last {
+			return subject, caller, mistake("subject: %q stands behind one by %s: want each once, claims by name first, then apikey, ip and user", part, last)
 		}
-		if !ok {
-			return subject, caller, mistake("subject: got %q, %s", part, wantSubject)
-		}
+		last = name
 		if i > 0 {
 			one = subject.And(one)
 		}
@@ -87,16 +69,54 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller limi
 	return subject, caller, nil
 }
 
-// address reads an address, or a network that counts as one caller.
-func (o *Operator) address(text string) (netip.Prefix, bool) {
+// identity reads one identity into caller, and returns what rules call it.
+func (o *Operator) identity(part string, caller *limiter.Caller) (name string, one limiter.Subject, err error) {
+	kind, value, _ := strings.Cut(part, ":")
+	if strings.HasPrefix(value, "~") {
+		return "", one, mistake("subject: %q is the hash of a long name, from which nothing can be told: want the name itself", part)
+	}
+	switch {
+	case value == "":
+	case kind == "user":
+		caller.User = unescape(value)
+		return kind, limiter.User(caller.User), nil
+	case kind == "apikey":
+		caller.APIKey = unescape(value)
+		return kind, limiter.APIKey(caller.APIKey), nil
+	case kind == "ip":
+		caller.IP, err = o.address(part, value)
+		return kind, limiter.IP(caller.IP), err
+	case kind == "claim":
+		if name, value, _ := strings.Cut(value, "="); name != "" && value != "" {
+			name, value = unescape(name), unescape(value)
+			caller.Claims[name] = value
+			return kind + ":" + name, limiter.Claim(name, value), nil
+		}
+	}
+	return "", one, mistake("subject: got %q, %s", part, wantSubject)
+}
+
+// address reads an address, or the network that counts as one caller.
+func (o *Operator) address(part, text string) (netip.Prefix, error) {
 	if text == "unknown" {
-		return netip.Prefix{}, true
+		return netip.Prefix{}, nil
 	}
 	if addr, err := netip.ParseAddr(text); err == nil {
-		return o.prefix(addr), true
+		return o.prefix(addr), nil
 	}
-	prefix, err := netip.ParsePrefix(text)
-	return prefix.Masked(), err == nil
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		return network, mistake("subject: got %q, %s", part, wantSubject)
+	}
+	if caller := o.prefix(network.Addr()); network.Masked() != caller {
+		return network, mistake("subject: got %q, want %s, as which its address is counted: one of IPv4, or of IPv6 the network of IPV6_BITS", part, limiter.IP(caller))
+	}
+	return network.Masked(), nil
+}
+
+// isEndpoint reports whether a rule can have a method and an endpoint.
+func isEndpoint(method, pattern string) bool {
+	return strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && (pattern == "*" || strings.HasPrefix(pattern, "/"))
 }
 
 var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)

@@ -24,7 +24,8 @@ func TestInspect_subjects(t *testing.T) {
 		"ip:203.0.113.7":            limiter.IP(netip.MustParsePrefix("203.0.113.7/32")),
 		"ip:::ffff:203.0.113.7":     limiter.IP(netip.MustParsePrefix("203.0.113.7/32")),
 		"ip:2001:db8::7":            limiter.IP(netip.MustParsePrefix("2001:db8::/64")),
-		"ip:2001:db8::/48":          limiter.IP(netip.MustParsePrefix("2001:db8::/48")),
+		"ip:2001:db8::/64":          limiter.IP(netip.MustParsePrefix("2001:db8::/64")),
+		"ip:203.0.113.7/32":         limiter.IP(netip.MustParsePrefix("203.0.113.7/32")),
 		"ip:unknown":                limiter.IP(netip.Prefix{}),
 		"claim:org=acme|user:alice": limiter.Claim("org", "acme").And(limiter.User("alice")),
 		"claim:o%3Drg=a=b":          limiter.Claim("o=rg", "a=b"),
@@ -43,7 +44,24 @@ func TestInspect_subjects(t *testing.T) {
 		"custom:login":              {},
 		"user:a|":                   {},
 		"user:a|shadow":             {},
-		"USER:alice":                {},
+		// What no request is counted by is no subject of which nothing is held.
+		"ip:127.0.0.0/8":                                {},
+		"ip:2001:db8::/48":                              {},
+		"ip:2001:db8::1/128":                            {},
+		"ip:::ffff:127.0.0.1/128":                       {},
+		"user:alice|user:bob":                           {},
+		"user:alice|claim:org=acme":                     {},
+		"claim:org=a|claim:org=b":                       {},
+		"claim:team=a|claim:org=b":                      {},
+		"user:alice|apikey:key":                         {},
+		"endpoint:get:/a":                               {},
+		"endpoint:GET:a":                                {},
+		"endpoint:GET:":                                 {},
+		"claim:=x":                                      {},
+		"claim:org=":                                    {},
+		"claim:a=1|claim:b=2|user:c":                    limiter.Claim("a", "1").And(limiter.Claim("b", "2")).And(limiter.User("c")),
+		"apikey:a|ip:127.0.0.1|user:c":                  limiter.APIKey("a").And(limiter.IP(netip.MustParsePrefix("127.0.0.1/32"))).And(limiter.User("c")),
+		"USER:alice":                                    {},
 		limiter.User(strings.Repeat("x", 200)).String(): {}, // a hash
 		"user:" + strings.Repeat("x", 5000):             {},
 	} {
@@ -58,6 +76,18 @@ func TestInspect_subjects(t *testing.T) {
 	}
 }
 
+// What counts as one caller is refused otherwise, and told.
+func TestInspect_network(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.IPv6Bits = 48
+	if i := d.inspect("ip:2001:db8::/48"); i.Subject != "ip:2001:db8::/48" {
+		t.Errorf("%+v", i)
+	}
+	if _, err := d.Reset(t.Context(), "ip:2001:db8::/64"); err == nil || !strings.Contains(err.Error(), "want ip:2001:db8::/48,") {
+		t.Error(err)
+	}
+}
+
 // Whatever an id holds, what explain prints of it is what inspect reads.
 func FuzzInspect_subject(f *testing.F) {
 	f.Add("alice", "acme")
@@ -65,7 +95,7 @@ func FuzzInspect_subject(f *testing.F) {
 	f.Add("\x00\xff", "~")
 	d := newDesk(f, "memory")
 	f.Fuzz(func(t *testing.T, user, org string) {
-		for _, s := range []limiter.Subject{limiter.User(user), limiter.APIKey(user), limiter.Claim(org, user).And(limiter.User(org)), limiter.Custom(org, user), limiter.Endpoint(org, user)} {
+		for _, s := range []limiter.Subject{limiter.User(user), limiter.APIKey(user), limiter.Claim(org, user).And(limiter.User(org)), limiter.Custom(org, user), limiter.Endpoint("GET", "/"+user)} {
 			i, err := d.Inspect(t.Context(), s.String())
 			if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken && (user == "" || org == "" || strings.Contains(s.String(), "~")) {
 				continue

@@ -30,7 +30,7 @@ func (s *server) operating() http.Handler {
 	if s.environments > 0 && s.store == memory {
 		return operator.Refusal("each environment keeps its own counts in memory, where nothing can be asked: start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
 	}
-	return s.operator
+	return s.operator.Handler()
 }
 
 // before returns a handler that gives site its requests and api all others, as they came:
