@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/url"
 	"os"
 	"strconv"
 	"time"
@@ -85,17 +86,7 @@ func (t *addressee) open(ctx context.Context, c *cobra.Command) (operating, func
 // openStore opens the store of a deployment as its functions do.
 func (t *addressee) openStore(ctx context.Context) (operating, func() error, error) {
 	none := func() error { return nil }
-	if t.rules == "" {
-		checkout, err := findCheckout()
-		if err != nil {
-			return nil, none, usageError{fmt.Errorf("--rules: is missing: %w", err)}
-		}
-		t.rules = checkout.path("functions", "rules.json")
-	}
-	if name, _ := t.lookup("NAMESPACE"); name == "" {
-		return nil, none, usageError{errors.New("--namespace: is missing: that of the deployment, such as its stage (or set NAMESPACE)")}
-	}
-	config, err := boot.Load(t.lookup)
+	config, err := t.config()
 	if err != nil {
 		return nil, none, usageError{err}
 	}
@@ -108,17 +99,38 @@ func (t *addressee) openStore(ctx context.Context) (operating, func() error, err
 	if err != nil {
 		return nil, none, err
 	}
+	o, err := t.operator(ctx, config, store)
+	return o, closeStore, err
+}
+
+// config returns the configuration of the deployment's functions.
+func (t *addressee) config() (boot.Config, error) {
+	if t.rules == "" {
+		checkout, err := findCheckout()
+		if err != nil {
+			return boot.Config{}, fmt.Errorf("--rules: is missing: %w", err)
+		}
+		t.rules = checkout.path("functions", "rules.json")
+	}
+	if name, _ := t.lookup("NAMESPACE"); name == "" {
+		return boot.Config{}, errors.New("--namespace: is missing: that of the deployment, such as its stage (or set NAMESPACE)")
+	}
+	return boot.Load(t.lookup)
+}
+
+// operator returns who answers over a store.
+func (t *addressee) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
 	e, err := config.Environment(store, slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
-		return nil, closeStore, err
+		return nil, err
 	}
 	if t.recordsTable != "" { // or the first question would be of the rules before
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
-			return nil, closeStore, fmt.Errorf("--records-table: %w", err)
+			return nil, fmt.Errorf("--records-table: %w", err)
 		}
 	}
 	if err := config.Probe(ctx, store); err != nil {
-		return nil, closeStore, err
+		return nil, err
 	}
 	o := &operator.Operator{
 		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
@@ -127,7 +139,21 @@ func (t *addressee) openStore(ctx context.Context) (operating, func() error, err
 	if config.JWKS != "" {
 		o.Identifier = e.Identifier
 	}
-	return o, closeStore, nil
+	return o, nil
+}
+
+// where names the store of a deployment, for who is asked whether to change it; without the
+// password that may be in the URL of a cache.
+func (t *addressee) where() string {
+	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
+	if t.store == "dynamodb" {
+		return fmt.Sprintf("the DynamoDB table %s, namespace %s", value("TABLE"), value("NAMESPACE"))
+	}
+	address := "not given"
+	if u, err := url.Parse(value("REDIS_URL")); err == nil && u.Host != "" {
+		address = u.Host
+	}
+	return fmt.Sprintf("Redis at %s, namespace %s", address, value("NAMESPACE"))
 }
 
 // reachable says what is missing to ask DynamoDB anything.

@@ -275,11 +275,11 @@ func TestConsole_caller(t *testing.T) {
 	limits := func() []string {
 		return evaluate[[]string](b, `[...document.getElementById("limits").tBodies[0].rows[0].cells].map((e) => e.textContent)`)
 	}
-	said("explain", "GET /api/v1/search by user:alice, tier free, would be refused with 429: retry after 1 s.")
+	said("explain", "GET /api/v1/search by user:alice, tier free, would be refused with 429 by search of user:alice: retry after 1 s.")
 	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "0 of 20"}; !slices.Equal(limits(), want) {
 		t.Errorf("%v, want %v", limits(), want)
 	}
-	said("reset", "user:alice has its full quota again.")
+	said("reset", "What user:alice was charged is forgotten. GET /api/v1/search by user:alice, tier free, would be allowed.")
 	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "20 of 20"}; !slices.Equal(limits(), want) {
 		t.Errorf("%v, want %v", limits(), want)
 	}
@@ -293,6 +293,19 @@ func TestConsole_caller(t *testing.T) {
 	if want := texts(1, 0, 1, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("another caller: %v, want %v", b.counts(), want)
 	}
+}
+
+// Who is refused by its address too is told so after a reset.
+func TestConsole_callerOfAddress(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
+		"free":{"name":"own","requests":2,"window":"1h"},"global":{"name":"address","requests":2,"window":"1h","per":["ip"]}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 3)
+	b.do(chromedp.Click(`#reset`))
+	b.await(`/^What user:alice was charged is forgotten\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
 }
 
 // Without rules there is nothing to send to, and the page says so.

@@ -35,19 +35,7 @@ func explainCommand() *cobra.Command {
 			if q.Claims, err = claimsOf(claims); err != nil {
 				return err
 			}
-			to, closeIt, err := t.open(c.Context(), c)
-			defer func() { _ = closeIt() }()
-			if err != nil {
-				return err
-			}
-			e, err := to.Explain(c.Context(), q)
-			if err != nil {
-				return asked(err)
-			}
-			if t.json {
-				return printJSON(c.OutOrStdout(), e)
-			}
-			return printExplanation(c.OutOrStdout(), e)
+			return t.explain(c, q)
 		},
 	}
 	c.Flags().StringVar(&q.User, "user", "", "the user, as a verified token says it")
@@ -65,6 +53,23 @@ func explainCommand() *cobra.Command {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	return c
+}
+
+// explain asks q, and prints the answer.
+func (t *addressee) explain(c *cobra.Command, q operator.Question) error {
+	to, closeIt, err := t.open(c.Context(), c)
+	defer func() { _ = closeIt() }()
+	if err != nil {
+		return err
+	}
+	e, err := to.Explain(c.Context(), q)
+	if err != nil {
+		return asked(err)
+	}
+	if t.json {
+		return printJSON(c.OutOrStdout(), e)
+	}
+	return printExplanation(c.OutOrStdout(), e)
 }
 
 // claimsOf reads claims of the form name=value.

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/local/operator"
 )
 
@@ -96,7 +98,7 @@ func TestOperator_gateway(t *testing.T) {
 			if code, out, _ := weir(t, with("inspect", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
 				t.Errorf("inspected, for people: exit %d\n%s", code, out)
 			}
-			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "user:alice has its full quota again; 1 limit had been charged:\n  search") {
+			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "what user:alice was charged is forgotten, on 1 limit:\n  search") {
 				t.Errorf("reset, for people: exit %d\n%s", code, out)
 			}
 		})
@@ -221,6 +223,59 @@ func TestReset_confirm(t *testing.T) {
 		if err := confirm(strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
 			t.Errorf("%q: %v, %q", answer, err, &out)
 		}
+	}
+}
+
+// A person is asked before a store of a deployment is changed, by the name of what is meant;
+// no means that nothing is even opened. Who gives --yes or is no person is not asked, nor is
+// who resets in the gateway on this machine.
+func TestReset_asks(t *testing.T) {
+	scratch(t)
+	person := true
+	isPerson = func(any) bool { return person }
+	t.Cleanup(func() { isPerson = isTerminal })
+	reset := func(answer string, args ...string) string {
+		var errs bytes.Buffer
+		root := rootCommand()
+		root.SetArgs(append([]string{"reset", "user:alice"}, args...))
+		root.SetIn(strings.NewReader(answer))
+		root.SetOut(io.Discard)
+		root.SetErr(&errs)
+		err := root.ExecuteContext(t.Context())
+		return fmt.Sprint(errs.String(), err)
+	}
+	redis := []string{"--store", "redis", "--namespace", "prod", "--redis-url", "redis://u:hunter2@127.0.0.1:1/0"}
+	const question = "Forget what user:alice was charged, in Redis at 127.0.0.1:1, namespace prod? [y/N] "
+	if got := reset("n\n", redis...); got != question+errCancelled.Error() {
+		t.Errorf("no: %q", got)
+	}
+	if got := reset("y\n", redis...); !strings.HasPrefix(got, question) || !strings.Contains(got, "does not answer") {
+		t.Errorf("yes: %q", got)
+	}
+	if got := reset("n\n", append(redis, "--yes")...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
+		t.Errorf("--yes: %q", got)
+	}
+	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table", "Limits"); got != "Forget what user:alice was charged, in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
+		t.Errorf("DynamoDB: %q", got)
+	}
+	if got := reset("n\n", "--url", "http://127.0.0.1:1"); strings.Contains(got, "[y/N]") {
+		t.Errorf("the gateway: %q", got)
+	}
+	person = false
+	if got := reset("n\n", redis...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
+		t.Errorf("no person: %q", got)
+	}
+}
+
+// Which rules are believed is said by a flag, and by no variable that is left over.
+func TestAddressee_lookup(t *testing.T) {
+	t.Setenv("RULES_FROM", "table")
+	if value, ok := (&addressee{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
+		t.Errorf("from the environment: %q", value)
+	}
+	t.Setenv("RULES_FROM", "")
+	if value, _ := (&addressee{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != boot.RulesTable {
+		t.Errorf("by --records-table: %q", value)
 	}
 }
 

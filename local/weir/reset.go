@@ -16,8 +16,9 @@ func resetCommand() *cobra.Command {
 	var yes bool
 	c := &cobra.Command{
 		Use:   "reset SUBJECT",
-		Short: "Forget what a caller was charged: it has its full quota again",
-		Long: "Forget what a caller, or another subject, was charged, on all limits: it has its full quota again. It says what was held. A subject is one item of the store, and is forgotten as a whole. " +
+		Short: "Forget what a caller was charged",
+		Long: "Forget what a caller, or another subject, was charged, on all limits that count by it, and say what that was. A subject is one item of the store, and is forgotten as a whole. " +
+			"What the same caller was charged by its address, a claim or an endpoint is of other subjects, and holds: weir explain tells which limits still refuse. " +
 			"On a terminal it asks before it changes the store of a deployment (--store), unless --yes is given. " + subjectHelp + addresseeHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
@@ -25,8 +26,8 @@ func resetCommand() *cobra.Command {
 		Args:              exactly(1),
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
-			if t.store != "" && !yes && isTerminal(c.InOrStdin()) {
-				if err := confirm(c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Forget what %s was charged, in %s?", args[0], t.store)); err != nil {
+			if t.store != "" && !yes && isPerson(c.InOrStdin()) {
+				if err := confirm(c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Forget what %s was charged, in %s?", args[0], t.where())); err != nil {
 					return err
 				}
 			}
@@ -50,6 +51,10 @@ func resetCommand() *cobra.Command {
 	return c
 }
 
+// isPerson reports whether what is read from a stream a person types. Tests have persons of
+// their own.
+var isPerson = isTerminal
+
 // errCancelled is a question that was answered with no.
 var errCancelled = errors.New("nothing was done")
 
@@ -68,10 +73,10 @@ func printForgotten(out io.Writer, f operator.Forgotten) error {
 	s := styleOf(out)
 	held := len(f.Limits) + len(f.Others)
 	if held == 0 {
-		fmt.Fprintf(out, "%s had been charged nothing that is still known\n", s.bold(f.Subject))
+		fmt.Fprintf(out, "%s was charged nothing that is still known\n", s.bold(f.Subject))
 		return printNotes(out, s, f.Notes)
 	}
-	fmt.Fprintf(out, "%s has its full quota again; %s\n", s.bold(f.Subject), plural(held, "limit")+" had been charged:")
+	fmt.Fprintf(out, "what %s was charged is forgotten, on %s:\n", s.bold(f.Subject), plural(held, "limit"))
 	if err := printLimits(out, f.Limits, f.At); err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-// The caller that is chosen above: what its limits say, and its quota anew. The operator's API
+// The caller that is chosen above: what its limits say, and what it was charged, forgotten. The operator's API
 // answers.
 
 import { fill } from "./table.js";
@@ -12,11 +12,17 @@ async function ask(what, question) {
   return answer;
 }
 
-/** Explains the request that order describes, and returns whom it would be charged to. */
-async function explain({ method, path, tier, user }) {
+/** Says which limits refuse: the name of each, and whom it counts by. */
+function refusers(limits) {
+  const list = limits.filter((l) => l.mode === "enforce" && l.state && !l.state.passes);
+  return list.length ? ` by ${list.map((l) => `${l.name} of ${l.subject}`).join(" and ")}` : "";
+}
+
+/** Explains the request that order describes behind a text, and returns whom it would be charged to. */
+async function explain({ method, path, tier, user }, before = "") {
   const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
-  $("caller-status").textContent = `${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ` +
-    (decision.allowed ? "allowed." : `refused with ${decision.status}: retry after ${decision.retryAfter} s.`);
+  $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ` +
+    (decision.allowed ? "allowed." : `refused with ${decision.status}${refusers(limits)}: retry after ${decision.retryAfter} s.`);
   fill($("limits"), ["Limit", "Counts", "Algorithm", "At most", "Remaining"], limits.map((l) => [
     l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${l.windowSeconds} s`,
     l.state ? `${l.state.remaining} of ${l.state.capacity}` : "not seen from here",
@@ -38,7 +44,6 @@ export function startCaller(order) {
   button("reset", async () => {
     const subject = await explain(order());
     await ask("reset", { subject });
-    await explain(order());
-    $("caller-status").textContent = `${subject} has its full quota again.`;
+    await explain(order(), `What ${subject} was charged is forgotten. `);
   });
 }
