@@ -121,13 +121,13 @@ func fits(key *jose.JSONWebKey, algorithm string) bool {
 }
 
 // How long fetched keys are used, and for how long if no newer ones can be had; and how long
-// an issuer is left alone: after it has answered, whatever key ids tokens come with, and after
-// it has not.
+// an issuer is left alone: whatever key ids tokens come with, and while there are no keys and it
+// has not answered.
 const (
 	keysFresh    = time.Hour
 	keysStale    = 24 * time.Hour
 	keysCooldown = 30 * time.Second
-	keysRetry    = 3 * time.Second // if a key is missing
+	keysRetry    = 3 * time.Second
 )
 
 // keysTimeout is how long fetching keys may take, and maxRedirects how often an issuer may
@@ -273,7 +273,7 @@ func (r *RemoteKeys) look(ctx context.Context, now time.Time, id, algorithm stri
 	switch {
 	case certain && (r.fetching != nil || now.Sub(r.read) <= keysFresh):
 		return key, nil, err
-	case r.fetching == nil && r.rested(now, !certain):
+	case r.fetching == nil && r.rested(now):
 		r.fetching = make(chan struct{})
 		go r.refresh(context.WithoutCancel(ctx), now)
 	}
@@ -297,12 +297,12 @@ func (r *RemoteKeys) known(ctx context.Context, now time.Time, id, algorithm str
 
 var errOldCopy = fmt.Errorf("key set: the copy of it is more than %s old: what copies it has failed", keysStale)
 
-// rested reports whether the issuer may be asked again, for a key that is missing or for
-// fresh ones. Requests that come together do
+// rested reports whether the issuer may be asked again. An unknown key id is no reason to ask one
+// that fails more often, for anybody can make one up. Requests that come together do
 // not come in the order of their clocks. r.mu is held.
-func (r *RemoteKeys) rested(now time.Time, missing bool) bool {
+func (r *RemoteKeys) rested(now time.Time) bool {
 	cooldown := keysCooldown
-	if r.failed != nil && missing {
+	if r.failed != nil && (r.set == nil || now.Sub(r.issued) >= keysStale) {
 		cooldown = keysRetry
 	}
 	return r.tried.IsZero() || now.Sub(r.tried).Abs() >= cooldown

@@ -144,7 +144,7 @@ func TestKeySet_Key(t *testing.T) {
 }
 
 // The issuer is asked once, again for a key id that is new, and left alone after
-// that, whatever tokens come; for less time if it did not answer.
+// that, whatever tokens come and whether or not it answers; for less time while there are no keys.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -198,7 +198,9 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), limiter.ErrUnverified, 4) // nobody knows
 	check(newIssuer(t, "new"), limiter.ErrUnverified, 4)
 	check(first, nil, 4)
-	later(3 * time.Second)
+	later(30*time.Second - 1)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 4)
+	later(1)
 	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
 	down = false
 	later(2 * time.Hour)
