@@ -174,6 +174,26 @@ func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
+// speakCluster is a Redis Cluster of one node, and else as speakRedis.
+func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
+	for {
+		args, err := readCommand(r)
+		switch {
+		case err != nil:
+			return "", err
+		case strings.EqualFold(args[0], "get"):
+			return "$-1\r\n", nil
+		case strings.EqualFold(args[0], "cluster"):
+			return "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$5\r\nstore\r\n:6379\r\n$4\r\nnode\r\n", nil
+		case !strings.EqualFold(args[0], "hello"):
+			return "-BUSY\r\n", nil
+		}
+		if _, err := io.WriteString(c, "%0\r\n"); err != nil {
+			return "", err
+		}
+	}
+}
+
 // ward is an environment over a line, as a function builds it.
 type ward struct {
 	*line
@@ -190,14 +210,24 @@ func newWard(t *testing.T, store string) *ward {
 	w := &ward{line: &line{ailment: healthy}, close: func() error { return nil }}
 	variables := []string{"RULES_FILE=" + file, "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store", "RECORDS_TABLE=records"}
 	var err error
-	if store == "redis" {
+	redisLike := store != "dynamodb"
+	if redisLike {
 		w.speak = speakRedis
-		w.config = load(t, append(variables, "STORE=redis", "REDIS_URL=redis://store")...)
+		variables = append(variables, "STORE=redis", "REDIS_URL=redis://store:6379")
+		if store == "cluster" {
+			w.speak, variables = speakCluster, append(variables, "REDIS_CLUSTER=true")
+		}
+		w.config = load(t, variables...)
 		client, err := w.config.RedisClient(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		client.(*redis.Client).Options().Dialer = w.dial
+		switch client := client.(type) {
+		case *redis.Client:
+			client.Options().Dialer = w.dial
+		case *redis.ClusterClient:
+			client.Options().Dialer = w.dial
+		}
 		w.store, w.close = boot.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"})), client.Close
 	} else {
 		w.speak = speakHTTP
@@ -210,7 +240,7 @@ func newWard(t *testing.T, store string) *ward {
 	}
 	http := client.Options().HTTPClient.(*awshttp.BuildableClient).WithTransportOptions(func(t *http.Transport) { t.DialContext = w.dial })
 	w.config.Share(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = http }))
-	if store != "redis" {
+	if !redisLike {
 		if w.store, _, err = w.config.OpenStore(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -253,14 +283,14 @@ func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration)
 	return d, time.Since(begun)
 }
 
-var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
+var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
 
 // Whatever becomes of a store, a decision ends when its deadline does, to the nanosecond: the
 // first of an environment after 900 ms, the others after 50 and 100 ms, and with no delay at all
 // where the fault shows at once. So does the start of an environment, after 900 ms. The clients
 // are those of the functions, and the time is the test's.
 func TestDeadline(t *testing.T) {
-	for _, store := range []string{"dynamodb", "redis"} {
+	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, c := range []struct {
 			ailment ailment
 			reason  limiter.Reason
@@ -425,5 +455,38 @@ func TestDeadline_slowConnection(t *testing.T) {
 				t.Errorf("%s: %v, want three timeouts", store, reasons)
 			}
 		})
+	}
+}
+
+// A dial that nobody waits for any more is given up after 900 ms, by each client: its own
+// goroutine, or that of net/http, has no other end.
+func TestDeadline_dial(t *testing.T) {
+	const want = 900 * time.Millisecond
+	c := load(t, "TABLE=t", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")
+	dynamo, err := c.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := dynamo.Options().HTTPClient.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
+		t.Errorf("dynamodb: %s", got)
+	}
+	for _, cluster := range []string{"false", "true"} {
+		client, err := load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster).RedisClient(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got time.Duration
+		switch client := client.(type) {
+		case *redis.Client:
+			got = client.Options().DialTimeout
+		case *redis.ClusterClient:
+			got = client.Options().DialTimeout
+		}
+		if got != want {
+			t.Errorf("redis, cluster %s: %s", cluster, got)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
