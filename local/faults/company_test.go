@@ -19,48 +19,47 @@ import (
 // of their own.
 var companyFaults = []fault{
 	{name: "requests are swallowed for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
-	{name: "requests of two subjects are swallowed", begin: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; then the first request is served as ever"},
-	{name: "16 requests at once are swallowed, five times", begin: askTogether, count: countsThen, note: "`store_timeout` for the first 16 and one in half a second, else `store_breaker`"},
-	{name: "an environment starts while requests are swallowed", begin: startAlone, count: countsThen, note: "the start takes 900 ms; then `store_timeout`, `store_breaker`"},
-	{name: "an environment is frozen, and its connections are closed", begin: frozen(0), count: countsAll, extra: 2},
-	{name: "the same for longer than 5 s, and they lead nowhere", begin: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
+	{name: "requests of two subjects are swallowed", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; then the first request is served as ever"},
+	{name: "16 requests at once are swallowed, five times", company: askTogether, count: countsThen, note: "`store_timeout` for the first 16 and one in half a second, else `store_breaker`"},
+	{name: "an environment starts while requests are swallowed", company: startAlone, count: countsThen, note: "the start takes 900 ms; then `store_timeout`, `store_breaker`"},
+	{name: "an environment is frozen, and its connections are closed", company: frozen(0), count: countsAll, extra: 2},
+	{name: "the same for longer than 5 s, and they lead nowhere", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
 }
 
 const pair = "pair" // the endpoint whose requests are counted by address and together
 
-// isDegraded checks an answer that came without the store, of a limit with on_error allow.
-func (a answer) isDegraded(t *testing.T, within time.Duration) {
-	t.Helper()
+// degraded checks an answer that came without the store, of a limit with on_error allow.
+func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
-		t.Errorf("%+v, want it degraded within %s", a, within+allowance)
+		p.add("%+v, want it degraded within %s", a, within+allowance)
 	}
 }
 
 // askPairs sends requests of two subjects while they are swallowed. The first whose calls reach
 // the store again is served as ever: it has charged both.
-func askPairs(t *testing.T, w *world) {
+func askPairs(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(caller, pair)
 	w.network.poison(t, "up", "timeout", nil)
 	for range during {
-		w.ask(caller, pair).isDegraded(t, w.deadline)
+		found.degraded(w.ask(caller, pair), w.deadline)
 	}
 	healed(t, w)
 	resumed := eventually(t, "both subjects are counted again", func() bool {
 		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, "/"+pair, limiter.Caller{IP: address(caller)})
 		d, err := w.app.Limiter.Take(t.Context(), time.Now(), charges)
 		if err != nil || (d.Reason == limiter.ReasonNone) != (d.StoreCalls > 0) || d.Reason == limiter.ReasonNone && d.StoreCalls != len(charges) {
-			t.Errorf("%+v, %v", d, err)
+			found.add("%+v, %v", d, err)
 		}
 		return d.Reason == limiter.ReasonNone
 	})
 	if resumed > back {
-		t.Errorf("after %s, want %s at most", resumed, back)
+		found.add("after %s, want %s at most", resumed, back)
 	}
 }
 
 // askTogether sends 16 requests at once, five times, while they are swallowed.
-func askTogether(t *testing.T, w *world) {
+func askTogether(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(caller, "plenty")
 	w.network.poison(t, "up", "timeout", nil)
@@ -72,9 +71,9 @@ func askTogether(t *testing.T, w *world) {
 		for range 16 {
 			all.Go(func() {
 				a := w.ask(caller, "plenty")
-				a.isDegraded(t, w.deadline)
 				mu.Lock()
 				defer mu.Unlock()
+				found.degraded(a, w.deadline)
 				if a.degraded == limiter.ReasonTimeout {
 					waited++
 				}
@@ -83,31 +82,34 @@ func askTogether(t *testing.T, w *world) {
 		all.Wait()
 	}
 	if most := 16 + 1 + int(time.Since(begun)/(500*time.Millisecond)); waited < 5 || waited > most {
-		t.Errorf("%d of 80 waited, want 5 to %d", waited, most)
+		found.add("%d of 80 waited, want 5 to %d", waited, most)
 	}
 	healed(t, w)
 	if resumed := eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" }); resumed > back {
-		t.Errorf("after %s, want %s at most", resumed, back)
+		found.add("after %s, want %s at most", resumed, back)
 	}
 }
 
 // startAlone starts an environment while its requests are swallowed, and uses it until the store
 // answers it.
-func startAlone(t *testing.T, w *world) {
+func startAlone(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.network.poison(t, "up", "timeout", nil)
 	begun := time.Now()
 	e, reached, err := startEnvironment(w.variables, slog.New(slog.DiscardHandler))
-	if took := time.Since(begun); err != nil || reached == nil || took > limiter.DefaultTimeout+allowance {
-		t.Fatalf("it started in %s, and reached the store: %t: %v", took, reached == nil, err)
+	if err != nil {
+		t.Fatal(err)
 	}
-	e.ask(caller, "plenty").isDegraded(t, limiter.DefaultTimeout)
+	if took := time.Since(begun); reached == nil || took > limiter.DefaultTimeout+allowance {
+		found.add("it started in %s, and reached the store: %t", took, reached == nil)
+	}
+	found.degraded(e.ask(caller, "plenty"), limiter.DefaultTimeout)
 	for range during {
-		e.ask(caller, "plenty").isDegraded(t, w.deadline)
+		found.degraded(e.ask(caller, "plenty"), w.deadline)
 	}
 	healed(t, w)
 	if resumed := eventually(t, "the store is used", func() bool { return e.ask(onlooker, "plenty").degraded == "" }); resumed > back {
-		t.Errorf("after %s, want %s at most", resumed, back)
+		found.add("after %s, want %s at most", resumed, back)
 	}
 	if err := e.close(); err != nil {
 		t.Error(err)
@@ -116,8 +118,8 @@ func startAlone(t *testing.T, w *world) {
 
 // frozen returns the beginning of a fault in which an environment, a process that is frozen
 // between its requests as in Lambda, loses its connections meanwhile.
-func frozen(pause time.Duration) func(*testing.T, *world) {
-	return func(t *testing.T, w *world) {
+func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
+	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()
 		n := connect(t, w.network.proxy.Upstream)
 		path, err := os.Executable()
@@ -142,7 +144,7 @@ func frozen(pause time.Duration) func(*testing.T, *world) {
 				err = json.Unmarshal(body, &a)
 			}
 			if took := time.Since(begun); err != nil || a.Status != http.StatusNoContent || a.Degraded != limiter.ReasonNone || took > w.deadline+allowance {
-				t.Errorf("%s: %+v in %s: %v", what, a, took, err)
+				found.add("%s: %+v in %s: %v", what, a, took, err)
 			}
 		}
 		invoke("before")

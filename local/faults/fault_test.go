@@ -19,14 +19,16 @@ import (
 type fault struct {
 	name  string
 	begin func(*testing.T, *world)
-	end   func(*testing.T, *world) // nil: it ends by itself
-	sees  limiter.Reason           // of answers without the store; ReasonNone if there are none
-	once  bool                     // only the first request sees it
-	lives bool                     // the store answers: the breaker does not open
-	count counting
-	extra int           // requests of others that are counted
-	lull  time.Duration // in the middle of it nobody asks
-	note  string        // what callers see, if it is begin that has them
+	// company is in place of begin, and has requests of its own, of which it says what is wrong.
+	company func(*testing.T, *problems, *world)
+	end     func(*testing.T, *world) // nil: it ends by itself
+	sees    limiter.Reason           // of answers without the store; ReasonNone if there are none
+	once    bool                     // only the first request sees it
+	lives   bool                     // the store answers: the breaker does not open
+	count   counting
+	extra   int           // requests of others that are counted
+	lull    time.Duration // in the middle of it nobody asks
+	note    string        // what callers see, if it is begin that has them
 }
 
 // counting is what a store has counted of the requests that came during a fault.
@@ -128,7 +130,11 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 			}
 		}
 	}
-	f.begin(t, w)
+	if f.company != nil {
+		f.company(t, &found, w)
+	} else {
+		f.begin(t, w)
+	}
 	failed := f.meanwhile(t, &found, w)
 	if f.end != nil {
 		f.end(t, w)
