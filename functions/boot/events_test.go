@@ -81,6 +81,31 @@ func outcomes(t *testing.T, lines ...[]byte) (all []events.Outcome) {
 	return all
 }
 
+// What the variables say of a connection is what it is made by.
+func TestConfig_KafkaOptions(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for _, c := range []struct {
+		variables  string
+		tls, login bool
+	}{
+		{"", true, false},
+		{"KAFKA_TLS=false", false, false},
+		{"KAFKA_IAM=true", true, true},
+	} {
+		variables := append(strings.Fields(c.variables), "NAMESPACE=dev", "STORE=memory", "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_BROKERS=b:9098,c:9098")
+		o, err := load(t, variables...).KafkaOptions(t.Context())
+		if err != nil || !slices.Equal(o.Brokers, []string{"b:9098", "c:9098"}) || o.Topic != "weir" || o.TLS != c.tls || (o.Login != nil) != c.login {
+			t.Errorf("%s: got %+v, %v", c.variables, o, err)
+		}
+		if o.Login != nil {
+			if id, secret, _, err := o.Login(t.Context()); id != "AKIAEXAMPLE" || secret != "secret" || err != nil {
+				t.Errorf("got %s %s, %v", id, secret, err)
+			}
+		}
+	}
+}
+
 func TestConfig_OpenEvents_kafka(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "weir"))
 	if err != nil {

@@ -5,6 +5,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -48,11 +51,39 @@ type Options struct {
 type Login func(context.Context) (accessKey, secretKey, sessionToken string, err error)
 
 // Sink implements events.Sink. It is safe for concurrent use.
-type Sink struct{ client *kgo.Client }
+type Sink struct {
+	client *kgo.Client
+	broken *connecting
+}
+
+// connecting keeps why the last connection could not be made: what is sent fails by its time
+// alone.
+type connecting struct {
+	mu  sync.Mutex
+	err error
+}
+
+// OnBrokerConnect implements kgo.HookBrokerConnect: a connection is made, and logged in by, or
+// is not.
+func (c *connecting) OnBrokerConnect(to kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
+	if err != nil {
+		err = fmt.Errorf("connection to %s: %w", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), err)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.err = err
+}
+
+func (c *connecting) failure() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
 
 // New returns a sink, without connecting. The error says what of the options is wrong.
 func New(o Options) (*Sink, error) {
-	options := append(o.Connection(),
+	broken := &connecting{}
+	options := append(o.Connection(), kgo.WithHooks(broken),
 		kgo.DefaultProduceTopic(o.Topic),
 		// Who numbers messages so that none comes twice cannot give up one that is on its way.
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
@@ -64,7 +95,7 @@ func New(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}
-	return &Sink{client}, nil
+	return &Sink{client, broken}, nil
 }
 
 // Connection returns how brokers are reached, for a client that reads the topic too.
@@ -109,8 +140,11 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 		case <-ended: // the client gives up what is not on its way, and says so
 			ended, late = nil, time.After(grace)
 		case <-late: // what is on its way may arrive yet
-			return lost + left, errors.Join(err, context.Cause(ctx))
+			return lost + left, errors.Join(err, context.Cause(ctx), s.broken.failure())
 		}
+	}
+	if err != nil {
+		err = errors.Join(err, s.broken.failure())
 	}
 	return lost, err
 }

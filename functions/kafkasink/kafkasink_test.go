@@ -2,9 +2,14 @@ package kafkasink_test
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"errors"
 	"fmt"
 	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -155,23 +161,32 @@ func TestSink_Send_back(t *testing.T) {
 	checkTopic(t, address, topic, 100)
 }
 
-// By IAM a connection shows what was signed with the credentials, and not the secret.
-func TestSink_Login(t *testing.T) {
+// msk returns a broker that logs in by IAM, as answered.
+func msk(t *testing.T, answered func(*kmsg.SASLAuthenticateRequest, *kmsg.SASLAuthenticateResponse)) *kfake.Cluster {
+	t.Helper()
 	c := cluster(t)
-	var mechanism, shown atomic.Value
 	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		mechanism.Store(r.(*kmsg.SASLHandshakeRequest).Mechanism)
-		answer := r.ResponseKind().(*kmsg.SASLHandshakeResponse)
-		answer.SupportedMechanisms = []string{"AWS_MSK_IAM"}
-		return answer, nil, true
+		if got := r.(*kmsg.SASLHandshakeRequest).Mechanism; got != "AWS_MSK_IAM" {
+			t.Errorf("the login is by %s", got)
+		}
+		return r.ResponseKind(), nil, true
 	})
 	c.ControlKey(int16(kmsg.SASLAuthenticate), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		shown.Store(string(r.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes))
 		answer := r.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-		answer.SASLAuthBytes = []byte(`{"version":"2020_10_22","request-id":"1"}`)
+		answered(r.(*kmsg.SASLAuthenticateRequest), answer)
 		return answer, nil, true
+	})
+	return c
+}
+
+// By IAM a connection shows what was signed with the credentials, and not the secret.
+func TestSink_Login(t *testing.T) {
+	var shown atomic.Value
+	c := msk(t, func(r *kmsg.SASLAuthenticateRequest, answer *kmsg.SASLAuthenticateResponse) {
+		shown.Store(string(r.SASLAuthBytes))
+		answer.SASLAuthBytes = []byte(`{"version":"2020_10_22","request-id":"1"}`)
 	})
 	t.Setenv("AWS_REGION", "eu-west-1")
 	s := sink(t, kafkasink.Options{Brokers: c.ListenAddrs(), Login: func(context.Context) (string, string, string, error) {
@@ -181,21 +196,93 @@ func TestSink_Login(t *testing.T) {
 		t.Fatalf("got %d lost, %v", lost, err)
 	}
 	got, _ := shown.Load().(string)
-	if mechanism.Load() != "AWS_MSK_IAM" || !strings.Contains(got, "kafka-cluster:Connect") || !strings.Contains(got, "AKIAEXAMPLE/") || strings.Contains(got, "not-to-be-shown") {
-		t.Errorf("got %v: %s", mechanism.Load(), got)
+	if !strings.Contains(got, "kafka-cluster:Connect") || !strings.Contains(got, "AKIAEXAMPLE/") || strings.Contains(got, "not-to-be-shown") {
+		t.Errorf("got %s", got)
 	}
 }
 
-// Credentials that cannot be had are an error, which the batch is lost by.
-func TestSink_Login_failed(t *testing.T) {
-	c := cluster(t)
-	s := sink(t, kafkasink.Options{Brokers: c.ListenAddrs(), Login: func(context.Context) (string, string, string, error) {
-		return "", "", "", errors.New("no credentials")
-	}})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+// By TLS a broker whose certificate is trusted takes what is sent.
+func TestSink_Send_tls(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	trusted := filepath.Join(t.TempDir(), "ca.pem")
+	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("SSL_CERT_FILE", trusted) // read once: no other test may need it before
+	c := cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
+	s := sink(t, kafkasink.Options{Brokers: c.ListenAddrs(), TLS: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	if lost, err := s.Send(ctx, batch(0, 3)); lost != 3 || err == nil {
+	if lost, err := s.Send(ctx, batch(0, 10)); lost != 0 || err != nil {
 		t.Errorf("got %d lost, %v", lost, err)
+	}
+}
+
+// listener returns the address of a broker that hangs up on whoever does not speak its protocol,
+// as Kafka does; a closed one takes no connection.
+func listener(t *testing.T, closed bool) string {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if closed {
+		_ = l.Close()
+		return l.Addr().String()
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = c.Read(make([]byte, 1<<10))
+			_ = c.Close()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// What a batch is lost by is why there is no connection: no broker, one that speaks TLS, or
+// does not, or refuses the login, or credentials that cannot be had.
+func TestSink_Send_why(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	login := func(err error) kafkasink.Login {
+		return func(context.Context) (string, string, string, error) {
+			return "AKIAEXAMPLE", "not-to-be-shown", "session", err
+		}
+	}
+	iam := msk(t, func(_ *kmsg.SASLAuthenticateRequest, answer *kmsg.SASLAuthenticateResponse) {
+		answer.ErrorCode, answer.ErrorMessage = kerr.SaslAuthenticationFailed.Code, new("Access denied")
+	}).ListenAddrs()[0]
+	t.Setenv("AWS_REGION", "eu-west-1")
+	for _, c := range []struct {
+		name, broker string
+		options      kafkasink.Options
+		want         string
+	}{
+		{"closed port", listener(t, true), kafkasink.Options{}, "connection refused"},
+		{"TLS against plaintext", listener(t, false), kafkasink.Options{TLS: true}, "unable to dial: "},
+		{"plaintext against TLS", cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates})).ListenAddrs()[0], kafkasink.Options{}, "is TLS missing?"},
+		{"login refused", iam, kafkasink.Options{Login: login(nil)}, "Access denied"},
+		{"no credentials", iam, kafkasink.Options{Login: login(errors.New("no credentials"))}, "no credentials"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.options.Brokers = []string{c.broker}
+			s := sink(t, c.options)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			lost, err := s.Send(ctx, batch(0, 3))
+			if lost != 3 || err == nil {
+				t.Fatalf("got %d lost, %v", lost, err)
+			}
+			if text := err.Error(); !strings.Contains(text, c.want) || !strings.Contains(text, "connection to "+c.broker) || strings.Contains(text, "not-to-be-shown") {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
 	}
 }
 

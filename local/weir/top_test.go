@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"io"
@@ -180,6 +181,22 @@ func TestTop_kafka_busy(t *testing.T) {
 	code, out, errs := weir(t, "top", "--brokers", c.ListenAddrs()[0], "--topic", "unknown")
 	if code != 1 || out != "" || !strings.Contains(errs, "has no topic unknown") {
 		t.Errorf("got %d %s%s", code, out, errs)
+	}
+}
+
+// By --tls a broker has to show a certificate that is trusted, and by --iam too.
+func TestTop_kafka_tls(t *testing.T) {
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, by := range []string{"--tls", "--iam"} {
+		if code, _, errs := weir(t, "top", "--brokers", c.ListenAddrs()[0], "--topic", "decisions", by); code != 1 || !strings.Contains(errs, "certificate signed by unknown authority") {
+			t.Errorf("%s: got %d %s", by, code, errs)
+		}
 	}
 }
 
