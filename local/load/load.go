@@ -78,18 +78,24 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 		select {
 		case arrivals <- a:
 		case <-ctx.Done():
+			o.miss(n, due, time.Since(begun), m)
 			return
 		case <-end.C:
-			for ; o.Rate > 0 && n < o.Requests && due < o.Duration; n++ {
-				m.miss()
-				due = o.next(n, due)
-			}
+			o.miss(n, due, o.Duration, m)
 			return
 		}
 		due = o.next(n, due)
 	}
 	if due >= o.Duration {
 		sleep(ctx, time.Until(begun.Add(o.Duration)))
+	}
+}
+
+// miss tells m of the requests from the nth on that were due until the end, but not sent.
+func (o Options) miss(n int, due, end time.Duration, m *Meter) {
+	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
+		m.miss(end - due)
+		due = o.next(n, due)
 	}
 }
 

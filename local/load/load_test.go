@@ -79,6 +79,77 @@ func TestRun_notSent(t *testing.T) {
 	}
 }
 
+// What has no answer when the run ends has waited at least until then, and the percentiles of all have it:
+// three of four clients hang, and hold up what was due.
+func TestRun_unanswered(t *testing.T) {
+	hang := func(ctx context.Context, n int) (int, error) {
+		if n%4 == 0 {
+			return 200, nil
+		}
+		<-ctx.Done()
+		return 0, ctx.Err()
+	}
+	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 100, Rate: 10, Send: hang})
+	// Of 100, due 0.1 s apart, 25 are answered at once, and the others have waited 5 to 15 s.
+	if l := r.Latencies[load.All]; r.UnderWay != 75 || r.Allowed != 25 || !near(l.P50, 8300) || !near(l.P90, 13_600) || !near(l.Max, 14900) || r.Latencies[load.Allowed].Max != 0 {
+		t.Errorf("under way: %+v", r)
+	}
+	r = run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 3, Rate: 10, Send: hang})
+	// One is answered, three hang from 0.1 to 0.3 s on, and 96 have waited for a client until 10 s.
+	if l := r.Latencies[load.All]; r.UnderWay != 3 || r.NotSent != 96 || !near(l.P50, 4900) || !near(l.P90, 8900) || !near(l.Max, 14900) {
+		t.Errorf("not sent: %+v", r)
+	}
+	synctest.Test(t, func(t *testing.T) { // an interrupt ends it as its time does
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second+time.Millisecond)
+		defer cancel()
+		var m load.Meter
+		load.Run(ctx, load.Options{Requests: 1000, Duration: time.Hour, Clients: 3, Rate: 10, Send: hang}, &m)
+		if r := m.Result(time.Now()); r.UnderWay != 3 || r.NotSent != 37 || !near(r.Latencies[load.All].Max, 3901) {
+			t.Errorf("interrupted: %+v", r)
+		}
+	})
+}
+
+// near reports whether a latency is as it should be, in three digits.
+func near(got, want float64) bool { return math.Abs(got-want) <= 20 }
+
+// Who has begun has five seconds more, and no more; an answer that comes all the same counts, as does one
+// that took longer than a histogram reaches.
+func TestRun_grace(t *testing.T) {
+	for _, c := range []struct {
+		takes   time.Duration
+		obeys   bool // the end of the context
+		ended   time.Duration
+		allowed int64
+		longest float64
+	}{
+		{5900 * time.Millisecond, true, 5900 * time.Millisecond, 1, 5900},
+		{time.Hour, true, 6 * time.Second, 0, 6000},
+		{20 * time.Second, false, 20 * time.Second, 1, 20_000},
+		{time.Hour, false, time.Hour, 1, 600_000},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begun := time.Now()
+			var m load.Meter
+			load.Run(t.Context(), load.Options{Requests: 1, Duration: time.Second, Clients: 1, Rate: 1, Send: func(ctx context.Context, _ int) (int, error) {
+				if !c.obeys {
+					ctx = context.WithoutCancel(ctx)
+				}
+				select {
+				case <-time.After(c.takes):
+					return 200, nil
+				case <-ctx.Done():
+					return 0, ctx.Err()
+				}
+			}}, &m)
+			r := m.Result(time.Now())
+			if l := r.Latencies[load.All]; time.Since(begun) != c.ended || r.Allowed != c.allowed || r.UnderWay != 1-c.allowed || math.Abs(l.Max-c.longest) > c.longest/1000 {
+				t.Errorf("an answer after %s, %t: %+v after %s", c.takes, c.obeys, r, time.Since(begun))
+			}
+		})
+	}
+}
+
 // Poisson arrivals have their mean rate, and distances whose deviation is their mean.
 func TestRun_poisson(t *testing.T) {
 	const rate = 100

@@ -30,12 +30,14 @@ type Result struct {
 	Failure  string        `json:"failure,omitempty"` // why the first of them has none
 	UnderWay int64         `json:"under_way"`         // requests that had not ended when Run did
 	NotSent  int64         `json:"not_sent"`          // requests that were due while all clients were busy
-	// Latencies has those of all answers, and of the allowed and the refused ones.
+	// Latencies has those of the allowed answers, of the refused ones, and of all requests but the
+	// failed ones. In the last are the requests under way and not sent, with what they had waited when
+	// the run ended: where there are any, its percentiles are the least that they can be.
 	Latencies map[string]Latency `json:"latencies_ms"`
-	Histogram []Bar              `json:"histogram"` // of all answers
+	Histogram []Bar              `json:"histogram"` // of the same as the latencies of all
 }
 
-// Latency is how long answers took, in milliseconds.
+// Latency is how long requests took, in milliseconds.
 type Latency struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
@@ -44,7 +46,7 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// Bar is how many answers took longer than the Bar before says, but not longer than UpTo.
+// Bar is how many requests took longer than the Bar before says, but not longer than UpTo.
 type Bar struct {
 	UpTo  float64 `json:"up_to_ms"`
 	Count int64   `json:"count"`
@@ -80,17 +82,21 @@ func (m *Meter) begin() {
 	m.counts.UnderWay++
 }
 
-func (m *Meter) miss() {
+// miss notes a request that was due, and waited in vain to be sent.
+func (m *Meter) miss(waited time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.counts.NotSent++
+	m.note(All, waited)
 }
 
-// end notes how a request ended. One that was cut off by the end of the run stays under way.
+// end notes how a request ended. One that was cut off by the end of the run stays under way,
+// and has waited at least as long as that.
 func (m *Meter) end(status int, err error, took time.Duration, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err != nil && cut {
+		m.note(All, took)
 		return
 	}
 	m.counts.UnderWay--

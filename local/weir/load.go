@@ -158,7 +158,11 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 		if !ok || name == "" || strings.ContainsAny(header, "\r\n") {
 			return usageError{errors.New("--header: want name: value")} // which may be a secret
 		}
-		l.template.Header.Add(name, strings.TrimSpace(value))
+		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
+			l.template.Host = value // net/http takes it from nowhere else
+		} else {
+			l.template.Header.Add(name, value)
+		}
 	}
 	if err := l.mint(); err != nil {
 		return err

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/weir-limits/weir/local/load"
 )
 
 // target is a server that refuses a user's requests after the first three.
@@ -56,6 +58,23 @@ func TestLoad(t *testing.T) {
 	}
 	if code != 0 || seen["GET|Bearer secret||"] != 5 || strings.Contains(out, "secret") {
 		t.Errorf("exit %d, %v, %s", code, seen, out)
+	}
+}
+
+// A Host is the request's, which is not among its header's fields; and what has no answer is told
+// to be in the percentiles.
+func TestLoad_hostAndUnanswered(t *testing.T) {
+	var hosts sync.Map
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts.Store(r.Host, true) }))
+	defer server.Close()
+	code, out, errs := weir(t, "load", server.URL, "--requests", "1", "--header", "host: api.example")
+	if _, ok := hosts.Load("api.example"); code != 0 || !ok || strings.Contains(out, "at least") {
+		t.Errorf("exit %d, %s %s", code, out, errs)
+	}
+	var b strings.Builder
+	m := measured{Result: load.Result{UnderWay: 2, NotSent: 3, Histogram: []load.Bar{{UpTo: 1, Count: 5}}, Latencies: map[string]load.Latency{load.All: {}}}}
+	if err := m.print(&b, false); err != nil || !strings.Contains(b.String(), "\nall: at least; 5 without an answer count with what they had waited\n\n") {
+		t.Errorf("%v, %s", err, b.String())
 	}
 }
 

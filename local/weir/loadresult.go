@@ -75,6 +75,9 @@ func (m measured) latencies(out io.Writer) {
 	if len(m.Histogram) == 0 {
 		return
 	}
+	if unanswered := m.UnderWay + m.NotSent; unanswered > 0 {
+		fmt.Fprintf(out, "\nall: at least; %d without an answer count with what they had waited\n", unanswered)
+	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\nms\tp50\tp90\tp99\tp99.9\tmax\t")
 	for _, class := range []string{load.All, load.Allowed, load.Refused} {
