@@ -50,6 +50,9 @@ func (c Config) rules() (*rules.Live, error) {
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
 		return rules.NewLive(initial, appconfig.New(c.AppConfigPort, *configuration), rules.LiveOptions{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
+	if document.Version > time.Now().Unix() { // or it would go before what is put, which has the time
+		document.Version = 1
+	}
 	table, err := c.records(context.Background())
 	return rules.NewLive(initial, rulesTable{table, document}, rules.LiveOptions{Parse: o, Every: tableEvery}), err
 }
@@ -162,6 +165,9 @@ func tell(e *app.Environment) func(time.Time, rules.News) {
 		case n.Changed:
 			e.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.Int64("version", n.Rules.Version()))
 		case n.Err == nil || n.Repeated:
+		case errors.Is(n.Err, rules.ErrOlder):
+			e.Recorder.RulesRefused(now)
+			e.Logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than those in force, which stay", slog.Int64("version", n.Rules.Version()), slog.Any("err", n.Err))
 		case refused:
 			e.Recorder.RulesRefused(now)
 			const most = 10

@@ -73,6 +73,33 @@ func TestConfig_rules_table(t *testing.T) {
 	}
 }
 
+// A bundle whose version is above the time in Unix seconds, such as one in milliseconds, gives way
+// to what is put into the table, in environments that are running too.
+func TestConfig_rules_bundleAhead(t *testing.T) {
+	for _, version := range []int64{9_999_999_999, noon.UnixMilli()} {
+		d := newDeployment(t, "STORE=memory")
+		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":10,"window":"1m"}}}]}`, version)
+		c := load(t, "STORE=memory", "RULES_FROM=table", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true", "RULES_FILE="+write(t, "rules.json", document))
+		store, _, err := c.OpenStore(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := c.Environment(store, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.Environment = e
+		if got, requests := d.allows(t); got != 1 || requests != 10 {
+			t.Errorf("%d: version %d with %d requests while the table is empty", version, got, requests)
+		}
+		put := d.putRules(t, 11, 0)
+		d.now = d.now.Add(time.Minute)
+		if got, requests := d.allows(t); got != put || requests != 11 {
+			t.Errorf("%d: version %d with %d requests after a put, want %d with 11", version, got, requests, put)
+		}
+	}
+}
+
 // An environment that starts while the table fails decides by what it was deployed with, which
 // gives way to whatever the state was counted by, until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
@@ -144,6 +171,8 @@ func TestConfig_rules_appConfig(t *testing.T) {
 	t.Cleanup(agent.Close)
 	port := agent.URL[strings.LastIndex(agent.URL, ":")+1:]
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+port)
+	var logged, metrics bytes.Buffer
+	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test")
 	const limits = `"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`
 	for _, c := range []struct {
 		document          string
@@ -161,5 +190,12 @@ func TestConfig_rules_appConfig(t *testing.T) {
 		if version, requests := d.allows(t); version != c.version || requests != c.requests {
 			t.Errorf("%s: version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
 		}
+	} // The older one, and the one without a version.
+	d.Recorder.Record(d.now.Add(time.Minute), time.Millisecond, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
+	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 2 {
+		t.Errorf("counted %d times:\n%s", n, &metrics)
+	}
+	if told := logged.String(); strings.Count(told, "rules refused: older than those in force") != 1 || !strings.Contains(told, "version 4, and 5 is in force") {
+		t.Errorf("told:\n%s", told)
 	}
 }

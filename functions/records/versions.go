@@ -100,8 +100,8 @@ func (r *Rules) History(ctx context.Context) ([]Version, error) {
 
 // Put puts a document into force as a new version, at now: one higher than after, which is in
 // force as far as the caller knows (0: none), no lower than least, which is what the document
-// says itself, and the time in Unix seconds if that is higher, as it is above that of a document that a
-// function was deployed with. The error wraps ErrOvertaken if another one is in force.
+// says itself, and the time in Unix seconds if that is higher: a function that was deployed with a
+// document of a version above the time decides by it under version 1 until there is one here. The error wraps ErrOvertaken if another one is in force.
 //
 // It takes what it is given: parse the document first.
 func (r *Rules) Put(ctx context.Context, now time.Time, document []byte, note string, after, least int64) (Version, error) {
