@@ -66,12 +66,13 @@ const noteUsage = "why, for people: up to 200 bytes, which the history shows"
 
 func putRulesCommand(o *rulesOptions) *cobra.Command {
 	var note string
+	var after int64
 	c := &cobra.Command{
 		Use:   "put FILE",
 		Short: "Put a rules document into force, and show what changes",
 		Long: "Put a rules document into force as a new version, and show what changes. It is read as the functions read it; one with mistakes is refused, with all of them, and " +
 			"one that says the same as that in force is not put again. Its version is higher than all before: the time in Unix seconds, or what the document says itself if that is more. " +
-			"Of two who put at once one is refused. FILE may be -, the standard input. The exit status is 1 if it was refused.",
+			"Of two who put at once one is refused; with --after VERSION so is whoever prepared a change of another version than that in force. FILE may be -, the standard input. The exit status is 1 if it was refused.",
 		Example: "  weir rules put rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -79,10 +80,11 @@ func putRulesCommand(o *rulesOptions) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.put(c.Context(), c.OutOrStdout(), proposal{args[0], document}, note)
+			return o.put(c.Context(), c.OutOrStdout(), proposal{args[0], document}, note, after)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", noteUsage)
+	c.Flags().Int64Var(&after, "after", 0, "put it only if this version is in force; default whichever is")
 	o.maxDelayFlag(c)
 	return c
 }

@@ -3,11 +3,18 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/records"
 )
 
@@ -83,6 +90,62 @@ func TestRules(t *testing.T) {
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
 	if len(lines) != 6 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[4], "  the first") {
 		t.Errorf("history: %q", lines)
+	}
+}
+
+// What was prepared upon a version is not put upon another one: neither a file with --after, nor what
+// a rollback chose before a colleague's put came between.
+func TestRules_after(t *testing.T) {
+	recordsTable(t)
+	put := func(requests int, args ...string) (file string) {
+		t.Helper()
+		file = filepath.Join(t.TempDir(), "rules.json")
+		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`, requests), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		ok(t, append([]string{"rules", "put", file}, args...)...)
+		return file
+	}
+	history := func() (all []records.Version) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	first := put(5)
+	seen := fmt.Sprint(history()[0].Version)
+	put(6, "--after", seen)
+	overtaken := fmt.Sprintf("another version was put meanwhile: nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
+	if code, out, errs := weir(t, "rules", "put", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
+		t.Errorf("put: exit %d, %q, %q", code, out, errs)
+	}
+	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
+	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var between sync.Once
+	newest := history()[0].Version
+	proxy := httputil.NewSingleHostReverseProxy(server)
+	proxy.ModifyResponse = func(*http.Response) (err error) { // of what is read first
+		between.Do(func() {
+			_, err = records.NewRules(client, os.Getenv("RECORDS_TABLE")).Put(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
+		})
+		return err
+	}
+	door := httptest.NewServer(proxy)
+	defer door.Close()
+	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
+	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was put meanwhile") {
+		t.Errorf("rollback: exit %d, %q, %q", code, out, errs)
+	}
+	if all := history(); len(all) != 3 {
+		t.Errorf("history: %+v", all)
 	}
 }
 

@@ -43,7 +43,8 @@ type putRules struct {
 	Diff     string `json:"diff"`               // unified; empty if nothing was put, because it is in force already
 }
 
-func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note string) error {
+// put puts a proposal upon the version in force, which must be after unless that is 0.
+func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	own, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
 		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), exitError{1})
@@ -55,6 +56,9 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 	before, document, err := kept.Get(ctx, 0)
 	if err != nil && !errors.Is(err, records.ErrNoRules) {
 		return o.explain(err)
+	}
+	if after != 0 && before.Version != after {
+		return o.explain(fmt.Errorf("%w: in force is %s, not %d", records.ErrOvertaken, nameOf(before), after))
 	}
 	result := putRules{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
@@ -181,19 +185,18 @@ func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, no
 	if err != nil {
 		return err
 	}
-	if to == 0 {
-		all, err := kept.History(ctx)
-		if err != nil {
-			return o.explain(err)
-		}
-		if len(all) < 2 {
-			return fmt.Errorf("there is no version before the one in force: %s has %d", o.table, len(all))
-		}
+	all, err := kept.History(ctx)
+	switch {
+	case err != nil:
+		return o.explain(err)
+	case len(all) == 0, to == 0 && len(all) == 1:
+		return fmt.Errorf("there is no version before the one in force: %s has %d", o.table, len(all))
+	case to == 0:
 		to = all[1].Version
 	}
 	v, document, err := kept.Get(ctx, to)
 	if err != nil {
 		return o.explain(err)
 	}
-	return o.put(ctx, out, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)))
+	return o.put(ctx, out, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)), all[0].Version)
 }
