@@ -25,6 +25,9 @@ const (
 	appConfigEvery = 15 * time.Second
 )
 
+// unknownAge is more than any alarm waits for, and little enough to be seen beside others on a graph.
+const unknownAge = time.Hour
+
 // rules returns the rules: of a file on somebody's own machine, of the source that is
 // configured or, if there is none, the document that the function was deployed with.
 func (c Config) rules() (*rules.Live, error) {
@@ -152,13 +155,14 @@ func (f rulesFile) Document(context.Context) (rules.Document, error) {
 }
 
 // tell returns who tells what comes of reading e's rules: a version that has come into force,
-// and once of each document why it has not. Rules that their source never had are as old as e.
+// and once of each document why it has not. Rules that their source never had are told as
+// unknownAge old: an alarm must ring as well where environments come and go.
 func tell(e *app.Environment) func(time.Time, rules.News) {
 	made := time.Now()
 	return func(now time.Time, n rules.News) {
 		ctx, confirmed := context.Background(), n.Confirmed
 		if confirmed.IsZero() {
-			confirmed = made
+			confirmed = made.Add(-unknownAge)
 		}
 		e.Recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels())
 		switch problems, refused := errors.AsType[rules.Problems](n.Err); {

@@ -2,6 +2,7 @@ package boot_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -104,13 +105,32 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 // gives way to whatever the state was counted by, until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	d.now = time.Now() // from which on it does not know
+	age := func() (seconds int) {
+		t.Helper()
+		var metrics bytes.Buffer
+		d.Recorder = telemetry.New(&metrics, "test")
+		version, _ := d.allows(t)
+		d.Recorder.Record(d.now, 0, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
+		var line struct{ RulesAge, RulesVersion int }
+		if err := json.Unmarshal(metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
+			t.Errorf("%s: %v", &metrics, err)
+		}
+		return line.RulesAge
+	}
 	d.shut.Store(true)
+	if seconds := age(); seconds != 3600 { // as old at once as an alarm wants it
+		t.Errorf("the table fails: %d s", seconds)
+	}
 	if version, requests := d.allows(t); version != 0 || requests != 10 {
 		t.Errorf("the table fails: version %d with %d requests", version, requests)
 	}
 	d.shut.Store(false)
 	first := d.putRules(t, 11, 0)
 	d.now = d.now.Add(time.Second)
+	if seconds := age(); seconds != 0 {
+		t.Errorf("back: %d s", seconds)
+	}
 	if version, requests := d.allows(t); version != first || requests != 11 {
 		t.Errorf("back: version %d with %d requests", version, requests)
 	}

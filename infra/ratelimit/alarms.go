@@ -57,8 +57,8 @@ func (l *Limits) newAlarms() {
 		{"degraded", "Requests are decided without the store, by on_error of their rules: it fails or is slow. See the log lines 'store failed' and the store's own alarms.", m.Degraded(), degradedPercent, 3, 5},
 		{"refused", "Half of all requests are refused: an attack, a client gone wild, or a rule that is too tight. The Contributor Insights rule says who.", m.Refused(), refusedPercent, 10, 15},
 		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, the issuer does not answer, or the store fails and on_error is deny.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
-		{"rules-refused", "A rules document was refused: the one before stays in force, and no environment starts with it. `make check` says what is wrong with it.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		{"rules-stale", "No environment knows whether its rules are still those of their source: that cannot be read, or has a document that was refused. Those of before stay in force.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
+		{"rules-refused", "A rules document was refused: the one before stays in force, and no environment starts with it. `make check` says what is wrong with it. It is counted once by each environment: OK a minute later does not say that it is mended; rules-stale does.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
+		{"rules-stale", "No environment knows whether its rules are still those of their source: that cannot be read, or has a document that was refused. Those of before stay in force, or those of the bundle where there were none.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}

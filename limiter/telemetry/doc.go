@@ -33,8 +33,9 @@
 //	                               environment that read one, or could not start with it
 //	RulesVersion     None          of the rules in force; environments that have not got the newest
 //	                               yet make the minimum lower than the maximum
-//	RulesAge         Seconds       since it was last known that their source has no other; missing
-//	                               where nobody asks the source again
+//	RulesAge         Seconds       since it was last known that their source has no other; an hour
+//	                               and more where that was never known; missing where nobody asks
+//	                               the source again
 //	EventsDropped    Count         events that were lost on their way to a broker (package events)
 //
 // A line has always Allowed and Refused, so that ratios have their denominators, and of the
