@@ -5,8 +5,12 @@ import (
 	"compress/gzip"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,6 +90,33 @@ func TestRules(t *testing.T) {
 	}
 	operator.want(t, records.RulesActions())
 	function.want(t, records.ReadActions())
+}
+
+// The policy that the page has for operators of the rules allows what they call, on their items alone:
+// the others of the table are API keys, and what they and tokens are verified by.
+func TestRulesActions_policy(t *testing.T) {
+	page, err := os.ReadFile("../../limiter/rules/RULES.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(string(page), "```\n{\n  \"Version\": \"2012-10-17\"")
+	text, _, _ = strings.Cut(text, "```")
+	var policy struct {
+		Statement []struct {
+			Action    []string
+			Condition map[string]map[string]any
+		}
+	}
+	if err := json.Unmarshal([]byte(`{"Version":""`+text), &policy); err != nil || len(policy.Statement) != 1 {
+		t.Fatalf("%s: %v", text, err)
+	}
+	want := map[string]map[string]any{
+		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"rules", "rules#*"}},
+		"Null":                    {"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
+	}
+	if s := policy.Statement[0]; !slices.Equal(s.Action, records.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
+		t.Errorf("got %+v", s)
+	}
 }
 
 // Of many who put upon the same version one does, and its place in the history is not lost.
