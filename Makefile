@@ -171,10 +171,13 @@ bench-docs: .bin/weir ## The same, and write the tables into limiter/BENCHMARKS.
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
-simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/RESULTS.md; minutes, or less with SIMULATE=--quick
-	@{ printf '# Simulated\n\nWritten by `make simulate-docs%s`. What is simulated, and what to choose: [README](README.md).\n\n' "$(if $(SIMULATE), SIMULATE=$(SIMULATE))"; \
-	.bin/weir simulate $(SIMULATE); echo; .bin/weir simulate --store elasticache $(SIMULATE); \
-	printf '\nAnd with less traffic:\n\n'; .bin/weir simulate --rate 20000 --callers 200000 --all 10000; } >local/simulate/RESULTS.md.new
+simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/RESULTS.md; minutes
+	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n\n'; \
+	.bin/weir simulate; echo; .bin/weir simulate --store elasticache; \
+	printf '\nAnd with less traffic:\n\n'; .bin/weir simulate --rate 50000 --callers 500000 --all 25000 --only 'all callers'; \
+	echo; .bin/weir simulate --rate 20000 --callers 200000 --all 10000; \
+	echo; .bin/weir simulate --rate 5000 --callers 50000 --all 2500; \
+	echo; .bin/weir simulate --store elasticache --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000; } >local/simulate/RESULTS.md.new
 	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir

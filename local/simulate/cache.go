@@ -5,32 +5,35 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math"
-	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// cluster is ElastiCache: nodes of one thread each, which run one script after another, in
-// the order in which they arrive. A key is on one node.
+// cluster is ElastiCache Serverless, as far as a limiter notices: a script costs some ECPUs,
+// and a slot, which many keys share, and the cache as a whole take so many of them a second.
+// What is more is throttled.
 type cluster struct {
 	*meter
-	store  *memstore.Store
-	script time.Duration
-	free   []algo.Instant // when each node has done what it has to do
-	heat   map[limiter.Subject]*heat
+	store *memstore.Store
+	whole allowance
+	slots [slots]allowance
+	heat  map[limiter.Subject]*heat
 }
 
-// backlog is how long the work may be that waits for a node: what arrives then is lost, as
-// when buffers are full.
-const backlog = time.Second
+// slots is how many a cluster has.
+const slots = 16384
 
-func newCluster(m *meter, nodes int, script time.Duration) *cluster {
-	return &cluster{
-		meter: m, script: script, free: make([]algo.Instant, nodes), heat: map[limiter.Subject]*heat{},
+func newCluster(m *meter, slot, whole float64) *cluster {
+	c := &cluster{
+		meter: m, whole: newAllowance(whole, epoch), heat: map[limiter.Subject]*heat{},
 		store: memstore.New(memstore.Options{Subjects: math.MaxInt32}), // as many as come
 	}
+	for i := range c.slots {
+		c.slots[i] = newAllowance(slot, epoch)
+	}
+	return c
 }
 
 // cache is the store of one environment over a cluster: limiter/redisstore makes one call
@@ -45,12 +48,10 @@ type cache struct {
 func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	sent, found, allowed := []limiter.Charge{charges[0]}, make([]limiter.Result, 1), false
 	billed, problem := c.env.sim.measured(c.env), error(nil)
-	err := c.env.trip(func(at algo.Instant) (algo.Instant, bool) {
-		done, ok := c.cluster.serve(subject, at, billed)
-		if ok {
+	err := c.env.trip(func(at algo.Instant) {
+		if problem = errTurnedAway; c.cluster.serve(subject, at, billed) {
 			allowed, problem = c.cluster.store.Take(ctx, now, subject, sent, found)
 		}
-		return done, ok
 	})
 	if err != nil {
 		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
@@ -59,20 +60,21 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return allowed, problem
 }
 
-// serve returns when the node of subject has run a script that arrives at an instant; false
-// if it is lost.
-func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) (done algo.Instant, ok bool) {
-	node := &c.free[int(crc32.ChecksumIEEE([]byte(subject.String())))%len(c.free)]
+// errTurnedAway is what limiter/redisstore makes of an error that the cache replies.
+var errTurnedAway = fmt.Errorf("%w: over its ECPUs", limiter.ErrUnavailable)
+
+// serve reports whether a script of subject runs that arrives at an instant.
+func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) bool {
+	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any that is as good as random
 	if billed {
 		c.calls++
 	}
-	if node.Sub(at) > backlog {
-		if at >= c.from && at < c.end {
-			c.throttled++
-		}
-		return at, false
+	if open := slot.open(at); !c.whole.open(at) || !open {
+		c.refuse(at)
+		return false
 	}
-	*node = max(*node, at).Add(c.script)
+	slot.spare -= ecpuPerScript
+	c.whole.spare -= ecpuPerScript
 	h := c.heat[subject]
 	if h == nil {
 		h = new(heat)
@@ -82,5 +84,5 @@ func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) (
 	if billed {
 		c.writes++
 	}
-	return *node, true
+	return true
 }

@@ -122,10 +122,7 @@ func (d *dynamo) read(subject limiter.Subject) (reply, error) {
 
 func (d *dynamo) call(serve func(at algo.Instant) reply) (reply, error) {
 	found := new(reply)
-	err := d.env.trip(func(at algo.Instant) (algo.Instant, bool) {
-		*found = serve(at)
-		return at, true
-	})
+	err := d.env.trip(func(at algo.Instant) { *found = serve(at) })
 	switch {
 	case err != nil:
 		return reply{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)

@@ -24,7 +24,7 @@ type environment struct {
 	stopped bool
 
 	// The call that it waits for.
-	serve    func(at algo.Instant) (done algo.Instant, ok bool)
+	serve    func(at algo.Instant)
 	back     time.Duration // that the answer is under way
 	deadline algo.Instant  // of the decision
 	late     bool          // it waits no longer
@@ -67,10 +67,9 @@ func (e *environment) run(yield func(struct{}) bool) {
 }
 
 // trip makes one call of the store: half of a round trip's time, what serve does when it
-// arrives, and the other half from when that is done. serve reports false if there will be
-// no answer. An error says that none came before the deadline; the call itself may still be
+// arrives, and the other half. An error says that none came before the deadline; the call itself may still be
 // served.
-func (e *environment) trip(serve func(at algo.Instant) (done algo.Instant, ok bool)) error {
+func (e *environment) trip(serve func(at algo.Instant)) error {
 	s := e.sim
 	there := s.latency.draw(s.random) / 2
 	arrival := s.now.Add(there)
@@ -94,11 +93,11 @@ func (e *environment) trip(serve func(at algo.Instant) (done algo.Instant, ok bo
 // arrive has the call served that arrives now.
 func (e *environment) arrive() {
 	s := e.sim
-	done, ok := e.serve(s.now)
+	e.serve(s.now)
 	e.serve = nil
-	switch answer := done.Add(e.back); {
+	switch answer := s.now.Add(e.back); {
 	case e.left:
-	case ok && answer <= e.deadline:
+	case answer <= e.deadline:
 		s.push(answer, answered, e)
 	default:
 		s.push(e.deadline, timedOut, e)

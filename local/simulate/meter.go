@@ -22,6 +22,13 @@ type heat struct {
 	units  float64
 }
 
+// refuse counts a call that was throttled.
+func (m *meter) refuse(at algo.Instant) {
+	if at >= m.from && at < m.end {
+		m.throttled++
+	}
+}
+
 // warm adds units to an item.
 func (m *meter) warm(h *heat, at algo.Instant, units float64) {
 	if second := int64(at) / int64(time.Second); h.second != second {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"regexp"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,21 +27,21 @@ type Limits struct {
 
 // DefaultLimits are such that about half of the default traffic is too much.
 func DefaultLimits() Limits {
-	return Limits{Window: time.Second, Each: 20, All: 500_000, EachLease: 10, AllLease: 1000, Shards: 64, Sync: 100 * time.Millisecond}
+	return Limits{Window: time.Second, Each: 20, All: 50_000, EachLease: 10, AllLease: 1000, Shards: 64, Sync: 100 * time.Millisecond}
 }
 
 // Plan returns the scenarios that show what each algorithm and each way to spare the store
-// does. A leaky_bucket is not in it: as a meter it is a token_bucket. The error says which
-// parameter or limit is wrong.
-func Plan(p Parameters, l Limits) ([]Scenario, error) {
+// does, of those whose names only matches; nil: all. A leaky_bucket is not in it: as a meter it
+// is a token_bucket. The error says which parameter or limit is wrong.
+func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
-	for _, s := range l.shapes(p) {
+	shapes := l.shapes(p)
+	for _, s := range shapes {
 		s.limit.Name, s.limit.Rate.Window = "simulated", l.Window
-		who := "each caller: "
-		if s.limit.Global {
-			who = "all callers: "
+		name := s.name()
+		if only != nil && !only.MatchString(name) {
+			continue
 		}
-		name := who + string(s.limit.Rate.Algorithm) + s.how
 		made, err := limiter.NewLimit(s.limit)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -51,6 +52,9 @@ func Plan(p Parameters, l Limits) ([]Scenario, error) {
 		}
 		plan = append(plan, s)
 	}
+	if len(plan) == 0 {
+		return nil, fmt.Errorf("names: got %q, want a part of one such as %q", only, shapes[0].name())
+	}
 	return plan, nil
 }
 
@@ -58,6 +62,14 @@ func Plan(p Parameters, l Limits) ([]Scenario, error) {
 type shape struct {
 	how   string
 	limit limiter.Limit
+}
+
+func (s shape) name() string {
+	who := "each caller: "
+	if s.limit.Global {
+		who = "all callers: "
+	}
+	return who + string(s.limit.Rate.Algorithm) + s.how
 }
 
 func (l Limits) shapes(p Parameters) (list []shape) {
@@ -74,8 +86,11 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		each(a, "", limiter.Limit{})
 	}
 	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", share), limiter.Limit{OnError: limiter.OnErrorLocal, LocalShare: share})
-	each(algo.SlidingWindow, fmt.Sprintf(", lease %d", l.EachLease), limiter.Limit{Spread: limiter.Spread{Lease: l.EachLease}})
-	each(algo.SlidingWindow, fmt.Sprintf(", shards %d", shards), limiter.Limit{Spread: limiter.Spread{Shards: shards}})
+	if l.Each > 1 { // one request can be neither leased in advance nor divided
+		lease := min(l.EachLease, l.Each)
+		each(algo.SlidingWindow, fmt.Sprintf(", lease %d", lease), limiter.Limit{Spread: limiter.Spread{Lease: lease}})
+		each(algo.SlidingWindow, fmt.Sprintf(", shards %d", shards), limiter.Limit{Spread: limiter.Spread{Shards: shards}})
+	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
 	all(algo.SlidingWindow, "", limiter.Spread{}) // and a log of so many does not fit
 	all(algo.SlidingWindow, fmt.Sprintf(", shards %d", l.Shards), limiter.Spread{Shards: l.Shards})

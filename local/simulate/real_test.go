@@ -40,12 +40,11 @@ func (c carried) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ .
 // carry makes a call of a real server as a call of the simulation.
 func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	s, billed := e.sim, e.sim.measured(e)
-	if late := e.trip(func(at algo.Instant) (algo.Instant, bool) {
+	if late := e.trip(func(algo.Instant) {
 		if billed {
 			s.meter.calls++
 		}
 		out, err = call()
-		return at, true
 	}); late != nil {
 		var none T
 		return none, late
@@ -113,11 +112,11 @@ func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.
 func compared(t *testing.T, store Store) []Scenario {
 	t.Helper()
 	p := small(store)
-	p.Rate, p.Callers, p.Script = 300, 10, 0
+	p.Rate, p.Callers = 300, 10
 	p.Median, p.P99 = 8*time.Millisecond, 60*time.Millisecond
 	l := smallLimits()
 	l.All, l.AllLease = 150, 20
-	plan, err := Plan(p, l)
+	plan, err := Plan(p, l, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func Report(p Parameters, l Limits, results []Result) string {
 	if p.Store == DynamoDB {
 		fmt.Fprintf(&b, "An item takes %g write units a second. ", p.ItemWrites)
 	} else {
-		fmt.Fprintf(&b, "%d nodes run a script in %s each. ", p.Nodes, p.Script)
+		fmt.Fprintf(&b, "A slot takes %s ECPUs a second, the cache %s, and a script is %d. ", thousands(int64(p.SlotECPUs)), thousands(int64(p.CacheECPUs)), ecpuPerScript)
 	}
 	fmt.Fprintf(&b, "The limit is %s in %s for each caller, or %s for all together.\n\n", thousands(l.Each), l.Window, thousands(l.All))
 	b.WriteString(tabulate(p.Store, results))
@@ -38,24 +38,24 @@ func thousands(n int64) string {
 
 // columns are the heads of a table of results.
 func columns(store Store) []string {
-	heads := []string{"limit", "allowed %", "refused %", "degraded %", "wrong %", "over", "over %", "calls", "writes", "memory %", "hottest/s", "throttled/s", "p50 ms", "p99 ms", "envs", "$/M"}
+	heads := []string{"limit", "allowed %", "refused %", "degraded %", "wrong %", "over", "over %", "calls", "writes", "memory %", "hottest/s", "throttled/s", "p50 ms", "p99 ms", "envs", "concurrency", "$/M"}
 	if store == ElastiCache {
-		heads[8], heads[11] = "scripts", "lost/s"
+		heads[8] = "scripts"
 	}
 	return heads
 }
 
 // legend says what the columns mean.
 func legend(store Store) string {
-	unit, lost := "write units", "throttled calls"
+	unit := "write units"
 	if store == ElastiCache {
-		unit, lost = "scripts run", "calls that a node with a second of work waiting did not take"
+		unit = "scripts run"
 	}
 	return "Of all requests: allowed and refused by the limit, and degraded, where the store did not answer in time and `on_error` decided. " +
-		"Wrong is what was refused, and admitted by an oracle that sees all requests in order. " +
+		"Wrong is how many fewer were admitted than by an oracle that sees all requests in order, in those windows of a caller in which it was fewer. " +
 		"Over is the most that was admitted too many in one window of one caller, and its share of the limit. " +
-		"Calls and " + unit + " are a decision's; memory is what was refused without a call; hottest/s is the most " + unit + " of one item in a second, throttled or lost/s the " + lost + " a second. " +
-		"p50 and p99 are what a decision takes, envs how many environments there were in the end, and $/M what a million requests cost: the authorizer and the store.\n"
+		"Calls and " + unit + " are a decision's; memory is what was refused without a call; hottest/s is the most " + unit + " of one item in a second, throttled/s the throttled calls a second. " +
+		"p50 and p99 are what a decision takes, envs how many environments there were in the end, concurrency what quota of Lambda this needs (at least one for each ten requests a second), and $/M what a million requests cost: the authorizer and the store.\n"
 }
 
 // tabulate returns results as a table.
@@ -73,7 +73,7 @@ func tabulate(store Store, results []Result) string {
 			strconv.FormatInt(r.OverMost, 10), decimals(100*float64(r.OverMost)/float64(r.Limit), 1),
 			decimals(float64(r.Calls)/n, 3), decimals(float64(r.Units)/n, 3), percent(r.Remembered),
 			decimals(r.Hottest, 0), decimals(r.Throttled, 0), milliseconds(r.P50), milliseconds(r.P99),
-			strconv.Itoa(r.Environments), decimals(r.Dollars, 2),
+			strconv.Itoa(r.Environments), strconv.Itoa(r.Concurrency), decimals(r.Dollars, 2),
 		}
 		if away {
 			line = append(line, percent(r.Away))

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"math"
 	"slices"
 	"time"
 )
@@ -42,9 +43,16 @@ type Result struct {
 	P99 time.Duration `json:"p99_ns"`
 	// Environments is how many there were in the end.
 	Environments int `json:"environments"`
+	// Concurrency is the quota of Lambda that this needs: an environment each, and one for
+	// each ten requests a second.
+	Concurrency int `json:"concurrency"`
 	// Dollars is what a million requests cost: the authorizer and the store.
 	Dollars float64 `json:"dollars_a_million"`
 }
+
+// requestsEach is how many synchronous requests a second Lambda admits for each one that an
+// account may run at once.
+const requestsEach = 10
 
 // result judges the log of s, which it sorts.
 func (s *simulation) result() Result {
@@ -52,6 +60,7 @@ func (s *simulation) result() Result {
 		Name: s.Name, Limit: s.Limit.Machine().Capacity(),
 		Remembered: s.decisions.remembered, Calls: s.meter.calls, Units: s.meter.writes, Reads: s.meter.reads,
 		Hottest: s.meter.hottest, Throttled: float64(s.meter.throttled) / s.Measured.Seconds(), Environments: len(s.all),
+		Concurrency: max(len(s.all), int(math.Ceil(s.Rate/requestsEach))),
 	}
 	latencies := make([]uint32, 0, len(s.log))
 	for i := range s.log {

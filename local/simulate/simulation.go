@@ -80,7 +80,7 @@ func (s *simulation) openStore() {
 		table := newTable(s.meter, s.ItemWrites)
 		s.open = func(e *environment) limiter.Store { return &dynamo{env: e, table: table} }
 	case ElastiCache:
-		cluster := newCluster(s.meter, s.Nodes, s.Script)
+		cluster := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
 		s.open = func(e *environment) limiter.Store { return &cache{env: e, cluster: cluster} }
 	}
 }

@@ -5,9 +5,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// table is a DynamoDB table, as far as a limiter notices. Each item takes so many write
-// units a second, and what was left over of the last second; what is more is throttled.
-// So adaptive capacity has given each hot item a partition of its own already, which is
+// table is a DynamoDB table, as far as a limiter notices. Each item has its own allowance
+// of write units. So adaptive capacity has given each hot item a partition of its own already, which is
 // the best that it can do. The table as a whole has no limit.
 type table struct {
 	*meter
@@ -18,10 +17,9 @@ type table struct {
 // item is one subject of the table.
 type item struct {
 	heat
+	allowance
 	state  algo.State
 	exists bool
-	spare  float64 // units that it takes at once
-	filled algo.Instant
 }
 
 func newTable(m *meter, rate float64) *table {
@@ -32,7 +30,7 @@ func newTable(m *meter, rate float64) *table {
 func (t *table) find(subject limiter.Subject, at algo.Instant) *item {
 	it := t.items[subject]
 	if it == nil {
-		it = &item{spare: t.rate, filled: at}
+		it = &item{allowance: newAllowance(t.rate, at)}
 		t.items[subject] = it
 	}
 	return it
@@ -49,15 +47,11 @@ type reply struct {
 // write makes one attempt. billed says that it is of a request that counts.
 func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, billed bool) reply {
 	it := t.find(subject, at)
-	it.spare = min(t.rate, it.spare+at.Sub(it.filled).Seconds()*t.rate)
-	it.filled = at
 	if billed {
 		t.calls++
 	}
-	if it.spare < 1 {
-		if at >= t.from && at < t.end {
-			t.throttled++
-		}
+	if !it.open(at) {
+		t.refuse(at)
 		return reply{throttled: true}
 	}
 	next, ok := a.test(it.state, it.exists)

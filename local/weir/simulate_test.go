@@ -32,14 +32,22 @@ func TestSimulate_mistakes(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--store=redis":    `store: got "redis", want dynamodb or elasticache`,
 		"--only=(":         "--only: error parsing regexp",
-		"--only=nothing":   `--only: got "nothing", want a part of a name`,
+		"--only=nothing":   `names: got "nothing", want a part of one such as "each caller: sliding_window"`,
 		"--each=0":         "each caller: sliding_window: requests: got 0",
-		"--shards=1":       "shards: got 1, want 2 to 64 here",
 		"--time=1500ms":    "measured time: got 1.5s, want a multiple of the window",
 		"--environments=0": "environments: got 0, want 1 to 1000000",
 	} {
 		if code, _, errs := weir(t, append(small, flag)...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%s: exit %d, %s; want %s", flag, code, errs, want)
 		}
+	}
+	if code, _, errs := weir(t, append(small, "--shards=1")...); code != 0 {
+		t.Errorf("a limit that is not simulated is wrong: exit %d, %s", code, errs)
+	}
+	if code, _, errs := weir(t, append(small, "--shards=1", "--only=shards")...); code != 2 || !strings.Contains(errs, "shards: got 1, want 2 to 64 here") {
+		t.Errorf("shards that are wrong: exit %d, %s", code, errs)
+	}
+	if code, out, errs := weir(t, append(small, "--each=1", "--only=^each")...); code != 0 || !strings.Contains(out, "sync 100ms") || strings.Contains(out, "shards") {
+		t.Errorf("one request a caller: exit %d, %s%s", code, errs, out)
 	}
 }

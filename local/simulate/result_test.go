@@ -1,0 +1,108 @@
+package simulate
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// By hand: a million runs of Lambda are 0.20, and 5 ms of half a GB each 0.033325. Written
+// once each is 0.625 on DynamoDB, and three ECPUs each 0.0069 on ElastiCache.
+func TestRun_dollars(t *testing.T) {
+	strict := limiter.Limit{Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}}
+	cells := strict
+	cells.Spread.Cells = 2
+	for _, test := range []struct {
+		store      Store
+		limit      limiter.Limit
+		invocation time.Duration
+		want       float64
+	}{
+		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms and 1 ms, which is billed as 5 ms
+		{ElastiCache, strict, time.Millisecond, 0.20 + 0.033325 + 0.0069},
+		{DynamoDB, cells, 3 * time.Millisecond, 0.20 + 0.019995},
+	} {
+		p := small(test.store)
+		p.Median, p.P99, p.Invocation, p.SlotECPUs = 3500*time.Microsecond, 3500*time.Microsecond, test.invocation, 1e6
+		if r := simulated(t, Scenario{Name: "dollars", Limit: limit(t, test.limit), Parameters: p}); math.Abs(r.Dollars-test.want) > 1e-9 {
+			t.Errorf("%s, cells %d: a million requests cost %g, want %g", test.store, test.limit.Spread.Cells, r.Dollars, test.want)
+		}
+	}
+	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}}
+	if got := s.dollars(1e6); math.Abs(got-(0.20+3*0.125)) > 1e-9 {
+		t.Errorf("a million requests of three reads each cost %g", got)
+	}
+}
+
+// An item takes a write unit for each KB begun, and a read unit for each four.
+func TestTable_units(t *testing.T) {
+	for entries, want := range map[int]int64{0: 1, 68: 1, 69: 2, 154: 2, 155: 3} { // 200 bytes and 12 each
+		var state algo.State
+		for i := range entries {
+			state.Entries += algo.NewEntries(algo.Instant(i))
+		}
+		m := &meter{}
+		table := newTable(m, 1000)
+		table.write(limiter.User("alice"), epoch, &attempt{replace: true, next: state}, true)
+		table.read(limiter.User("alice"), epoch, true)
+		if m.writes != want || m.reads != 1 || m.calls != 2 {
+			t.Errorf("%d entries: %d write units and %d read units in %d calls, want %d and 1 in 2", entries, m.writes, m.reads, m.calls, want)
+		}
+	}
+}
+
+// Percentiles are those of the round trip, if each decision makes one.
+func TestRun_percentiles(t *testing.T) {
+	p := small(DynamoDB)
+	p.Measured = 5 * time.Second
+	r := simulated(t, Scenario{Name: "percentiles", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}})})
+	if (r.P50-p.Median).Abs() > p.Median/20 || (r.P99-p.P99).Abs() > p.P99/10 {
+		t.Errorf("p50 %s and p99 %s, want about %s and %s", r.P50, r.P99, p.Median, p.P99)
+	}
+}
+
+// Lambda takes ten requests a second for each that may run at once, however short they are.
+func TestRun_concurrency(t *testing.T) {
+	for _, test := range []struct {
+		median time.Duration
+		atMost bool // that ten a second decide
+	}{{time.Millisecond, true}, {900 * time.Millisecond, false}} {
+		p := small(DynamoDB)
+		p.Environments, p.Timeout, p.Median, p.P99 = 10_000, 950*time.Millisecond, test.median, test.median
+		r := simulated(t, Scenario{Name: "concurrency", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
+		if test.atMost && (r.Concurrency != 400 || r.Environments >= 400) || !test.atMost && (r.Concurrency != r.Environments || r.Environments <= 400) {
+			t.Errorf("round trips of %s: concurrency %d of %d environments", test.median, r.Concurrency, r.Environments)
+		}
+	}
+}
+
+// Cells are a quarter more than requests that are decided at once.
+func TestParameters_cells(t *testing.T) {
+	for rate, want := range map[float64]int{100_000: 125, 20_000: 25, 5001: 7, 1: 2} {
+		if got := (Parameters{Rate: rate, Invocation: time.Millisecond}).cells(); got != want {
+			t.Errorf("%g requests a second: %d cells, want %d", rate, got, want)
+		}
+	}
+}
+
+// One line by hand.
+func TestReport(t *testing.T) {
+	r := Result{
+		Name: "a limit", Limit: 20, Requests: 2000, Allowed: 1000, Refused: 900, Degraded: 100, WronglyRefused: 4, Over: 11, OverMost: 5,
+		Remembered: 300, Calls: 1700, Units: 1600, Hottest: 17, Throttled: 3, P50: 4 * time.Millisecond, P99: 12 * time.Millisecond,
+		Environments: 8, Concurrency: 200, Dollars: 1.234,
+	}
+	const want = "| a limit | 50.00 | 45.00 | 5.00 | 0.20 | 5 | 25.0 | 0.850 | 0.800 | 15.00 | 17 | 3 | 4.00 | 12.00 | 8 | 200 | 1.23 |"
+	report := Report(Default(ElastiCache), DefaultLimits(), []Result{r})
+	lines := strings.Split(report, "\n")
+	if got := strings.Join(strings.Fields(lines[6]), " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if !strings.Contains(report, "A slot takes 30,000 ECPUs a second, the cache 500,000, and a script is 3.") {
+		t.Error("the report does not say what ECPUs there are:", lines[2])
+	}
+}
