@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +23,7 @@ func checkCommand() *cobra.Command {
 		Example: "  weir check functions/rules.json\n  weir check --json - < my-rules.json",
 		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return check(c.InOrStdin(), c.OutOrStdout(), args[0], asJSON)
+			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], asJSON)
 		},
 	}
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
@@ -39,9 +40,9 @@ type checked struct {
 	Notes    []rules.Problem `json:"notes,omitempty"`
 }
 
-func check(in io.Reader, out io.Writer, file string, asJSON bool) error {
-	document, err := readDocument(in, file)
-	if err != nil && !asJSON {
+func check(ctx context.Context, in io.Reader, out io.Writer, file string, asJSON bool) error {
+	document, err := readDocument(ctx, in, file)
+	if err != nil && (!asJSON || ctx.Err() != nil) {
 		return err
 	}
 	result := checked{File: file}
@@ -66,9 +67,9 @@ func check(in io.Reader, out io.Writer, file string, asJSON bool) error {
 }
 
 // readDocument reads a file, or in if it is called "-".
-func readDocument(in io.Reader, file string) ([]byte, error) {
+func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 	if file == "-" {
-		return io.ReadAll(in)
+		return await(ctx, func() ([]byte, error) { return io.ReadAll(in) })
 	}
 	return os.ReadFile(file)
 }

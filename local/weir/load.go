@@ -31,9 +31,6 @@ const (
 // tokenVariable is where a token is that is no argument, which others on the machine can read.
 const tokenVariable = "WEIR_TOKEN"
 
-// interrupted is the exit status of a command that an interrupt has ended, as shells have it.
-const interrupted = 130
-
 func loadCommand() *cobra.Command {
 	l := &loader{}
 	c := &cobra.Command{

@@ -19,10 +19,15 @@ import (
 
 // exitStatuses are of all commands.
 const exitStatuses = "Exit statuses: 0 done; 1 it did not work, the document has mistakes, or there is no such thing; 2 the command line is wrong. " +
-	"130 weir load was interrupted. weir with has that of its command. That a request would be refused is an answer, and 0."
+	"130 it was interrupted before it was done; weir serve, weir sam and a table of weir top that is renewed are done when they are interrupted. " +
+	"weir with has that of its command. That a request would be refused is an answer, and 0."
+
+// interrupted is the exit status of a command that an interrupt has ended, as shells have it.
+const interrupted = 130
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second one ends this at once
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
@@ -45,6 +50,11 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	case errors.As(err, &usage), command == root:
 		fmt.Fprintf(stderr, "weir: %v\nTry: %s --help\n", err, command.CommandPath())
 		return 2
+	case ctx.Err() != nil:
+		if !errors.Is(err, context.Canceled) {
+			fmt.Fprintf(stderr, "weir: %v\n", err)
+		}
+		return interrupted
 	}
 	fmt.Fprintf(stderr, "weir: %v\n", err)
 	return 1
@@ -89,6 +99,24 @@ func version() string {
 		return info.Main.Version
 	}
 	return "(unknown)"
+}
+
+// await returns what read does, or that ctx has ended: who reads from a terminal may never
+// be done.
+func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
+	done := make(chan struct{})
+	var got T
+	var failed error
+	go func() {
+		got, failed = read()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return got, failed
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
 }
 
 // usageError is a command line that is wrong.

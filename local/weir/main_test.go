@@ -87,13 +87,40 @@ func TestCheck(t *testing.T) {
 		"\ufeff{}": "-: begins with a byte order mark: save it as UTF-8 without one\n",
 	} {
 		var out bytes.Buffer
-		err := check(strings.NewReader(document), &out, "-", false)
+		err := check(t.Context(), strings.NewReader(document), &out, "-", false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
 			t.Errorf("%q: %v, %q", document, err, &out)
 		}
 	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
 		t.Errorf("no such file: exit %d, %q", code, errs)
+	}
+}
+
+// An interrupt ends a command that waits for who types nothing, and one that computes; each
+// says so by the same status, and by no error.
+func TestInterrupt(t *testing.T) {
+	scratch(t)
+	isPerson = func(any) bool { return true }
+	t.Cleanup(func() { isPerson = isTerminal })
+	typing, never, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdin := os.Stdin
+	os.Stdin = typing
+	t.Cleanup(func() { os.Stdin = stdin; _ = never.Close(); _ = typing.Close() })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, args := range [][]string{
+		{"check", "-"}, {"check", "-", "--json"}, {"rules", "put", "-", "--table", "x"}, {"top", "-"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
+		{"simulate", "--quick"}, {"inspect", "user:a"},
+	} {
+		var out, errs bytes.Buffer
+		code := run(ctx, args, &out, &errs)
+		if code != interrupted || strings.Contains(errs.String(), "context canceled") {
+			t.Errorf("%q: exit %d, %q, %q", args, code, &out, &errs)
+		}
 	}
 }
 

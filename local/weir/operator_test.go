@@ -220,7 +220,7 @@ func TestOperator_environments(t *testing.T) {
 func TestReset_confirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yesterday\n": false} {
 		var out bytes.Buffer
-		if err := confirm(strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
+		if err := confirm(t.Context(), strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
 			t.Errorf("%q: %v, %q", answer, err, &out)
 		}
 	}

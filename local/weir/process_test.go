@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -304,6 +306,27 @@ func TestServe_ends(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A second interrupt ends at once what the first one lets finish: a connection on which
+// nothing has come yet.
+func TestServe_interruptedTwice(t *testing.T) {
+	scratch(t)
+	p := startProcess(t, []string{"serve"})
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	ended := make(chan error, 1)
+	go func() { ended <- p.Wait() }()
+	for p.Process.Signal(os.Interrupt) == nil {
+		runtime.Gosched()
+	}
+	var status *exec.ExitError
+	if err := <-ended; !errors.As(err, &status) || !status.Sys().(syscall.WaitStatus).Signaled() {
+		t.Errorf("ended with %v: %s", err, p.output)
 	}
 }
 

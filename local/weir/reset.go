@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -27,7 +28,7 @@ func resetCommand() *cobra.Command {
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
 			if t.store != "" && !yes && isPerson(c.InOrStdin()) {
-				if err := confirm(c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Forget what %s was charged, in %s?", args[0], t.where())); err != nil {
+				if err := confirm(c.Context(), c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Forget what %s was charged, in %s?", args[0], t.where())); err != nil {
 					return err
 				}
 			}
@@ -59,10 +60,15 @@ var isPerson = isTerminal
 var errCancelled = errors.New("nothing was done")
 
 // confirm asks a question that is answered with y or yes.
-func confirm(in io.Reader, out io.Writer, question string) error {
+func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {
 	fmt.Fprintf(out, "%s [y/N] ", question)
-	var answer string
-	_, _ = fmt.Fscanln(in, &answer) // nothing is no
+	answer, err := await(ctx, func() (answer string, _ error) {
+		_, _ = fmt.Fscanln(in, &answer) // nothing is no
+		return answer, nil
+	})
+	if err != nil {
+		return err
+	}
 	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
 		return errCancelled
 	}

@@ -76,7 +76,7 @@ func putRulesCommand(o *rulesOptions) *cobra.Command {
 		Example: "  weir rules put rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			document, err := readDocument(c.InOrStdin(), args[0])
+			document, err := readDocument(c.Context(), c.InOrStdin(), args[0])
 			if err != nil {
 				return err
 			}
@@ -121,7 +121,7 @@ func diffRulesCommand(o *rulesOptions) *cobra.Command {
 			if len(args) == 0 {
 				return o.diff(c.Context(), c.OutOrStdout(), from, to, nil)
 			}
-			document, err := readDocument(c.InOrStdin(), args[0])
+			document, err := readDocument(c.Context(), c.InOrStdin(), args[0])
 			if err != nil {
 				return err
 			}

@@ -115,7 +115,9 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 			if err := <-ended; err != nil && ctx.Err() == nil {
 				return err
 			}
-			return o.print(o.out, t.Table(o.n))
+			return o.finish(ctx, follow, t)
+		case <-ctx.Done(): // a terminal that is read from may have no end
+			return o.finish(ctx, follow, t)
 		case <-renew:
 			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // home, and clear
 			if err := o.print(o.out, t.Table(o.n)); err != nil {
@@ -123,6 +125,18 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 			}
 		}
 	}
+}
+
+// finish prints what there is. It is all there is unless ctx has ended first; what is followed
+// has no other end.
+func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
+	if err := o.print(o.out, t.Table(o.n)); err != nil {
+		return err
+	}
+	if ctx.Err() != nil && !follow {
+		return exitError{interrupted}
+	}
+	return nil
 }
 
 // source returns what the command line names.
