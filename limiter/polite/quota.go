@@ -209,12 +209,10 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 // take takes in what an answer says is left. Answers overtake each other: of those to requests
 // that were under way together the least counts. The caller holds mu.
 func (q *quota) take(t ticket, a advice, now time.Time) {
-	if !t.sent.After(q.learnt) && a.left >= q.left && !q.told {
+	if !t.sent.After(q.learnt) && a.left >= q.left {
 		return
 	}
-	if t.sent.After(q.learnt) {
-		q.learnt = now
-	}
+	q.learnt = now
 	q.told, q.left, q.capacity = false, a.left, a.capacity
 	q.reset = now.Add(a.reset)
 	q.ask = now.Add(min(a.reset, q.maxWait/2))

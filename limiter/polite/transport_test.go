@@ -663,6 +663,101 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	}
 }
 
+// A request waits for its turn no longer than half the time that its context has, so that there is
+// time for the answer.
+func TestTransport_halfTheContext(t *testing.T) {
+	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
+		synctest.Test(t, func(t *testing.T) {
+			a := script("429 | Retry-After: 5", "200")
+			transport := &polite.Transport{Base: a, Retries: -1}
+			if status, err := get(t, transport, "http://api.test/"); status != 429 {
+				t.Fatal(status, err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), lives)
+			defer cancel()
+			r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
+			begun := time.Now()
+			status, err := do(transport, r)
+			if _, waits := errors.AsType[*polite.WaitError](err); waits == sent || (status == 200) != sent || !sent && time.Since(begun) != 0 {
+				t.Errorf("%s: %d, %v after %s", lives, status, err, time.Since(begun))
+			}
+		})
+	}
+}
+
+// Of a quota that is used up for an hour one asks after half the time that requests wait: some are
+// renewed earlier than they say.
+func TestTransport_asksHalfway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := script("200 | X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 3600", "200")
+		transport := &polite.Transport{Base: a}
+		for range 2 {
+			if status, err := get(t, transport, "http://api.test/"); status != 200 {
+				t.Fatal(status, err)
+			}
+		}
+		if wait := a.at[1].Sub(a.at[0]); wait != time.Minute {
+			t.Errorf("asked after %s", wait)
+		}
+	})
+}
+
+// Who waited for a turn while an answer named another quota gives its place back.
+func TestTransport_renamed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{latency: 100 * time.Millisecond, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			line := "200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: 2 | X-RateLimit-Reset: 60"
+			if strings.HasPrefix(r.URL.Path, "/search/") {
+				line = `200 | RateLimit: "search";r=1000;t=1`
+			}
+			answer(w, line)
+		})}
+		transport := &polite.Transport{Base: a}
+		var all sync.WaitGroup
+		for range 5 { // one goes first, and four wait behind it
+			all.Go(func() {
+				if status, err := get(t, transport, "http://api.test/search/"); status != 200 {
+					t.Error(status, err)
+				}
+			})
+		}
+		all.Wait()
+		begun := time.Now()
+		for range 2 {
+			if status, err := get(t, transport, "http://api.test/data/"); status != 200 {
+				t.Error(status, err)
+			}
+		}
+		if took := time.Since(begun); took != 2*a.latency {
+			t.Errorf("what is left was taken to be under way: took %s", took)
+		}
+	})
+}
+
+// The body of a refusal that is waited out is read, so that its connection serves the next
+// request too; a long one is not.
+func TestTransport_drains(t *testing.T) {
+	for length, unread := range map[int64]int{9: 0, 64 << 10: 0, 64<<10 + 1: 64<<10 + 1, -1: 9} {
+		synctest.Test(t, func(t *testing.T) {
+			refusal := strings.NewReader(strings.Repeat("x", int(max(length, 9))))
+			n := 0
+			base := roundTripper(func(*http.Request) (*http.Response, error) {
+				if n++; n == 1 {
+					return &http.Response{StatusCode: http.StatusTooManyRequests, ContentLength: length, Body: io.NopCloser(refusal)}, nil
+				}
+				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
+			})
+			if status, err := get(t, &polite.Transport{Base: base}, "http://api.test/"); status != 200 || refusal.Len() != unread {
+				t.Errorf("of %d bytes %d are not read: %d, %v", length, refusal.Len(), status, err)
+			}
+		})
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
 // An API that says nothing of limits is not slowed down, but for the first request of all,
 // and that for a second.
 func TestTransport_noLimits(t *testing.T) {

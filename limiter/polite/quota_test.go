@@ -1,0 +1,49 @@
+package polite
+
+import (
+	"math"
+	"testing"
+	"time"
+)
+
+// answered is a quota of which an answer has said that so many are left for a minute from noon on.
+func answered(left int64) *quota {
+	q := newQuota(time.Hour, 5)
+	t, _, _ := q.pass(noon, noon.Add(time.Hour))
+	q.learn(t, advice{known: true, left: left, reset: time.Minute, capacity: math.MaxInt64}, true, noon.Add(time.Millisecond))
+	return q
+}
+
+// Answers overtake each other: of those to requests that were under way together the least
+// counts, and one to a request that was sent later counts whatever it says.
+func TestQuota_take(t *testing.T) {
+	type step struct {
+		sent, came, left, want int64 // in seconds after noon, and requests
+	}
+	for name, steps := range map[string][]step{
+		"together":             {{1, 2, 50, 50}, {1, 3, 60, 50}, {1, 4, 40, 40}, {1, 5, 45, 40}},
+		"later":                {{1, 2, 50, 50}, {3, 4, 60, 60}},
+		"beside the least one": {{1, 3, 50, 50}, {2, 5, 40, 40}, {4, 6, 70, 40}, {6, 7, 70, 70}},
+	} {
+		q := answered(100)
+		for i, s := range steps {
+			at := func(n int64) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+			q.learn(ticket{sent: at(s.sent)}, advice{known: true, left: s.left, reset: time.Minute, capacity: math.MaxInt64}, false, at(s.came))
+			if q.left != s.want {
+				t.Errorf("%s: after answer %d %d are left, want %d", name, i, q.left, s.want)
+			}
+		}
+	}
+}
+
+// A request without an answer may have been counted: one less is left.
+func TestQuota_forget(t *testing.T) {
+	q := answered(3)
+	sent, _, err := q.pass(noon.Add(time.Minute), noon.Add(time.Hour))
+	if err != nil || sent.sent.IsZero() {
+		t.Fatal(err)
+	}
+	if q.forget(sent); q.left != 2 || q.underWay != 0 {
+		t.Errorf("%d are left, %d under way", q.left, q.underWay)
+	}
+}
