@@ -93,7 +93,7 @@ func (o *occasion) again(now algo.Instant, pause time.Duration) bool {
 	return (age < 0 || age >= pause) && o.last.CompareAndSwap(last, int64(now))
 }
 
-// New returns a Limiter over store.
+// New returns a Limiter over store. Timeouts that Options does not allow are taken for 0, silently.
 func New(store Store, o Options) *Limiter {
 	if o.Timeout <= 0 || o.Timeout >= MinWindow {
 		o.Timeout = DefaultTimeout
@@ -155,7 +155,8 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (De
 // Reset forgets the subjects of charges, with all limits that they hold, in the store and in
 // this environment: also what it counted by itself while the store failed. Others may
 // remember a refusal for as long as Options.Trust, and leases for a second; what they count
-// by themselves, of limits with Spread.Sync or Cells or with OnErrorLocal, they keep.
+// by themselves, of limits with Spread.Sync or Cells or with OnErrorLocal, they keep, and so does
+// this one what is on its way to the store meanwhile. The store has no deadline but that of ctx.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
 	done := map[place]bool{}
@@ -168,17 +169,23 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	for _, c := range charges {
 		role, subjects, _ := l.whereabouts(c)
 		for _, subject := range subjects {
+			l.forget(subject) // first, or what is pending would be brought to the store after it
 			forget(place{role, subject})
-			if l.memory != nil {
-				l.memory.forget(subject)
-				l.accounts.forget(subject)
-			}
+			l.forget(subject)
 		}
 		if l.fallback != nil {
 			forget(place{ofFallback, c.Limit.counted(c.Subject)})
 		}
 	}
 	return errors.Join(problems...)
+}
+
+// forget forgets what this environment holds of subject, unless the store is being asked for it.
+func (l *Limiter) forget(subject Subject) {
+	if l.memory != nil {
+		l.memory.forget(subject)
+		l.accounts.forget(subject)
+	}
 }
 
 // decide fills r.

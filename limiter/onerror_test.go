@@ -558,6 +558,7 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 		r.fail = map[limiter.Subject]error{user: []error{limiter.ErrUnavailable, limiter.ErrBreakerOpen, limiter.ErrThrottled}[i%3]}
 		takeAt(t, l, noon.Add(time.Duration(i)*10*time.Millisecond), c)
 	}
+	takeAt(t, l, noon.Add(-time.Hour), c) // the clock was set back
 	var got []string
 	for line := range strings.Lines(log.String()) {
 		_, rest, _ := strings.Cut(line, "reason=")
@@ -568,6 +569,7 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 		"store_unavailable omitted=0", "store_breaker omitted=0", "store_throttled omitted=0", // after 0, 10 and 20 ms
 		"store_unavailable omitted=33", "store_breaker omitted=33", "store_throttled omitted=33", // 1.02 s later, the next that is due
 		"store_unavailable omitted=33", "store_breaker omitted=33", "store_throttled omitted=33",
+		"store_throttled omitted=31",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)

@@ -488,6 +488,34 @@ func TestLimiter_Reset(t *testing.T) {
 	}
 }
 
+// resetting is a store after whose Reset, and before it is answered, then is called.
+type resetting struct {
+	*remote
+	then func()
+}
+
+func (r *resetting) Reset(ctx context.Context, s limiter.Subject) error {
+	defer r.then()
+	return r.remote.Reset(ctx, s)
+}
+
+// What a counter has not yet brought to the store is not brought there after a reset.
+func TestLimiter_Reset_pending(t *testing.T) {
+	store := &resetting{remote: newRemote()}
+	e := limiter.New(store, limiter.Options{})
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Second}})}
+	for range 9 {
+		takeAt(t, e, noon, c)
+	}
+	store.then = func() { takeAt(t, e, noon.Add(2*time.Second), c) }
+	if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
+		t.Fatal(err)
+	}
+	if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Remaining != 9 {
+		t.Errorf("%d remain, want 9: what came in the middle of it is forgotten too", d.Remaining)
+	}
+}
+
 // A debt has no place in one of many shards.
 func TestSpread_shards_spend(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})

@@ -43,7 +43,8 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 }
 
 // maxFallback is how many callers an environment counts by itself while the store fails: a
-// tenth of a Lambda function's 128 MB at most.
+// tenth of a Lambda function's 128 MB at most, but for the logs of sliding_log, which have 8 bytes
+// for each request of a share: 8 kB for each caller whose share is 1,000.
 const maxFallback = 50_000
 
 func (c Config) identifier() (*identity.Identifier, error) {

@@ -17,7 +17,8 @@ const DefaultSubjects = 1_000_000
 
 // Options of a Store. The zero value is ready for use.
 type Options struct {
-	// Subjects is the most that are held at once; 0 means DefaultSubjects. It is divided
+	// Subjects is the most that are held at once; 0 means DefaultSubjects. The entries of a
+	// sliding log, 8 bytes each and as many as its limit, come on top. It is divided
 	// evenly, and at least one each, among parts of the store, to which subjects are assigned by hash. In a part
 	// that is full, subjects at full quota make room; if there are none, Take of a new
 	// subject fails with limiter.ErrFull.
