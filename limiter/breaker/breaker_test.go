@@ -446,3 +446,31 @@ func BenchmarkStore_Take(b *testing.B) {
 		})
 	}
 }
+
+// A probe that is refused decides the request: the others are not charged.
+func TestLimiter_outage_refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)})
+		s.takes = time.Millisecond // in which the others come
+		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
+		charges[1].Subject = limiter.User("43")
+		take := func() limiter.Decision {
+			d, err := l.Take(t.Context(), time.Now(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		take() // all there is
+		s.failWith(limiter.ErrUnavailable)
+		for range 3 {
+			take()
+		}
+		s.failWith(nil)
+		time.Sleep(breaker.DefaultPause + 1)
+		if d := take(); d.Allowed || d.StoreCalls != 1 {
+			t.Errorf("%+v, want it refused by one call", d)
+		}
+	})
+}
