@@ -85,30 +85,38 @@ func TestEvents(t *testing.T) {
 
 // A broker that hangs delays five answers by the budget, and fails none.
 func TestEvents_hung(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &eventLog{hang: true}
-		e := memory(t)
-		e.Clock, e.Events = time.Now, publisher(l)
-		f := app.NewAuthorizer(e)
-		var delayed int
-		for range 20 {
-			begun := time.Now()
-			if _, err := f.Invoke(t.Context(), sample(t, "rest-authorizer-anonymous.json")); err != nil {
-				t.Fatal(err)
+	for _, c := range []struct {
+		event    string
+		function func(*app.Environment) lambda.Handler
+	}{
+		{"rest-authorizer-anonymous.json", app.NewAuthorizer},
+		{"http-api-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &eventLog{hang: true}
+			e := memory(t)
+			e.Clock, e.Events = time.Now, publisher(l)
+			f := c.function(e)
+			var delayed int
+			for range 20 {
+				begun := time.Now()
+				if _, err := f.Invoke(t.Context(), sample(t, c.event)); err != nil {
+					t.Fatal(err)
+				}
+				switch took := time.Since(begun); took {
+				case 0:
+				case events.DefaultBudget:
+					delayed++
+				default:
+					t.Errorf("%s: a request took %s", c.event, took)
+				}
 			}
-			switch took := time.Since(begun); took {
-			case 0:
-			case events.DefaultBudget:
-				delayed++
-			default:
-				t.Errorf("a request took %s", took)
+			if delayed != 5 {
+				t.Errorf("%s: %d requests were delayed, want 5", c.event, delayed)
 			}
-		}
-		if delayed != 5 {
-			t.Errorf("%d requests were delayed, want 5", delayed)
-		}
-		end, cancel := context.WithCancel(t.Context())
-		cancel()
-		e.Events.Close(end, e.Clock())
-	})
+			end, cancel := context.WithCancel(t.Context())
+			cancel()
+			e.Events.Close(end, e.Clock())
+		})
+	}
 }

@@ -52,9 +52,10 @@ func publish(t *testing.T, variables ...string) (log string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out bytes.Buffer
+	var out, metrics bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
-	p, closeSink, err := c.OpenEvents(t.Context(), telemetry.New(io.Discard, "dev"), logger, events.DefaultBudget)
+	recorder := telemetry.New(&metrics, "dev")
+	p, closeSink, err := c.OpenEvents(t.Context(), recorder, logger, events.DefaultBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,6 +66,10 @@ func publish(t *testing.T, variables ...string) (log string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	p.Close(ctx, now)
+	recorder.RulesRefused(now.Add(time.Minute)) // by which lines of before are written
+	if told, logged := strings.Contains(metrics.String(), `"EventsDropped":2`), out.Len() > 0; told != logged {
+		t.Errorf("events dropped: counted %t, logged %t: %s", told, logged, &metrics)
+	}
 	return out.String()
 }
 
@@ -167,6 +172,36 @@ func TestConfig_OpenEvents_kinesis(t *testing.T) {
 		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
 			t.Errorf("got %s", log)
 		}
+	}
+}
+
+// asked is a context that tells whether anybody has waited by it.
+type asked struct {
+	context.Context
+	done bool
+}
+
+// Done implements context.Context.
+func (a *asked) Done() <-chan struct{} {
+	a.done = true
+	return a.Context.Done()
+}
+
+// A function waits for its events, because Lambda freezes it when it has answered.
+func TestOpen_events(t *testing.T) {
+	held := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
+	defer server.Close()
+	defer close(held)
+	e, err := boot.Open(t.Context(), lookup("NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	e.Events.Record(e.Clock(), 0, limiter.Caller{User: "alice"}, limiter.Decision{}, nil)
+	e.Events.Begin(e.Clock())
+	ctx := &asked{Context: t.Context()}
+	if e.Events.Wait(ctx); !ctx.done {
+		t.Error("nobody waits for events")
 	}
 }
 

@@ -22,3 +22,6 @@ func Guarded(store limiter.Store) limiter.Store { return guarded(store) }
 func (c Config) Warm(ctx context.Context, store limiter.Store, e *app.Environment) {
 	c.warm(ctx, store, e)
 }
+
+// Open is what Start does before the first event.
+var Open = open
