@@ -3,7 +3,9 @@
 //
 // What it makes sure of: no request fails for its events, and none waits longer than the
 // budget; whatever the broker does and whoever calls, memory is bounded; and what is lost is
-// counted, in the metric EventsDropped of package telemetry and in the log.
+// counted, in the metric EventsDropped of package telemetry and in the log: in events where they
+// were lost on their way, each of any number of requests, and in requests where there was no room
+// for one.
 //
 // # What an event says
 //
@@ -21,8 +23,10 @@
 // one groups, is the number of requests: exact for all but the sampled ones. Of those n events
 // of 1 % tell the number to within some 200/√n percent, 19 times of 20: 100 events to 20 %.
 //
-// The subject is a hash (telemetry.SubjectHash) of the caller's strongest identity, so no event
-// names a caller. Of more than 1,000 events that wait for a batch the requests of further
+// The subject is a hash (telemetry.SubjectHash) of the caller's strongest identity: no event has a
+// name in it. That hides no one from who tries: the hash has no secret, so an address of IPv4 is
+// found by hashing all 2³² of them, and a user by hashing a list of users. Keep events as what
+// tells of persons. Of more than 1,000 events that wait for a batch the requests of further
 // callers are counted together, in events without a subject.
 //
 // # When

@@ -321,7 +321,11 @@ func TestPublisher_Begin_when(t *testing.T) {
 // than five; what it does not take is told.
 func TestPublisher_hung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := &broker{send: hung}
+		epoch, instants := time.Now(), []time.Duration(nil)
+		b := &broker{send: func(ctx context.Context, n int) (int, error) {
+			instants = append(instants, time.Since(epoch))
+			return hung(ctx, n)
+		}}
 		o := options(b)
 		o.Budget = events.DefaultBudget
 		var told []int64
@@ -340,9 +344,18 @@ func TestPublisher_hung(t *testing.T) {
 			waited += took
 			time.Sleep(100 * time.Millisecond)
 		}
-		// Each is given up after 5 s; the pauses between are 1, 2, 4, 8 and 16 s at least.
-		if n := len(b.batches); n < 4 || n > 6 {
-			t.Errorf("%d batches within a minute, want 5 or so", n)
+		// Each is given up after 5 s, and the pauses from then on are 1, 2, 4, 8 and 16 s; two
+		// requests, a tenth of a second apart, notice.
+		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
+		synctest.Wait()
+		if len(instants) != len(want) {
+			t.Fatalf("batches at %v, want %v", instants, want)
+		}
+		for i, at := range instants {
+			if late := at - want[i]; late < 0 || late > 2*time.Second {
+				t.Errorf("batches at %v, want %v", instants, want)
+				break
+			}
 		}
 		if want := time.Duration(len(b.batches)) * 5 * events.DefaultBudget; waited > want {
 			t.Errorf("requests waited for %s, want at most %s", waited, want)

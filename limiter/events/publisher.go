@@ -63,7 +63,7 @@ type Publisher struct {
 	tally    tally
 	sequence int64
 	flight   *flight
-	begun    time.Time     // when the last batch was
+	begun    time.Time     // when the last batch was, or was found to have failed
 	pause    time.Duration // after a failure, from then on
 	told     time.Time     // when losses were told last
 	dropped  int64         // since then
@@ -197,12 +197,10 @@ func (p *Publisher) landed(now time.Time) bool {
 		return false
 	}
 	p.flight = nil
-	p.pause = min(2*p.pause, maxPause)
-	switch {
-	case f.err == nil && f.lost == 0:
+	if f.err == nil && f.lost == 0 {
 		p.pause = 0
-	case p.pause == 0:
-		p.pause = interval
+	} else {
+		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // a slow broker rests too
 	}
 	p.dropped += int64(f.lost)
 	p.cause = f.err
