@@ -66,7 +66,7 @@ type Live struct {
 	begin    sync.Mutex // held to begin a reading
 	reading  atomic.Pointer[reading]
 
-	// Of the one reading that there is at a time.
+	judging        sync.Mutex // held by a reading that has an answer; guards:
 	taken, refused digest
 	verdict        error // on the document that was refused
 }
@@ -89,12 +89,17 @@ type standing struct {
 
 // age returns how long ago the source was asked. Requests that come together do not come in
 // the order of their clocks.
-func (s *standing) age(now time.Time) time.Duration {
-	return time.Duration(now.UnixNano() - s.tried).Abs()
+func (s *standing) age(now time.Time) time.Duration { return between(now, s.tried) }
+
+func between(now time.Time, then int64) time.Duration {
+	return time.Duration(now.UnixNano() - then).Abs()
 }
 
 // reading is one of the source.
-type reading struct{ done chan struct{} }
+type reading struct {
+	begun int64 // in Unix nanoseconds
+	done  chan struct{}
+}
 
 // News is what came of a reading.
 type News struct {
@@ -186,29 +191,37 @@ func (l *Live) Charges(ctx context.Context, now time.Time, method, path string, 
 }
 
 // read returns the reading that is under way. If there is none it begins one, if it is time
-// or has to be; nil if it is not.
+// or has to be; nil if it is not. One that should have ended was frozen, and its connection
+// may be dead: another one takes its place.
 func (l *Live) read(ctx context.Context, now time.Time, must bool) *reading {
 	l.begin.Lock()
 	defer l.begin.Unlock()
-	if r := l.reading.Load(); r != nil {
+	r := l.reading.Load()
+	if r != nil && between(now, r.begun) <= readTimeout {
 		return r
 	}
-	if s := l.standing.Load(); !must && s.age(now) < s.pause { // another request was faster
+	if s := l.standing.Load(); r == nil && !must && s.age(now) < s.pause { // another request was faster
 		return nil
 	}
-	r := &reading{make(chan struct{})}
+	r = &reading{now.UnixNano(), make(chan struct{})}
 	l.reading.Store(r)
 	go l.finish(context.WithoutCancel(ctx), now, r)
 	return r
 }
 
-// finish makes a reading.
+// finish makes a reading. What comes of it counts unless another one has taken its place.
 func (l *Live) finish(ctx context.Context, now time.Time, r *reading) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
+	defer close(r.done)
+	document, err := l.source.Document(ctx)
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	if l.reading.Load() != r {
+		return
+	}
 	was := l.standing.Load()
 	s := &standing{rules: was.rules, confirmed: was.confirmed, tried: now.UnixNano()}
-	document, err := l.source.Document(ctx)
 	pause, repeated := l.options.Every, was.failed
 	switch {
 	case err == nil:
@@ -223,13 +236,12 @@ func (l *Live) finish(ctx context.Context, now time.Time, r *reading) {
 	if s.err == nil {
 		s.confirmed = now
 	}
-	s.pause = pause/2 + rand.N(pause/3)
+	s.pause = pause/2 + rand.N(max(pause/3, 1))
 	l.standing.Store(s)
 	if observe := l.observer.Load(); observe != nil {
 		(*observe)(now, News{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated})
 	}
-	l.reading.Store(nil)
-	close(r.done)
+	l.reading.CompareAndSwap(r, nil)
 }
 
 // judge returns the rules in force when the source has had a document, where was are those

@@ -155,6 +155,44 @@ func TestLive_slow(t *testing.T) {
 	})
 }
 
+// A reading that was frozen with its environment holds up no other: who comes after it has what the
+// source has then, and what the frozen one brings at last changes nothing.
+func TestLive_frozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := &kept{}
+		l, n := opened(t, k)
+		begun := time.Now()
+		k.put(2, 2)
+		k.slow = 900 * time.Millisecond
+		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // begins it
+			t.Errorf("beside: %d requests", requests(r))
+		}
+		synctest.Wait()
+		k.put(3, 3)
+		k.slow = 0
+		if r := l.At(t.Context(), begun.Add(time.Hour)); requests(r) != 3 || k.reads != 3 {
+			t.Errorf("after a freeze: %d requests, %d reads", requests(r), k.reads)
+		}
+		time.Sleep(time.Second)
+		if told := n.take(); len(told) != 1 || told[0].Err != nil || requests(l.Current()) != 3 {
+			t.Errorf("told %+v", told)
+		}
+		if r := l.At(t.Context(), begun.Add(time.Hour+time.Second)); requests(r) != 3 || k.reads != 3 {
+			t.Errorf("a second later: %d requests, %d reads", requests(r), k.reads)
+		}
+	})
+}
+
+// Rules that are asked for ever so often are.
+func TestLive_Every_least(t *testing.T) {
+	k := &kept{}
+	k.put(1, 1)
+	l := rules.NewLive(nil, k, rules.LiveOptions{Every: 1})
+	if err := l.Refresh(t.Context(), time.Now()); err != nil || requests(l.Current()) != 1 {
+		t.Error(err)
+	}
+}
+
 // While the source fails the rules stay, nobody waits, and it is asked now and then; that is
 // told once.
 func TestLive_failing(t *testing.T) {
