@@ -1,12 +1,15 @@
 package app_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"pgregory.net/rapid"
@@ -55,6 +58,34 @@ func TestAuthorizer_tier(t *testing.T) {
 	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != "free" {
 		t.Errorf("a tier that the rules do not know: %+v, %v", p.Context, err)
 	}
+}
+
+// slowRules is a source that needs some time.
+type slowRules struct{ version int64 }
+
+// Document implements rules.Source.
+func (s *slowRules) Document(context.Context) (rules.Document, error) {
+	time.Sleep(50 * time.Millisecond)
+	s.version++
+	return rules.Document{Content: []byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":5,"window":"1m"}}}]}`), Version: s.version}, nil
+}
+
+// A reading of rules that goes on beside a decision is over when the function answers: what is not
+// done then is frozen.
+func TestAuthorizer_settles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := memory(t)
+		now := time.Now()
+		e.Clock = func() time.Time { return now }
+		e.Rules = rules.NewLive(nil, &slowRules{}, rules.LiveOptions{})
+		if err := e.Rules.Refresh(t.Context(), now); err != nil {
+			t.Fatal(err)
+		}
+		now = now.Add(55 * time.Second)
+		if _, err := authorize(t, e, sample(t, "rest-authorizer-anonymous.json")); err != nil || e.Rules.Current().Version() != 2 {
+			t.Errorf("version %d, %v", e.Rules.Current().Version(), err)
+		}
+	})
 }
 
 // refusal is the body template of an API's ACCESS_DENIED gateway response.

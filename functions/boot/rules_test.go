@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -173,6 +174,16 @@ func TestConfig_rules_refused(t *testing.T) {
 	d.now = d.now.Add(time.Minute)
 	if version, requests := d.allows(t); version != good || requests != 13 {
 		t.Errorf("mended: version %d with %d requests", version, requests)
+	}
+}
+
+// The table is read at the start, before the first request comes.
+func TestConfig_rules_warm(t *testing.T) {
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	put := d.putRules(t, 11, 0)
+	load(t, "STORE=memory").Warm(t.Context(), memstore.New(memstore.Options{}), d.Environment)
+	if version := d.Rules.Current().Version(); version != put {
+		t.Errorf("version %d, want %d", version, put)
 	}
 }
 
