@@ -59,6 +59,12 @@ const (
 // Version returns the version of the rules, as the document or Options gave it.
 func (r *Rules) Version() int64 { return r.version }
 
+// Endpoint returns the endpoint of the rule at an index below Len, as the document has it,
+// and its method; "" is any.
+func (r *Rules) Endpoint(i int) (pattern, method string) {
+	return r.rules[i].pattern.text, r.rules[i].method
+}
+
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.rules) }
 

@@ -46,9 +46,10 @@ type Options struct {
 
 // API is an API that requests can be sent to.
 type API struct {
-	Kind      string // REST or HTTP
-	URL       string // of its listener, without a path
-	Endpoints []Endpoint
+	Kind string // REST or HTTP
+	URL  string // of its listener, without a path
+	// Endpoints returns those that the rules in force are for.
+	Endpoints func() []Endpoint
 }
 
 // Endpoint is a method and a path that requests can be sent to.

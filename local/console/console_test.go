@@ -32,7 +32,7 @@ func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 		t.Fatal(err)
 	}
 	s := httptest.NewServer(console.New(console.Options{
-		APIs:  []console.API{{Kind: "REST", URL: target.URL, Endpoints: []console.Endpoint{{Method: "GET", Path: "/a"}}}},
+		APIs:  []console.API{{Kind: "REST", URL: target.URL, Endpoints: func() []console.Endpoint { return []console.Endpoint{{Method: "GET", Path: "/a"}} }}},
 		Rules: func() *rules.Rules { return parsed }, Source: "<rules>.json", Store: "memory",
 		Token: func(user, tier string) (string, error) {
 			if user == "nobody" {

@@ -103,7 +103,7 @@ func (c *Console) request(o order) (*http.Request, error) {
 	switch {
 	case api < 0:
 		return nil, fmt.Errorf("api: got %s, want one of the APIs that run here", quote(o.API))
-	case !slices.Contains(c.APIs[api].Endpoints, Endpoint{o.Method, o.Path}):
+	case !slices.Contains(c.APIs[api].Endpoints(), Endpoint{o.Method, o.Path}):
 		return nil, fmt.Errorf("endpoint: got %s, want one that the rules are for", quote(o.Method+" "+o.Path))
 	case o.Tier != "" && !slices.Contains(tiers, o.Tier):
 		return nil, fmt.Errorf("tier: got %s, want %s, or none", quote(o.Tier), strings.Join(tiers, ", "))

@@ -20,7 +20,9 @@ func (s *server) console(apis []*gateway.API, listeners []net.Listener) *console
 		},
 	}
 	for i, api := range apis {
-		o.APIs = append(o.APIs, console.API{Kind: string(api.Kind), URL: "http://" + listeners[i].Addr().String(), Endpoints: targets(s.endpoints, api.Routes)})
+		o.APIs = append(o.APIs, console.API{Kind: string(api.Kind), URL: "http://" + listeners[i].Addr().String(), Endpoints: func() []console.Endpoint {
+			return targets(endpointsOf(s.live.Current()), api.Routes)
+		}})
 	}
 	return console.New(o)
 }

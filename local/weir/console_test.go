@@ -327,7 +327,11 @@ func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(version, requests int) {
 		t.Helper()
-		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":%d,"window":"1m"}}}]}`, version, requests)
+		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":%d,"window":"1m"}}}`, version, requests)
+		if version > 1 {
+			document += `,{"endpoint":"/api/v1/data","method":"POST","limits":{"free":{"requests":1,"window":"1m"}}}`
+		}
+		document += "]}"
 		if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -349,6 +353,12 @@ func TestConsole_rules(t *testing.T) {
 	b.await(`document.getElementById("version").textContent === "2"`)
 	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("version 2: %v, want %v", b.counts(), want)
+	}
+	b.do(chromedp.Reload()) // which offers the endpoint of the new rule
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "POST /api/v1/data", "free", "alice", 2)
+	if want := texts(2, 1, 1, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("the endpoint of a new rule: %v, want %v", b.counts(), want)
 	}
 }
 

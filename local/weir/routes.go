@@ -1,28 +1,27 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/gateway"
 )
 
 // endpoint is what of a rule says which requests it is for.
 type endpoint struct {
-	Endpoint string `json:"endpoint"`
-	Method   string `json:"method"`
+	Endpoint, Method string
 }
 
-// endpointsOf returns those of a document that has no mistakes, by index of the rule.
-func endpointsOf(document []byte) ([]endpoint, error) {
-	var d struct {
-		Rules []endpoint `json:"rules"`
+// endpointsOf returns those of rules, by index of the rule.
+func endpointsOf(r *rules.Rules) (list []endpoint) {
+	for i := range r.Len() {
+		pattern, method := r.Endpoint(i)
+		list = append(list, endpoint{pattern, method})
 	}
-	err := json.Unmarshal(document, &d)
-	return d.Rules, err
+	return list
 }
 
 // unmatched returns a line for each rule that no request to the APIs can match: most

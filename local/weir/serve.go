@@ -78,7 +78,6 @@ type server struct {
 	// variables are what the functions get beside what the template gives them.
 	variables map[string]string
 	apiKeys   map[string]string // by tier, if they were made just now
-	endpoints []endpoint        // of the rules
 	live      *rules.Live       // by which the functions in this process decide
 	operator  *operator.Operator
 	closers   []func()
@@ -147,9 +146,6 @@ func (s *server) read() (template *gateway.Template, err error) {
 	}
 	if _, err := parseRules(document); err != nil {
 		return nil, fmt.Errorf("%s has mistakes:\n%w", s.rules, err)
-	}
-	if s.endpoints, err = endpointsOf(document); err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
 	}
 	if document, err = os.ReadFile(s.template); err != nil {
 		return nil, fmt.Errorf("template: %w", err)
@@ -390,7 +386,7 @@ func (s *server) greet(apis []*gateway.API) {
 	if s.apiKeys == nil {
 		fmt.Fprintf(s.out, "API keys were made and told before; for new ones end this, and run %s seed --renew\n", s.self())
 	}
-	for _, line := range unmatched(s.endpoints, apis) {
+	for _, line := range unmatched(endpointsOf(s.live.Current()), apis) {
 		fmt.Fprintln(s.out, "warning:", line)
 	}
 	fmt.Fprintf(s.out, "\nTry:\n"+
