@@ -13,21 +13,32 @@ const parts = 10
 type Table struct {
 	Refused int64     `json:"refused"` // in all
 	Others  int64     `json:"others"`  // of them by callers that the lines do not name
-	Skipped int64     `json:"skipped"` // lines that are neither events nor of the metrics log
+	Skipped int64     `json:"skipped"` // lines that are neither events nor of the metrics log, or of the future
 	Most    []Refused `json:"most"`
 }
+
+// maxName bounds what is kept of a line, in bytes: a hash has 16, and the name of a limit 64 at most.
+const maxName = 64
+
+// maxAhead is how far the clock of who wrote a line may be ahead of the reader's. What is further
+// ahead would make all other lines old.
+const maxAhead = 5 * time.Minute
 
 // Top reads lines. Make one with New. It is for one goroutine.
 type Top struct {
 	last     time.Duration
 	now      time.Time // of the newest line
+	clock    func() time.Time
 	counters map[int64]*counter
 	skipped  int64
 }
 
-// New returns a Top of what was refused within the time before the newest line; 0 is all of
-// it.
-func New(last time.Duration) *Top { return &Top{last: last, counters: map[int64]*counter{}} }
+// New returns a Top of what was refused within the time before the newest line, to a tenth of it;
+// 0 is all of it, of any time. clock is the reader's: lines of more than five minutes later are
+// skipped, unless last is 0.
+func New(last time.Duration, clock func() time.Time) *Top {
+	return &Top{last: last, clock: clock, counters: map[int64]*counter{}}
+}
 
 // line is what is read of a line: an event, metrics, or who is refused in the metrics log.
 type line struct {
@@ -44,6 +55,14 @@ type line struct {
 	} `json:"_aws"`
 }
 
+// when returns the time of a line, if it has one.
+func (l *line) when() time.Time {
+	if l.AWS.Timestamp > 0 {
+		return time.UnixMilli(l.AWS.Timestamp)
+	}
+	return l.Time
+}
+
 // Line reads a line. What stands before the first brace does not count: exports of CloudWatch
 // Logs have a time there, and the local log an environment.
 func (t *Top) Line(text []byte) {
@@ -53,13 +72,13 @@ func (t *Top) Line(text []byte) {
 	}
 	var l line
 	start := bytes.IndexByte(text, '{')
-	if start < 0 || json.Unmarshal(text[start:], &l) != nil {
+	if start < 0 || json.Unmarshal(text[start:], &l) != nil || len(l.Subject) > maxName || len(l.Limit) > maxName || t.last > 0 && l.when().Sub(t.clock()) > maxAhead {
 		t.skipped++
 		return
 	}
 	switch {
 	case l.AWS.Timestamp > 0: // lines of the refused have no time of their own: it comes before them
-		t.tick(time.UnixMilli(l.AWS.Timestamp))
+		t.tick(l.when())
 	case l.Weir == "refused" && l.Refused > 0:
 		t.at(t.now).add(Caller{l.Subject, l.Limit}, l.Refused)
 	case l.Outcome != "" && l.Count > 0 && !l.Time.IsZero():

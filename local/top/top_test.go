@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,13 +13,16 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
+// clock is the reader's.
+func clock() time.Time { return noon.Add(time.Minute) }
+
 func event(at time.Time, outcome, subject string, count int) []byte {
 	return fmt.Appendf(nil, `{"time":%q,"outcome":%q,"count":%d,"subject":%q,"limit":"search"}`, at.Format(time.RFC3339Nano), outcome, count, subject)
 }
 
 // Lines of events, of the metrics log, of an environment and of an export are all read.
 func TestTop_Line(t *testing.T) {
-	x := top.New(0)
+	x := top.New(0, clock)
 	for _, line := range []string{
 		string(event(noon, "refused", "a", 5)),
 		string(event(noon, "allowed", "b", 100)),
@@ -40,7 +44,7 @@ func TestTop_Line(t *testing.T) {
 
 // What is older than the time asked for does not count, to a tenth of it.
 func TestTop_last(t *testing.T) {
-	x := top.New(10 * time.Second)
+	x := top.New(10*time.Second, clock)
 	for second := range 100 {
 		x.Line(event(noon.Add(time.Duration(second)*time.Second), "refused", "a", 1))
 	}
@@ -50,9 +54,27 @@ func TestTop_last(t *testing.T) {
 	}
 }
 
+// A line of a clock that is far ahead, or with names that nobody has, does not count.
+func TestTop_skipped(t *testing.T) {
+	x := top.New(time.Minute, clock)
+	x.Line(event(noon, "refused", "a", 1))
+	x.Line(event(clock().Add(5*time.Minute+1), "refused", "a", 1))
+	x.Line(fmt.Appendf(nil, `{"Refused":3,"_aws":{"Timestamp":%d}}`, clock().Add(time.Hour).UnixMilli()))
+	x.Line(event(noon, "refused", strings.Repeat("a", 64), 1))
+	x.Line(event(noon, "refused", strings.Repeat("a", 65), 1))
+	x.Line(fmt.Appendf(nil, `{"weir":"refused","subject":"b","limit":%q,"refused":2}`, strings.Repeat("a", 65)))
+	if got := x.Table(10); got.Refused != 2 || got.Skipped != 4 || len(got.Most) != 2 {
+		t.Errorf("got %+v, want 2 refused and 4 lines skipped", got)
+	}
+	x.Line(event(clock().Add(5*time.Minute), "refused", "b", 1))
+	if got := x.Table(10); got.Refused != 1 {
+		t.Errorf("got %+v, want only what is new", got)
+	}
+}
+
 // Whoever is refused often is found among any number of others, and the error is bounded.
 func TestTop_bounded(t *testing.T) {
-	x := top.New(0)
+	x := top.New(0, clock)
 	random := rand.New(rand.NewPCG(1, 2))
 	exact := map[string]int64{}
 	const lines = 200_000

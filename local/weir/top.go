@@ -46,7 +46,7 @@ func topCommand() *cobra.Command {
 	c.Flags().BoolVar(&o.tls, "tls", false, "speak to the brokers by TLS")
 	c.Flags().BoolVar(&o.iam, "iam", false, "log in to Amazon MSK by IAM, with the credentials of the AWS configuration, and by TLS")
 	c.Flags().StringVar(&o.stream, "stream", "", "read a data stream of Kinesis")
-	c.Flags().DurationVar(&o.last, "last", 0, "count only what was refused within this time before the newest line; 0: all there is")
+	c.Flags().DurationVar(&o.last, "last", 0, "count only what was refused within this time before the newest line, to a tenth of it; 0: all there is")
 	c.Flags().IntVarP(&o.n, "number", "n", 10, "how many callers to list")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	return c
@@ -98,7 +98,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 		defer close(lines)
 		ended <- from.read(ctx, follow, lines)
 	}()
-	t := top.New(o.last)
+	t := top.New(o.last, time.Now)
 	renew := (<-chan time.Time)(nil)
 	if follow {
 		ticker := time.NewTicker(renewal)

@@ -107,6 +107,12 @@ func TestLogFile_follow(t *testing.T) {
 	if got := string(<-lines); got != "two" {
 		t.Errorf("got %q", got)
 	}
+	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // as make run begins its log
+		t.Fatal(err)
+	}
+	if got := string(<-lines); got != "new" {
+		t.Errorf("got %q", got)
+	}
 	stop()
 	if err := <-ended; err != nil {
 		t.Error(err)

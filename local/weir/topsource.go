@@ -90,7 +90,29 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 		case !pause(ctx, renewal):
 			return nil
 		}
+		begun, err := begunAnew(f)
+		if err != nil {
+			return err
+		}
+		if begun {
+			rest = nil
+		}
 	}
+}
+
+// begunAnew goes to the start of a file that has become shorter than what was read of it, as
+// make run does to its log, and reports whether it has.
+func begunAnew(f *os.File) (bool, error) {
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return false, nil //nolint:nilerr // what cannot be sought, such as a pipe, does not begin anew
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() >= at {
+		return false, err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return true, err
 }
 
 // pause reports whether ctx lives as long.
