@@ -19,10 +19,11 @@ const (
 	ReasonTimeout Reason = "store_timeout"
 	// ReasonBreaker: the store was not asked, because it has failed just before.
 	ReasonBreaker Reason = "store_breaker"
-	// ReasonThrottled: the store takes no more for now.
+	// ReasonThrottled: the store takes no more for now, of any subject.
 	ReasonThrottled Reason = "store_throttled"
-	// ReasonContended: others overtook every attempt.
-	ReasonContended Reason = "store_contended"
+	// ReasonBusy: requests of this subject come faster than the store can charge them. The
+	// request is refused, no limit speaks, and OnError has no say.
+	ReasonBusy Reason = "subject_busy"
 	// ReasonFull: the store has no room for the subject.
 	ReasonFull Reason = "store_full"
 )
@@ -52,7 +53,7 @@ type Decision struct {
 	Cost int64
 	// RetryAfter is how long to wait until the same request would pass, exact if
 	// nobody else is charged meanwhile. 0 if it was allowed, and if it never will be
-	// because it costs more than the capacity.
+	// because it costs more than the capacity. 1 to 3 s at random for ReasonBusy.
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
@@ -85,7 +86,7 @@ type Decision struct {
 	// as long as the Decision is read.
 	Charges []Charge
 	// Reason is not ReasonNone if a store failed: the decision is degraded. If no limit that
-	// was asked refused, Limit.OnError has decided.
+	// was asked refused, Limit.OnError has decided, unless it is ReasonBusy.
 	Reason Reason
 }
 

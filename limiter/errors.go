@@ -18,12 +18,17 @@ var (
 	// ErrBreakerOpen is, beside ErrUnavailable, a store that was not asked because it has
 	// failed just before. Nothing has been charged.
 	ErrBreakerOpen = errors.New("circuit breaker open")
-	// ErrThrottled is, beside ErrUnavailable, a store that lives and takes no more for now.
+	// ErrThrottled is, beside ErrUnavailable, a store that takes no more for now, of any subject:
+	// its table or the whole account is throttled. That is an outage.
 	ErrThrottled = errors.New("store throttled")
+	// ErrItemThrottled is, beside ErrUnavailable, a store that takes no more for now of what is
+	// stored with this subject: its item is throttled. Nothing has been charged.
+	ErrItemThrottled = errors.New("item throttled")
 	// ErrRejected is, beside ErrUnavailable, a store that lives and cannot take what one subject
 	// is charged, such as an item that has grown too large.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended is a decision that others overtook at every attempt.
+	// ErrContended is a decision that lost the race for its item at every attempt. Nothing has
+	// been charged.
 	ErrContended = errors.New("store contended")
 	// ErrFull is a store with no room for one more subject.
 	ErrFull = errors.New("store full")
@@ -47,4 +52,4 @@ func Answered(err error) bool {
 	return err == nil || slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-var answers = []error{ErrContended, ErrFull, ErrFormat, ErrThrottled, ErrRejected}
+var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected}

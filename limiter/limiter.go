@@ -40,8 +40,8 @@ type Options struct {
 	// Without one a charge on such a limit is invalid; a Local store needs none, and what it
 	// has no room for is then denied.
 	Fallback Store
-	// IntN chooses one of n shards at random, and is safe for concurrent use; nil means
-	// math/rand/v2's. With a generator of a known seed decisions can be repeated.
+	// IntN chooses one of n at random, a shard or how long a busy subject has to wait, and
+	// is safe for concurrent use; nil means math/rand/v2's. With a generator of a known seed decisions can be repeated.
 	IntN func(n int) int
 	// Logger gets the failures of the store: for each reason at most a line a second, with
 	// the number of those that were left out; nil means slog.Default().
@@ -213,6 +213,9 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	}
 	l.log(ctx, r)
 	d := r.decision(charges, known)
+	if d.Reason == ReasonBusy {
+		d.RetryAfter = l.busyWait()
+	}
 	if d.Shadowed != nil && l.shadowed.again(r.now, time.Second) {
 		l.logger.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", d.Shadowed.Name))
 	}
@@ -228,7 +231,9 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
 	d := Decision{Allowed: allowed || err != nil, At: at, Charges: charges}
 	if err != nil {
-		d.Reason = reasonOf(err)
+		if d.Reason = reasonOf(err); d.Reason == ReasonBusy {
+			d.Allowed, d.RetryAfter = false, l.busyWait()
+		}
 		l.logFailure(ctx, now, err)
 		return d
 	}
@@ -329,8 +334,8 @@ func reasonOf(err error) Reason {
 		return ReasonBreaker
 	case errors.Is(err, ErrThrottled):
 		return ReasonThrottled
-	case errors.Is(err, ErrContended): // also if there was no time for another attempt
-		return ReasonContended
+	case busy(err):
+		return ReasonBusy
 	case errors.Is(err, ErrFull):
 		return ReasonFull
 	case errors.Is(err, context.DeadlineExceeded):

@@ -285,8 +285,6 @@ func TestLimiter_Take_failure(t *testing.T) {
 	}{
 		{fmt.Errorf("%w: connection refused", limiter.ErrUnavailable), limiter.ReasonUnavailable},
 		{fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded), limiter.ReasonTimeout},
-		{limiter.ErrContended, limiter.ReasonContended},
-		{fmt.Errorf("%w: no time for more: %w", limiter.ErrContended, context.DeadlineExceeded), limiter.ReasonContended},
 		{limiter.ErrFull, limiter.ReasonFull},
 		{errors.New("other"), limiter.ReasonUnavailable},
 	} {

@@ -162,7 +162,7 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	if p.remote && p.err == nil {
 		l.memory.remember(r.now, subject, p.items, p.charges, p.results, p.taken)
 	}
-	p.refused = !p.taken && p.err == nil || p.remote && errors.Is(p.err, ErrThrottled) && l.memory.insist(r.now, subject, p.items, p.results)
+	p.refused = !p.taken && p.err == nil || p.remote && errors.Is(p.err, ErrItemThrottled) && l.memory.insist(r.now, subject, p.items, p.results)
 	if r.look && p.err == nil {
 		p.taken, p.refused = false, p.refuser(r.now) != nil
 	}

@@ -135,10 +135,10 @@ func (i *item) decided(r Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
 
-// refused reports whether any limit that is enforced refuses.
+// refused reports whether any limit that is enforced refuses, or has a subject that is busy.
 func (r *request) refused() bool {
 	for i := range r.parts {
-		if p := &r.parts[i]; p.refused && !p.shadow() {
+		if p := &r.parts[i]; (p.refused || busy(p.err)) && !p.shadow() {
 			return true
 		}
 	}
@@ -165,9 +165,10 @@ func mended(charges []Charge, results []Result) (n int) {
 func (r *request) decision(charges []Charge, remembered bool) Decision {
 	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Charges: charges, Overshoot: r.overshoot,
 		StoreCalls: r.calls, StoreTime: r.stored, Refunds: r.refunds, Mended: r.mended}
-	if r.failure != nil {
+	if r.failure != nil && !busy(r.failure) { // a counter of a busy subject decides as ever
 		d.Reason = reasonOf(r.failure)
 	}
+	pressed := false
 	for i := range r.parts {
 		p := &r.parts[i]
 		d.StoreCalls += p.calls
@@ -179,7 +180,9 @@ func (r *request) decision(charges []Charge, remembered bool) Decision {
 			continue
 		}
 		if p.err != nil {
-			if d.Reason == ReasonNone {
+			if busy(p.err) {
+				pressed = true
+			} else if d.Reason == ReasonNone {
 				d.Reason = reasonOf(p.err)
 			}
 			if !p.refused {
@@ -205,6 +208,9 @@ func (r *request) decision(charges []Charge, remembered bool) Decision {
 	}
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
+	}
+	if pressed && d.Limit == nil {
+		d.Reason = ReasonBusy
 	}
 	d.Remembered = remembered && d.StoreCalls == 0
 	return d

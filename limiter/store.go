@@ -26,7 +26,7 @@ type Store interface {
 	// written under a higher rules version; see [Held.Settle].
 	//
 	// An error means that no decision was reached. It wraps ErrUnavailable, and if that is
-	// known ErrThrottled, ErrRejected or ErrBreakerOpen beside it, or ErrContended, ErrFull or
+	// known ErrThrottled, ErrItemThrottled, ErrRejected or ErrBreakerOpen beside it, or ErrContended, ErrFull or
 	// ErrFormat. If ctx ends, the charges have been made at most once.
 	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error)
 

@@ -89,7 +89,7 @@ func TestAuthorizer_settles(t *testing.T) {
 }
 
 // refusal is the body template of an API's ACCESS_DENIED gateway response.
-const refusal = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"error":"$context.authorizer.problemError",` +
 	`"message":"$context.authorizer.message","limit":$context.authorizer.limit,"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 
 // filled returns the template as API Gateway fills it in: nothing is escaped.

@@ -14,10 +14,13 @@ import (
 // context.authorizer.<key>), and the handler maps them to those of its own answer.
 //
 // A body template escapes nothing. So a refusal has values for it that cannot break a
-// JSON string, and has all of them each time: message, limit (digits, 0 if it is not
-// known), window and policy. What has quotes is for headers alone.
+// JSON string, and has all of them each time: problemType, problemError, message, limit
+// (digits, 0 if no limit refused), window and policy (empty then). What has quotes is for
+// headers alone.
 const (
 	keyWeir    = "weir" // what Weir has decided: allowed or refused
+	keyType    = "problemType"
+	keyError   = "problemError"
 	keyMessage = "message"
 	keyLimit   = "limit"
 	keyWindow  = "window"
@@ -48,7 +51,9 @@ var fieldKeys = map[string]string{
 func FieldKeys() map[string]string { return maps.Clone(fieldKeys) }
 
 // BodyKeys returns the keys whose values a body template can have: they have no quotes.
-func BodyKeys() []string { return []string{keyMessage, keyLimit, keyWindow, keyPolicy} }
+func BodyKeys() []string {
+	return []string{keyType, keyError, keyMessage, keyLimit, keyWindow, keyPolicy}
+}
 
 // DecisionContext returns the context of an authorizer's policy: what the gateway
 // responses of infra/ratelimit and [NewHandler] read. subject is who was decided on, and
@@ -60,6 +65,8 @@ func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) m
 	}
 	if p := a.Problem; p != nil {
 		context[keyWeir] = refused
+		context[keyType] = p.Type
+		context[keyError] = p.Error
 		context[keyMessage] = p.Message
 		context[keyLimit] = strconv.FormatInt(p.Limit, 10) // a number may come out as 1.0E9
 		context[keyWindow] = p.Window

@@ -33,7 +33,7 @@ type flaky struct {
 	counts map[string]int // by the client's address
 	got    []request
 	hangUp func(connection, n int) bool // from 1
-	answer string                       // an error of DynamoDB; empty: {}
+	answer string                       // the name of an error of DynamoDB, and what else it has; empty: {}
 }
 
 // request is one that the server got: the nth of its connection.
@@ -73,7 +73,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/x-amz-json-1.0")
 	if f.answer != "" {
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#`+f.answer+`"}`)
+		_, _ = io.WriteString(w, `{"__type":"com.amazonaws.dynamodb.v20120810#`+f.answer+`}`)
 		return
 	}
 	_, _ = io.WriteString(w, `{}`)
@@ -240,15 +240,27 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	if transport := client.Options().HTTPClient.(*awshttp.BuildableClient).GetTransport(); transport.IdleConnTimeout != 5*time.Second {
 		t.Errorf("idle connections are kept for %s", transport.IdleConnTimeout)
 	}
+	const (
+		byItem  = `{"reason":"TableWriteKeyRangeThroughputExceeded","resource":"arn:aws:dynamodb:eu-west-1:1:table/t"}`
+		byTable = `{"reason":"TableWriteAccountLimitExceeded","resource":"arn:aws:dynamodb:eu-west-1:1:table/t"}`
+	)
 	for answer, want := range map[string]error{
-		"ProvisionedThroughputExceededException": limiter.ErrThrottled, "ThrottlingException": limiter.ErrThrottled, "RequestLimitExceeded": limiter.ErrThrottled,
-		"ValidationException": limiter.ErrRejected,
+		`ProvisionedThroughputExceededException"`: limiter.ErrThrottled, `ThrottlingException"`: limiter.ErrThrottled, `RequestLimitExceeded"`: limiter.ErrThrottled,
+		`ValidationException"`: limiter.ErrRejected,
+		`ProvisionedThroughputExceededException","ThrottlingReasons":[` + byItem + `]`: limiter.ErrItemThrottled,
+		`ThrottlingException","throttlingReasons":[` + byItem + `]`:                    limiter.ErrItemThrottled,
+		`ThrottlingException","throttlingReasons":[]`:                                  limiter.ErrThrottled,
+		`ThrottlingException","throttlingReasons":[` + byItem + `,` + byTable + `]`:    limiter.ErrThrottled,
 	} {
 		f := &flaky{answer: answer}
 		s := f.open(t, "dynamodb")
-		for range 20 { // most of them on an old connection; the breaker stays closed
-			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || len(f.taken()) != 1 {
-				t.Errorf("%s: %v", answer, err)
+		for i := range 20 { // most of them on an old connection
+			want := want
+			if want == limiter.ErrThrottled && i >= 5 { // an outage, which opens the breaker
+				want = limiter.ErrBreakerOpen
+			}
+			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != (want != limiter.ErrBreakerOpen) {
+				t.Errorf("%s, call %d: %v, want %v", answer, i+1, err, want)
 			}
 		}
 	}

@@ -18,8 +18,8 @@ type response struct {
 // The bodies. A template escapes nothing, so whatever of the authorizer's context gets
 // into one has no quotes by construction: functions/app gives it that way.
 const (
-	refusedBody = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,` +
-		`"error":"rate_limit_exceeded","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
+	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
+		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
 		`"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 	unauthorizedBody = `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized",` +
 		`"message":"The credentials are missing, malformed, unknown or expired."}`

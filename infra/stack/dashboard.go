@@ -31,7 +31,7 @@ func (s *stage) newDashboard() {
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
 	)
 	d.AddWidgets(
-		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.Remembered, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
+		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.Remembered, telemetry.Busy, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
 		graph("Milliseconds a decision, and those of them in the store", []awscloudwatch.IMetric{
 			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"), m.Metric(telemetry.StoreLatency, "p99"),
 		}),

@@ -163,7 +163,7 @@ func TestStore_probe(t *testing.T) {
 
 // What shows that the store lives is no failure.
 func TestStore_answers(t *testing.T) {
-	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
+	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newSick()
 		s.failWith(err)
 		store, charges := breaker.New(s, breaker.Options{}), charge(t, 1000)
@@ -301,7 +301,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 			t.Helper()
 			begun, before := time.Now(), s.calls.Load()
 			d, err := l.Take(t.Context(), begun, charges)
-			if made := s.calls.Load() - before; err != nil || !d.Allowed || d.StoreCalls != calls || int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
+			if made := s.calls.Load() - before; err != nil || d.Allowed != (reason != limiter.ReasonBusy) || d.StoreCalls != calls || int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
 				t.Errorf("%s: %d calls after %s, want %d: %+v, %v", what, made, time.Since(begun), calls, d, err)
 			}
 		}
@@ -326,9 +326,9 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		for range 2 {
 			_, _ = l.Take(t.Context(), time.Now(), charges)
 		}
-		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) // that is an answer too
+		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)) // that is an answer too, and refuses
 		time.Sleep(breaker.DefaultPause + 1)
-		take("throttled", 3, limiter.ReasonThrottled)
+		take("throttled", 1, limiter.ReasonBusy)
 	})
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -190,19 +191,42 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure returns an error of DynamoDB as one of a store. Being throttled is an answer: by the
-// table, one hot item or the account. So is a request that is not valid for the item that it
-// finds, such as one that would make it too large.
+// failure returns an error of DynamoDB as one of a store. A throttled item is an answer, a
+// throttled table or account is an outage. A request that is not valid for the item that it
+// finds, such as one that would make it too large, is an answer too.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
 		case "ProvisionedThroughputExceededException", "ThrottlingException", "RequestLimitExceeded":
-			return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, limiter.ErrThrottled, err)
+			throttled := limiter.ErrThrottled
+			if byItem(err) {
+				throttled = limiter.ErrItemThrottled
+			}
+			return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, throttled, err)
 		case "ValidationException":
 			return fmt.Errorf("%w: %w: %w", limiter.ErrUnavailable, limiter.ErrRejected, err)
 		}
 	}
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+}
+
+// byItem reports whether DynamoDB throttled a request for the throughput of its key range alone.
+// Without a reason, or with one more, the whole table may be throttled.
+func byItem(err error) bool {
+	var reasons []types.ThrottlingReason
+	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {
+		reasons = e.ThrottlingReasons
+	} else if e, ok := errors.AsType[*types.ProvisionedThroughputExceededException](err); ok {
+		reasons = e.ThrottlingReasons
+	} else if e, ok := errors.AsType[*types.RequestLimitExceeded](err); ok {
+		reasons = e.ThrottlingReasons
+	}
+	for _, r := range reasons {
+		if !strings.HasSuffix(aws.ToString(r.Reason), "KeyRangeThroughputExceeded") {
+			return false
+		}
+	}
+	return len(reasons) > 0
 }
 
 func (s *Store) key(subject limiter.Subject) map[string]types.AttributeValue {

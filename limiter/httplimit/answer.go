@@ -32,7 +32,7 @@ type Answer struct {
 	Reset      string // when there is full quota, in Unix seconds
 	Policy     string // empty if the limit's numbers are not those that decided
 	RateLimit  string
-	Degraded   string // how the store failed: a limiter.Reason
+	Degraded   string // why the store's answer is missing: a limiter.Reason
 
 	Problem *Problem // nil if the request was allowed
 }
@@ -59,6 +59,10 @@ func NewAnswer(d limiter.Decision) Answer {
 	switch {
 	case d.Failed:
 		a.RetryAfter, a.Problem = failedRetry, failure()
+		return a
+	case d.Reason == limiter.ReasonBusy:
+		wait := max(1, seconds(d.RetryAfter))
+		a.RetryAfter, a.Problem = strconv.FormatInt(wait, 10), busy(wait)
 		return a
 	case d.Limit == nil:
 		if !d.Allowed {
@@ -102,6 +106,21 @@ func refusal(message string) *Problem {
 	}
 }
 
+// reducedCapacity is the type of a problem that is not the caller's quota.
+const reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+
+// busy returns the problem of a request whose subject is charged too often at once. No limit
+// has refused it.
+func busy(wait int64) *Problem {
+	return &Problem{
+		Type:    reducedCapacity,
+		Title:   http.StatusText(http.StatusTooManyRequests),
+		Status:  http.StatusTooManyRequests,
+		Error:   string(limiter.ReasonBusy),
+		Message: "Too many requests at once." + retry(wait),
+	}
+}
+
 // failedRetry is when it is worth to try again while a store fails: a breaker tries it more
 // than once a second.
 const failedRetry = "1"
@@ -109,7 +128,7 @@ const failedRetry = "1"
 // failure returns the problem of a request that is denied because a store fails.
 func failure() *Problem {
 	return &Problem{
-		Type:    "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity",
+		Type:    reducedCapacity,
 		Title:   http.StatusText(http.StatusServiceUnavailable),
 		Status:  http.StatusServiceUnavailable,
 		Error:   "store_unavailable",
@@ -130,13 +149,17 @@ func unixUp(t time.Time) int64 {
 }
 
 func message(wait int64) string {
-	switch {
-	case wait < 0:
+	if wait < 0 {
 		return "Too many requests. This one costs more than the limit ever allows."
-	case wait == 1:
-		return "Too many requests. Retry after 1 second."
 	}
-	return "Too many requests. Retry after " + strconv.FormatInt(wait, 10) + " seconds."
+	return "Too many requests." + retry(wait)
+}
+
+func retry(wait int64) string {
+	if wait == 1 {
+		return " Retry after 1 second."
+	}
+	return " Retry after " + strconv.FormatInt(wait, 10) + " seconds."
 }
 
 // fieldNames are those of an Answer's fields, and canonicalNames what net/http's map of

@@ -145,6 +145,19 @@ func TestAnswer_Refuse_noLimit(t *testing.T) {
 	}
 }
 
+// A busy subject is no quota: no limit is named, and the caller comes back soon.
+func TestNewAnswer_busy(t *testing.T) {
+	for wait, want := range map[time.Duration]string{time.Second: "1 second", 2500 * time.Millisecond: "3 seconds", 3 * time.Second: "3 seconds"} {
+		a := httplimit.NewAnswer(limiter.Decision{At: noon, Reason: limiter.ReasonBusy, RetryAfter: wait})
+		w := httptest.NewRecorder()
+		a.Refuse(w)
+		body := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Too Many Requests","status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `."}`
+		if w.Code != http.StatusTooManyRequests || w.Body.String() != body || fields(a) != "Retry-After: "+want[:1]+"\nWeir-Degraded: subject_busy\n" {
+			t.Errorf("%s: %d %s, %s", wait, w.Code, w.Body, fields(a))
+		}
+	}
+}
+
 // A long wait is drawn out, never shortened, and by no more than 3 %.
 func TestNewAnswer_jitter(t *testing.T) {
 	l := limit(t, "slow", algo.Rate{Requests: 1, Window: time.Hour})

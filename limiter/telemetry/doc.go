@@ -16,7 +16,8 @@
 //	Failed           Count         no decision, a credential that could not be checked, or the
 //	                               store failed and a limit denies then: 500, 503
 //	Degraded         Count         of all four: the store failed, and it was not the limits that
-//	                               decided, or not all of them
+//	                               decided, or not all of them; a busy subject is no failure
+//	Busy             Count         of Refused: the subject was charged too often at once
 //	Remembered       Count         of Refused: refused without a store call
 //	Shadowed         Count         of Allowed and Refused: a limit with Shadow would have refused
 //	Latency          Milliseconds  how long the decisions of Allowed and Refused took, identifying

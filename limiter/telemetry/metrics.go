@@ -14,6 +14,7 @@ const (
 	Refused         = "Refused"
 	Degraded        = "Degraded"
 	Remembered      = "Remembered"
+	Busy            = "Busy"
 	Shadowed        = "Shadowed"
 	Unauthorized    = "Unauthorized"
 	Failed          = "Failed"
@@ -43,12 +44,12 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 
 // metrics is what is counted until it is written.
 type metrics struct {
-	allowed, refused, degraded, remembered, shadowed int64
-	unauthorized, failed, storeCalls, mended         int64
-	overshoot                                        int64 // the largest
-	refunds                                          limiter.Refunds
-	rulesRefused, eventsDropped                      int64
-	latency, storeLatency                            sample
+	allowed, refused, degraded, remembered, busy, shadowed int64
+	unauthorized, failed, storeCalls, mended               int64
+	overshoot                                              int64 // the largest
+	refunds                                                limiter.Refunds
+	rulesRefused, eventsDropped                            int64
+	latency, storeLatency                                  sample
 }
 
 // add counts a decision that was enforced. Of one that failed no more is known.
@@ -62,6 +63,9 @@ func (m *metrics) add(took time.Duration, d *limiter.Decision) {
 		if d.Remembered {
 			m.remembered++
 		}
+		if d.Reason == limiter.ReasonBusy {
+			m.busy++
+		}
 	default:
 		m.allowed++
 	}
@@ -73,7 +77,7 @@ func (m *metrics) add(took time.Duration, d *limiter.Decision) {
 
 // addStore counts what a decision had to do with the store, enforced or not.
 func (m *metrics) addStore(d *limiter.Decision) {
-	if d.Reason != limiter.ReasonNone {
+	if d.Reason != limiter.ReasonNone && d.Reason != limiter.ReasonBusy {
 		m.degraded++
 	}
 	if d.StoreCalls > 0 {
@@ -128,7 +132,7 @@ func (l *line) addTotals(m *metrics, rules inForce, at time.Time) {
 		value int64
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {Remembered, m.remembered}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed},
+		{Degraded, m.degraded}, {Remembered, m.remembered}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsWithheld, int64(m.refunds.Withheld)},
 		{Mended, m.mended}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {

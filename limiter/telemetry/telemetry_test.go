@@ -206,6 +206,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
 		{"refused by no limit that speaks", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
 		{"remembered", limiter.Decision{Limit: limit("a"), Remembered: true}, nil, counts{"Allowed": 0, "Refused": 1, "Remembered": 1, "Latency": 1}},
+		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
 		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},

@@ -65,9 +65,9 @@ var redisFaults = []fault{
 
 var dynamoFaults = []fault{
 	{name: "ProvisionedThroughputExceededException", begin: answered(http.StatusBadRequest, "ProvisionedThroughputExceededException", "Throughput exceeds the current capacity of your table or index."),
-		end: asEver, sees: limiter.ReasonThrottled, lives: true, count: countsNone},
-	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException", "Rate of requests exceeds the allowed throughput."), end: asEver, sees: limiter.ReasonThrottled, lives: true, count: countsNone},
-	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: asEver, sees: limiter.ReasonThrottled, lives: true, count: countsNone},
+		end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "ThrottlingException", begin: answered(http.StatusBadRequest, "ThrottlingException", "Rate of requests exceeds the allowed throughput."), end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
+	{name: "RequestLimitExceeded", begin: answered(http.StatusBadRequest, "RequestLimitExceeded", "Throughput exceeds the current throughput limit for your account."), end: asEver, sees: limiter.ReasonThrottled, count: countsNone},
 	{name: "status 500", begin: answered(http.StatusInternalServerError, "InternalServerError", "The request could not be processed."), end: asEver, sees: limiter.ReasonUnavailable, count: countsNone},
 	{name: "status 500 after the write", begin: spoiled(http.StatusInternalServerError, `{"__type":"com.amazonaws.dynamodb.v20120810#InternalServerError"}`), end: asEver, sees: limiter.ReasonUnavailable, count: countsSome},
 	{name: "status 503, no JSON", begin: func(_ *testing.T, w *world) {

@@ -132,4 +132,4 @@ func (d *dynamo) call(serve func(at algo.Instant) reply) (reply, error) {
 	return *found, nil
 }
 
-var errThrottled = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)
+var errThrottled = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)

@@ -1,0 +1,74 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Pressure on one subject refuses its requests, whatever on_error says, and what other subjects
+// were charged is given back. A refusal that is known names its limit.
+func TestLimiter_Take_busy(t *testing.T) {
+	for name, err := range map[string]error{
+		"item throttled": fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled),
+		"lost races":     limiter.ErrContended,
+		"no time left":   fmt.Errorf("%w: no time for more: %w", limiter.ErrContended, context.DeadlineExceeded),
+	} {
+		for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorDeny, limiter.OnErrorLocal} {
+			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) {
+				r := newRemote()
+				n := 0
+				l := limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler), Fallback: newRemote().Store, IntN: func(int) int { n++; return n % 3 }})
+				share := 0
+				if policy == limiter.OnErrorLocal {
+					share = 1
+				}
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, OnError: policy, LocalShare: share})}
+				theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 1)}
+				r.fail = map[limiter.Subject]error{user: err}
+				for _, wait := range []time.Duration{2 * time.Second, 3 * time.Second, time.Second} {
+					if d := take(t, l, c); d.Allowed || d.Failed || d.Limit != nil || d.Reason != limiter.ReasonBusy || d.RetryAfter != wait {
+						t.Errorf("%+v, want it busy and to wait %s", d, wait)
+					}
+				}
+				if d := take(t, l, theirs, c); d.Allowed || d.Reason != limiter.ReasonBusy || d.Refunds.Given != 1 {
+					t.Errorf("with another subject: %+v, want it busy and the other refunded", d)
+				}
+				if d := take(t, l, theirs); !d.Allowed {
+					t.Errorf("the other was charged: %+v", d)
+				}
+				if d := take(t, l, theirs, c); d.Allowed || d.Limit != theirs.Limit || d.Reason != limiter.ReasonNone {
+					t.Errorf("refused by another subject too: %+v", d)
+				}
+				if look := mustPeek(t, l, noon, c); look.Reason != limiter.ReasonBusy || look.Allowed {
+					t.Errorf("a look: %+v, want it busy", look)
+				}
+			})
+		}
+	}
+}
+
+// A limit on trial refuses nobody, busy or not.
+func TestLimiter_Take_busy_shadow(t *testing.T) {
+	r := newRemote()
+	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	tried := limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, Shadow: true})
+	for _, s := range tried.Subjects(user) {
+		r.fail = map[limiter.Subject]error{s: limiter.ErrContended}
+	}
+	if d := take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
+		t.Errorf("%+v, want it allowed", d)
+	}
+}
+
+// Throttling of a whole table is an outage, of one item it is not.
+func TestAnswered_throttled(t *testing.T) {
+	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) || !limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
+		t.Error("want that throttling of one item is an answer, and of all is none")
+	}
+}
