@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // What a decision costs in this process, over a store in memory: one limit, three, and
@@ -17,7 +18,7 @@ func BenchmarkLimiter_Take(b *testing.B) {
 	rate := algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
 	for _, n := range []int{1, 3} {
 		b.Run(fmt.Sprintf("limits=%d", n), func(b *testing.B) {
-			l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+			l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 			var charges []limiter.Charge
 			for i := range n {
 				charges = append(charges, limiter.Charge{Subject: user, Limit: limit(b, limiter.Limit{Name: string('a' + rune(i)), Rate: rate}), Cost: 1})
@@ -26,11 +27,11 @@ func BenchmarkLimiter_Take(b *testing.B) {
 		})
 	}
 	b.Run("leased", func(b *testing.B) {
-		l := limiter.New(newRemote(), limiter.Options{})
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 		benchmarkTake(b, l, []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}})
 	})
 	b.Run("leased parallel", func(b *testing.B) {
-		l := limiter.New(newRemote(), limiter.Options{})
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 		charges := []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Lease: 10_000}}), Cost: 1}}
 		b.ReportAllocs()
 		var n atomic.Int64

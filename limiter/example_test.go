@@ -22,7 +22,16 @@ func ExampleLimiter_Take() {
 		fmt.Println(err)
 		return
 	}
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	charges := []limiter.Charge{
 		{Subject: limiter.User("alice"), Limit: mine, Cost: 1},
 		{Subject: limiter.Global(), Limit: all, Cost: 1},
@@ -49,7 +58,16 @@ func ExampleLimiter_TakeRefundable() {
 		fmt.Println(err)
 		return
 	}
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	charges := []limiter.Charge{{Subject: limiter.Custom("login", "alice"), Limit: tries, Cost: 1}}
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	for i := range 7 {

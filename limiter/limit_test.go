@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // What a store has no room for is no limit.
@@ -59,7 +60,7 @@ func TestID_bits(t *testing.T) {
 // A cost that no limit can hold, at a limit that was lowered, is refused for good, and an
 // instant that no state can hold is a mistake.
 func TestLimiter_Take_extremes(t *testing.T) {
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		who := limiter.User(string(algorithm))
 		made := func(version, requests int64) *limiter.Limit {
@@ -81,7 +82,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 
 // An environment that gave its own charge back does not go on refusing from memory.
 func TestReceipt_Refund(t *testing.T) {
-	for _, l := range []*limiter.Limiter{limiter.New(newRemote(), limiter.Options{}), limiter.New(memstore.New(memstore.Options{}), limiter.Options{})} {
+	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}}
 		for range 3 {
 			d, receipt, err := l.TakeRefundable(ctx, noon, c)
@@ -111,7 +112,7 @@ func TestReceipt_Refund(t *testing.T) {
 
 // A look says what a request would get, and charges nothing.
 func TestLimiter_Peek(t *testing.T) {
-	for _, l := range []*limiter.Limiter{limiter.New(newRemote(), limiter.Options{}), limiter.New(memstore.New(memstore.Options{}), limiter.Options{})} {
+	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 4}
 		for range 3 {
 			if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 10 {
@@ -134,7 +135,7 @@ func TestLimiter_Peek(t *testing.T) {
 
 // What is spent past a limit is a debt that refuses others.
 func TestCharge_Spend(t *testing.T) {
-	for _, l := range []*limiter.Limiter{limiter.New(newRemote(), limiter.Options{}), limiter.New(memstore.New(memstore.Options{}), limiter.Options{})} {
+	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		a := perMinute(t, "a", 10)
 		for i, want := range []int64{6, 2, 0, 0} {
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 4, Spend: true}); !d.Allowed || d.Remaining != want {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -93,25 +92,15 @@ func (o *occasion) again(now algo.Instant, pause time.Duration) bool {
 	return (age < 0 || age >= pause) && o.last.CompareAndSwap(last, int64(now))
 }
 
-// New returns a Limiter over store. Timeouts that Options does not allow are taken for 0, silently.
-func New(store Store, o Options) *Limiter {
-	if o.Timeout <= 0 || o.Timeout >= MinWindow {
-		o.Timeout = DefaultTimeout
+// New returns a Limiter over store. It returns an error, which names the option, if one is out
+// of range.
+func New(store Store, o Options) (*Limiter, error) {
+	if store == nil {
+		return nil, errors.New("limiter: store: got nil, want a Store")
 	}
-	if o.FirstTimeout < o.Timeout || o.FirstTimeout >= MinWindow {
-		o.FirstTimeout = o.Timeout
-	}
-	if o.Trust == 0 {
-		o.Trust = time.Second
-	}
-	if o.Remember <= 0 {
-		o.Remember = 10_000
-	}
-	if o.IntN == nil {
-		o.IntN = rand.IntN
-	}
-	if o.Logger == nil {
-		o.Logger = slog.Default()
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
 	}
 	l := &Limiter{store: store, cells: o.Cells, fallback: o.Fallback, timeout: o.Timeout, first: o.FirstTimeout, intN: o.IntN, logger: o.Logger}
 	l.scratch.New = func() any { return new(request) }
@@ -124,7 +113,7 @@ func New(store Store, o Options) *Limiter {
 		l.memory = newMemory(o.Remember, o.Trust)
 		l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
 	}
-	return l
+	return l, nil
 }
 
 // Take decides one request at now: it charges all of charges or, as far as that can

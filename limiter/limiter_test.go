@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -38,7 +39,7 @@ type remote struct {
 	ctx            context.Context
 }
 
-func newRemote() *remote { return &remote{Store: memstore.New(memstore.Options{})} }
+func newRemote() *remote { return &remote{Store: storetest.Must(memstore.New(memstore.Options{}))} }
 
 func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	r.takes.Add(1)
@@ -87,7 +88,7 @@ func takeAt(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.
 }
 
 func TestLimiter_Take(t *testing.T) {
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	search := limit(t, limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}})
 	one := limiter.Charge{Subject: user, Limit: search, Cost: 1}
 	var d limiter.Decision
@@ -109,7 +110,7 @@ func TestLimiter_Take(t *testing.T) {
 // Of several limits the strictest speaks: refused, the longest wait; allowed, the
 // least remaining, global ones left out.
 func TestLimiter_Take_speaks(t *testing.T) {
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	wide, narrow := perMinute(t, "wide", 10), perMinute(t, "narrow", 5)
 	slow := limit(t, limiter.Limit{Name: "slow", Rate: algo.Rate{Requests: 5, Window: time.Hour}})
 	global := limit(t, limiter.Limit{Name: "global", Global: true, Rate: algo.Rate{Requests: 4, Window: time.Minute}})
@@ -158,7 +159,7 @@ func TestLimiter_Take_refund(t *testing.T) {
 			if name == "local" {
 				store = r.Store
 			}
-			l := limiter.New(store, limiter.Options{Trust: -1})
+			l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1}))
 			bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})
 			mine, global := perMinute(t, "mine", 10), perMinute(t, "global", 3)
 			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
@@ -190,7 +191,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 	} {
 		t.Run(string(rate.Algorithm), func(t *testing.T) {
 			now, r := noon, newRemote()
-			l := limiter.New(r, limiter.Options{})
+			l := storetest.Must(limiter.New(r, limiter.Options{}))
 			flooded := limit(t, limiter.Limit{Name: "flooded", Rate: rate})
 			charge := limiter.Charge{Subject: user, Limit: flooded, Cost: 1}
 			for range 10 {
@@ -222,7 +223,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 // what old ones left in memory.
 func TestLimiter_Take_remembers(t *testing.T) {
 	now, r := noon, newRemote()
-	l := limiter.New(r, limiter.Options{Remember: 4})
+	l := storetest.Must(limiter.New(r, limiter.Options{Remember: 4}))
 	a, b := perMinute(t, "a", 1), perMinute(t, "b", 10)
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 3})
 	if r.hints[0].Machine != nil {
@@ -266,7 +267,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 
 func TestLimiter_Take_trust(t *testing.T) {
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{Trust: -1})
+	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1}))
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
 	for range 3 {
 		take(t, l, charge)
@@ -292,7 +293,7 @@ func TestLimiter_Take_failure(t *testing.T) {
 			var log bytes.Buffer
 			r := newRemote()
 			r.fail = map[limiter.Subject]error{user: c.err}
-			l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 			mine, theirs := perMinute(t, "mine", 10), perMinute(t, "theirs", 1)
 			d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 1})
 			if !d.Allowed || d.Reason != c.want || d.Limit != nil {
@@ -317,7 +318,7 @@ func TestLimiter_Take_failure(t *testing.T) {
 // deadline.
 func TestLimiter_Take_cancelled(t *testing.T) {
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{Timeout: 100 * time.Millisecond})
+	l := storetest.Must(limiter.New(r, limiter.Options{Timeout: 100 * time.Millisecond}))
 	gone, cancel := context.WithCancel(context.WithValue(ctx, key{}, "kept"))
 	cancel()
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
@@ -334,7 +335,7 @@ func TestLimiter_Take_cancelled(t *testing.T) {
 }
 
 func TestLimiter_Take_invalid(t *testing.T) {
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	a := perMinute(t, "a", 10)
 	var many []limiter.Charge
 	for i := range limiter.MaxCharges + 1 {
@@ -365,7 +366,7 @@ func TestLimiter_Take_invalid(t *testing.T) {
 // admitted as the global limit has, and no caller is left charged for more.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{Trust: -1})
+	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1}))
 	mine, global := perMinute(t, "mine", 100), perMinute(t, "global", 20)
 	var admitted [8]atomic.Int64
 	var wg sync.WaitGroup
@@ -402,8 +403,8 @@ func TestLimiter_Take_superseded(t *testing.T) {
 	r := newRemote()
 	older := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Version: 1})
 	newer := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 9, Window: time.Minute}, Version: 2})
-	take(t, limiter.New(r, limiter.Options{}), limiter.Charge{Subject: user, Limit: newer, Cost: 1})
-	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	take(t, storetest.Must(limiter.New(r, limiter.Options{})), limiter.Charge{Subject: user, Limit: newer, Cost: 1})
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	for i := range 3 {
 		d := takeAt(t, l, noon.Add(time.Duration(i)*25*time.Second), limiter.Charge{Subject: user, Limit: older, Cost: 1})
 		if !d.Superseded || d.Limit != older || d.Capacity != 9 || d.Remaining != int64(7-i) {
@@ -421,8 +422,8 @@ func TestLimiter_Take_superseded(t *testing.T) {
 // A decision says how often it asked a shared store, as the store has counted it.
 func TestDecision_StoreCalls(t *testing.T) {
 	r := newRemote()
-	cells := memstore.New(memstore.Options{})
-	l := limiter.New(r, limiter.Options{Cells: cells, Logger: slog.New(slog.DiscardHandler)})
+	cells := storetest.Must(memstore.New(memstore.Options{}))
+	l := storetest.Must(limiter.New(r, limiter.Options{Cells: cells, Logger: slog.New(slog.DiscardHandler)}))
 	one, wide := perMinute(t, "one", 1), perMinute(t, "wide", 100)
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	leased := limit(t, limiter.Limit{Name: "leased", Rate: rate, Spread: limiter.Spread{Lease: 10}})
@@ -433,7 +434,7 @@ func TestDecision_StoreCalls(t *testing.T) {
 		return limiter.Charge{Subject: s, Limit: l, Cost: 1}
 	}
 	third := limiter.User("44")
-	takeAt(t, limiter.New(r, limiter.Options{}), noon, of(other, one)) // by another environment
+	takeAt(t, storetest.Must(limiter.New(r, limiter.Options{})), noon, of(other, one)) // by another environment
 	for _, step := range []struct {
 		what    string
 		want    int
@@ -458,7 +459,7 @@ func TestDecision_StoreCalls(t *testing.T) {
 			t.Errorf("%s: says %d calls and made %d, want %d", step.what, d.StoreCalls, made, step.want)
 		}
 	}
-	if d := take(t, limiter.New(cells, limiter.Options{}), of(user, one)); d.StoreCalls != 0 {
+	if d := take(t, storetest.Must(limiter.New(cells, limiter.Options{})), of(user, one)); d.StoreCalls != 0 {
 		t.Errorf("a store in this process costs %d calls", d.StoreCalls)
 	}
 }

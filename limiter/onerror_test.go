@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // onError is a limit of n a minute, of which the share of a process is n/share.
@@ -27,7 +28,7 @@ func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) 
 
 // surviving is a Limiter over r with a fallback.
 func surviving(r *remote) *limiter.Limiter {
-	return limiter.New(r, limiter.Options{Trust: -1, Fallback: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+	return storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
 }
 
 // outcome is what a decision comes to.
@@ -228,7 +229,7 @@ func TestOnError_local_bound(t *testing.T) {
 			var shares, cells []*limiter.Limiter
 			for range n {
 				shares = append(shares, surviving(down))
-				cells = append(cells, limiter.New(newRemote(), limiter.Options{Cells: memstore.New(memstore.Options{})}))
+				cells = append(cells, storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
 			}
 			admitted := 0
 			for range 200 {
@@ -263,14 +264,14 @@ func TestOnError_local_full(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
 	for name, l := range map[string]*limiter.Limiter{
-		"fallback": limiter.New(down, limiter.Options{Fallback: full, Logger: slog.New(slog.DiscardHandler)}),
-		"local":    limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+		"fallback": storetest.Must(limiter.New(down, limiter.Options{Fallback: full, Logger: slog.New(slog.DiscardHandler)})),
+		"local":    storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
 	} {
 		if d := take(t, l, c); outcome(d) != "failed" || (d.Reason == limiter.ReasonUnavailable) != (name == "fallback") {
 			t.Errorf("%s: %+v", name, d)
 		}
 	}
-	if _, err := limiter.New(down, limiter.Options{}).Take(ctx, noon, []limiter.Charge{c}); !errors.Is(err, limiter.ErrInvalidCharge) || !strings.Contains(err.Error(), "Options.Fallback is nil") {
+	if _, err := storetest.Must(limiter.New(down, limiter.Options{})).Take(ctx, noon, []limiter.Charge{c}); !errors.Is(err, limiter.ErrInvalidCharge) || !strings.Contains(err.Error(), "Options.Fallback is nil") {
 		t.Errorf("no fallback: %v", err)
 	}
 }
@@ -313,7 +314,7 @@ func (inProcess) Local() {}
 func TestOnError_inProcess(t *testing.T) {
 	full := newRemote()
 	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
-	l := limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for o, want := range map[limiter.OnError]string{limiter.OnErrorAllow: "degraded", limiter.OnErrorDeny: "failed"} {
 		if d := take(t, l, limiter.Charge{Subject: user, Limit: onError(t, "a", 10, o, 0), Cost: 1}); outcome(d) != want || d.Reason != limiter.ReasonFull {
 			t.Errorf("%s: %+v", o, d)
@@ -400,7 +401,7 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 func TestLimiter_Take_deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
-		l := limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		deny := onError(t, "a", 10, limiter.OnErrorDeny, 0)
 		charges := []limiter.Charge{{Subject: user, Limit: deny, Cost: 1}, {Subject: other, Limit: deny, Cost: 1}}
 		answered := func() {
@@ -445,11 +446,10 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{900 * time.Millisecond}, 10)) {
 			t.Errorf("together they waited %s", store.waited)
 		}
-		for _, options := range []limiter.Options{{Timeout: 50 * time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Millisecond}, {Timeout: 50 * time.Millisecond, FirstTimeout: time.Second}} {
-			options.Logger, store.waited = slog.New(slog.DiscardHandler), nil
-			if _, err := limiter.New(store, options).Take(ctx, time.Now(), charges[:1]); err != nil || !slices.Equal(store.waited, []time.Duration{50 * time.Millisecond}) {
-				t.Errorf("%+v: waited %s, %v", options, store.waited, err)
-			}
+		store.waited = nil
+		l = storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		if _, err := l.Take(ctx, time.Now(), charges[:1]); err != nil || !slices.Equal(store.waited, []time.Duration{50 * time.Millisecond}) {
+			t.Errorf("without a FirstTimeout: waited %s, %v", store.waited, err)
 		}
 	})
 }
@@ -492,7 +492,7 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 		t.Run(fmt.Sprint(c.pause, c.outage), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &connecting{remote: newRemote(), takes: 120 * time.Millisecond, hangs: true}
-				l := limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 1000)}
 				begun, late, long := time.Now(), 0, 0
 				for i := 0; i == 0 || time.Since(begun) < time.Hour; i++ {
@@ -524,7 +524,7 @@ func TestLimiter_Take_late(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &hanging{remote: newRemote()}
-			l := limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
 			var first sync.WaitGroup
 			first.Go(func() {
@@ -552,7 +552,7 @@ func TestLimiter_Take_late(t *testing.T) {
 func TestLimiter_Take_outageLog(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
 	for i := range 300 { // 3 seconds
 		r.fail = map[limiter.Subject]error{user: []error{limiter.ErrUnavailable, limiter.ErrBreakerOpen, limiter.ErrThrottled}[i%3]}
@@ -581,7 +581,7 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 func TestOnError_sync_alone(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
 		Name: "a", Rate: algo.Rate{Requests: 3, Window: time.Hour}, Spread: limiter.Spread{Sync: 10 * time.Second},
 	})}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // Whoever is overtaken again and again asks half as often each time, and not at all before
@@ -85,7 +86,7 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 func TestLimiter_Take_throttled(t *testing.T) {
 	throttled := fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{})
+	l := storetest.Must(limiter.New(r, limiter.Options{}))
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
 	other := charge
 	other.Subject = limiter.User("bob")
@@ -117,7 +118,7 @@ func TestLimiter_Take_throttled(t *testing.T) {
 // often each time, and refuses.
 func TestLimiter_Take_throttled_pause(t *testing.T) {
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{})
+	l := storetest.Must(limiter.New(r, limiter.Options{}))
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 20, Window: time.Second}})}
 	take(t, l, charge)
 	r.fail = map[limiter.Subject]error{user: fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)}

@@ -16,12 +16,13 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // environments returns n Limiters over one store, as functions have them.
 func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
 	for range n {
-		list = append(list, limiter.New(store, limiter.Options{Cells: memstore.New(memstore.Options{})}))
+		list = append(list, storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
 	}
 	return list
 }
@@ -64,7 +65,7 @@ func TestSpread_lease(t *testing.T) {
 // A lease ends with its second and its window, and grows and shrinks with the traffic.
 func TestSpread_lease_size(t *testing.T) {
 	store := newRemote()
-	e := limiter.New(store, limiter.Options{})
+	e := storetest.Must(limiter.New(store, limiter.Options{}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: time.Minute}, Spread: limiter.Spread{Lease: 64}})
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	used := func() int64 { return 10_000 - mustPeek(t, e, noon, c).Remaining }
@@ -195,7 +196,7 @@ func TestSpread_shards(t *testing.T) {
 		{Requests: 1003, Window: time.Minute, Algorithm: algo.SlidingLog},
 	} {
 		t.Run(string(rate.WithDefaults().Algorithm), func(t *testing.T) {
-			e := limiter.New(newRemote(), limiter.Options{})
+			e := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 			l := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Shards: 8}})
 			c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 			admitted, first := 0, 0
@@ -268,7 +269,7 @@ func TestSpread_sync(t *testing.T) {
 // nothing admits, as any limit does.
 func TestSpread_sync_failure(t *testing.T) {
 	store := newRemote()
-	e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 3, Window: time.Minute}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	takeAt(t, e, noon, c)
@@ -279,7 +280,7 @@ func TestSpread_sync_failure(t *testing.T) {
 			t.Fatalf("request %d: %+v, %v", i, d, err)
 		}
 	}
-	d, err := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}).Take(ctx, noon, []limiter.Charge{c})
+	d, err := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
 	if err != nil || !d.Allowed || d.Reason != limiter.ReasonUnavailable {
 		t.Fatalf("knows nothing: %+v, %v", d, err)
 	}
@@ -300,7 +301,7 @@ func TestSpread_cells(t *testing.T) {
 	if admitted != 4*25 || store.takes.Load() != 0 {
 		t.Errorf("%d admitted with %d calls, want 100 without", admitted, store.takes.Load())
 	}
-	_, err := limiter.New(store, limiter.Options{}).Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}})
+	_, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
 		t.Errorf("without a store for cells: %v", err)
 	}
@@ -401,7 +402,7 @@ func TestLimit_Shadow(t *testing.T) {
 func TestLimit_Shadow_failure(t *testing.T) {
 	store := newRemote()
 	store.fail = map[limiter.Subject]error{limiter.User("x"): nil}
-	e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 4, Window: time.Minute}, Shadow: true})
 	store.fail[l.Subjects(user)[0]] = limiter.ErrUnavailable
 	if d, err := e.Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}); err != nil || !d.Allowed || d.Reason != limiter.ReasonNone {
@@ -431,7 +432,7 @@ func TestSpread_mistakes(t *testing.T) {
 // Accounts are bounded: the charges of those that have no room are exact all the same.
 func TestSpread_bounded(t *testing.T) {
 	store := newRemote()
-	e := limiter.New(store, limiter.Options{Remember: 10})
+	e := storetest.Must(limiter.New(store, limiter.Options{Remember: 10}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Lease: 3}})
 	for i := range 100 {
 		who := limiter.User(fmt.Sprint(i))
@@ -471,8 +472,8 @@ func TestSpread_peek(t *testing.T) {
 func TestLimiter_Reset(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {}} {
 		for _, shadow := range []bool{false, true} {
-			for _, store := range []limiter.Store{newRemote(), memstore.New(memstore.Options{})} {
-				e := limiter.New(store, limiter.Options{Cells: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+			for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
+				e := storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
 				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
 				full := func() bool { d := takeAt(t, e, noon, c); return !d.Allowed || d.Shadowed != nil }
 				for !full() {
@@ -502,7 +503,7 @@ func (r *resetting) Reset(ctx context.Context, s limiter.Subject) error {
 // What a counter has not yet brought to the store is not brought there after a reset.
 func TestLimiter_Reset_pending(t *testing.T) {
 	store := &resetting{remote: newRemote()}
-	e := limiter.New(store, limiter.Options{})
+	e := storetest.Must(limiter.New(store, limiter.Options{}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Second}})}
 	for range 9 {
 		takeAt(t, e, noon, c)
@@ -527,7 +528,7 @@ func TestSpread_shards_spend(t *testing.T) {
 
 // Shards of unequal size answer in the name of the whole limit.
 func TestSpread_shards_uneven(t *testing.T) {
-	e := limiter.New(newRemote(), limiter.Options{Trust: time.Nanosecond})
+	e := storetest.Must(limiter.New(newRemote(), limiter.Options{Trust: time.Nanosecond}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}, Spread: limiter.Spread{Shards: 7}})}
 	for i := range 300 {
 		now := noon.Add(time.Duration(i%2) * time.Millisecond)
@@ -541,7 +542,7 @@ func TestSpread_shards_uneven(t *testing.T) {
 func TestSpread_accounts(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
-		e := limiter.New(store, limiter.Options{Remember: 3})
+		e := storetest.Must(limiter.New(store, limiter.Options{Remember: 3}))
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Second}, Spread: spread})
 		calls := func(now time.Time, who string, n int) int64 {
 			before := store.takes.Load()
@@ -570,7 +571,7 @@ func TestSpread_accounts(t *testing.T) {
 func TestSpread_sync_idle(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		store := newRemote()
-		e := limiter.New(store, limiter.Options{})
+		e := storetest.Must(limiter.New(store, limiter.Options{}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 50, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}})}
 		for day := range 3 {
 			for i := range 51 {
@@ -586,7 +587,7 @@ func TestSpread_sync_idle(t *testing.T) {
 // not given back twice, and no store is asked to charge less than nothing.
 func TestSpread_sync_refund(t *testing.T) {
 	store := &slow{remote: newRemote(), in: make(chan struct{}), out: make(chan struct{})}
-	e := limiter.New(store, limiter.Options{})
+	e := storetest.Must(limiter.New(store, limiter.Options{}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}})
 	charges := []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}
 	store.pass(func() { takeAt(t, e, noon, charges...) })
@@ -652,7 +653,7 @@ func (s *slow) pass(f func()) {
 func TestSpread_panic(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}} {
 		store := &panicking{remote: newRemote()}
-		e := limiter.New(store, limiter.Options{})
+		e := storetest.Must(limiter.New(store, limiter.Options{}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: spread})}
 		store.panics = true
 		func() {
@@ -693,7 +694,7 @@ func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 // A clock that goes back by more than a lease lives ends the lease.
 func TestSpread_lease_clockBack(t *testing.T) {
 	store := newRemote()
-	e := limiter.New(store, limiter.Options{})
+	e := storetest.Must(limiter.New(store, limiter.Options{}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Hour}, Spread: limiter.Spread{Lease: 100}})}
 	for range 200 {
 		takeAt(t, e, noon, c)
@@ -712,7 +713,7 @@ func TestSpread_lease_clockBack(t *testing.T) {
 // What a request that another limit refuses has leased, serves the next ones; what is given
 // back of a lease too; and what was spent stays spent.
 func TestSpread_lease_back(t *testing.T) {
-	e := limiter.New(newRemote(), limiter.Options{Trust: -1})
+	e := storetest.Must(limiter.New(newRemote(), limiter.Options{Trust: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
 	once := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
 	for i := range 4 {
@@ -751,7 +752,7 @@ func TestSpread_lease_back(t *testing.T) {
 // What a counter could not bring to the store goes there later.
 func TestSpread_sync_outage(t *testing.T) {
 	store := newRemote()
-	e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Second}})}
 	for i := range 6 {
 		store.fail = map[limiter.Subject]error{}
@@ -763,7 +764,7 @@ func TestSpread_sync_outage(t *testing.T) {
 		}
 	}
 	takeAt(t, e, noon.Add(time.Minute), c)
-	if d := mustPeek(t, limiter.New(store, limiter.Options{}), noon.Add(time.Minute), c); d.Remaining != 4 {
+	if d := mustPeek(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Minute), c); d.Remaining != 4 {
 		t.Errorf("another environment sees %d remaining, want 4: six were brought together, one was not yet", d.Remaining)
 	}
 }
@@ -771,7 +772,7 @@ func TestSpread_sync_outage(t *testing.T) {
 // Options.IntN chooses the shard that is asked first.
 func TestSpread_shards_chosen(t *testing.T) {
 	store := newRemote()
-	e := limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 2 }})
+	e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 2 }}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Shards: 4}})
 	for i := range 10 {
 		if d := takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed || d.StoreCalls != 1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // standing returns how the only charge stands.
@@ -29,8 +30,8 @@ func TestLimiter_Inspect(t *testing.T) {
 				continue
 			}
 			for _, shadow := range []bool{false, true} {
-				for _, store := range []limiter.Store{newRemote(), memstore.New(memstore.Options{})} {
-					l := limiter.New(store, limiter.Options{Trust: -1, Cells: memstore.New(memstore.Options{})})
+				for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
+					l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1, Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 					c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
 						Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
 					capacity := int64(10)
@@ -65,7 +66,7 @@ func TestLimiter_Inspect(t *testing.T) {
 // Limits of one subject are read at once, and those that rules of a higher version have
 // written down decide as they were written.
 func TestLimiter_Inspect_superseded(t *testing.T) {
-	l := limiter.New(newRemote(), limiter.Options{})
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 	rate := algo.Rate{Requests: 10, Window: time.Minute}
 	newer := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 2})
 	rate.Requests = 100

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // far is a shared store whose answers take 3 ms to take, and 2 ms to give back.
@@ -28,7 +29,7 @@ func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Ch
 // not lengthen, and what became of what it gave back.
 func TestDecision_store(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := limiter.New(far{memstore.New(memstore.Options{})}, limiter.Options{Trust: -1})
+		l := storetest.Must(limiter.New(far{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Trust: -1}))
 		fast := limit(t, limiter.Limit{Name: "fast", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})
 		mine := limiter.Charge{Subject: user, Limit: perMinute(t, "mine", 10), Cost: 1}
 		theirs := limiter.Charge{Subject: limiter.Global(), Limit: perMinute(t, "theirs", 1), Cost: 1}
@@ -66,8 +67,8 @@ func TestDecision_store(t *testing.T) {
 // What fails is withheld, and what a lease or a counter has moved on from too.
 func TestReceipt_Refund_withheld(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
-		s := &sulky{Store: memstore.New(memstore.Options{})}
-		l := limiter.New(s, limiter.Options{})
+		s := &sulky{Store: storetest.Must(memstore.New(memstore.Options{}))}
+		l := storetest.Must(limiter.New(s, limiter.Options{}))
 		c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour}, Spread: spread}), Cost: 1}
 		_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
 		if err != nil {
@@ -90,14 +91,14 @@ func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []limit
 // State that a wrong clock has left is told once, where it is mended, and neither by a look
 // nor by what is remembered of it.
 func TestDecision_Mended(t *testing.T) {
-	for name, store := range map[string]limiter.Store{"here": memstore.New(memstore.Options{}), "shared": newRemote()} {
+	for name, store := range map[string]limiter.Store{"here": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
 		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
 			c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1}, more}
 			if more.Limit == nil {
 				c = c[:1]
 			}
-			l := limiter.New(store, limiter.Options{})
-			takeAt(t, limiter.New(store, limiter.Options{}), noon.Add(time.Hour), c...)
+			l := storetest.Must(limiter.New(store, limiter.Options{}))
+			takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), c...)
 			if d := mustPeek(t, l, noon, c[0]); d.Mended != 0 || d.Allowed {
 				t.Errorf("%s: a look: %+v", name, d)
 			}
@@ -119,10 +120,10 @@ func TestDecision_Mended(t *testing.T) {
 // A counter that comes together with a store tells what that had to mend for it.
 func TestDecision_Mended_counter(t *testing.T) {
 	store := newRemote()
-	l := limiter.New(store, limiter.Options{})
+	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 	takeAt(t, l, noon, c)
-	takeAt(t, limiter.New(store, limiter.Options{}), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
+	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
 	if d := takeAt(t, l, noon.Add(2*time.Second), c); d.Mended != 1 || d.StoreCalls != 1 {
 		t.Errorf("%d mended, want 1: %+v", d.Mended, d)
 	}

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 
 	samples "github.com/weir-limits/weir/events"
 )
@@ -84,7 +85,7 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	return &app.Environment{
-		Limiter: limiter.New(store, limiter.Options{Logger: logger}), Rules: rules.Fixed(r), Logger: logger,
+		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: rules.Fixed(r), Logger: logger,
 		Identifier: identity.New(identity.Options{Tokens: tokens, APIKeys: keys}),
 		Clock:      func() time.Time { return noon },
 	}
@@ -93,7 +94,9 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 // live returns rules that do not change, and an error as it is.
 func live(r *rules.Rules, err error) (*rules.Live, error) { return rules.Fixed(r), err }
 
-func memory(t testing.TB) *app.Environment { return environment(t, memstore.New(memstore.Options{})) }
+func memory(t testing.TB) *app.Environment {
+	return environment(t, storetest.Must(memstore.New(memstore.Options{})))
+}
 
 func authorize(t *testing.T, e *app.Environment, event []byte) (events.APIGatewayCustomAuthorizerResponse, error) {
 	t.Helper()
@@ -454,7 +457,7 @@ func TestDegraded_onError(t *testing.T) {
 		}
 		fresh := func() *app.Environment {
 			e := environment(t, unreachable{})
-			e.Rules, e.Limiter = rules.Fixed(r), limiter.New(unreachable{}, limiter.Options{Fallback: memstore.New(memstore.Options{}), Logger: e.Logger})
+			e.Rules, e.Limiter = rules.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: e.Logger}))
 			return e
 		}
 		e := fresh()
@@ -578,10 +581,10 @@ func TestRules_writes(t *testing.T) {
 		{http.MethodGet, "/api/v1/search", "", "ip:203.0.113.7"},
 		{http.MethodPost, "/api/v1/data", "alice", "endpoint:POST:/api/v1/data ip:203.0.113.7 user:alice"},
 	} {
-		store := &counting{Store: memstore.New(memstore.Options{})}
+		store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
 		caller := limiter.Caller{User: c.user, IP: identity.Prefix(identity.ParseAddress("203.0.113.7"), 64)}
 		charges := shipped.Charges(nil, c.method, c.path, caller)
-		if d, err := limiter.New(store, limiter.Options{}).Take(ctx, noon, charges); err != nil || !d.Allowed {
+		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)
 		}
 		slices.Sort(store.subjects)

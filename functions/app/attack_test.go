@@ -33,6 +33,7 @@ import (
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 
 	samples "github.com/weir-limits/weir/events"
@@ -71,7 +72,7 @@ func newTarget(t testing.TB) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &target{store: &counting{Store: memstore.New(memstore.Options{})}, key: key}
+	a := &target{store: &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}, key: key}
 	a.Environment = environment(t, a.store)
 	a.Identifier = identity.New(identity.Options{Tokens: tokens, APIKeys: identity.NewRemoteRecords(noRecords{})})
 	if a.Rules, err = live(rules.Parse([]byte(attacked), rules.Options{Version: 1})); err != nil {
@@ -562,7 +563,7 @@ func TestAttack_memory(t *testing.T) {
 	if a.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
-	a.Limiter = limiter.New(void{}, limiter.Options{Remember: 1000, Logger: a.Logger})
+	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Remember: 1000, Logger: a.Logger}))
 	a.Recorder = telemetry.New(&bytes.Buffer{}, "test")
 	function := app.NewAuthorizer(a.Environment)
 	event := string(edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {

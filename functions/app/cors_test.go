@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // sentBy returns a sample event with another method and more headers.
@@ -84,7 +85,7 @@ func TestHandler_cors(t *testing.T) {
 
 // A preflight, and any other OPTIONS, is charged to nobody and never refused.
 func TestOptions(t *testing.T) {
-	store := &counting{Store: memstore.New(memstore.Options{})}
+	store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
 	e := environment(t, store)
 	preflight := map[string]string{"origin": "https://app.example.com", "access-control-request-method": "POST", "access-control-request-headers": "authorization,x-api-key"}
 	for range 20 {

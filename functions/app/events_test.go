@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter/events"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -62,7 +63,7 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &eventLog{}
-			e := environment(t, memstore.New(memstore.Options{}))
+			e := environment(t, storetest.Must(memstore.New(memstore.Options{})))
 			e.Events = publisher(l)
 			f := c.function(e)
 			for range 5 {

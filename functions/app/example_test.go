@@ -25,8 +25,18 @@ func ExampleEnvironment_Serve() {
 		fmt.Println(err)
 		return
 	}
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	e := &app.Environment{
-		Limiter:    limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+		Limiter:    l,
 		Rules:      rules.Fixed(r),
 		Identifier: identity.New(identity.Options{}),
 		Clock:      time.Now,
@@ -56,7 +66,16 @@ func ExampleDecisionContext() {
 		fmt.Println(err)
 		return
 	}
-	limits := limiter.New(memstore.New(memstore.Options{}), limiter.Options{}) // or functions/boot's Config.Environment
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	limits, err := limiter.New(store, limiter.Options{}) // or functions/boot's Config.Environment
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string, policyContext map[string]any, err error) {
 		caller := limiter.Caller{User: "alice", Tier: "paid"} // whom your code has verified
 		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, event.Path, caller))

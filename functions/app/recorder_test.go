@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 
 	samples "github.com/weir-limits/weir/events"
@@ -69,7 +70,7 @@ func unverifiable(t testing.TB) *identity.Identifier {
 // What becomes of a request is counted, alike by the authorizer and by the middleware.
 func TestRecorder(t *testing.T) {
 	shared := func(t testing.TB) *app.Environment {
-		return environment(t, &counting{Store: memstore.New(memstore.Options{})})
+		return environment(t, &counting{Store: storetest.Must(memstore.New(memstore.Options{}))})
 	}
 	for _, c := range []struct {
 		name        string
@@ -218,7 +219,7 @@ func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subjec
 func TestRecorder_latency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		e := environment(t, slow{memstore.New(memstore.Options{})})
+		e := environment(t, slow{storetest.Must(memstore.New(memstore.Options{}))})
 		e.Recorder = telemetry.New(&log, "test")
 		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
 			t.Fatal(err)

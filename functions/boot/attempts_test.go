@@ -25,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // flaky is a server that hangs up on some requests, by their number on their connection.
@@ -318,4 +319,6 @@ func TestConfig_Environment_deadline(t *testing.T) {
 }
 
 // memstoreOf hides that a store is in this process.
-func memstoreOf() limiter.Store { return struct{ limiter.Store }{memstore.New(memstore.Options{})} }
+func memstoreOf() limiter.Store {
+	return struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // lookup reads variables from a list of NAME=value.
@@ -150,7 +151,7 @@ func TestConfig_Environment_version(t *testing.T) {
 	}
 }
 
-var store = memstore.New(memstore.Options{})
+var store = storetest.Must(memstore.New(memstore.Options{}))
 
 func TestConfig_Environment(t *testing.T) {
 	logger := slog.New(slog.DiscardHandler)

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // ailment is what a server does to who asks it.
@@ -228,7 +229,7 @@ func newWard(t *testing.T, store string) *ward {
 		case *redis.ClusterClient:
 			client.Options().Dialer = w.dial
 		}
-		w.store, w.close = boot.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"})), client.Close
+		w.store, w.close = storetest.Must(boot.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"}))), client.Close
 	} else {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)

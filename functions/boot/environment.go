@@ -24,11 +24,12 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 	if err != nil {
 		return nil, err
 	}
+	l, err := c.limiter(store, logger)
+	if err != nil {
+		return nil, err
+	}
 	e := &app.Environment{
-		Limiter: limiter.New(store, limiter.Options{
-			Timeout: c.timeout(), FirstTimeout: firstTimeout, Logger: logger,
-			Cells: memstore.New(memstore.Options{}), Fallback: memstore.New(memstore.Options{Subjects: maxFallback}),
-		}),
+		Limiter:     l,
 		Rules:       r,
 		Identifier:  i,
 		Clock:       time.Now,
@@ -40,6 +41,18 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 	}
 	r.Observe(tell(e))
 	return e, nil
+}
+
+func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limiter, error) {
+	cells, err := memstore.New(memstore.Options{})
+	if err != nil {
+		return nil, err
+	}
+	fallback, err := memstore.New(memstore.Options{Subjects: maxFallback})
+	if err != nil {
+		return nil, err
+	}
+	return limiter.New(store, limiter.Options{Timeout: c.timeout(), FirstTimeout: max(firstTimeout, c.timeout()), Logger: logger, Cells: cells, Fallback: fallback})
 }
 
 // maxFallback is how many callers an environment counts by itself while the store fails: a

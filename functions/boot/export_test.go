@@ -16,7 +16,7 @@ func (c Config) Share(client *dynamodb.Client) {
 }
 
 // Guarded returns store as an environment uses it.
-func Guarded(store limiter.Store) limiter.Store { return guarded(store) }
+func Guarded(store limiter.Store) (limiter.Store, error) { return guarded(store) }
 
 // Warm opens the connections of an environment.
 func (c Config) Warm(ctx context.Context, store limiter.Store, e *app.Environment) {

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -181,7 +182,7 @@ func TestConfig_rules_refused(t *testing.T) {
 func TestConfig_rules_warm(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	put := d.putRules(t, 11, 0)
-	load(t, "STORE=memory").Warm(t.Context(), memstore.New(memstore.Options{}), d.Environment)
+	load(t, "STORE=memory").Warm(t.Context(), storetest.Must(memstore.New(memstore.Options{})), d.Environment)
 	if version := d.Rules.Current().Version(); version != put {
 		t.Errorf("version %d, want %d", version, put)
 	}

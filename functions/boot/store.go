@@ -32,23 +32,26 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 	none := func() error { return nil }
 	switch c.Store {
 	case "memory":
-		return memstore.New(memstore.Options{}), none, nil
+		store, err := memstore.New(memstore.Options{})
+		return store, none, err
 	case "redis":
 		client, err := c.RedisClient(ctx)
 		if err != nil {
 			return nil, none, err
 		}
-		return guarded(redisstore.New(client, redisstore.Options{Namespace: c.Namespace})), client.Close, nil
+		store, err := guarded(redisstore.New(client, redisstore.Options{Namespace: c.Namespace}))
+		return store, client.Close, err
 	}
 	client, err := c.sharedDynamoDBClient(ctx)
 	if err != nil {
 		return nil, none, err
 	}
-	return guarded(dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace})), none, nil
+	store, err := guarded(dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}))
+	return store, none, err
 }
 
 // guarded returns store as an environment uses it.
-func guarded(store limiter.Store) limiter.Store {
+func guarded(store limiter.Store) (limiter.Store, error) {
 	return breaker.New(reconnecting{store}, breaker.Options{})
 }
 

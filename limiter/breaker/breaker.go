@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,17 +32,20 @@ type Options struct {
 
 // New returns store behind a circuit breaker, which is safe for concurrent use. A Local
 // store cannot be down, and is returned as it is. Inspect and Reset, which operators call,
-// always ask.
-func New(store limiter.Store, o Options) limiter.Store {
+// always ask. An option out of range is an error that names it.
+func New(store limiter.Store, o Options) (limiter.Store, error) {
+	switch {
+	case store == nil:
+		return nil, errors.New("breaker: store: got nil, want a Store")
+	case o.Failures < 0:
+		return nil, fmt.Errorf("breaker: %w", &algo.FieldError{Field: "Options.Failures", Got: o.Failures, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultFailures)})
+	case o.Pause < 0:
+		return nil, fmt.Errorf("breaker: %w", &algo.FieldError{Field: "Options.Pause", Got: o.Pause, Want: fmt.Sprintf("more than 0; 0 means %s", DefaultPause)})
+	}
 	if _, ok := store.(limiter.Local); ok {
-		return store
+		return store, nil
 	}
-	if o.Failures <= 0 {
-		o.Failures = DefaultFailures
-	}
-	if o.Pause <= 0 {
-		o.Pause = DefaultPause
-	}
+	o.Failures, o.Pause = cmp.Or(o.Failures, DefaultFailures), cmp.Or(o.Pause, DefaultPause)
 	b := &guarded{Store: store, circuit: gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
 		Timeout:      o.Pause,
 		MaxRequests:  1, // at once, while it is not known whether the store is back
@@ -53,7 +57,7 @@ func New(store limiter.Store, o Options) limiter.Store {
 		c.run = c.ask
 		return c
 	}
-	return b
+	return b, nil
 }
 
 // guarded is a store behind a breaker.

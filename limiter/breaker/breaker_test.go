@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/breaker"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var (
@@ -31,7 +32,7 @@ type sick struct {
 	takes time.Duration
 }
 
-func newSick() *sick { return &sick{Store: memstore.New(memstore.Options{})} }
+func newSick() *sick { return &sick{Store: storetest.Must(memstore.New(memstore.Options{}))} }
 
 func (s *sick) failWith(err error) {
 	if s.fail.Store(&err); err == nil {
@@ -86,7 +87,7 @@ func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) 
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		store, charges := breaker.New(s, breaker.Options{}), charge(t, 1000)
+		store, charges := storetest.Must(breaker.New(s, breaker.Options{})), charge(t, 1000)
 		want := func(what string, calls int64, open bool) {
 			t.Helper()
 			before := s.calls.Load()
@@ -129,7 +130,7 @@ func TestStore_probe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		s.hang.Store(true)
-		store, charges := breaker.New(s, breaker.Options{Failures: 2, Pause: time.Second}), charge(t, 1000)
+		store, charges := storetest.Must(breaker.New(s, breaker.Options{Failures: 2, Pause: time.Second})), charge(t, 1000)
 		for range 3 { // each time, of 50 at once two and then one wait for the deadline
 			before := s.calls.Load()
 			for round := range 2 {
@@ -166,7 +167,7 @@ func TestStore_answers(t *testing.T) {
 	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newSick()
 		s.failWith(err)
-		store, charges := breaker.New(s, breaker.Options{}), charge(t, 1000)
+		store, charges := storetest.Must(breaker.New(s, breaker.Options{})), charge(t, 1000)
 		for range 20 {
 			if got := direct(t.Context(), store, charges); !errors.Is(got, err) {
 				t.Errorf("got %v, want %v", got, err)
@@ -182,7 +183,7 @@ func TestStore_answers(t *testing.T) {
 func TestStore_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		store, charges := breaker.New(s, breaker.Options{Failures: 1}), charge(t, 1000)
+		store, charges := storetest.Must(breaker.New(s, breaker.Options{Failures: 1})), charge(t, 1000)
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := direct(gone, store, charges); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
@@ -201,12 +202,12 @@ func TestStore_late(t *testing.T) {
 
 // A Local store is returned as it is; Inspect and Reset ask in any case.
 func TestNew(t *testing.T) {
-	local := memstore.New(memstore.Options{})
-	if store := breaker.New(local, breaker.Options{}); store != limiter.Store(local) {
+	local := storetest.Must(memstore.New(memstore.Options{}))
+	if store := storetest.Must(breaker.New(local, breaker.Options{})); store != limiter.Store(local) {
 		t.Errorf("a Local store became a %T", store)
 	}
 	s := newSick()
-	store := breaker.New(s, breaker.Options{Failures: 1})
+	store := storetest.Must(breaker.New(s, breaker.Options{Failures: 1}))
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
 	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); err == nil {
@@ -226,7 +227,7 @@ func TestNew(t *testing.T) {
 // A store that panics leaves no call behind.
 func TestStore_panic(t *testing.T) {
 	s := newSick()
-	store, charges := breaker.New(s, breaker.Options{Failures: 1}), charge(t, 10)
+	store, charges := storetest.Must(breaker.New(s, breaker.Options{Failures: 1})), charge(t, 10)
 	func() {
 		defer func() {
 			if recover() == nil {
@@ -245,7 +246,7 @@ func TestStore_panic(t *testing.T) {
 func TestLimiter_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		l := storetest.Must(limiter.New(storetest.Must(breaker.New(s, breaker.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		charges := charge(t, 1000)
 		take := func() (limiter.Decision, time.Duration) {
 			begun := time.Now()
@@ -293,7 +294,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		s.takes = time.Millisecond // in which the others come
-		l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+		l := storetest.Must(limiter.New(storetest.Must(breaker.New(s, breaker.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		one := charge(t, 1000)[0]
 		charges := []limiter.Charge{one, one, one}
 		charges[1].Subject, charges[2].Subject = limiter.User("43"), limiter.Global()
@@ -350,7 +351,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := newSick()
-				l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)})
+				l := storetest.Must(limiter.New(storetest.Must(breaker.New(s, breaker.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
 				requests := func() (waited, degraded int64) {
 					var wg sync.WaitGroup
@@ -404,7 +405,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 func TestStore_refund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		store, charges := breaker.New(s, breaker.Options{Failures: 1}), charge(t, 1000)
+		store, charges := storetest.Must(breaker.New(s, breaker.Options{Failures: 1})), charge(t, 1000)
 		results := make([]limiter.Result, 1)
 		if _, err := store.Take(t.Context(), algo.InstantOf(noon), user, charges, results); err != nil {
 			t.Fatal(err)
@@ -433,7 +434,7 @@ func TestStore_refund(t *testing.T) {
 func BenchmarkStore_Take(b *testing.B) {
 	for name, wrap := range map[string]func(limiter.Store) limiter.Store{
 		"bare":    func(s limiter.Store) limiter.Store { return s },
-		"guarded": func(s limiter.Store) limiter.Store { return breaker.New(s, breaker.Options{}) },
+		"guarded": func(s limiter.Store) limiter.Store { return storetest.Must(breaker.New(s, breaker.Options{})) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			store, charges, results := wrap(newSick()), charge(b, algo.MaxRequests), make([]limiter.Result, 1)
@@ -451,7 +452,7 @@ func BenchmarkStore_Take(b *testing.B) {
 func TestLimiter_outage_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		l := limiter.New(breaker.New(s, breaker.Options{}), limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)})
+		l := storetest.Must(limiter.New(storetest.Must(breaker.New(s, breaker.Options{})), limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 		s.takes = time.Millisecond // in which the others come
 		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
 		charges[1].Subject = limiter.User("43")
@@ -473,4 +474,19 @@ func TestLimiter_outage_refused(t *testing.T) {
 			t.Errorf("%+v, want it refused by one call", d)
 		}
 	})
+}
+
+func TestNew_options(t *testing.T) {
+	for field, o := range map[string]breaker.Options{"Options.Failures": {Failures: -1}, "Options.Pause": {Pause: -1}} {
+		for _, store := range []limiter.Store{newSick(), storetest.Must(memstore.New(memstore.Options{}))} {
+			s, err := breaker.New(store, o)
+			wrong, ok := errors.AsType[*algo.FieldError](err)
+			if s != nil || !ok || wrong.Field != field {
+				t.Errorf("%+v: %v, want an error of %s", o, err, field)
+			}
+		}
+	}
+	if s, err := breaker.New(nil, breaker.Options{}); s != nil || err == nil {
+		t.Errorf("without a store: %v", err)
+	}
 }

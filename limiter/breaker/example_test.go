@@ -15,7 +15,14 @@ import (
 func Example() {
 	down := newSick() // such as redisstore.New(client, …)
 	down.failWith(limiter.ErrUnavailable)
-	limits := limiter.New(breaker.New(down, breaker.Options{}), limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	store, err := breaker.New(down, breaker.Options{})
+	if err != nil {
+		panic(err)
+	}
+	limits, err := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		panic(err)
+	}
 	login, err := limiter.NewLimit(limiter.Limit{Name: "login", Rate: algo.Rate{Requests: 5, Window: time.Minute}, OnError: limiter.OnErrorDeny})
 	if err != nil {
 		panic(err)

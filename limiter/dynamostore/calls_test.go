@@ -118,7 +118,7 @@ func TestStore_calls(t *testing.T) {
 		for i, rate := range rates {
 			charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, fmt.Sprint("l", i), rate), Cost: 1})
 		}
-		l := limiter.New(store, limiter.Options{})
+		l := storetest.Must(limiter.New(store, limiter.Options{}))
 		decide(t, l, noon, charges...)
 		calls := measure(func() {
 			for i := range 200 { // 100 s, over a boundary of every window
@@ -132,7 +132,7 @@ func TestStore_calls(t *testing.T) {
 	charge := limiter.Charge{Subject: who, Limit: limit, Cost: 7}
 	calls := measure(func() {
 		for i := range 200 { // each in an environment that has never seen the caller
-			decide(t, limiter.New(store, limiter.Options{}), noon.Add(time.Duration(i)*time.Second), charge)
+			decide(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Duration(i)*time.Second), charge)
 		}
 	})
 	report(t, "never seen, sliding window at half its limit", calls, 200, 1.2)
@@ -140,7 +140,7 @@ func TestStore_calls(t *testing.T) {
 	for _, remembered := range []bool{true, false} {
 		who = caller()
 		charge = limiter.Charge{Subject: who, Limit: limit, Cost: 1}
-		shared := limiter.New(store, limiter.Options{})
+		shared := storetest.Must(limiter.New(store, limiter.Options{}))
 		calls = measure(func() {
 			for round := range 8 {
 				var wg sync.WaitGroup
@@ -148,7 +148,7 @@ func TestStore_calls(t *testing.T) {
 					wg.Go(func() {
 						l := shared
 						if !remembered {
-							l = limiter.New(store, limiter.Options{})
+							l = storetest.Must(limiter.New(store, limiter.Options{}))
 						}
 						decide(t, l, noon.Add(time.Duration(round)*7*time.Second), charge)
 					})
@@ -161,7 +161,7 @@ func TestStore_calls(t *testing.T) {
 
 	who = caller()
 	charge = limiter.Charge{Subject: who, Limit: storetest.Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}
-	l := limiter.New(store, limiter.Options{})
+	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	decide(t, l, noon, charge)
 	calls = measure(func() {
 		for range 500 {
@@ -177,7 +177,7 @@ func TestStore_calls(t *testing.T) {
 			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
 			charges[i].Subject = charges[0].Subject
 		}
-		decide(t, limiter.New(store, limiter.Options{}), noon, charges...)
+		decide(t, storetest.Must(limiter.New(store, limiter.Options{})), noon, charges...)
 	}
 	t.Logf("largest expression: %d bytes, %d operators (DynamoDB allows 4096 and 300)", m.bytes, m.operators)
 	if m.bytes > 4096 || m.operators > 300 {
@@ -194,7 +194,7 @@ func TestStore_calls_environments(t *testing.T) {
 			m := &counted{API: client}
 			var all []*limiter.Limiter
 			for range n {
-				all = append(all, limiter.New(dynamostore.New(m, dynamostore.Options{Table: table, Namespace: "environments"}), limiter.Options{}))
+				all = append(all, storetest.Must(limiter.New(dynamostore.New(m, dynamostore.Options{Table: table, Namespace: "environments"}), limiter.Options{})))
 			}
 			c := limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, "b", bucket), Cost: 1}
 			r := mathrand.New(mathrand.NewPCG(1, 2))

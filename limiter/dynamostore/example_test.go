@@ -21,5 +21,6 @@ func ExampleNew() {
 	}
 	client := dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
 	store := dynamostore.New(client, dynamostore.Options{Table: "weir", Namespace: "prod"})
-	_ = limiter.New(store, limiter.Options{})
+	l, err := limiter.New(store, limiter.Options{})
+	fmt.Println(l != nil, err)
 }

@@ -31,8 +31,18 @@ func ExampleMiddleware() {
 		return
 	}
 	identifier := identity.New(identity.Options{APIKeys: keys})
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	m := &httplimit.Middleware{
-		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+		Limiter: l,
 		Charges: rules.Fixed(limits).Charges,
 		Identify: func(r *http.Request, now time.Time) (limiter.Caller, error) {
 			return identifier.Caller(r.Context(), now, identity.Credentials{

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 500_000_000, time.UTC)
@@ -107,8 +108,8 @@ func TestNewAnswer_share(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	down := failing{memstore.New(memstore.Options{}), &server{}}
-	limits := limiter.New(down, limiter.Options{Fallback: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})
+	down := failing{storetest.Must(memstore.New(memstore.Options{})), &server{}}
+	limits := storetest.Must(limiter.New(down, limiter.Options{Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
 	for i, want := range []string{
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: store_unavailable\n",
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: store_unavailable\n",
@@ -192,9 +193,9 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	l, byIP := search(t), limit(t, "address", algo.Rate{Requests: 2, Window: time.Minute})
-	s := &server{caller: limiter.Caller{User: "alice"}, now: noon, store: memstore.New(memstore.Options{})}
+	s := &server{caller: limiter.Caller{User: "alice"}, now: noon, store: storetest.Must(memstore.New(memstore.Options{}))}
 	m := &httplimit.Middleware{
-		Limiter: limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
 		Charges: func(_ context.Context, _ time.Time, method, path string, caller limiter.Caller) []limiter.Charge {
 			if caller.Rejected {
 				return []limiter.Charge{{Subject: limiter.IP(caller.IP), Limit: byIP, Cost: 1}}
@@ -387,7 +388,7 @@ func TestMiddleware_log(t *testing.T) {
 
 // What is missing is told before there are requests, by its name.
 func TestMiddleware_Wrap_missing(t *testing.T) {
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{})
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	charges := func(context.Context, time.Time, string, string, limiter.Caller) []limiter.Charge { return nil }
 	for field, m := range map[string]httplimit.Middleware{"Limiter": {}, "Charges": {Limiter: l}, "Identify": {Limiter: l, Charges: charges}} {
 		func() {
@@ -410,7 +411,7 @@ func TestMiddleware_delay(t *testing.T) {
 		var left []time.Duration
 		begun := time.Now()
 		h := (&httplimit.Middleware{
-			Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
 			Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
 				return []limiter.Charge{{Subject: c.Subject(), Limit: queue, Cost: 1}}
 			},
@@ -458,7 +459,7 @@ func TestMiddleware_denied(t *testing.T) {
 	}
 	var observed []limiter.Decision
 	h := (&httplimit.Middleware{
-		Limiter: limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}),
+		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
 		Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
 			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}
 		},

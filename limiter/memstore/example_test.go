@@ -16,7 +16,16 @@ func ExampleNew() {
 		fmt.Println(err)
 		return
 	}
-	l := limiter.New(memstore.New(memstore.Options{Subjects: 100_000}), limiter.Options{})
+	store, err := memstore.New(memstore.Options{Subjects: 100_000})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	now := time.Date(2026, 3, 4, 12, 45, 0, 0, time.UTC)
 	d, err := l.Take(context.Background(), now, []limiter.Charge{{Subject: limiter.User("alice"), Limit: hourly, Cost: 5}})
 	fmt.Println(d.Allowed, d.Remaining, d.ResetAfter, err)

@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"hash/maphash"
 	"math"
 	"slices"
@@ -42,16 +43,17 @@ const shards = 64
 // that read the clock and was not run for a while.
 const refundMargin = 50 * time.Millisecond
 
-// New returns an empty Store.
-func New(o Options) *Store {
-	if o.Subjects <= 0 {
-		o.Subjects = DefaultSubjects
+// New returns an empty Store. An option out of range is an error that names it.
+func New(o Options) (*Store, error) {
+	if o.Subjects < 0 {
+		return nil, fmt.Errorf("memstore: %w", &algo.FieldError{Field: "Options.Subjects", Got: o.Subjects, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultSubjects)})
 	}
+	o.Subjects = cmp.Or(o.Subjects, DefaultSubjects)
 	s := &Store{seed: maphash.MakeSeed()}
 	for i := range s.shards {
 		s.shards[i] = shard{seed: s.seed, capacity: max(1, o.Subjects/shards), chains: make([]*slot, 1), logs: map[*slot]algo.Entries{}, due: math.MaxInt64}
 	}
-	return s
+	return s, nil
 }
 
 // Local implements limiter.Local.

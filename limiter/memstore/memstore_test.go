@@ -15,7 +15,7 @@ import (
 
 func TestStore(t *testing.T) {
 	storetest.Run(t, storetest.Suite{
-		Open:   func(*testing.T) limiter.Store { return memstore.New(memstore.Options{}) },
+		Open:   func(*testing.T) limiter.Store { return storetest.Must(memstore.New(memstore.Options{})) },
 		Margin: 50 * time.Millisecond,
 	})
 }
@@ -23,7 +23,7 @@ func TestStore(t *testing.T) {
 func TestStore_linearizable(t *testing.T) {
 	storetest.Linearizable(t, storetest.Linear{
 		Place:  func(*testing.T) string { return "" },
-		Open:   func(*testing.T, string) limiter.Store { return memstore.New(memstore.Options{}) },
+		Open:   func(*testing.T, string) limiter.Store { return storetest.Must(memstore.New(memstore.Options{})) },
 		Margin: 50 * time.Millisecond,
 	})
 }
@@ -44,7 +44,7 @@ func take(t *testing.T, s *memstore.Store, now algo.Instant, who string, l *limi
 // with an error of its own; those that it knows go on.
 func TestStore_full(t *testing.T) {
 	const subjects = 6400
-	s := memstore.New(memstore.Options{Subjects: subjects})
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
 	slow := storetest.Limit(t, "slow", algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Hour})
 	known, refused := 0, 0
 	for i := range 4 * subjects {
@@ -114,7 +114,7 @@ func TestStore_full_sooner(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := memstore.New(memstore.Options{Subjects: 64})
+			s := storetest.Must(memstore.New(memstore.Options{Subjects: 64}))
 			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []limiter.Result)) (admitted int) {
 				for i := range 640 {
 					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]limiter.Result, 1)
@@ -144,7 +144,7 @@ func TestStore_full_sooner(t *testing.T) {
 // A subject is forgotten with all its limits or not at all, in a table that has grown.
 func TestStore_fullOfSeveral(t *testing.T) {
 	const subjects = 640
-	s := memstore.New(memstore.Options{Subjects: subjects})
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
 	short := storetest.Limit(t, "short", algo.Rate{Requests: 10, Window: time.Second})
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 10, Window: time.Hour})
 	for i := range 4 * subjects { // until every part is full
@@ -183,7 +183,7 @@ func TestStore_fullOfSeveral(t *testing.T) {
 
 func BenchmarkTake(b *testing.B) {
 	l := storetest.Limit(b, "a", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second})
-	s := memstore.New(memstore.Options{})
+	s := storetest.Must(memstore.New(memstore.Options{}))
 	who := limiter.User("42")
 	charges := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}
 	results := make([]limiter.Result, 1)
@@ -199,7 +199,7 @@ func BenchmarkTake(b *testing.B) {
 
 // A few subjects that count for a month do not keep a full store from making room.
 func TestStore_full_longLived(t *testing.T) {
-	s := memstore.New(memstore.Options{Subjects: 6400})
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour})
 	short := storetest.Limit(t, "short", algo.Rate{Requests: 1, Window: time.Second})
 	for i := range 640 {
@@ -214,5 +214,12 @@ func TestStore_full_longLived(t *testing.T) {
 				t.Fatalf("round %d, subject %d: %v, and all short ones are idle", round, i, err)
 			}
 		}
+	}
+}
+
+func TestNew_options(t *testing.T) {
+	s, err := memstore.New(memstore.Options{Subjects: -1})
+	if wrong, ok := errors.AsType[*algo.FieldError](err); s != nil || !ok || wrong.Field != "Options.Subjects" {
+		t.Errorf("%v, want an error of Options.Subjects", err)
 	}
 }

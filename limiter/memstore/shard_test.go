@@ -11,7 +11,11 @@ import (
 
 // A log that becomes another kind of limit leaves no entries behind.
 func TestShard_logs(t *testing.T) {
-	s, who, now := New(Options{}), limiter.User("u"), algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
+	s, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	who, now := limiter.User("u"), algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	for i, c := range []struct {
 		algorithm algo.Algorithm
 		logs      int

@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // api is an API in this process, as an http.RoundTripper. Its clock is the test's bubble's.
@@ -103,7 +104,7 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 		t.Fatal(err)
 	}
 	m := &httplimit.Middleware{
-		Limiter: limiter.New(memstore.New(memstore.Options{}), limiter.Options{}),
+		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
 		Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
 			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}
 		},

@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"fmt"
+
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-limits/weir/limiter"
@@ -11,5 +13,6 @@ import (
 func ExampleNew() {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true})
 	store := redisstore.New(client, redisstore.Options{Namespace: "prod"})
-	_ = limiter.New(store, limiter.Options{})
+	l, err := limiter.New(store, limiter.Options{})
+	fmt.Println(l != nil, err)
 }

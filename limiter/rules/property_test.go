@@ -11,6 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -19,7 +20,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func decide(t *testing.T, r *rules.Rules, path string, caller limiter.Caller) {
 	t.Helper()
 	charges := r.Charges(nil, "GET", path, caller)
-	l := limiter.New(memstore.New(memstore.Options{}), limiter.Options{Cells: memstore.New(memstore.Options{})})
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
 		t.Errorf("%s: %d charges: %v", path, len(charges), err)
 	}

@@ -2,7 +2,7 @@
 //
 // A store runs it in one line:
 //
-//	storetest.Run(t, func(t *testing.T) limiter.Store { return memstore.New(memstore.Options{}) })
+//	storetest.Run(t, func(t *testing.T) limiter.Store { return storetest.Must(memstore.New(memstore.Options{})) })
 //
 // Every answer is compared with a model that applies package algo to one caller
 // after another, bit for bit, whatever the order of the instants. Nothing sleeps

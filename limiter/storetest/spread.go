@@ -40,7 +40,7 @@ func testSpread(t *testing.T, s Suite) {
 				var admitted, failed atomic.Int64
 				together(t, 2, func(i int) {
 					// Trust nothing: a refusal that the other's lease or shard explains is asked again.
-					l := limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)})
+					l := Must(limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
 						if c.spread.Sync > 0 { // and so does the time

@@ -66,7 +66,7 @@ func (s *countingStore) Take(ctx context.Context, now algo.Instant, subject limi
 
 func (m *redisMeasure) environment() (*limiter.Limiter, *countingStore) {
 	store := &countingStore{Store: redisstore.New(m.client, redisstore.Options{Namespace: m.run})}
-	return limiter.New(store, limiter.Options{Logger: silent}), store
+	return must(limiter.New(store, limiter.Options{Logger: silent})), store
 }
 
 func leased(a algo.Algorithm, requests int64, window time.Duration, lease int64) (*limiter.Limit, error) {

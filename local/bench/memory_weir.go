@@ -51,7 +51,7 @@ func openStore(a algo.Algorithm) func(int, time.Duration, []string) (func() take
 		if err != nil {
 			return nil, nil, err
 		}
-		store, ctx := memstore.New(memstore.Options{}), context.Background()
+		store, ctx := must(memstore.New(memstore.Options{})), context.Background()
 		return func() taker {
 			charges, results := []limiter.Charge{callers.charge}, make([]limiter.Result, 1)
 			return func(caller int) (bool, error) {
@@ -68,7 +68,7 @@ func openLimiter(a algo.Algorithm) func(int, time.Duration, []string) (func() ta
 		if err != nil {
 			return nil, nil, err
 		}
-		l, ctx := limiter.New(memstore.New(memstore.Options{}), limiter.Options{}), context.Background()
+		l, ctx := must(limiter.New(must(memstore.New(memstore.Options{})), limiter.Options{})), context.Background()
 		return func() taker {
 			charges := []limiter.Charge{callers.charge}
 			return func(caller int) (bool, error) {
@@ -96,7 +96,7 @@ func openWholePath(requests int, window time.Duration, keys []string) (worker fu
 	if err != nil {
 		return nil, nil, err
 	}
-	l, ctx := limiter.New(memstore.New(memstore.Options{}), limiter.Options{}), context.Background()
+	l, ctx := must(limiter.New(must(memstore.New(memstore.Options{})), limiter.Options{})), context.Background()
 	return func() taker {
 		var charges []limiter.Charge
 		header := http.Header{}

@@ -147,7 +147,7 @@ func openRedisStore(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideR
 func openRedisLimiter(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideRedis, error) {
 	return func(client *redis.Client, limits []redisLimit) (decideRedis, error) {
 		template, err := weirLimits(a, limits)
-		l := limiter.New(redisstore.New(client, redisstore.Options{Namespace: "l" + string(a[:1])}), limiter.Options{Logger: silent})
+		l := must(limiter.New(redisstore.New(client, redisstore.Options{Namespace: "l" + string(a[:1])}), limiter.Options{Logger: silent}))
 		return func(ctx context.Context, caller string) (bool, error) {
 			d, err := l.Take(ctx, time.Now(), charged(template, caller))
 			if err == nil && d.Reason != limiter.ReasonNone {

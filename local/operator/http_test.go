@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/operator"
 )
 
@@ -39,7 +40,7 @@ func TestClient(t *testing.T) {
 		t.Errorf("%+v, %v", f, err)
 	}
 	same(t, c.Reset, d.Reset, "user:alice") // of whom nothing is held now
-	d.Limiters = []*limiter.Limiter{limiter.New(failing{d.Store}, limiter.Options{Cells: memstore.New(memstore.Options{})})}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
 	same(t, c.Inspect, d.Inspect, "user:alice")
 	s.Close()
 	if _, err := c.Inspect(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {

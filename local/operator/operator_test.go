@@ -62,7 +62,7 @@ func newDesk(t testing.TB, kind string) *desk {
 	store := open(t, kind)
 	d.Operator = &operator.Operator{
 		Store: store, Kind: kind, Inside: true, Address: local,
-		Limiters: []*limiter.Limiter{limiter.New(store, limiter.Options{Cells: memstore.New(memstore.Options{}), Fallback: memstore.New(memstore.Options{}), Logger: slog.New(slog.DiscardHandler)})},
+		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))},
 		Rules:    func(context.Context, time.Time) *rules.Rules { return d.rules }, Clock: func() time.Time { return d.now },
 	}
 	return d
@@ -351,7 +351,7 @@ func TestInspect_others(t *testing.T) {
 // second; nobody else is touched.
 func TestReset(t *testing.T) {
 	eachStore(t, func(d *desk) {
-		other := limiter.New(d.Store, limiter.Options{Cells: memstore.New(memstore.Options{})})
+		other := storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 		bob, alice := operator.Question{Method: "GET", Path: "/search", User: "bob"}, operator.Question{Method: "GET", Path: "/search", User: "alice"}
 		for range 4 {
 			d.send(bob)
@@ -433,7 +433,7 @@ func TestExplain_rejected(t *testing.T) {
 func TestReset_limiters(t *testing.T) {
 	d := newDesk(t, "redis")
 	for range 2 {
-		d.Limiters = append(d.Limiters, limiter.New(d.Store, limiter.Options{Cells: memstore.New(memstore.Options{})}))
+		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
 	}
 	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
 	charges := d.rules.Charges(nil, q.Method, q.Path, limiter.Caller{User: "bob"})[:1]
@@ -503,7 +503,7 @@ func TestOperator_outside(t *testing.T) {
 func TestOperator_storeFails(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Store = failing{d.Store}
-	d.Limiters = []*limiter.Limiter{limiter.New(d.Store, limiter.Options{Cells: d.Store})}
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.Store, limiter.Options{Cells: d.Store}))}
 	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("explain: %v", err)
 	}

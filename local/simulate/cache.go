@@ -25,15 +25,16 @@ type cluster struct {
 // slots is how many a cluster has.
 const slots = 16384
 
-func newCluster(m *meter, slot, whole float64) *cluster {
-	c := &cluster{
-		meter: m, whole: newAllowance(whole, epoch), heat: map[limiter.Subject]*heat{},
-		store: memstore.New(memstore.Options{Subjects: math.MaxInt32}), // as many as come
+func newCluster(m *meter, slot, whole float64) (*cluster, error) {
+	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // as many as come
+	if err != nil {
+		return nil, err
 	}
+	c := &cluster{meter: m, whole: newAllowance(whole, epoch), heat: map[limiter.Subject]*heat{}, store: store}
 	for i := range c.slots {
 		c.slots[i] = newAllowance(slot, epoch)
 	}
-	return c
+	return c, nil
 }
 
 // cache is the store of one environment over a cluster: limiter/redisstore makes one call

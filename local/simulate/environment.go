@@ -32,19 +32,31 @@ type environment struct {
 }
 
 // newEnvironment starts an environment.
-func newEnvironment(s *simulation) *environment {
+func newEnvironment(s *simulation) (*environment, error) {
 	e := &environment{sim: s}
 	o := limiter.Options{IntN: s.random.IntN, Logger: slog.New(slog.DiscardHandler)}
 	if s.Limit.Spread.Cells > 0 {
-		o.Cells = memstore.New(memstore.Options{})
+		cells, err := memstore.New(memstore.Options{})
+		if err != nil {
+			return nil, err
+		}
+		o.Cells = cells
 	}
 	if s.Limit.OnError == limiter.OnErrorLocal {
-		o.Fallback = memstore.New(memstore.Options{})
+		fallback, err := memstore.New(memstore.Options{})
+		if err != nil {
+			return nil, err
+		}
+		o.Fallback = fallback
 	}
-	e.limiter = limiter.New(s.open(e), o)
+	l, err := limiter.New(s.open(e), o)
+	if err != nil {
+		return nil, err
+	}
+	e.limiter = l
 	e.next, e.stop = iter.Pull(e.run)
 	e.next() // to where it waits for a request
-	return e
+	return e, nil
 }
 
 // run decides requests, one each time that it is resumed.

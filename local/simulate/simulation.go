@@ -80,7 +80,10 @@ func (s *simulation) openStore() {
 		table := newTable(s.meter, s.ItemWrites)
 		s.open = func(e *environment) limiter.Store { return &dynamo{env: e, table: table} }
 	case ElastiCache:
-		cluster := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
+		cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
+		if err != nil {
+			s.fail(err)
+		}
 		s.open = func(e *environment) limiter.Store { return &cache{env: e, cluster: cluster} }
 	}
 }
@@ -132,7 +135,11 @@ func (s *simulation) arrival() {
 		s.free[i] = s.free[n-1]
 		s.free = s.free[:n-1]
 	case len(s.all) < s.Environments:
-		e = newEnvironment(s)
+		var err error
+		if e, err = newEnvironment(s); err != nil {
+			s.fail(err)
+			return
+		}
 		s.all = append(s.all, e)
 	default:
 		s.log[len(s.log)-1].away = true

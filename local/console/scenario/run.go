@@ -86,8 +86,15 @@ func newDesk(rate algo.Rate) (*desk, error) {
 	if err != nil {
 		return nil, err
 	}
-	store := memstore.New(memstore.Options{Subjects: 1})
-	return &desk{limiter.New(store, limiter.Options{}), []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(rate.Window)}, nil
+	store, err := memstore.New(memstore.Options{Subjects: 1})
+	if err != nil {
+		return nil, err
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		return nil, err
+	}
+	return &desk{l, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(rate.Window)}, nil
 }
 
 // play decides arrivals, in the order of their instants.

@@ -105,10 +105,15 @@ func (s *Sync) window(interval int64) (SyncResult, error) {
 	if err != nil {
 		return SyncResult{}, err
 	}
-	store := shared{memstore.New(memstore.Options{Subjects: 1})}
+	store, err := memstore.New(memstore.Options{Subjects: 1})
+	if err != nil {
+		return SyncResult{}, err
+	}
 	nodes := make([]*limiter.Limiter, s.Nodes)
 	for i := range nodes {
-		nodes[i] = limiter.New(store, limiter.Options{})
+		if nodes[i], err = limiter.New(shared{store}, limiter.Options{}); err != nil {
+			return SyncResult{}, err
+		}
 	}
 	charges := []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}
 	result, start := SyncResult{Limit: s.Limit, SyncCount: SyncCount{Interval: interval}, PerNode: make([]int, s.Nodes)}, first(syncWindow)

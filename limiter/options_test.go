@@ -1,0 +1,45 @@
+package limiter_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+func TestNew_options(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		field string // that the error names; empty: none
+		limiter.Options
+	}{
+		{"", limiter.Options{}},
+		{"", limiter.Options{Timeout: 999 * ms, Trust: -1, Remember: 1}},
+		{"", limiter.Options{Timeout: 50 * ms, FirstTimeout: 999 * ms}},
+		{"Options.Timeout", limiter.Options{Timeout: time.Second}},
+		{"Options.Timeout", limiter.Options{Timeout: -1}},
+		{"Options.FirstTimeout", limiter.Options{FirstTimeout: time.Second}},
+		{"Options.FirstTimeout", limiter.Options{FirstTimeout: -1}},
+		{"Options.FirstTimeout", limiter.Options{Timeout: 100 * ms, FirstTimeout: 99 * ms}},
+		{"Options.FirstTimeout", limiter.Options{FirstTimeout: 50 * ms}}, // below the default Timeout
+		{"Options.Remember", limiter.Options{Remember: -1}},
+	} {
+		l, err := limiter.New(newRemote(), c.Options)
+		if c.field == "" {
+			if l == nil || err != nil {
+				t.Errorf("%+v: %v", c.Options, err)
+			}
+			continue
+		}
+		field, ok := errors.AsType[*algo.FieldError](err)
+		if l != nil || !ok || field.Field != c.field || !strings.HasPrefix(err.Error(), "limiter: "+c.field+": got ") || !strings.Contains(err.Error(), ", want ") {
+			t.Errorf("%+v: %v, want an error of %s", c.Options, err, c.field)
+		}
+	}
+	if l, err := limiter.New(nil, limiter.Options{}); l != nil || err == nil {
+		t.Errorf("without a store: %v", err)
+	}
+}
