@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // Pressure on one subject refuses its requests, whatever on_error says, and what other subjects
@@ -23,7 +24,7 @@ func TestLimiter_Take_busy(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) {
 				r := newRemote()
 				n := 0
-				l := limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler), Fallback: newRemote().Store, IntN: func(int) int { n++; return n % 3 }})
+				l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler), Fallback: newRemote().Store, IntN: func(int) int { n++; return n % 3 }}))
 				share := 0
 				if policy == limiter.OnErrorLocal {
 					share = 1
@@ -56,7 +57,7 @@ func TestLimiter_Take_busy(t *testing.T) {
 // A limit on trial refuses nobody, busy or not.
 func TestLimiter_Take_busy_shadow(t *testing.T) {
 	r := newRemote()
-	l := limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	tried := limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, Shadow: true})
 	for _, s := range tried.Subjects(user) {
 		r.fail = map[limiter.Subject]error{s: limiter.ErrContended}
