@@ -46,7 +46,7 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	case a != nil && a.asking != nil: // under rules that are about to change
 		return a
 	case a != nil: // the rules changed; what is pending stays
-		*a = account{limit: limit, lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending, charged: a.counter.charged, epoch: a.counter.epoch}}
+		*a = account{limit: limit, lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending, charged: a.counter.charged, epoch: a.counter.epoch, own: a.counter.own, lost: a.counter.lost}}
 		return a
 	case len(s.table) >= s.most && !s.sweep(now):
 		return nil
@@ -98,8 +98,8 @@ func (a *account) idle(now algo.Instant) bool {
 		return false
 	}
 	c := &a.counter
-	if c.pending > 0 { // until it no longer counts
-		return c.charged.Add(a.limit.Horizon) <= now
+	if c.pending > 0 || c.lost {
+		return !c.counts(now, a.limit.Horizon)
 	}
 	return c.due(now, a.limit.Spread.Sync)
 }

@@ -18,7 +18,7 @@ type kept struct {
 	allowed       bool
 	result        Result // after the charge, or what refused it
 	serial        int64  // of the lease, or the epoch of the counter
-	before, after algo.State
+	before, after states
 }
 
 // spreads reports whether an account decides the item.
@@ -119,9 +119,9 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 // count charges a counter.
 func (k *kept) count(now algo.Instant) {
 	c := &k.account.counter
-	k.before, k.serial = c.State, c.epoch
+	k.before, k.serial = c.states(), c.epoch
 	k.allowed = c.take(now, k.item.want, k.item.Spend)
-	k.after, k.result = c.State, c.Result
+	k.after, k.result = c.states(), c.Result
 }
 
 // use serves the item from a lease.
@@ -176,20 +176,19 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 
 	charges := []Charge{{Subject: it.Subject, Limit: a.limit, Cost: sent, Spend: true}}
 	results := make([]Result, 1)
-	err := ErrUnavailable // if the store panics
+	calls, err := 1, ErrUnavailable // if the store panics
 	defer func() {
 		l.accounts.mu.Lock()
 		defer l.accounts.mu.Unlock()
 		if err == nil {
 			r.overshoot = max(r.overshoot, a.counter.sync(r.now, results[0]))
 		} else {
-			a.counter.unsent(r.now, sent)
+			a.counter.unsent(r.now, sent, calls > 0 && mayHaveCharged(err))
 		}
 		a.failed = err
 		a.answered()
 	}()
 	asked := time.Now()
-	var calls int
 	_, calls, err = l.ask(l.deadline(ctx, r), r.now, at, it.Subject, charges, results)
 	r.calls += calls
 	r.stored += time.Since(asked)
@@ -207,8 +206,12 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	return true
 }
 
-// alone reports whether a counter may go on by itself while the store fails.
-func (i *item) alone() bool { return i.limit.OnError == OnErrorAllow || i.limit.Shadow }
+// alone reports whether a counter may go on by itself while the store fails. It has all of the
+// limit then, so not where the limit is divided among processes.
+func (i *item) alone() bool {
+	l := i.limit
+	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalShare == 1
+}
 
 // settle gives leases that were renewed to their accounts, and wakes who waits for
 // them. Of a request that was refused, nothing is used.

@@ -749,7 +749,7 @@ func TestSpread_lease_back(t *testing.T) {
 	}
 }
 
-// What a counter could not bring to the store goes there later.
+// What a counter could not bring to the store, which was not asked, goes there later.
 func TestSpread_sync_outage(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -757,7 +757,7 @@ func TestSpread_sync_outage(t *testing.T) {
 	for i := range 6 {
 		store.fail = map[limiter.Subject]error{}
 		if i == 2 || i == 3 {
-			store.fail[user] = limiter.ErrUnavailable
+			store.fail[user] = limiter.ErrBreakerOpen
 		}
 		if d, err := e.Take(ctx, noon.Add(time.Duration(2*i)*time.Second), []limiter.Charge{c}); err != nil || !d.Allowed || (d.Reason != "") != (i == 2 || i == 3) {
 			t.Fatalf("request %d: %+v, %v", i+1, d, err)

@@ -1,0 +1,133 @@
+package limiter_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// lossy is a store that loses calls and answers at random: a call that it loses is not made.
+type lossy struct {
+	*remote
+	random *rand.Rand
+}
+
+func (l *lossy) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	lost := errors.Join(limiter.ErrUnavailable, context.DeadlineExceeded)
+	switch l.random.IntN(4) {
+	case 0: // the answer
+		made := make([]limiter.Result, len(results))
+		_, _ = l.remote.Take(ctx, now, s, charges, made)
+		return false, lost
+	case 1: // the call
+		return false, lost
+	case 2:
+		return false, errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)
+	}
+	return l.remote.Take(ctx, now, s, charges, results)
+}
+
+func newLossy(seed uint64) *lossy {
+	return &lossy{newRemote(), rand.New(rand.NewPCG(seed, 0))}
+}
+
+// used returns how many requests a store counts of a limit of a subject.
+func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) int64 {
+	t.Helper()
+	held, err := store.Inspect(ctx, c.Subject)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, h := range held {
+		if h.ID == c.Limit.ID {
+			return h.Machine.Used(h.State, algo.InstantOf(now))
+		}
+	}
+	return 0
+}
+
+// A counter that gets no answer sends what the store may have charged only once: the store never
+// counts more than was asked for.
+func TestSpread_sync_lost(t *testing.T) {
+	for seed := range uint64(50) {
+		store := newLossy(seed)
+		e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})}
+		for i := range int64(400) {
+			now := noon.Add(time.Duration(i) * 37 * time.Millisecond)
+			if _, err := e.Take(ctx, now, []limiter.Charge{c}); err != nil {
+				t.Fatal(err)
+			}
+			if counted := used(t, store, now, c); counted > i+1 {
+				t.Fatalf("seed %d: %d requests, and the store counts %d", seed, i+1, counted)
+			}
+		}
+		if counted := used(t, store, noon.Add(time.Minute), c); counted < 100 {
+			t.Errorf("seed %d: 400 requests, and the store counts %d: what was answered is missing too", seed, counted)
+		}
+	}
+}
+
+// An environment that gets no answers enforces the limit all the same, and what it admitted
+// counts once the store answers again, whether the store has it or not.
+func TestSpread_sync_lost_enforced(t *testing.T) {
+	const requests = 40
+	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
+		for seed := range uint64(50) {
+			store := newLossy(seed)
+			e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+			rate := algo.Rate{Algorithm: algorithm, Requests: requests, Window: 2 * time.Second}
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Sync: 50 * time.Millisecond}})}
+			takeUntilKnown(t, e, c)
+			var admitted []time.Time
+			for i := range 800 {
+				now := noon.Add(time.Duration(i) * 10 * time.Millisecond)
+				d, err := e.Take(ctx, now, []limiter.Charge{c})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if d.Allowed {
+					admitted = append(admitted, now)
+				}
+			}
+			for i, from := range admitted {
+				for j, at := range admitted[i:] {
+					if most := bound(rate, from, at); float64(j+1) > most {
+						t.Fatalf("%s, seed %d: %d admitted in %s, at most %g", algorithm, seed, j+1, at.Sub(from), most)
+					}
+				}
+			}
+			if len(admitted) < requests {
+				t.Errorf("%s, seed %d: %d admitted in 8 s", algorithm, seed, len(admitted))
+			}
+		}
+	}
+}
+
+// takeUntilKnown looks until the counter knows what the store holds: one that knows nothing
+// leaves the decision to OnError.
+func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
+	t.Helper()
+	for i := range 100 {
+		if d, err := e.Take(ctx, noon.Add(time.Duration(i-200)*time.Minute), []limiter.Charge{c}); err != nil {
+			t.Fatal(err)
+		} else if d.Reason == limiter.ReasonNone && d.StoreCalls == 1 {
+			return
+		}
+	}
+	t.Fatal("the store never answered")
+}
+
+// bound returns how many requests a rate admits from an admitted one until another.
+func bound(rate algo.Rate, from, at time.Time) float64 {
+	if rate.Algorithm == algo.FixedWindow {
+		return float64(rate.Requests * (at.UnixNano()/int64(rate.Window) - from.UnixNano()/int64(rate.Window) + 1))
+	}
+	return float64(rate.Requests)*(1+float64(at.Sub(from))/float64(rate.Window)) + 1e-9
+}
