@@ -146,9 +146,26 @@ func (l *Limiter) takeAll(ctx context.Context, r *request, which func(*part) boo
 // takePart takes one subject, and of a limit with shards one more if the first refuses.
 func (l *Limiter) takePart(ctx context.Context, r *request, p *part) {
 	l.takeOnce(ctx, r, p)
-	if p.refused && p.remote && p.items[0].sharded && !l.pickShard(r, p) {
-		l.takeOnce(ctx, r, p)
+	if !p.refused || !p.remote || !p.items[0].sharded {
+		return
 	}
+	first := p.shardRefusal()
+	if l.pickShard(r, p) {
+		return
+	}
+	if l.takeOnce(ctx, r, p); p.taken || r.look && !p.refused && p.err == nil {
+		return
+	}
+	p.refused = true // by the first, also if the second failed
+	if p.err == nil {
+		first = first.shorter(r.now, p)
+	}
+	for shard := range p.items[0].limit.parts { // and those that were not asked, as far as they are known
+		if l.recallShard(r, p, shard) {
+			first = first.shorter(r.now, p)
+		}
+	}
+	p.answer(first)
 }
 
 // takeOnce takes one subject. A lease that the store refuses is tried again as the one
@@ -210,28 +227,63 @@ func (p *part) shrink(now algo.Instant) bool {
 }
 
 // pickShard chooses a part of a sharded limit that memory does not know to refuse, at
-// random and not the one that has just refused. It reports true if there is none; of
-// those in memory the one with the shortest wait is then the answer.
+// random and not the one that has just refused. It reports true if there is none; the one
+// with the shortest wait is then the answer.
 func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
-	it, c := &p.items[0], &p.charges[0]
-	tried, answer, limit := c.Limit, p.results[0], c.Limit
-	first := l.intN(len(it.limit.parts))
-	for i := range it.limit.parts {
-		shard := (first + i) % len(it.limit.parts)
-		if it.limit.parts[shard] == tried {
+	shards := p.items[0].limit.parts
+	tried, answer := p.charges[0].Limit, p.shardRefusal()
+	first := l.intN(len(shards))
+	for i := range shards {
+		shard := (first + i) % len(shards)
+		if shards[shard] == tried {
 			continue
 		}
-		c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
-		it.Limit, p.results[0] = c.Limit, Result{}
-		if !l.memory.recall(r.now, c.Subject, p.items, p.results) {
+		if !l.recallShard(r, p, shard) {
 			return false
 		}
-		if answer.Machine == nil || p.results[0].wait(r.now, it.want) < answer.wait(r.now, it.want) {
-			answer, limit = p.results[0], c.Limit
-		}
+		answer = answer.shorter(r.now, p)
 	}
-	it.Limit, p.results[0] = limit, answer
+	p.answer(answer)
 	return true
+}
+
+// recallShard makes a shard the one that p charges, with what memory holds of it, and reports
+// whether that refuses.
+func (l *Limiter) recallShard(r *request, p *part, shard int) (refuses bool) {
+	it, c := &p.items[0], &p.charges[0]
+	c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
+	it.Limit, p.results[0] = c.Limit, Result{}
+	return l.memory.recall(r.now, c.Subject, p.items, p.results)
+}
+
+// refusal is that of a shard. The zero value is none.
+type refusal struct {
+	limit  *Limit
+	result Result
+	hold   time.Duration
+}
+
+// shardRefusal returns the refusal by the shard that p charges.
+func (p *part) shardRefusal() refusal {
+	return refusal{p.charges[0].Limit, p.results[0], p.items[0].hold}
+}
+
+func (p *part) answer(by refusal) {
+	p.charges[0].Limit, p.items[0].Limit, p.results[0], p.items[0].hold = by.limit, by.limit, by.result, by.hold
+}
+
+// shorter returns f, or the refusal by the shard that p charges if its wait is shorter or f is none.
+func (f refusal) shorter(now algo.Instant, p *part) refusal {
+	other := p.shardRefusal()
+	if f.result.Machine == nil || other.wait(now, p.items[0].want) < f.wait(now, p.items[0].want) {
+		return other
+	}
+	return f
+}
+
+// wait returns how long until the shard may take a cost.
+func (f refusal) wait(now algo.Instant, cost int64) time.Duration {
+	return max(f.hold, f.result.wait(now, cost))
 }
 
 func (r Result) wait(now algo.Instant, cost int64) time.Duration {

@@ -23,7 +23,8 @@ type Spread struct {
 	// the limit, requests are taken one by one.
 	Lease int64
 	// Shards is the number of parts that count apart, each with its share of the limit.
-	// A request asks one of them at random, and one more if that refuses.
+	// A request asks one of them at random, and one more if that refuses. A refusal has the
+	// shortest wait of the parts that are known.
 	//
 	// It admits none too many. It may refuse while parts that were not asked have room. A
 	// cost is at most what one part holds, and Remaining an estimate from the part asked.
@@ -33,8 +34,10 @@ type Spread struct {
 	//
 	// It may admit too many: in one interval, each environment but one as many as remained
 	// at its last time. They are debts then, of at most one capacity. While the store is
-	// down each environment goes on by itself, with all of the limit, unless OnError says
-	// otherwise: then it asks the store for each request until that answers.
+	// down each environment goes on by itself, with all of the limit, unless OnError denies or
+	// divides the limit: then it asks the store for each request until that answers. What is
+	// sent and not answered is not sent again. The store counts it at most once, the
+	// environment that sent it in any case, and the others perhaps not.
 	Sync time.Duration
 	// Cells is the number of processes that share the limit, each with an equal part
 	// in its own memory: Options.Cells. It admits none too many if there are no more

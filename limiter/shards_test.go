@@ -1,0 +1,87 @@
+package limiter_test
+
+import (
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+)
+
+// Every refusal of a limit with shards names it and says when to come back, whether memory knows
+// of all its shards, of some or of none, and whether another environment charges them too.
+func TestSpread_shards_named(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
+		for _, trust := range []time.Duration{0, 20 * time.Millisecond, -1} {
+			random := rand.New(rand.NewPCG(1, 2))
+			store := newRemote()
+			var all []*limiter.Limiter
+			for range 3 {
+				all = append(all, limiter.New(store, limiter.Options{Trust: trust, IntN: random.IntN}))
+			}
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 80, Window: time.Second}, Spread: limiter.Spread{Shards: 8}})}
+			refused, unnamed := 0, 0
+			for i := range 6000 {
+				d := takeAt(t, all[random.IntN(len(all))], noon.Add(time.Duration(i)*time.Millisecond), c)
+				if d.Allowed {
+					continue
+				}
+				if refused++; d.Limit != c.Limit || d.RetryAfter <= 0 {
+					unnamed++
+				}
+			}
+			if refused < 4000 || unnamed > 0 {
+				t.Errorf("%s, trust %s: %d of %d refusals name no limit", algorithm, trust, unnamed, refused)
+			}
+		}
+	}
+}
+
+// The answer has the shortest wait of the shards that are known, whichever was asked last.
+func TestSpread_shards_shortest(t *testing.T) {
+	store, memory := newRemote(), memstore.New(memstore.Options{})
+	store.Store = memory
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 4}, Spread: limiter.Spread{Shards: 4}})
+	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+	parts := l.Subjects(user)
+	alone := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 15, Window: time.Minute, Burst: 1}})
+	for i, ago := range []time.Duration{3, 2, 1, 0} { // a request each 4 s: shard 0 is free in a second, and shard 3 in four
+		charges := []limiter.Charge{{Subject: parts[i], Limit: alone, Cost: 1}}
+		if ok, err := memory.Take(ctx, algo.InstantOf(noon.Add(-ago*time.Second)), parts[i], charges, make([]limiter.Result, 1)); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	for first := range 4 {
+		e := limiter.New(store, limiter.Options{IntN: func(int) int { return first }})
+		known := time.Hour
+		for range 8 {
+			d := takeAt(t, e, noon, c)
+			// The first request asks two shards, and no later answer is longer.
+			if d.Allowed || d.Limit != l || d.RetryAfter > known {
+				t.Fatalf("first %d: %+v, want refused for at most %s", first, d, known)
+			}
+			known = d.RetryAfter
+		}
+		if known != time.Second {
+			t.Errorf("first %d: %s, want a second, the shortest of four", first, known)
+		}
+	}
+}
+
+// A shard that refuses is the answer where the next one fails: the refusal is known.
+func TestSpread_shards_failed(t *testing.T) {
+	store := newRemote()
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 2, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
+	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+	e := limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+	takeAt(t, e, noon, c)
+	store.fail = map[limiter.Subject]error{l.Subjects(user)[1]: errors.Join(limiter.ErrUnavailable, limiter.ErrRejected)}
+	d, err := limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)}).Take(ctx, noon, []limiter.Charge{c})
+	if err != nil || d.Allowed || d.Limit != l || d.RetryAfter <= 0 {
+		t.Errorf("%+v, %v: want the refusal of the shard that answered", d, err)
+	}
+}
