@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // lossy is a store that loses calls and answers at random: a call that it loses is not made.
@@ -57,7 +58,7 @@ func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) in
 func TestSpread_sync_lost(t *testing.T) {
 	for seed := range uint64(50) {
 		store := newLossy(seed)
-		e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+		e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Sync: 100 * time.Millisecond}})}
 		for i := range int64(400) {
 			now := noon.Add(time.Duration(i) * 37 * time.Millisecond)
@@ -81,7 +82,7 @@ func TestSpread_sync_lost_enforced(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		for seed := range uint64(50) {
 			store := newLossy(seed)
-			e := limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})
+			e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 			rate := algo.Rate{Algorithm: algorithm, Requests: requests, Window: 2 * time.Second}
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Sync: 50 * time.Millisecond}})}
 			takeUntilKnown(t, e, c)

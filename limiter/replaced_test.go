@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // While the store is asked for an account, a request under changed rules waits for the answer:
@@ -15,7 +16,7 @@ func TestSpread_replacedWhileAsked(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Minute}, {Lease: 5}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &slow{remote: newRemote(), in: make(chan struct{}, 9), out: make(chan struct{})}
-			e := limiter.New(store, limiter.Options{Timeout: 500 * time.Millisecond})
+			e := storetest.Must(limiter.New(store, limiter.Options{Timeout: 500 * time.Millisecond}))
 			under := func(requests int64) limiter.Charge {
 				return limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Version: requests, Rate: algo.Rate{Requests: requests, Window: time.Hour}, Spread: spread})}
 			}

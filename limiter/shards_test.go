@@ -10,6 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // Every refusal of a limit with shards names it and says when to come back, whether memory knows
@@ -21,7 +22,7 @@ func TestSpread_shards_named(t *testing.T) {
 			store := newRemote()
 			var all []*limiter.Limiter
 			for range 3 {
-				all = append(all, limiter.New(store, limiter.Options{Trust: trust, IntN: random.IntN}))
+				all = append(all, storetest.Must(limiter.New(store, limiter.Options{Trust: trust, IntN: random.IntN})))
 			}
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 80, Window: time.Second}, Spread: limiter.Spread{Shards: 8}})}
 			refused, unnamed := 0, 0
@@ -43,7 +44,7 @@ func TestSpread_shards_named(t *testing.T) {
 
 // The answer has the shortest wait of the shards that are known, whichever was asked last.
 func TestSpread_shards_shortest(t *testing.T) {
-	store, memory := newRemote(), memstore.New(memstore.Options{})
+	store, memory := newRemote(), storetest.Must(memstore.New(memstore.Options{}))
 	store.Store = memory
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 4}, Spread: limiter.Spread{Shards: 4}})
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
@@ -56,7 +57,7 @@ func TestSpread_shards_shortest(t *testing.T) {
 		}
 	}
 	for first := range 4 {
-		e := limiter.New(store, limiter.Options{IntN: func(int) int { return first }})
+		e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return first }}))
 		known := time.Hour
 		for range 8 {
 			d := takeAt(t, e, noon, c)
@@ -77,10 +78,10 @@ func TestSpread_shards_failed(t *testing.T) {
 	store := newRemote()
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 2, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-	e := limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})
+	e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)}))
 	takeAt(t, e, noon, c)
 	store.fail = map[limiter.Subject]error{l.Subjects(user)[1]: errors.Join(limiter.ErrUnavailable, limiter.ErrRejected)}
-	d, err := limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)}).Take(ctx, noon, []limiter.Charge{c})
+	d, err := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
 	if err != nil || d.Allowed || d.Limit != l || d.RetryAfter <= 0 {
 		t.Errorf("%+v, %v: want the refusal of the shard that answered", d, err)
 	}
