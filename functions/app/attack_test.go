@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"runtime"
 	"slices"
@@ -228,7 +229,13 @@ func (r request) lower() map[string]string {
 func (r request) v2(e map[string]any, stage string) {
 	h := e["requestContext"].(map[string]any)["http"].(map[string]any)
 	h["method"], h["sourceIp"] = r.method, r.address
-	e["rawPath"], e["headers"] = stage+r.path, r.lower()
+	path := r.path
+	if stage != "" { // of an HTTP API, which decodes it
+		if decoded, err := url.PathUnescape(path); err == nil {
+			path = decoded
+		}
+	}
+	e["rawPath"], e["headers"] = stage+path, r.lower()
 }
 
 // edited returns a sample event with changes.

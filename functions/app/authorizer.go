@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -80,13 +79,17 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 		return policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}, a.Rules.Current()), nil
 	}
 	a.Events.Begin(now) // goes on beside the store call
+	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
+	path, err := rules.ParsePath(event.Path, a.basePath(event.RequestContext.DomainName))
+	if err != nil { // it would run something else than what it is charged for
+		caller := a.observeMalformed(ctx, now, address)
+		return answer(event, "Deny", httplimit.MalformedPath(), caller, a.Rules.Current()), nil
+	}
 	inForce := a.Rules.At(ctx, now)
 	defer a.Rules.Settle()
 	header := headerOf(event.Headers, event.MultiHeaders)
-	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
 	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
-	path := url.URL{Path: a.path(event.Path, isCustom(event.RequestContext.DomainName))}
-	charges := inForce.Charges(nil, event.HTTPMethod, path.EscapedPath(), caller)
+	charges := inForce.Charges(nil, event.HTTPMethod, path, caller)
 	decision, err := a.Limiter.Take(ctx, now, charges)
 	if !decision.Allowed { // that comes before what is wrong with the credential
 		failed = err
@@ -110,10 +113,15 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	return policy(event, "Allow", decision, caller, inForce), nil
 }
 
-// policy returns the policy for the whole stage: API Gateway asks for this request
+// policy returns the policy of a decision.
+func policy(event *authorizerEvent, effect string, d limiter.Decision, caller limiter.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
+	return answer(event, effect, httplimit.NewAnswer(d), caller, r)
+}
+
+// answer returns the policy for the whole stage: API Gateway asks for this request
 // only (the result is not cached), and a policy that named a long path would be
 // invalid.
-func policy(event *authorizerEvent, effect string, d limiter.Decision, caller limiter.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
+func answer(event *authorizerEvent, effect string, a httplimit.Answer, caller limiter.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
 	return &events.APIGatewayCustomAuthorizerResponse{
 		PrincipalID: caller.Subject().String(),
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
@@ -122,7 +130,7 @@ func policy(event *authorizerEvent, effect string, d limiter.Decision, caller li
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: DecisionContext(httplimit.NewAnswer(d), caller.Subject(), r.Tier(caller.Tier)),
+		Context: DecisionContext(a, caller.Subject(), r.Tier(caller.Tier)),
 	}
 }
 

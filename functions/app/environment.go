@@ -50,7 +50,7 @@ type Environment struct {
 }
 
 // Serve returns api as every host runs it: behind the limits, unless an authorizer
-// has been asked already, and with the path in the normal form that the rules match. Where
+// has been asked already, and with the path that was charged. Where
 // pages of other origins are let in, each answer says so, refusals too, and a preflight is
 // answered without being limited. An api that varies by other fields adds them to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
@@ -66,8 +66,14 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 	limited := m.Wrap(api)
 	return e.shared(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := originOf(r.Context())
-		r.URL.Path, r.URL.RawPath = e.path(r.URL.EscapedPath(), from.custom), ""
-		if !from.decided {
+		switch {
+		case from.malformed && !from.decided:
+			e.observeMalformed(r.Context(), e.Clock(), from.address)
+			fallthrough
+		case from.malformed:
+			httplimit.MalformedPath().Refuse(w)
+			return
+		case !from.decided:
 			defer e.Rules.Settle()
 			limited.ServeHTTP(w, r)
 			return
@@ -100,28 +106,30 @@ func (e *Environment) shared(h http.Handler) http.Handler {
 	}).Handler(h)
 }
 
-// path returns the path that rules and router see of the one that the client sent, to a
-// custom domain or another.
-func (e *Environment) path(sent string, custom bool) string {
-	normal := rules.NormalizePath(sent)
-	rest, ok := strings.CutPrefix(normal, e.BasePath)
-	switch {
-	case !ok || e.BasePath == "" || !custom:
-		return normal
-	case rest == "":
-		return "/"
-	case rest[0] != '/': // /v10 is not below /v1
-		return normal
+// basePath returns what comes before every path of a request to a domain: API Gateway puts
+// the base path there for a custom domain alone.
+func (e *Environment) basePath(domain string) string {
+	if !isCustom(domain) {
+		return ""
 	}
-	return rest
+	return e.BasePath
+}
+
+// observeMalformed records a request that came at now and whose path is malformed, which is refused without being
+// charged, and returns its caller, who is known by the address alone.
+func (e *Environment) observeMalformed(ctx context.Context, now time.Time, address netip.Addr) limiter.Caller {
+	caller, _ := e.Identifier.Caller(ctx, now, identity.Credentials{Address: address}) // a missing credential does not matter here
+	e.observe(now, 0, caller, limiter.Decision{At: now}, nil)
+	return caller
 }
 
 // origin is what a host says of a request, beside the request itself.
 type origin struct {
 	address netip.Addr        // of the client; zero if the request came by net/http
-	custom  bool              // it came by a custom domain
 	decided bool              // the authorizer has charged the request and allowed it
 	fields  map[string]string // header fields of its decision; there may be none
+	// malformed says that the path has no reading: the request's URL is not that of the client.
+	malformed bool
 }
 
 type originKey struct{}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // proxyEvent is a request as any of the hosts sends it: a REST API or a load balancer
@@ -69,12 +70,13 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
-// request returns the event as an http.Request, with its origin in the context.
-func (e *proxyEvent) request(ctx context.Context) (*http.Request, error) {
+// request returns the event as an http.Request, with its origin in the context. basePath
+// comes before every path.
+func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
 	header := headerOf(e.Headers, e.MultiHeaders)
 	if e.host() == httpAPI {
-		method, path, query = e.RequestContext.HTTP.Method, e.withoutStage(), e.RawQuery
+		method, path, query = e.RequestContext.HTTP.Method, e.RawPath, e.RawQuery
 		if len(e.Cookies) > 0 {
 			header.Set("Cookie", strings.Join(e.Cookies, "; "))
 		}
@@ -87,13 +89,14 @@ func (e *proxyEvent) request(ctx context.Context) (*http.Request, error) {
 		return nil, err
 	}
 	address := e.address(header)
+	read, malformed := e.path(path, basePath)
 	fields, decided := decisionFields(e.authorizerContext())
-	ctx = withOrigin(ctx, origin{address: address, custom: isCustom(e.RequestContext.DomainName), decided: decided, fields: fields})
+	ctx = withOrigin(ctx, origin{address: address, decided: decided, fields: fields, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
-	r.URL = &url.URL{Path: unescaped(path), RawPath: path, RawQuery: query}
+	r.URL = read.URL(query)
 	r.Header, r.Host, r.RequestURI = header, header.Get("Host"), r.URL.RequestURI()
 	r.RemoteAddr = netip.AddrPortFrom(address, 0).String()
 	return r, nil
@@ -101,6 +104,9 @@ func (e *proxyEvent) request(ctx context.Context) (*http.Request, error) {
 
 // awsDomains end the domain names that AWS gives to an API.
 var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
+
+// functionURLDomain is a part of the domain names of function URLs, which no others have.
+const functionURLDomain = ".lambda-url."
 
 // isCustom reports whether the domain name in an event is a custom one. Only there does
 // API Gateway put a base path before the path, and nobody else may: by the domain of API
@@ -111,14 +117,6 @@ func isCustom(domain string) bool {
 	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
 	_, noAddress := netip.ParseAddr(domain)
 	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
-}
-
-// unescaped returns the path that url.URL wants beside RawPath.
-func unescaped(path string) string {
-	if p, err := url.PathUnescape(path); err == nil {
-		return p
-	}
-	return path
 }
 
 // authorizerContext returns the context of a REST API's authorizer. API Gateway alone
@@ -143,21 +141,19 @@ func (e *proxyEvent) address(header http.Header) netip.Addr {
 	}
 }
 
-// withoutStage returns the path of a payload 2.0 without the stage that an HTTP API
-// puts before it on its own domain (and not on a custom one).
-func (e *proxyEvent) withoutStage() string {
+// path returns the reading of the path that the host passes on. An HTTP API decodes it, in
+// both versions of the payload; all others leave it as the client sent it. An HTTP API puts
+// its stage before it on its own domain (and not on a custom one).
+func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
 	c := &e.RequestContext
-	if c.Stage == "" || c.Stage == "$default" || !strings.HasPrefix(c.DomainName, c.APIID+".execute-api.") {
-		return e.RawPath
+	decoded := e.Version != "" && !strings.Contains(c.DomainName, functionURLDomain)
+	if e.host() == httpAPI && c.Stage != "" && c.Stage != "$default" && strings.HasPrefix(c.DomainName, c.APIID+".execute-api.") {
+		basePath = "/" + c.Stage
 	}
-	rest, ok := strings.CutPrefix(e.RawPath, "/"+c.Stage)
-	switch {
-	case !ok || rest != "" && rest[0] != '/':
-		return e.RawPath
-	case rest == "":
-		return "/"
+	if decoded {
+		return rules.DecodedPath(passed, basePath), nil
 	}
-	return rest
+	return rules.ParsePath(passed, basePath)
 }
 
 // query returns the query of a payload 1.0. API Gateway has decoded it, a load

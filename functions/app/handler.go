@@ -32,7 +32,7 @@ func (h handler) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	if err := json.Unmarshal(payload, &event); err != nil {
 		return nil, h.environment.undecided(fmt.Errorf("event: %w", err))
 	}
-	r, err := event.request(ctx)
+	r, err := event.request(ctx, h.environment.basePath(event.RequestContext.DomainName))
 	if err != nil {
 		return nil, h.environment.undecided(err)
 	}

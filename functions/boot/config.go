@@ -147,7 +147,7 @@ func (c *Config) validate() error {
 	}
 	check(c.RulesFrom != RulesTable || c.RecordsTable != "", "RECORDS_TABLE: is missing: RULES_FROM=%s is for the rules in it", RulesTable)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
-	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.NormalizePath(c.BasePath) == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
+	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.DecodedPath(c.BasePath, "").String() == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s with redis and %s with dynamodb", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin.MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,

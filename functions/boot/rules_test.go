@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -29,7 +30,7 @@ func (d *deployment) allows(t *testing.T) (version, requests int64) {
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
-	return r.Version(), r.Charges(nil, http.MethodGet, "/api/a", limiter.Caller{User: "alice"})[0].Limit.Rate.Requests
+	return r.Version(), r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/a"), limiter.Caller{User: "alice"})[0].Limit.Rate.Requests
 }
 
 // putRules puts a document with so many requests a minute.

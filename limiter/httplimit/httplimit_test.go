@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -196,14 +197,14 @@ func newServer(t *testing.T) *server {
 	s := &server{caller: limiter.Caller{User: "alice"}, now: noon, store: storetest.Must(memstore.New(memstore.Options{}))}
 	m := &httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, method, path string, caller limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, method string, path rules.Path, caller limiter.Caller) []limiter.Charge {
 			if caller.Rejected {
 				return []limiter.Charge{{Subject: limiter.IP(caller.IP), Limit: byIP, Cost: 1}}
 			}
 			if method == http.MethodDelete {
 				return []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}
 			}
-			return []limiter.Charge{{Subject: caller.Subject(), Limit: l, Cost: int64(len(path) - 1)}}
+			return []limiter.Charge{{Subject: caller.Subject(), Limit: l, Cost: int64(len(path.String()) - 1)}}
 		},
 		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return s.caller, s.err },
 		Observe: func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
@@ -389,7 +390,7 @@ func TestMiddleware_log(t *testing.T) {
 // What is missing is told before there are requests, by its name.
 func TestMiddleware_Wrap_missing(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	charges := func(context.Context, time.Time, string, string, limiter.Caller) []limiter.Charge { return nil }
+	charges := func(context.Context, time.Time, string, rules.Path, limiter.Caller) []limiter.Charge { return nil }
 	for field, m := range map[string]httplimit.Middleware{"Limiter": {}, "Charges": {Limiter: l}, "Identify": {Limiter: l, Charges: charges}} {
 		func() {
 			defer func() {
@@ -412,7 +413,7 @@ func TestMiddleware_delay(t *testing.T) {
 		begun := time.Now()
 		h := (&httplimit.Middleware{
 			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-			Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
+			Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c limiter.Caller) []limiter.Charge {
 				return []limiter.Charge{{Subject: c.Subject(), Limit: queue, Cost: 1}}
 			},
 			Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return limiter.Caller{User: "a"}, nil },
@@ -460,7 +461,7 @@ func TestMiddleware_denied(t *testing.T) {
 	var observed []limiter.Decision
 	h := (&httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c limiter.Caller) []limiter.Charge {
 			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}
 		},
 		// What is wrong with the credential comes later.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // Middleware limits the requests to an http.Handler. It is for hosts without an
@@ -19,7 +20,7 @@ type Middleware struct {
 	Limiter *limiter.Limiter
 	// Charges returns what a request that came at now is to be charged; Live.Charges of
 	// package rules fits. Required.
-	Charges func(ctx context.Context, now time.Time, method, path string, caller limiter.Caller) []limiter.Charge
+	Charges func(ctx context.Context, now time.Time, method string, path rules.Path, caller limiter.Caller) []limiter.Charge
 	// Identify returns who sent the request at now. With an error the Caller is still
 	// charged, and then answered 401, or 503 if the error wraps limiter.ErrUnverified.
 	// Required.
@@ -39,8 +40,10 @@ type Middleware struct {
 	Logger *slog.Logger
 }
 
-// Wrap returns next behind the limits. It panics if a required field is missing:
-// better at the start than at the first request.
+// Wrap returns next behind the limits. next gets requests with the path that was charged:
+// decoded, without a slash at the end, and RawPath empty. So a ServeMux runs no pattern that
+// other rules are for; register "/files" beside "/files/". Wrap panics if a required field is
+// missing: better at the start than at the first request.
 func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	switch {
 	case m.Limiter == nil:
@@ -60,7 +63,8 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, begun := clock(), time.Now()
 		caller, failed := m.Identify(r, now)
-		charges := m.Charges(r.Context(), now, r.Method, r.URL.EscapedPath(), caller)
+		path := rules.URLPath(r.URL)
+		charges := m.Charges(r.Context(), now, r.Method, path, caller)
 		decision, err := m.Limiter.Take(r.Context(), now, charges)
 		if !decision.Allowed { // that comes before what Identify says
 			failed = err
@@ -96,7 +100,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 				write(w, http.StatusServiceUnavailable, "queue_left", "The request ended before its turn came.")
 				return
 			}
-			next.ServeHTTP(w, r)
+			next.ServeHTTP(w, routed(r, path))
 		}
 	})
 }

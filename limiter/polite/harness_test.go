@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -105,7 +106,7 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	}
 	m := &httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _, _ string, c limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c limiter.Caller) []limiter.Charge {
 			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}
 		},
 		Identify: func(r *http.Request, _ time.Time) (limiter.Caller, error) {

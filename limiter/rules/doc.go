@@ -8,8 +8,7 @@
 // Every rule whose endpoint and method match a request applies, in file order. Of a
 // rule's limits those under the caller's tier apply, or those under "*" if the rule
 // does not name the tier, and those under "global". Matching and the API's router use
-// one normal form of a path, NormalizePath: an endpoint spelled another way is the
-// same endpoint.
+// one reading of a path, [Path]: an endpoint spelled another way is the same endpoint.
 //
 // [Live] are rules that change while requests come: it reads a [Source] again within a minute,
 // in a request and not in the background, keeps what is in force when the source fails or has

@@ -12,8 +12,8 @@ import (
 
 // Explanation is why a request is charged what it is, for operators.
 type Explanation struct {
-	// Path is the request's, in the normal form that the rules match.
-	Path string
+	// Path is the request's.
+	Path Path
 	// Tier is the one that decides.
 	Tier string
 	// Matches are the rules whose endpoint matches the path, in file order.
@@ -50,12 +50,12 @@ type Listed struct {
 
 // Explain returns which rules a request meets and what they charge it, and of those whose
 // endpoint matches also which do not act on it and why. Its arguments are those of Charges.
-func (r *Rules) Explain(method, path string, caller limiter.Caller) Explanation {
+func (r *Rules) Explain(method string, path Path, caller limiter.Caller) Explanation {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
 	caller.Tier = r.Tier(caller.Tier)
-	e := Explanation{Path: NormalizePath(path), Tier: caller.Tier}
+	e := Explanation{Path: path, Tier: caller.Tier}
 	c := charger{rules: r, caller: &caller}
 	for _, i := range r.index.match(nil, e.Path) {
 		e.Matches = append(e.Matches, c.explain(&r.rules[i], method))

@@ -47,8 +47,8 @@ func explain(t *testing.T, method, path string, caller limiter.Caller) rules.Exp
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := r.Explain(method, path, caller)
-	if !slices.Equal(e.Charges, r.Charges(nil, method, path, caller)) || !explains(e) {
+	e := r.Explain(method, rules.MustParsePath(path), caller)
+	if !slices.Equal(e.Charges, r.Charges(nil, method, rules.MustParsePath(path), caller)) || !explains(e) {
 		t.Errorf("%s %s: %+v is not what is charged", method, path, e)
 	}
 	return e

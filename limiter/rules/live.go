@@ -186,7 +186,7 @@ func (l *Live) Refresh(ctx context.Context, now time.Time) error {
 }
 
 // Charges is Rules.Charges of the rules that At returns.
-func (l *Live) Charges(ctx context.Context, now time.Time, method, path string, caller limiter.Caller) []limiter.Charge {
+func (l *Live) Charges(ctx context.Context, now time.Time, method string, path Path, caller limiter.Caller) []limiter.Charge {
 	return l.At(ctx, now).Charges(nil, method, path, caller)
 }
 

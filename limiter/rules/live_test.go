@@ -49,7 +49,7 @@ func (k *kept) set(d rules.Document, err error) {
 
 // requests returns how many requests a minute rules allow.
 func requests(r *rules.Rules) int64 {
-	return r.Charges(nil, "GET", "/", limiter.Caller{User: "a"})[0].Limit.Rate.Requests
+	return r.Charges(nil, "GET", rules.MustParsePath("/"), limiter.Caller{User: "a"})[0].Limit.Rate.Requests
 }
 
 // news collects what is told of readings.
@@ -372,7 +372,7 @@ func ExampleLive() {
 		return
 	}
 	show := func(now time.Time) {
-		charge := live.Charges(context.Background(), now, "GET", "/search", limiter.Caller{User: "alice"})[0]
+		charge := live.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), limiter.Caller{User: "alice"})[0]
 		fmt.Println(charge.Limit.Version, charge.Limit.Rate.Requests)
 	}
 	show(now)

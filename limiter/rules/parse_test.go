@@ -198,7 +198,7 @@ func FuzzParse(f *testing.F) {
 			alice := alice
 			alice.Tier = tier
 			seen := map[string]bool{}
-			for _, c := range r.Charges(nil, "GET", "/a/b", alice) {
+			for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a/b"), alice) {
 				key := c.Subject.String() + " " + c.Limit.ID.String()
 				if seen[key] || c.Cost > c.Limit.Machine().Capacity() {
 					t.Fatalf("charge %s of %d, capacity %d", key, c.Cost, c.Limit.Machine().Capacity())

@@ -1,21 +1,87 @@
 package rules
 
 import (
+	"errors"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 )
 
-// NormalizePath returns the normal form of a request's path: percent-encodings
-// decoded once, empty and "." segments dropped, ".." resolved, no slash at the end.
-// Pass the path as the client spelled it, without stage or base path. A router that
-// shares it sends every spelling of a path to the same place as the rules.
-func NormalizePath(path string) string {
-	if isNormal(path) {
-		return path
+// ErrMalformedPath is the error of a path in which a % does not begin two hexadecimal
+// digits. Programs disagree on what such a path means, so nothing that reads paths may
+// run for it: answer 400.
+var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and two hexadecimal digits)")
+
+// Path is the one reading of a request's path: percent-encodings decoded once, empty and
+// "." segments dropped, ".." resolved, no slash at the end, without the stage or base path
+// that the host puts before it. The rules match it, and the router gets it too, so a request
+// runs what it was charged for. Make it with ParsePath, DecodedPath or URLPath; the zero
+// Path is "/". It is immutable, and comparable by ==.
+type Path struct{ normal string }
+
+// ParsePath reads a path that is still percent-encoded, as the client sent it: that of a
+// REST API, a function URL, a load balancer or a request line. prefix is the normal form of
+// what the host puts before every path, such as "/v1"; "" for nothing. A path that does not
+// begin with the prefix is read as it is. The error is ErrMalformedPath.
+func ParsePath(encoded, prefix string) (Path, error) {
+	if isNormal(encoded) {
+		return Path{encoded}.without(prefix), nil
 	}
+	decoded, err := url.PathUnescape(encoded)
+	if err != nil {
+		return Path{}, ErrMalformedPath
+	}
+	return DecodedPath(decoded, prefix), nil
+}
+
+// MustParsePath is ParsePath without a prefix for a path that is known to be well formed;
+// it panics on any other.
+func MustParsePath(encoded string) Path {
+	p, err := ParsePath(encoded, "")
+	if err != nil {
+		panic(err)
+	}
+	return p
+}
+
+// DecodedPath reads a path that the host has decoded already, as an HTTP API does: a % stands
+// for itself. prefix is as for ParsePath.
+func DecodedPath(decoded, prefix string) Path { return Path{normalize(decoded)}.without(prefix) }
+
+// URLPath reads the path of a URL that package net/url or net/http has parsed.
+func URLPath(u *url.URL) Path {
+	p, err := ParsePath(u.EscapedPath(), "")
+	if err != nil { // never: what EscapedPath returns is well formed
+		return DecodedPath(u.Path, "")
+	}
+	return p
+}
+
+// String returns the path in its normal form, decoded.
+func (p Path) String() string {
+	if p.normal == "" {
+		return "/"
+	}
+	return p.normal
+}
+
+// URL returns the URL that a router must get for the path: URLPath of it is p again.
+func (p Path) URL(rawQuery string) *url.URL { return &url.URL{Path: p.String(), RawQuery: rawQuery} }
+
+// without returns p without a prefix. /v10 is not below /v1.
+func (p Path) without(prefix string) Path {
+	rest, ok := strings.CutPrefix(p.normal, prefix)
+	if prefix == "" || !ok || rest != "" && rest[0] != '/' {
+		return p
+	}
+	return Path{rest}
+}
+
+// normalize returns the normal form of a path that is decoded.
+func normalize(path string) string {
 	segments := make([]string, 0, strings.Count(path, "/")+1)
-	for segment := range strings.SplitSeq(decode(path), "/") {
+	for segment := range strings.SplitSeq(path, "/") {
 		switch segment {
 		case "", ".":
 		case "..":
@@ -45,37 +111,6 @@ func isNormal(path string) bool {
 	return path != "" && path[0] == '/' && !start
 }
 
-// decode replaces %XX by the byte; what is no escape stays as it is.
-func decode(path string) string {
-	if !strings.Contains(path, "%") {
-		return path
-	}
-	b := make([]byte, 0, len(path))
-	for i := 0; i < len(path); i++ {
-		if path[i] == '%' && i+2 < len(path) {
-			if hi, lo := unhex(path[i+1]), unhex(path[i+2]); hi < 16 && lo < 16 {
-				b = append(b, hi<<4|lo)
-				i += 2
-				continue
-			}
-		}
-		b = append(b, path[i])
-	}
-	return string(b)
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	case c >= 'A' && c <= 'F':
-		return c - 'A' + 10
-	}
-	return 16
-}
-
 // pattern is an endpoint of a rule.
 type pattern struct {
 	text     string
@@ -99,7 +134,11 @@ func parsePattern(text string) (p pattern, problem string) {
 	if rest == "" && below {
 		return p, `write "*" for every path`
 	}
-	if normal := NormalizePath(rest); normal != rest {
+	path, err := ParsePath(rest, "")
+	if err != nil { // an endpoint is written decoded, so a % stands for itself
+		path = DecodedPath(rest, "")
+	}
+	if normal := path.String(); normal != rest {
 		if below {
 			normal += "/*"
 		}

@@ -19,7 +19,7 @@ var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 // decide asks a limiter for what a request of caller is charged.
 func decide(t *testing.T, r *rules.Rules, path string, caller limiter.Caller) {
 	t.Helper()
-	charges := r.Charges(nil, "GET", path, caller)
+	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
 		t.Errorf("%s: %d charges: %v", path, len(charges), err)
@@ -113,7 +113,7 @@ func most(rt *rapid.T, of []string, method, path string, caller limiter.Caller) 
 	}
 	seen := map[step]map[limiter.ID]bool{}
 	for _, text := range of {
-		for _, c := range alone(rt, text).Charges(nil, method, path, caller) {
+		for _, c := range alone(rt, text).Charges(nil, method, rules.MustParsePath(path), caller) {
 			s := step{c.Subject, c.Limit.Shadow, c.Limit.Spread.Cells > 0}
 			if seen[s] == nil {
 				seen[s] = map[limiter.ID]bool{}

@@ -106,12 +106,11 @@ func (r *Rules) Tier(claimed string) string {
 	return r.defaultTier
 }
 
-// Charges appends to dst what a request is to be charged, in file order. path is as
-// the client spelled it, without stage or base path. An OPTIONS request is charged
-// nothing; HEAD counts as GET. A limit that counts by an identity which the caller
+// Charges appends to dst what a request is to be charged, in file order. An OPTIONS
+// request is charged nothing; HEAD counts as GET. A limit that counts by an identity which the caller
 // does not have is skipped, and a caller whose credential was rejected is charged
 // only on limits that count by address.
-func (r *Rules) Charges(dst []limiter.Charge, method, path string, caller limiter.Caller) []limiter.Charge {
+func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller limiter.Caller) []limiter.Charge {
 	switch method {
 	case http.MethodOptions:
 		return dst
@@ -121,7 +120,7 @@ func (r *Rules) Charges(dst []limiter.Charge, method, path string, caller limite
 	caller.Tier = r.Tier(caller.Tier)
 	var matched [16]int
 	c := charger{rules: r, caller: &caller, charges: dst, from: len(dst)}
-	for _, i := range r.index.match(matched[:0], NormalizePath(path)) {
+	for _, i := range r.index.match(matched[:0], path) {
 		rule := &r.rules[i]
 		if rule.method != "" && rule.method != method {
 			continue

@@ -83,7 +83,7 @@ func TestRules_Charges(t *testing.T) {
 		{"rejected pays by address", all, "DELETE", "/api/v1/items/5", rejected, "ip:203.0.113.7 address 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := show(c.rules.Charges(nil, c.method, c.path, c.caller)); got != c.want {
+			if got := show(c.rules.Charges(nil, c.method, rules.MustParsePath(c.path), c.caller)); got != c.want {
 				t.Errorf("\n got %s\nwant %s", got, c.want)
 			}
 		})
@@ -104,7 +104,7 @@ func TestParse_design(t *testing.T) {
 		{"gold", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
 		{"free", "POST", "/api/v1/data", []string{"sliding/1m0s/10", "sliding/1s/100000"}},
 	} {
-		charges := r.Charges(nil, c.method, c.path, limiter.Caller{User: "a", Tier: c.tier})
+		charges := r.Charges(nil, c.method, rules.MustParsePath(c.path), limiter.Caller{User: "a", Tier: c.tier})
 		var got []string
 		for _, charge := range charges {
 			got = append(got, charge.Limit.Fingerprint())
@@ -123,7 +123,7 @@ func TestParse_identity(t *testing.T) {
 	ids := func(document string) map[limiter.ID]string {
 		all := map[limiter.ID]string{}
 		for _, tier := range []string{"free", "paid"} {
-			for _, c := range parse(t, document).Charges(nil, "GET", "/a", limiter.Caller{User: "u", Tier: tier}) {
+			for _, c := range parse(t, document).Charges(nil, "GET", rules.MustParsePath("/a"), limiter.Caller{User: "u", Tier: tier}) {
 				all[c.Limit.ID] = tier + " " + c.Limit.Fingerprint()
 			}
 		}
@@ -149,7 +149,7 @@ func TestParse_shared(t *testing.T) {
 		{"endpoint":"/a","cost":2,"limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}},
 		{"endpoint":"/b","limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}},
 		{"endpoint":"*","limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}}]}`)
-	a, b := r.Charges(nil, "GET", "/a", alice), r.Charges(nil, "GET", "/b", alice)
+	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice), r.Charges(nil, "GET", rules.MustParsePath("/b"), alice)
 	if len(a) != 1 || len(b) != 1 || a[0].Limit != b[0].Limit || a[0].Cost != 2 || b[0].Cost != 1 {
 		t.Errorf("/a is charged %s, /b %s", show(a), show(b))
 	}
@@ -162,7 +162,7 @@ func TestParse_horizon(t *testing.T) {
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
 		{"endpoint":"/b","limits":{"*":{"requests":10,"window":"1d","per":["user","endpoint"]}}},
 		{"endpoint":"/c","limits":{"global":{"requests":10,"window":"30d"}}}]}`)
-	charge := r.Charges(nil, "GET", "/a", alice)[0]
+	charge := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0]
 	if got, want := charge.Limit.Horizon, 48*time.Hour; got != want {
 		t.Errorf("horizon %s, want %s", got, want)
 	}
@@ -182,7 +182,7 @@ func TestParse_horizon_combined(t *testing.T) {
 			rule("/b", "", `"*":{"requests":1,"window":"30d","per":["`+kind+`","endpoint","claim:org"]}`),
 			rule("/c", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint","claim:org"]}`),
 			rule("/d", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint"]}`)))
-		of := func(path string) limiter.Charge { return r.Charges(nil, "GET", path, caller)[0] }
+		of := func(path string) limiter.Charge { return r.Charges(nil, "GET", rules.MustParsePath(path), caller)[0] }
 		if a, b := of("/a"), of("/b"); a.Subject != b.Subject {
 			t.Errorf("%s: the client is %s, and by itself %s", kind, a.Subject, b.Subject)
 		}
@@ -203,7 +203,7 @@ func TestParse_horizon_order(t *testing.T) {
 			list = append(list, rule(fmt.Sprintf("/%d", j), "", fmt.Sprintf(`"*":{"requests":1,"window":%q}`, windows[(i+j)%len(windows)])))
 		}
 		for j := range windows {
-			if got, want := parse(t, document(list...)).Charges(nil, "GET", fmt.Sprintf("/%d", j), alice)[0].Limit.Horizon, 96*time.Hour; got != want {
+			if got, want := parse(t, document(list...)).Charges(nil, "GET", rules.MustParsePath(fmt.Sprintf("/%d", j)), alice)[0].Limit.Horizon, 96*time.Hour; got != want {
 				t.Errorf("%s after %d others: horizon %s, want %s", windows[(i+j)%len(windows)], j, got, want)
 			}
 		}
@@ -223,7 +223,7 @@ func TestRules_Labels(t *testing.T) {
 		t.Errorf("labels %q, want %q", got, want)
 	}
 	labels := func(path string) (labels []string) {
-		for _, c := range r.Charges(nil, "GET", path, alice) {
+		for _, c := range r.Charges(nil, "GET", rules.MustParsePath(path), alice) {
 			labels = append(labels, c.Limit.Rule)
 		}
 		return labels
@@ -262,7 +262,7 @@ func TestRules_Tier(t *testing.T) {
 			t.Errorf("default %s: %q is %q, want %q", c.defaultTier, c.claimed, got, c.want)
 		}
 		claimed, decides := limiter.Caller{User: "u", Tier: c.claimed}, limiter.Caller{User: "u", Tier: c.want}
-		if got, want := show(r.Charges(nil, "GET", "/a", claimed)), show(r.Charges(nil, "GET", "/a", decides)); got != want {
+		if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), claimed)), show(r.Charges(nil, "GET", rules.MustParsePath("/a"), decides)); got != want {
 			t.Errorf("default %s: %q is charged %s, want %s", c.defaultTier, c.claimed, got, want)
 		}
 	}
@@ -279,8 +279,8 @@ func TestRules_Charges_order(t *testing.T) {
 		want = append(want, fmt.Sprintf("claim:c%d=v%d l%d 1", i, i, i))
 	}
 	r := parse(t, document(list...))
-	before := r.Charges(nil, "GET", "/", limiter.Caller{Claims: claims})
-	got := r.Charges(before, "GET", "/a/b", limiter.Caller{Claims: claims})
+	before := r.Charges(nil, "GET", rules.MustParsePath("/"), limiter.Caller{Claims: claims})
+	got := r.Charges(before, "GET", rules.MustParsePath("/a/b"), limiter.Caller{Claims: claims})
 	if show(got[len(before):]) != strings.Join(want, ", ") {
 		t.Errorf("\n got %s\nwant %s", show(got[len(before):]), strings.Join(want, ", "))
 	}
@@ -293,7 +293,7 @@ func TestRules_Charges_parameter(t *testing.T) {
 		"/": "", "//": "", "/items": "ip:203.0.113.7 one 1", "/items/": "ip:203.0.113.7 one 1", "/items//": "ip:203.0.113.7 one 1",
 		"/items/5": "ip:203.0.113.7 items 1", "/items/5/": "ip:203.0.113.7 items 1", "/items/5/6": "",
 	} {
-		if got := show(r.Charges(nil, "GET", path, anonymous)); got != want {
+		if got := show(r.Charges(nil, "GET", rules.MustParsePath(path), anonymous)); got != want {
 			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
 	}
@@ -306,7 +306,7 @@ func TestParse_shared_cost(t *testing.T) {
 		for i, cost := range costs {
 			list = append(list, strings.Replace(rule([]string{"*", "/a", "/{x}"}[i], "", `"*":{"name":"s","requests":3,"window":"1s","per":["client"]}`), "{", fmt.Sprintf(`{"cost":%d,`, cost), 1))
 		}
-		if got, want := show(parse(t, document(list...)).Charges(nil, "GET", "/a", alice)), "user:alice s 3"; got != want {
+		if got, want := show(parse(t, document(list...)).Charges(nil, "GET", rules.MustParsePath("/a"), alice)), "user:alice s 3"; got != want {
 			t.Errorf("costs %v: charged %s, want %s", costs, got, want)
 		}
 	}
@@ -315,11 +315,11 @@ func TestParse_shared_cost(t *testing.T) {
 // A limit of the same name counts the callers of each subject apart.
 func TestRules_Charges_sameLimit(t *testing.T) {
 	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,"window":"1s","per":["ip"]}]`)))
-	if got, want := show(r.Charges(nil, "GET", "/a", alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
+	if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
 		t.Errorf("charged %s, want %s", got, want)
 	}
-	own := r.Charges(nil, "GET", "/a", alice)
-	own = r.Charges(own, "GET", "/a", alice)
+	own := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
+	own = r.Charges(own, "GET", rules.MustParsePath("/a"), alice)
 	if len(own) != 4 {
 		t.Errorf("two requests are charged %s", show(own))
 	}
@@ -344,40 +344,12 @@ func TestParse_cost(t *testing.T) {
 	}
 }
 
-func TestNormalizePath(t *testing.T) {
-	for path, want := range map[string]string{
-		"/": "/", "": "/", "//": "/", "/a": "/a", "a": "/a", "/a/": "/a", "/a//b": "/a/b", "//a": "/a", "/a/b/": "/a/b",
-		"/%61": "/a", "/a%2fb": "/a/b", "/%2561": "/%61", "/%": "/%", "/%6": "/%6", "/%zz": "/%zz", "/a%00b": "/a\x00b",
-		"/./a": "/a", "/a/.": "/a", "/a/./b": "/a/b", "/a/../b": "/b", "/../..": "/", "/a/..": "/", "/%2e%2e/a": "/a", "/.a": "/.a", "/a.b": "/a.b", "/...": "/...",
-		"/A": "/A", "/a b": "/a b", "/a?b": "/a?b",
-	} {
-		if got := rules.NormalizePath(path); got != want {
-			t.Errorf("%q: got %q, want %q", path, got, want)
-		}
-	}
-}
-
-func FuzzNormalizePath(f *testing.F) {
-	for _, seed := range []string{"/", "//a/%73/../b/", "/.", "/%2f%2e%2e"} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, path string) {
-		normal := rules.NormalizePath(path)
-		if !strings.HasPrefix(normal, "/") || strings.Contains(normal, "//") || normal != "/" && strings.HasSuffix(normal, "/") {
-			t.Errorf("%q: %q is not normal", path, normal)
-		}
-		if !strings.Contains(normal, "%") && rules.NormalizePath(normal) != normal {
-			t.Errorf("%q: %q is normalized again to %q", path, normal, rules.NormalizePath(normal))
-		}
-	})
-}
-
 func BenchmarkCharges(b *testing.B) {
 	r := load(b, "testdata/good/design.json")
 	var charges []limiter.Charge
 	b.ReportAllocs()
 	for b.Loop() {
-		charges = r.Charges(charges[:0], "GET", "/api/v1/search", alice)
+		charges = r.Charges(charges[:0], "GET", rules.MustParsePath("/api/v1/search"), alice)
 	}
 }
 
@@ -396,7 +368,7 @@ func TestRules_Charges_onError(t *testing.T) {
 		{"/other", "", "", "allow 0 600"},
 	} {
 		var got []string
-		for _, c := range r.Charges(nil, "GET", c.path, limiter.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
+		for _, c := range r.Charges(nil, "GET", rules.MustParsePath(c.path), limiter.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
 			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalShare, " ", c.Limit.MaxLocalCost()))
 		}
 		if got := strings.Join(got, ", "); got != c.want {

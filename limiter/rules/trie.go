@@ -40,10 +40,10 @@ func (t *trie) child(segment string) *trie {
 	return t.literal[segment]
 }
 
-// match appends the rules that match a normal path to dst, in file order.
-func (t *trie) match(dst []int, path string) []int {
+// match appends the rules that match a path to dst, in file order.
+func (t *trie) match(dst []int, path Path) []int {
 	from := len(dst)
-	dst = t.walk(dst, strings.TrimPrefix(path, "/"))
+	dst = t.walk(dst, strings.TrimPrefix(path.normal, "/"))
 	slices.Sort(dst[from:])
 	return dst
 }

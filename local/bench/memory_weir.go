@@ -102,7 +102,7 @@ func openWholePath(requests int, window time.Duration, keys []string) (worker fu
 		header := http.Header{}
 		return func(caller int) (bool, error) {
 			clear(header)
-			charges = r.Charges(charges[:0], http.MethodGet, "/api/v1/items/42", limiter.Caller{User: keys[caller], Tier: "free"})
+			charges = r.Charges(charges[:0], http.MethodGet, rules.MustParsePath("/api/v1/items/42"), limiter.Caller{User: keys[caller], Tier: "free"})
 			d, err := l.Take(ctx, time.Now(), charges)
 			if err == nil {
 				httplimit.NewAnswer(d).SetHeader(header)

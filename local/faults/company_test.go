@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 	functions "github.com/weir-limits/weir/local/environment"
 )
 
@@ -46,7 +47,7 @@ func askPairs(t *testing.T, found *problems, w *world) {
 	}
 	healed(t, w)
 	resumed := eventually(t, "both subjects are counted again", func() bool {
-		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, "/"+pair, limiter.Caller{IP: address(caller)})
+		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+pair), limiter.Caller{IP: address(caller)})
 		d, err := w.app.Limiter.Take(t.Context(), time.Now(), charges)
 		if err != nil || (d.Reason == limiter.ReasonNone) != (d.StoreCalls > 0) || d.Reason == limiter.ReasonNone && d.StoreCalls != len(charges) {
 			found.add("%+v, %v", d, err)

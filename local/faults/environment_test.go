@@ -19,6 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // document has one limit for each policy. Its windows do not end while a test runs.
@@ -130,7 +131,7 @@ func (e *environment) ask(caller, policy string) answer {
 
 // charge is what a request of a caller to the endpoint of a policy is charged.
 func (e *environment) charge(caller, policy string) limiter.Charge {
-	return e.app.Rules.Current().Charges(nil, http.MethodGet, "/"+policy, limiter.Caller{IP: address(caller)})[0]
+	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+policy), limiter.Caller{IP: address(caller)})[0]
 }
 
 func address(caller string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(caller), 32) }

@@ -20,7 +20,11 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header()["Apigw-Requestid"] = []string{in.id}
-	path := decodedPath(r)
+	path, err := decodedPath(r)
+	if err != nil {
+		say(w, http.StatusBadRequest, "Bad Request")
+		return
+	}
 	route, parameters := h.api.match(r.Method, path)
 	switch {
 	// A route that OPTIONS matches comes first, $default too, by the guide on CORS. That a

@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/base64"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
@@ -44,13 +45,18 @@ type httpDescription struct {
 }
 
 // decodedPath is the path as an HTTP API sees it: decoded, slashes included, and cut
-// off at a question mark that was encoded. Both are observed.
-func decodedPath(r *http.Request) string {
-	path, _, _ := strings.Cut(r.URL.Path, "?")
-	if !strings.HasPrefix(path, "/") {
-		return "/" + path
+// off at a question mark that was encoded. Both are observed. That one with a malformed % is
+// an error is assumed.
+func decodedPath(r *http.Request) (string, error) {
+	path, err := url.PathUnescape(sentPath(r))
+	if err != nil {
+		return "", err
 	}
-	return path
+	path, _, _ = strings.Cut(path, "?")
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
+	}
+	return path, nil
 }
 
 // event turns a request into what the function gets.

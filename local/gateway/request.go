@@ -65,6 +65,15 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 	return in, nil
 }
 
+// sentPath is the path as the client sent it. A URL has no place for one with a malformed %,
+// which the server of net/http rejects; other servers may pass it on.
+func sentPath(r *http.Request) string {
+	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
+		return path
+	}
+	return r.URL.EscapedPath()
+}
+
 // headerSize is what the limit on headers counts.
 func headerSize(r *http.Request) int {
 	size := len(r.Host)

@@ -89,7 +89,7 @@ type restCall struct {
 // path, keeps one after it, and decodes nothing in the path and everything in the
 // query.
 func newRESTCall(api *restAPI, in *request) *restCall {
-	sent := in.URL.EscapedPath()
+	sent := sentPath(in.Request)
 	path := "/" + strings.TrimLeft(sent, "/")
 	if !strings.HasPrefix(sent, "/") { // OPTIONS *
 		sent = path

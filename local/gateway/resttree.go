@@ -43,14 +43,14 @@ func (n *restResource) add(id string, s segment, part string) *restResource {
 // stay percent-encoded. A specific resource takes everything below it from its generic
 // siblings, whatever methods it has (developer guide, "Set up a method request in API
 // Gateway"). That {name} yields to {name+} when nothing below it matches, and that
-// literals are compared decoded, is assumed.
+// literals are compared decoded, is assumed, and so is that a malformed % stands for itself.
 func (n *restResource) match(parts []string, parameters map[string]string) *restResource {
 	if len(parts) == 0 {
 		return n
 	}
 	decoded, err := url.PathUnescape(parts[0])
 	if err != nil {
-		return nil
+		decoded = parts[0]
 	}
 	if child := n.literals[decoded]; child != nil {
 		return child.match(parts[1:], parameters)

@@ -31,7 +31,7 @@ type Question struct {
 // Explanation says what becomes of a request, and why.
 type Explanation struct {
 	Method string    `json:"method"`
-	Path   string    `json:"path"` // in the normal form that rules match
+	Path   string    `json:"path"` // as the rules read it
 	Caller Caller    `json:"caller"`
 	At     time.Time `json:"at"`
 	// Version is that of the rules.
@@ -114,14 +114,18 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
 		return Explanation{}, mistake("path: got %q, want one that begins with /, without a query", q.Path)
 	}
+	path, err := rules.ParsePath(q.Path, "")
+	if err != nil {
+		return Explanation{}, mistake("%v", err)
+	}
 	caller, rejected, err := o.caller(ctx, now, q)
 	if err != nil {
 		return Explanation{}, err
 	}
 	r := o.Rules(ctx, now)
-	explained := r.Explain(q.Method, q.Path, caller)
+	explained := r.Explain(q.Method, path, caller)
 	e := Explanation{
-		Method: q.Method, Path: explained.Path, Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
+		Method: q.Method, Path: path.String(), Caller: newCaller(caller, explained.Tier, rejected), At: now.UTC(), Version: r.Version(),
 		Rules: []Rule{}, Others: r.Len() - len(explained.Matches), Cost: o.cost(explained.Charges), Notes: []string{},
 	}
 	for _, m := range explained.Matches {

@@ -107,7 +107,7 @@ func open(t testing.TB, kind string) limiter.Store {
 func (d *desk) send(q operator.Question) limiter.Decision {
 	d.t.Helper()
 	caller := limiter.Caller{User: q.User, Tier: q.Tier, APIKey: q.APIKeyID, Claims: q.Claims, IP: netip.PrefixFrom(local, 32)}
-	decision, err := d.Limiters[0].Take(d.t.Context(), d.now, d.rules.Charges(nil, q.Method, q.Path, caller))
+	decision, err := d.Limiters[0].Take(d.t.Context(), d.now, d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller))
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -357,7 +357,7 @@ func TestReset(t *testing.T) {
 			d.send(bob)
 		}
 		d.send(alice)
-		charges := d.rules.Charges(nil, bob.Method, bob.Path, limiter.Caller{User: "bob"})[:1]
+		charges := d.rules.Charges(nil, bob.Method, rules.MustParsePath(bob.Path), limiter.Caller{User: "bob"})[:1]
 		elsewhere := func() bool {
 			decision, err := other.Take(t.Context(), d.now, charges)
 			if err != nil {
@@ -436,7 +436,7 @@ func TestReset_limiters(t *testing.T) {
 		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
 	}
 	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
-	charges := d.rules.Charges(nil, q.Method, q.Path, limiter.Caller{User: "bob"})[:1]
+	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), limiter.Caller{User: "bob"})[:1]
 	take := func(l *limiter.Limiter) limiter.Decision {
 		decision, err := l.Take(t.Context(), d.now, charges)
 		if err != nil {

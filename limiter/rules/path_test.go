@@ -1,0 +1,107 @@
+package rules_test
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+func TestParsePath(t *testing.T) {
+	for encoded, want := range map[string]string{
+		"/": "/", "": "/", "//": "/", "/a": "/a", "a": "/a", "/a/": "/a", "/a//b": "/a/b", "//a": "/a", "/a/b/": "/a/b",
+		"/%61": "/a", "/a%2fb": "/a/b", "/%2561": "/%61", "/a%00b": "/a\x00b", "/%ff": "/\xff", "/100%25": "/100%",
+		"/./a": "/a", "/a/.": "/a", "/a/./b": "/a/b", "/a/../b": "/b", "/../..": "/", "/a/..": "/", "/%2e%2e/a": "/a", "/a/%2e%2E/b": "/b", "/.a": "/.a", "/a.b": "/a.b", "/...": "/...",
+		"/A": "/A", "/a b": "/a b", "/a?b": "/a?b", "/a+b": "/a+b", "/a;b=c": "/a;b=c", `/a\b`: `/a\b`, "/a%5cb": `/a\b`, "*": "/*",
+	} {
+		if got, err := rules.ParsePath(encoded, ""); err != nil || got.String() != want {
+			t.Errorf("%q: got %q, %v; want %q", encoded, got, err, want)
+		}
+	}
+}
+
+// Programs disagree on what a % without two digits means: such a path has no reading.
+func TestParsePath_malformed(t *testing.T) {
+	for _, encoded := range []string{"/%", "/%6", "/%zz", "/a%zz/../b", "/%u0061", "/%%61", "/a/%2", "/v1/%", "/%2%35"} {
+		if got, err := rules.ParsePath(encoded, "/v1"); !errors.Is(err, rules.ErrMalformedPath) || got != (rules.Path{}) {
+			t.Errorf("%q: got %q, %v; want ErrMalformedPath", encoded, got, err)
+		}
+	}
+}
+
+// What a host has decoded is not decoded a second time.
+func TestDecodedPath(t *testing.T) {
+	for decoded, want := range map[string]string{
+		"/a": "/a", "/%61": "/%61", "/100%": "/100%", "/%zz/../b": "/b", "/%2f": "/%2f", "//a/./b/": "/a/b", "": "/",
+	} {
+		if got := rules.DecodedPath(decoded, ""); got.String() != want {
+			t.Errorf("%q: got %q, want %q", decoded, got, want)
+		}
+	}
+}
+
+func TestParsePath_prefix(t *testing.T) {
+	for encoded, want := range map[string]string{
+		"/v1/a": "/a", "/v1": "/", "/v1/": "/", "//v1//a": "/a", "/%761/a": "/a", "/v1/v1/a": "/v1/a", "/v1/../v1/a": "/a",
+		"/v10/a": "/v10/a", "/v1a": "/v1a", "/a": "/a", "/V1/a": "/V1/a", "/a/v1/b": "/a/v1/b", "/": "/",
+	} {
+		parsed, err := rules.ParsePath(encoded, "/v1")
+		if err != nil || parsed.String() != want {
+			t.Errorf("%q: got %q, %v; want %q", encoded, parsed, err, want)
+		}
+		decoded, err := url.PathUnescape(encoded)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := rules.DecodedPath(decoded, "/v1"); got != parsed && got.String() != want {
+			t.Errorf("%q, decoded: got %q, want %q", encoded, got, want)
+		}
+	}
+}
+
+// The zero Path is the root, for a rule too.
+func TestPath_zero(t *testing.T) {
+	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
+	for _, root := range []rules.Path{{}, rules.MustParsePath("/"), rules.DecodedPath("/v1", "/v1")} {
+		if got := r.Charges(nil, http.MethodGet, root, alice); root.String() != "/" || len(got) != 1 {
+			t.Errorf("%q: charges %v", root, got)
+		}
+	}
+}
+
+// FuzzPath looks for a path that is read twice in two ways: what the router gets must be what
+// was charged, whatever was sent, and a clean path must be what a ServeMux leaves as it is.
+func FuzzPath(f *testing.F) {
+	for _, seed := range []string{"/", "//a/%73/../b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff", "/v1/%2e", "/a;b+c\\d"} {
+		f.Add(seed, "/v1")
+	}
+	f.Fuzz(func(t *testing.T, sent, prefix string) {
+		if prefix = rules.DecodedPath(prefix, "").String(); prefix == "/" {
+			prefix = ""
+		}
+		paths := []rules.Path{rules.DecodedPath(sent, prefix)}
+		parsed, err := rules.ParsePath(sent, prefix)
+		if _, malformed := url.PathUnescape(sent); (err != nil) != (malformed != nil) {
+			t.Errorf("%q: got error %v, net/url says %v", sent, err, malformed)
+		}
+		if err == nil {
+			paths = append(paths, parsed)
+		}
+		for _, p := range paths {
+			normal := p.String()
+			if !strings.HasPrefix(normal, "/") || strings.Contains(normal+"/", "//") && normal != "/" || strings.Contains(normal+"/", "/./") || strings.Contains(normal+"/", "/../") {
+				t.Errorf("%q: %q is not normal", sent, normal)
+			}
+			u := p.URL("")
+			if again := rules.URLPath(u); again.String() != normal {
+				t.Errorf("%q is read as %q, and its URL as %q", sent, normal, again)
+			}
+			if again, err := url.ParseRequestURI(u.RequestURI()); err != nil || rules.URLPath(again).String() != normal {
+				t.Errorf("%q is read as %q, and its request line as %v, %v", sent, normal, again, err)
+			}
+		}
+	})
+}

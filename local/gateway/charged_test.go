@@ -1,0 +1,207 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// endpoints are the patterns of an API's ServeMux, and the limit of the rule that is for each.
+// No two rules match one path.
+var endpoints = []struct{ pattern, limit string }{
+	{"GET /api/v1/search", "search"},
+	{"POST /api/v1/data", "data"},
+	{"GET /api/v1/items/{id}", "items"},
+	{"/api/v1/q", "q"},
+	{"/api/v1/files", "files"}, {"/api/v1/files/{rest...}", "files"},
+	{"/t/{a}/{b}", "two"},
+	{"/{$}", "root"},
+}
+
+const endpointRules = `{"rules":[
+	{"endpoint":"/api/v1/search","method":"GET","limits":{"*":{"name":"search","requests":60,"window":"1m"}}},
+	{"endpoint":"/api/v1/data","method":"POST","limits":{"*":{"name":"data","requests":60,"window":"1m"}}},
+	{"endpoint":"/api/v1/items/{id}","method":"GET","limits":{"*":{"name":"items","requests":60,"window":"1m"}}},
+	{"endpoint":"/api/v1/q","limits":{"*":{"name":"q","requests":60,"window":"1m"}}},
+	{"endpoint":"/api/v1/files/*","limits":{"*":{"name":"files","requests":60,"window":"1m"}}},
+	{"endpoint":"/t/{a}/{b}","limits":{"*":{"name":"two","requests":60,"window":"1m"}}},
+	{"endpoint":"/","limits":{"*":{"name":"root","requests":60,"window":"1m"}}}]}`
+
+// everything is a template whose APIs send every path to the functions: the REST API by way of
+// the authorizer, the HTTP API to the handler alone.
+const everything = `{"Resources":{
+	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
+	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
+	"P1":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Authorizer","Arn"]},"Principal":"apigateway.amazonaws.com"}},
+	"P2":{"Type":"AWS::Lambda::Permission","Properties":{"Action":"lambda:InvokeFunction","FunctionName":{"Fn::GetAtt":["Handler","Arn"]},"Principal":"apigateway.amazonaws.com"}},
+	"Rest":{"Type":"AWS::ApiGateway::RestApi","Properties":{"Name":"rest"}},
+	"Deployment":{"Type":"AWS::ApiGateway::Deployment","Properties":{"RestApiId":{"Ref":"Rest"}}},
+	"Stage":{"Type":"AWS::ApiGateway::Stage","Properties":{"RestApiId":{"Ref":"Rest"},"DeploymentId":{"Ref":"Deployment"},"StageName":"dev"}},
+	"Guard":{"Type":"AWS::ApiGateway::Authorizer","Properties":{"RestApiId":{"Ref":"Rest"},"Name":"a","Type":"REQUEST","AuthorizerResultTtlInSeconds":0,"IdentitySource":"",
+		"AuthorizerUri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Authorizer.Arn}/invocations"}}},
+	"Proxy":{"Type":"AWS::ApiGateway::Resource","Properties":{"RestApiId":{"Ref":"Rest"},"ParentId":{"Fn::GetAtt":["Rest","RootResourceId"]},"PathPart":"{proxy+}"}},
+	"Any":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Ref":"Proxy"},"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
+		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Handler.Arn}/invocations"}}}},
+	"Root":{"Type":"AWS::ApiGateway::Method","Properties":{"RestApiId":{"Ref":"Rest"},"ResourceId":{"Fn::GetAtt":["Rest","RootResourceId"]},"HttpMethod":"ANY","AuthorizationType":"CUSTOM","AuthorizerId":{"Ref":"Guard"},
+		"Integration":{"Type":"AWS_PROXY","IntegrationHttpMethod":"POST","Uri":{"Fn::Sub":"arn:${AWS::Partition}:apigateway:${AWS::Region}:lambda:path/2015-03-31/functions/${Handler.Arn}/invocations"}}}},
+	"Web":{"Type":"AWS::ApiGatewayV2::Api","Properties":{"Name":"web","ProtocolType":"HTTP"}},
+	"WebStage":{"Type":"AWS::ApiGatewayV2::Stage","Properties":{"ApiId":{"Ref":"Web"},"StageName":"$default","AutoDeploy":true}},
+	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
+	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
+
+// charging is two APIs with Weir's functions behind them, by which a test sees the names of the
+// limits that a request was charged on, and the limits of the patterns that it ran.
+type charging struct {
+	limiter.Store
+
+	rest, web        *gateway.API
+	charged, ran     []string
+	answeredWithPath string // what the router got
+}
+
+func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	for _, charge := range charges {
+		c.charged = append(c.charged, charge.Limit.Name)
+	}
+	return c.Store.Take(ctx, now, s, charges, results)
+}
+
+// newCharging returns the APIs of a template over a store. A custom domain puts /v1 before
+// every path.
+func newCharging(t testing.TB, template *gateway.Template, authorizer, handler string, store limiter.Store) *charging {
+	t.Helper()
+	c := &charging{Store: store}
+	r, err := rules.Parse([]byte(endpointRules), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	logger := slog.New(slog.DiscardHandler)
+	e := &app.Environment{
+		Limiter: storetest.Must(limiter.New(c, limiter.Options{Logger: logger})), Rules: rules.Fixed(r), Logger: logger,
+		Identifier: identity.New(identity.Options{}), Clock: frozen, BasePath: "/v1",
+	}
+	mux := http.NewServeMux()
+	for _, endpoint := range endpoints {
+		mux.HandleFunc(endpoint.pattern, func(_ http.ResponseWriter, r *http.Request) {
+			c.ran, c.answeredWithPath = append(c.ran, endpoint.limit), r.URL.Path
+		})
+	}
+	g, err := gateway.New(template, gateway.Options{Functions: functions{authorizer: app.NewAuthorizer(e), handler: app.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.rest, c.web = g.APIs()[0], g.APIs()[1]
+	return c
+}
+
+// rawRequest returns the request of a request line as a server that reads it leniently hands it
+// on: the target as it was sent, whatever is in it. Nil if the line has no method and target.
+func rawRequest(t testing.TB, line, host, address string) *http.Request {
+	t.Helper()
+	method, rest, _ := strings.Cut(line, " ")
+	target, _, _ := strings.Cut(rest, " ")
+	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: " + host + "\r\n\r\n"))); err == nil {
+		r.RemoteAddr = address
+		return r.WithContext(t.Context())
+	}
+	if !strings.HasPrefix(target, "/") || method == "" {
+		return nil
+	}
+	path, query, _ := strings.Cut(target, "?")
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	r.Method, r.Host, r.RemoteAddr, r.RequestURI, r.URL = method, host, address, target, &url.URL{Path: path, RawPath: path, RawQuery: query}
+	return r
+}
+
+// The authorizer decodes leniently what the handler decodes strictly: so a request ran that was
+// charged as another one.
+func TestAttack_malformedPath(t *testing.T) {
+	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
+		golden := parse(t, "../../infra/golden/dynamodb.template.json")
+		ids := map[string]string{}
+		for _, f := range golden.Functions() {
+			ids[f.Environment["WEIR_FUNCTION"]] = f.ID
+		}
+		c := newCharging(t, golden, ids["authorizer"], ids["handler"], storetest.Must(memstore.New(memstore.Options{})))
+		for _, api := range []*gateway.API{c.rest, c.web} {
+			c.ran, c.charged = nil, nil
+			for range 200 {
+				do(api, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
+			}
+			if len(c.ran) > 0 || len(c.charged) > 0 {
+				t.Errorf("%s API: %s ran %d times of 200, and charged %v", api.Kind, path, len(c.ran), c.charged)
+			}
+		}
+		got := do(c.rest, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
+		if got.status != http.StatusTooManyRequests || !strings.Contains(got.body, `"error":"malformed_path"`) {
+			t.Errorf("REST API: %s: %d %s", path, got.status, got.body)
+		}
+		if got := do(c.web, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1")); got.status != http.StatusBadRequest {
+			t.Errorf("HTTP API: %s: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// FuzzAttack_path looks for a request line that runs a pattern of the API without being charged
+// on the limit of that pattern, or that is charged for what does not run. Each request has a
+// caller of its own and a store that admits all, so that no limit hides another request.
+func FuzzAttack_path(f *testing.F) {
+	for _, path := range []string{
+		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",
+		"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%2e%2e/q", "/api/v1/items/a%2Fb", "/api/v1/items/%252e", "/api/v1/items/100%25", "/api/v1/items/%3Fx", "/api/v1/items/a#b", "/api/v1/items/%00", "/api/v1/items/\xff%ff",
+		`/api/v1\items\x`, "/api/v1/files", "/api/v1/files/", "/api/v1/files/a/../../q", "/t/%2e/b", "/t/+/%20", "/", "//", "/v1", "*", "http://h.example/api/v1/q", "/%", "/t/a/b%",
+	} {
+		for _, method := range []string{"GET", "POST", "HEAD", "DELETE"} {
+			f.Add(method+" "+path+" HTTP/1.1", false)
+			f.Add(method+" "+path, true)
+		}
+	}
+	template, err := gateway.ParseTemplate([]byte(everything))
+	if err != nil {
+		f.Fatal(err)
+	}
+	c := newCharging(f, template, "Authorizer", "Handler", admitting{})
+	caller := netip.MustParseAddr("10.0.0.1")
+	f.Fuzz(func(t *testing.T, line string, custom bool) {
+		host := map[bool]string{false: "127.0.0.1:8080", true: "api.example.com"}[custom]
+		for _, api := range []*gateway.API{c.rest, c.web} {
+			caller = caller.Next()
+			r := rawRequest(t, line, host, netip.AddrPortFrom(caller, 1).String())
+			if r == nil || r.Method == http.MethodOptions { // OPTIONS is never limited
+				return
+			}
+			c.ran, c.charged = nil, nil
+			answered := do(api, r)
+			if !slices.Equal(c.ran, c.charged) {
+				t.Errorf("%s API: %q charged %v, ran %v with the path %q, and was answered %d %s", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
+			}
+		}
+	})
+}
+
+// admitting is a store that admits everything and keeps nothing.
+type admitting struct{ limiter.Store }
+
+func (admitting) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	for i, charge := range charges {
+		results[i].Machine = charge.Limit.Machine()
+	}
+	return true, nil
+}
+
