@@ -204,4 +204,3 @@ func (admitting) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, char
 	}
 	return true, nil
 }
-
