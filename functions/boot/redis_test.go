@@ -215,7 +215,9 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 			t.Fatal(err)
 		}
 		client, server, dialed := u.(*redis.ClusterClient), &cache{deaf: "evalsha"}, 0
-		redisstore.New(client, redisstore.Options{Namespace: "n"})
+		if _, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); err != nil {
+			t.Fatal(err)
+		}
 		client.Options().Dialer = func(context.Context, string, string) (net.Conn, error) {
 			dialed++
 			return dial(server)

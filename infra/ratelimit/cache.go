@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
@@ -51,7 +50,7 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits.scope, jsii.String("User"), &awselasticache.CfnUserProps{
 		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM wants both the same
-		AccessString:       jsii.String("on ~* resetchannels -@all +" + strings.Join(redisstore.Commands(), " +")),
+		AccessString:       jsii.String(redisstore.AccessString(redisstore.Commands()...)),
 		AuthenticationMode: map[string]string{"Type": "iam"}, // what the CDK has for it is written in lower case
 	})
 	users := awselasticache.NewCfnUserGroup(c.limits.scope, jsii.String("Users"), &awselasticache.CfnUserGroupProps{

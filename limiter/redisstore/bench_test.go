@@ -26,7 +26,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 		})
 	})
-	s := redisstore.New(client, redisstore.Options{Namespace: "bench"})
+	s := newStore(b, client, redisstore.Options{Namespace: "bench"})
 	for _, n := range []int{1, 3} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			who := caller()

@@ -38,21 +38,24 @@ func freePorts(t *testing.T, n int) (ports []string) {
 }
 
 // cluster starts a Redis cluster of one node, which has all slots, and returns a client of
-// the node and one of the cluster, which may call commands only. REDIS_SERVER is the
-// program where it is not on the PATH.
-func cluster(t *testing.T, commands ...string) (*redis.Client, *redis.ClusterClient) {
+// the node and those of the deployment's users in the cluster. REDIS_SERVER is the program
+// where it is not on the PATH.
+func cluster(t *testing.T) (*redis.Client, users) {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
 	if err != nil {
 		path = storetest.Server(t, "redis", "REDIS_SERVER")
 	}
 	ports, dir := freePorts(t, 2), t.TempDir()
-	server := exec.CommandContext(t.Context(), path, "--bind", "127.0.0.1", "--port", ports[0], "--save", "", "--dir", dir,
+	server := exec.CommandContext(context.Background(), path, "--bind", "127.0.0.1", "--port", ports[0], "--save", "", "--dir", dir,
 		"--cluster-enabled", "yes", "--cluster-port", ports[1], "--cluster-config-file", "nodes.conf")
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = server.Wait() }) // it is killed when the test's context ends, before
+	t.Cleanup(func() { // after those of the users, who are looked at until the end
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
 
 	// It is patient: the server is not up yet, and a node takes no writes for two seconds.
 	node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + ports[0], DialerRetries: 1, MaxRetries: 1000, MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond})
@@ -66,30 +69,21 @@ func cluster(t *testing.T, commands ...string) (*redis.Client, *redis.ClusterCli
 	if err := node.Set(ctx, "ready", "", time.Second).Err(); err != nil {
 		t.Fatal(err)
 	}
-	access := "on >secret ~* resetchannels -@all +" + strings.Join(commands, " +")
-	if err := node.Do(ctx, anyOf("acl setuser weir "+access)...).Err(); err != nil {
-		t.Fatal(err)
+	connect := func(name string) redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + ports[0]}, Username: name, Password: "secret", ContextTimeoutEnabled: true,
+			DisableIdentity: true, DisableRoutingPolicies: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		})
 	}
+	return node, newUsers(t, node, connect)
+}
+
+// What a store calls to decide, seen by the server, is what is listed.
+func TestCommands(t *testing.T) {
+	node, users := cluster(t)
+	s := users.open(t, redisstore.Options{Namespace: "commands"})
 	if err := node.ConfigResetStat(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + ports[0]}, Username: "weir", Password: "secret",
-		// As functions/boot has it: what these call, an access list would have to allow.
-		DisableIdentity: true, DisableRoutingPolicies: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return node, client
-}
-
-// What a store calls to decide, seen by the server, is what is listed, and what it may
-// call is enough.
-func TestCommands(t *testing.T) {
-	node, client := cluster(t, redisstore.Commands()...)
-	s := redisstore.New(client, redisstore.Options{Namespace: "commands"})
 	var charges []limiter.Charge
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket, algo.SlidingLog} {
 		l := storetest.Limit(t, string(a), algo.Rate{Algorithm: a, Requests: 2, Window: time.Minute})
@@ -110,13 +104,6 @@ func TestCommands(t *testing.T) {
 	if called := called(t, node); !slices.Equal(called, redisstore.Commands()) {
 		t.Errorf("called: %v\nlisted: %v", called, redisstore.Commands())
 	}
-}
-
-func anyOf(words string) (all []any) {
-	for word := range strings.FieldsSeq(words) {
-		all = append(all, word)
-	}
-	return all
 }
 
 // called returns what a server was asked for, but for how it has been set up. Scripts'
@@ -141,11 +128,11 @@ func called(t *testing.T, node *redis.Client) (names []string) {
 
 // The store is the same in a cluster: every call has one key.
 func TestStore_cluster(t *testing.T) {
-	_, client := cluster(t, slices.Concat(redisstore.Commands(), redisstore.AdministrationCommands())...)
+	_, users := cluster(t)
 	namespace := "cluster-" + rand.Text()
 	storetest.Run(t, storetest.Suite{
-		Open: func(*testing.T) limiter.Store {
-			return redisstore.New(client, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
+		Open: func(t *testing.T) limiter.Store {
+			return users.open(t, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
 		},
 		Margin: 50 * time.Millisecond,
 	})
@@ -237,8 +224,8 @@ func TestNew_noRetry(t *testing.T) {
 	} {
 		dial := func(n *node) map[string]redis.UniversalClient {
 			return map[string]redis.UniversalClient{
-				"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true}),
-				"server":  redis.NewClient(&redis.Options{Addr: "host:6379", Dialer: n.dial}),
+				"cluster": redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"host:6379"}, Dialer: n.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true}),
+				"server":  redis.NewClient(&redis.Options{Addr: "host:6379", Dialer: n.dial, ContextTimeoutEnabled: true}),
 			}
 		}
 		for _, kind := range []string{"cluster", "server"} {
@@ -247,7 +234,7 @@ func TestNew_noRetry(t *testing.T) {
 			}
 			n := &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "cluster": {slots}, "evalsha": c.answers}}
 			client := dial(n)[kind]
-			redisstore.New(client, redisstore.Options{Namespace: "n"})
+			newStore(t, client, redisstore.Options{Namespace: "n"})
 			err := client.EvalSha(ctx, "script", []string{"key"}).Err()
 			if e := client.Close(); e != nil {
 				t.Error(e)

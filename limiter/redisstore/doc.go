@@ -16,8 +16,9 @@
 //
 // # What it needs
 //
-// Redis 7, or Valkey: a key's life is lengthened by EXPIRE with GT. A cluster is as good:
-// every call has one key.
+// Redis 7, or Valkey, alone or as a cluster: every call has one key. The user may call
+// [Commands], and to inspect and reset [AdministrationCommands]; [AccessString] writes an access
+// list. The client respects deadlines (ContextTimeoutEnabled), or [New] refuses it.
 //
 // Set maxmemory-policy to noeviction: a server that evicts drops live counts when a
 // flood of identities fills it. Keys expire by themselves once their state is of no

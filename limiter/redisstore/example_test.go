@@ -12,7 +12,11 @@ import (
 // A Limiter over Redis: the client is built once, and does not retry.
 func ExampleNew() {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true})
-	store := redisstore.New(client, redisstore.Options{Namespace: "prod"})
+	store, err := redisstore.New(client, redisstore.Options{Namespace: "prod"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	l, err := limiter.New(store, limiter.Options{})
 	fmt.Println(l != nil, err)
 }

@@ -21,6 +21,8 @@ type canned struct {
 	value    string
 	charges  bool
 	replaced []string
+
+	replaceErr error
 }
 
 func (c *canned) Get(context.Context, string) *redis.StringCmd {
@@ -29,13 +31,12 @@ func (c *canned) Get(context.Context, string) *redis.StringCmd {
 
 func (c *canned) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(1, nil) }
 
-func (c *canned) ExpireGT(context.Context, string, time.Duration) *redis.BoolCmd {
-	return redis.NewBoolResult(true, nil)
-}
-
 func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
 	if len(args) == 3 { // the replacement of a value
 		c.replaced = append(c.replaced, string(args[1].([]byte)))
+		if c.replaceErr != nil {
+			return redis.NewCmdResult(nil, c.replaceErr)
+		}
 		return redis.NewCmdResult(int64(1), nil)
 	}
 	if c.charges {
@@ -58,7 +59,7 @@ func FuzzStore_value(f *testing.F) {
 	who := limiter.User("fuzz")
 	for _, l := range limits { // what the store itself makes of an empty value
 		c := &canned{}
-		s := redisstore.New(c, redisstore.Options{Namespace: "fuzz"})
+		s := newStore(f, c, redisstore.Options{Namespace: "fuzz"})
 		if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 3}}, make([]limiter.Result, 1)); err != nil {
 			f.Fatal(err)
 		}
@@ -72,7 +73,7 @@ func FuzzStore_value(f *testing.F) {
 	f.Add([]byte("\x01\xff"), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, value []byte, cost int64, spend, charges bool) {
 		c := &canned{value: string(value), charges: charges}
-		s := redisstore.New(c, redisstore.Options{Namespace: "fuzz"})
+		s := newStore(t, c, redisstore.Options{Namespace: "fuzz"})
 		entries, err := s.Inspect(ctx, who)
 		readable := err == nil
 		if err != nil && !errors.Is(err, limiter.ErrFormat) {

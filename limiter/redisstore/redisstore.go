@@ -2,10 +2,14 @@ package redisstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,8 +39,11 @@ type Options struct {
 	Namespace string
 	// Margin is what a refund adds to the elapsed time: at least the greatest
 	// difference between two callers' clocks plus the longest that a refund may be
-	// under way. 0 means DefaultMargin.
+	// under way. 0 means DefaultMargin; it is not negative.
 	Margin time.Duration
+	// Logger gets the errors that no decision returns, at most one a minute; nil means
+	// slog.Default().
+	Logger *slog.Logger
 }
 
 // DefaultMargin covers clocks 1 s apart and messages 1 s late.
@@ -56,13 +63,13 @@ type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
 	Del(ctx context.Context, keys ...string) *redis.IntCmd
-	ExpireGT(ctx context.Context, key string, expiration time.Duration) *redis.BoolCmd
 }
 
 // Store is a limiter.Store in Redis. It is safe for concurrent use.
 type Store struct {
-	client Client
-	o      Options
+	client   Client
+	o        Options
+	untidied atomic.Int64 // when an error of tidying was logged last, in ns since 1970
 }
 
 var _ limiter.Store = (*Store)(nil)
@@ -73,19 +80,51 @@ func Commands() []string {
 	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set"}
 }
 
-// AdministrationCommands returns what Inspect and Reset call.
-func AdministrationCommands() []string { return []string{"del", "get"} }
+// AdministrationCommands returns what Inspect, Reset and the client under them call.
+func AdministrationCommands() []string { return []string{"cluster|slots", "del", "get", "hello"} }
+
+// AccessString returns the rules of an access list for a user who may call commands, and
+// nothing else, on keys of all names: ACL SETUSER takes them, and so does ElastiCache.
+func AccessString(commands ...string) string {
+	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
+}
 
 // New returns a Store over client, to which it adds the hook NoRetry if the client takes
-// hooks: all commands of that client are then sent once.
-func New(client Client, o Options) *Store {
+// hooks: all commands of that client are then sent once. Options that are out of range are an
+// error, and so is a client that ignores the deadline of a call (ContextTimeoutEnabled).
+func New(client Client, o Options) (*Store, error) {
+	switch {
+	case client == nil:
+		return nil, errors.New("redisstore: client: required, got nil")
+	case !obeysDeadlines(client):
+		return nil, errors.New("redisstore: client: ContextTimeoutEnabled is false, so a call outlasts its deadline; set it to true")
+	case o.Namespace == "":
+		return nil, errors.New("redisstore: Namespace: required, got an empty string")
+	case o.Margin < 0:
+		return nil, fmt.Errorf("redisstore: Margin: out of range (got %s, want 0 for the default, or more)", o.Margin)
+	}
+	o.Margin = cmp.Or(o.Margin, DefaultMargin)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
 	if c, ok := client.(interface{ AddHook(hook redis.Hook) }); ok {
 		c.AddHook(NoRetry{})
 	}
-	if o.Margin <= 0 {
-		o.Margin = DefaultMargin
+	return &Store{client: client, o: o}, nil
+}
+
+// obeysDeadlines reports whether a call of client ends when its context does. Failover clients
+// are of the same types; of other implementations it is not known.
+func obeysDeadlines(client Client) bool {
+	switch c := client.(type) {
+	case *redis.Client:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		return c.Options().ContextTimeoutEnabled
+	case *redis.Ring:
+		return c.Options().ContextTimeoutEnabled
 	}
-	return &Store{client, o}
+	return true
 }
 
 // key returns the key of subject. The braces make all of it a cluster's hash tag.
@@ -113,20 +152,32 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 // charge runs the script once. If that charges nothing, it returns the value that is
 // there.
 func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []limiter.Result) (value, bool, error) {
-	v, charged, err := run(ctx, s.client, takeScript, key, encodeTake(now, charges, results), ttl(charges))
+	v, charged, err := run(ctx, s.client, takeScript, key, encodeTake(now, charges, results), lifetime(charges, results))
 	if err != nil || !charged {
 		return v, false, err
 	}
 	if err := v.report(charges, results); err != nil {
 		return nil, false, err
 	}
-	if tidied := v.tidied(now); tidied != nil {
-		if _, done, _ := run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), tidied.ttl(now, charges)); done {
-			return v, true, nil
-		} // else a later decision does it
-	}
-	s.outlive(ctx, now, key, v, charges, results)
+	s.tidy(ctx, now, key, v, charges)
 	return v, true, nil
+}
+
+// tidy removes the idle records of a value that has many. The charge is made, so an error is
+// only logged: a later decision tidies again.
+func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
+	tidied := v.tidied(now)
+	if tidied == nil {
+		return
+	}
+	_, _, err := run(ctx, s.client, replaceScript, key, []byte(v), []byte(tidied), tidied.ttl(now, charges))
+	if err == nil {
+		return
+	}
+	last := s.untidied.Load()
+	if age := now.Sub(algo.Instant(last)).Abs(); age >= time.Minute && s.untidied.CompareAndSwap(last, int64(now)) {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "idle limits not removed; a later decision retries", slog.Any("err", err))
+	}
 }
 
 // hopeless reports that the script need not be tried: every charge only looks, or one
@@ -178,7 +229,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
 	reply, err := refundScript.Run(ctx, s.client, []string{s.key(subject)}, encodeRefund(charges, results, elapsed+s.o.Margin)).Result()
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return 0, failure(err)
 	}
 	n, ok := reply.(int64)
 	if !ok || n < 0 || n > int64(len(charges)) {
@@ -199,7 +250,7 @@ func (s *Store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter
 // Reset implements limiter.Store.
 func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	if err := s.client.Del(ctx, s.key(subject)).Err(); err != nil {
-		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return failure(err)
 	}
 	return nil
 }
@@ -207,7 +258,7 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 func (s *Store) get(ctx context.Context, key string) (value, error) {
 	b, err := s.client.Get(ctx, key).Bytes()
 	if err != nil && !errors.Is(err, redis.Nil) {
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return nil, failure(err)
 	}
 	return b, value(b).check()
 }
@@ -217,7 +268,7 @@ func (s *Store) get(ctx context.Context, key string) (value, error) {
 func run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool, err error) {
 	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
 	if err != nil {
-		return nil, false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+		return nil, false, failure(err)
 	}
 	switch reply := reply.(type) {
 	case string:
@@ -238,20 +289,6 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 	return v, done, v.check()
 }
 
-// outlive lengthens the life of a key in which a limit was charged that newer rules give a
-// longer horizon than these know. (Of limits that are not charged, the script keeps the
-// life that they have.) It fails in silence: any later decision does it.
-func (s *Store) outlive(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []limiter.Result) {
-	for i, c := range charges {
-		if results[i].Machine != c.Limit.Machine() {
-			if needed := v.ttl(now, charges); needed > ttl(charges) {
-				_ = s.client.ExpireGT(ctx, key, time.Duration(needed)*time.Millisecond).Err()
-			}
-			return
-		}
-	}
-}
-
 // ttl returns the time to live in ms of a key that holds v. It may hold limits which these
 // charges' rules know nothing of, or know with a shorter horizon: older rules must not let
 // the counts of newer ones expire.
@@ -264,7 +301,7 @@ func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	if needed = min(needed, 2*algo.MaxWindow); needed > given+expiryMargin/2 { // half of it is for clocks
 		return (needed + expiryMargin).Milliseconds()
 	}
-	return ttl(charges)
+	return (given + expiryMargin).Milliseconds()
 }
 
 func horizon(charges []limiter.Charge) (longest time.Duration) {
@@ -274,5 +311,15 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 	return longest
 }
 
-// ttl returns the time to live in ms that the limits charged need.
-func ttl(charges []limiter.Charge) int64 { return (horizon(charges) + expiryMargin).Milliseconds() }
+// lifetime returns the time to live in ms that a charge gives its key. Where newer rules have
+// set the parameters that decide, seen has them, and their count may have to live longer than
+// these rules know. (Of limits that are not charged, the script keeps the life that they have.)
+func lifetime(charges []limiter.Charge, seen []limiter.Result) int64 {
+	longest := horizon(charges)
+	for _, r := range seen {
+		if r.Machine != nil {
+			longest = max(longest, r.Machine.Horizon())
+		}
+	}
+	return (longest + expiryMargin).Milliseconds()
+}

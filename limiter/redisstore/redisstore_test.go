@@ -23,39 +23,22 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// local returns a client of a Redis server.
-func local(t testing.TB) *redis.Client {
-	t.Helper()
-	o, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.MaxRetries = -1
-	client := redis.NewClient(o)
-	t.Cleanup(func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return client
-}
-
 func TestStore(t *testing.T) {
-	client, namespace := local(t), "test-"+rand.Text()
+	users, namespace := deployed(t), "test-"+rand.Text()
 	storetest.Run(t, storetest.Suite{
-		Open: func(*testing.T) limiter.Store {
-			return redisstore.New(client, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
+		Open: func(t *testing.T) limiter.Store {
+			return users.open(t, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
 		},
 		Margin: 50 * time.Millisecond,
 	})
 }
 
 func TestStore_linearizable(t *testing.T) {
-	client := local(t)
+	users := deployed(t)
 	storetest.Linearizable(t, storetest.Linear{
 		Place: func(*testing.T) string { return "linear-" + rand.Text() },
-		Open: func(_ *testing.T, namespace string) limiter.Store {
-			return redisstore.New(client, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
+		Open: func(t *testing.T, namespace string) limiter.Store {
+			return users.open(t, redisstore.Options{Namespace: namespace, Margin: 50 * time.Millisecond})
 		},
 		Margin:    50 * time.Millisecond,
 		Processes: true,
@@ -69,7 +52,7 @@ var (
 
 func caller() limiter.Subject { return limiter.User("redis-" + rand.Text()) }
 
-func take(t *testing.T, s *redisstore.Store, now algo.Instant, charges ...limiter.Charge) (bool, []limiter.Result) {
+func take(t *testing.T, s limiter.Store, now algo.Instant, charges ...limiter.Charge) (bool, []limiter.Result) {
 	t.Helper()
 	results := make([]limiter.Result, len(charges))
 	ok, err := s.Take(ctx, now, charges[0].Subject, charges, results)
@@ -84,8 +67,7 @@ func take(t *testing.T, s *redisstore.Store, now algo.Instant, charges ...limite
 func TestStore_calls(t *testing.T) {
 	client := local(t)
 	var calls atomic.Int64
-	client.AddHook(counter{&calls})
-	s, who := redisstore.New(client, redisstore.Options{Namespace: "calls"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "calls"}, counter{&calls}), caller()
 	var charges []limiter.Charge
 	for i, rate := range []algo.Rate{{Requests: 10, Window: time.Minute}, {Requests: 10, Window: time.Minute, Algorithm: algo.FixedWindow}, {Requests: 10, Window: time.Minute, Algorithm: algo.TokenBucket}} {
 		charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
@@ -112,8 +94,7 @@ func TestStore_calls(t *testing.T) {
 func TestStore_calls_horizons(t *testing.T) {
 	client := local(t)
 	var calls atomic.Int64
-	client.AddHook(counter{&calls})
-	s, who := redisstore.New(client, redisstore.Options{Namespace: "horizons"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "horizons"}, counter{&calls}), caller()
 	day := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "day", algo.Rate{Requests: 100, Window: 24 * time.Hour}), Cost: 1}
 	second := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "second", algo.Rate{Requests: 100, Window: time.Second}), Cost: 1}
 	take(t, s, noon, day)
@@ -133,10 +114,8 @@ func TestStore_calls_horizons(t *testing.T) {
 // So is a decision at the very instant at which it changes, or a nanosecond beside it, in a
 // value with several logs: what the script cannot decide would take a second command.
 func TestStore_calls_critical(t *testing.T) {
-	client := local(t)
 	var calls atomic.Int64
-	client.AddHook(counter{&calls})
-	s := redisstore.New(client, redisstore.Options{Namespace: "critical"})
+	s := open(t, redisstore.Options{Namespace: "critical"}, counter{&calls})
 	const half = 1 << 32 // ns
 	for i, algorithm := range []algo.Algorithm{algo.SlidingLog, algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow} {
 		who, now := caller(), noon-noon%half
@@ -180,15 +159,19 @@ func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-func (counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+// ProcessPipelineHook counts a pipeline as one: it is one round trip.
+func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		c.n.Add(1)
+		return next(ctx, commands)
+	}
 }
 
 // The key is one hash tag, the value two bytes and 35 a limit, and both expire when
 // they are of no more use.
 func TestStore_value(t *testing.T) {
 	client := local(t)
-	s, who := redisstore.New(client, redisstore.Options{Namespace: "value"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
 	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Horizon: day.Horizon})
 	if err != nil {
@@ -218,7 +201,7 @@ func TestStore_value(t *testing.T) {
 // writes, the count of a day beside it lives on.
 func TestStore_value_algorithms(t *testing.T) {
 	client := local(t)
-	s := redisstore.New(client, redisstore.Options{Namespace: "values"})
+	s := open(t, redisstore.Options{Namespace: "values"})
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 1000, Window: 24 * time.Hour})
 	algorithms := []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 	for i, algorithm := range algorithms {
@@ -258,7 +241,7 @@ func TestStore_value_algorithms(t *testing.T) {
 // all, does not shorten the life of its count, also where it only refuses.
 func TestStore_value_olderRules(t *testing.T) {
 	client := local(t)
-	s, who := redisstore.New(client, redisstore.Options{Namespace: "older"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "older"}), caller()
 	made := func(l limiter.Limit) *limiter.Limit {
 		limit, err := limiter.NewLimit(l)
 		if err != nil {
@@ -286,10 +269,41 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
+// A count of a day, alone in its key, lives for a day and more whatever rules charge it: those of
+// an older version, which know a minute there, give it all the life that it needs.
+func TestStore_life_mixedRules(t *testing.T) {
+	client := local(t)
+	s := open(t, redisstore.Options{Namespace: "mixed"})
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
+		who := caller()
+		key := "{mixed/1/" + who.String() + "}"
+		older := storetest.Limit(t, "a", algo.Rate{Algorithm: algorithm, Requests: 20, Window: time.Minute})
+		newer, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Algorithm: algorithm, Requests: 100, Window: 24 * time.Hour}, Version: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
+		results := make([]limiter.Result, 1)
+		for i := range 6 { // the first does not know of the newer rules, the others do
+			if i == 3 { // nor is the life that a key has left enough
+				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if ok, err := s.Take(ctx, noon.Add(time.Duration(i)*time.Second), who, []limiter.Charge{{Subject: who, Limit: older, Cost: 1}}, results); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if ttl, horizon := client.PTTL(ctx, key).Val(), newer.Machine().Horizon(); ttl < horizon {
+				t.Errorf("%s, after %d charges of the older rules: expires after %s, want %s and more", algorithm, i+1, ttl, horizon)
+			}
+		}
+	}
+}
+
 // Callers whose rules are older do not get in each other's way, and once they know, a
 // decision is one call.
 func TestStore_olderRules(t *testing.T) {
-	s := redisstore.New(local(t), redisstore.Options{Namespace: "crowd"})
+	s := open(t, redisstore.Options{Namespace: "crowd"})
 	older := storetest.Limit(t, "a", algo.Rate{Requests: 100, Window: time.Minute})
 	newer, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: older.ID, Rate: algo.Rate{Requests: 1000, Window: time.Minute}, Version: 2})
 	if err != nil {
@@ -318,7 +332,7 @@ func TestStore_olderRules(t *testing.T) {
 // been idle for an hour.
 func TestStore_tidy(t *testing.T) {
 	client := local(t)
-	s, who := redisstore.New(client, redisstore.Options{Namespace: "tidy"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "tidy"}), caller()
 	for i := range 25 {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
 	}
@@ -339,7 +353,7 @@ func TestStore_tidy(t *testing.T) {
 // rules need longer.
 func TestStore_tidy_ttl(t *testing.T) {
 	client := local(t)
-	s, who := redisstore.New(client, redisstore.Options{Namespace: "tidied"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()
 	for i := range 25 {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "gone"+strconv.Itoa(i), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
 	}
@@ -358,7 +372,7 @@ func TestStore_tidy_ttl(t *testing.T) {
 
 // A log counts as much in the first hour of 1970, when its window begins before.
 func TestStore_log_1970(t *testing.T) {
-	s, who := redisstore.New(local(t), redisstore.Options{Namespace: "1970"}), caller()
+	s, who := open(t, redisstore.Options{Namespace: "1970"}), caller()
 	l := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 3, Window: time.Hour})
 	now := algo.InstantOf(time.Unix(0, 0)).Add(30 * time.Minute)
 	for i := range 5 {
@@ -371,7 +385,7 @@ func TestStore_log_1970(t *testing.T) {
 // A value that cannot be read is an error with a name, and is left alone.
 func TestStore_unreadable(t *testing.T) {
 	client := local(t)
-	s := redisstore.New(client, redisstore.Options{Namespace: "bad"})
+	s := open(t, redisstore.Options{Namespace: "bad"})
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	for _, value := range []string{"\x02\x01" + strings.Repeat("x", 35), "\x01", "\x01x", "\x01\x01" + strings.Repeat("x", 34), "\x01\x00x", "text"} {
 		who := caller()
@@ -395,7 +409,7 @@ func TestStore_unreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := limiter.User("list")
-	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !errors.Is(err, limiter.ErrUnavailable) {
+	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
 		t.Errorf("a key of another type: got error %v", err)
 	}
 	client.Del(ctx, "{bad/1/user:list}")

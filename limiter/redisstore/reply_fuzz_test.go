@@ -31,10 +31,6 @@ func (o *odd) Get(context.Context, string) *redis.StringCmd {
 
 func (o *odd) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(0, o.err) }
 
-func (o *odd) ExpireGT(context.Context, string, time.Duration) *redis.BoolCmd {
-	return redis.NewBoolResult(false, o.err)
-}
-
 // FuzzStore_reply looks for a reply of a script, of any form, that breaks the store or that
 // it takes for a decision without one.
 func FuzzStore_reply(f *testing.F) {
@@ -49,7 +45,7 @@ func FuzzStore_reply(f *testing.F) {
 		text := string(value)
 		forms := []any{text, n, []any{text}, []any{}, []any{nil}, []any{n}, []any{text, n, nil}, nil, true, map[any]any{text: n}, []any{[]any{text}}, float64(n)}
 		o := &odd{reply: forms[int(form)%len(forms)]}
-		s := redisstore.New(o, redisstore.Options{Namespace: "fuzz"})
+		s := newStore(t, o, redisstore.Options{Namespace: "fuzz"})
 		charges, results := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]limiter.Result, 1)
 		_, err := s.Take(ctx, noon, who, charges, results)
 		switch {

@@ -48,7 +48,7 @@ for i = 9, #args, 48 do
     local id = sub(limit, 1, 5)
     at = 3
     while at < last and sub(new, at, at + 4) ~= id do at = at + 35 end
-    if at < last and sub(new, at, at + 16) ~= limit or limits == 255 then return {value} end
+    if at < last and sub(new, at, at + 16) ~= limit or at > last and limits == 255 then return {value} end
   end
   local s, n, m = 0, 0, 0
   local own = version

@@ -212,6 +212,10 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 				p.take(t, now, one(next, 1), results)
 				_, results = p.take(t, now, one(old, 1), results)
 			}
+			// A state remembered of the older rules, which have room, does not decide for the newer.
+			p = newPair(t, s)
+			_, remembered := p.take(t, start, one(old, 3), nil)
+			p.take(t, start.Add(time.Second), one(next, 1), remembered)
 		})
 	}
 	t.Run("unversioned", func(t *testing.T) {

@@ -113,6 +113,7 @@ func (b *bench) redis(ctx context.Context) (*redisMeasure, error) {
 		return nil, err
 	}
 	options.PoolSize, options.MaxRetries = redisCallers, -1
+	options.ContextTimeoutEnabled = true
 	m := &redisMeasure{client: redis.NewClient(options), run: fmt.Sprintf("bench%08x", rand.Uint32()), time: time.Second}
 	if b.quick {
 		m.time /= 10

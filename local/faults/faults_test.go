@@ -42,7 +42,7 @@ var redisFaults = []fault{
 		sees: limiter.ReasonUnavailable, count: countsLost},
 	{name: "FLUSHALL", begin: done("flushall"), count: countsAnew},
 	{name: "SCRIPT FLUSH", begin: done("script flush"), count: countsAll},
-	{name: "out of memory", begin: done("config set maxmemory 1"), end: done("config set maxmemory 0"), sees: limiter.ReasonUnavailable, count: countsNone},
+	{name: "out of memory", begin: done("config set maxmemory 1"), end: done("config set maxmemory 0"), sees: limiter.ReasonFull, lives: true, count: countsNone},
 	{name: "the server is a replica", begin: func(t *testing.T, w *world) {
 		t.Helper()
 		replicate(t, w)

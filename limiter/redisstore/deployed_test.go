@@ -1,0 +1,127 @@
+package redisstore_test
+
+import (
+	"context"
+	"crypto/rand"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// local returns a client of a Redis server that may call everything, for what a test sets up
+// and looks at. Stores are opened as the users of a deployment.
+func local(t testing.TB) *redis.Client {
+	t.Helper()
+	o, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+	client := redis.NewClient(o)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
+}
+
+// users are the users of a deployment: the functions' own, and the operator's.
+type users struct{ function, operator redis.UniversalClient }
+
+// deployed returns clients of the users on the server of REDIS_URL. At the end of the test
+// neither has called what its access list denies.
+func deployed(t testing.TB) users {
+	t.Helper()
+	server := local(t)
+	connect := func(name string) redis.UniversalClient {
+		o := *server.Options()
+		o.Username, o.Password = name, "secret"
+		// As functions/boot has it: what these call, an access list would have to allow.
+		o.DisableIdentity, o.MaintNotificationsConfig = true, &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+		return redis.NewClient(&o)
+	}
+	return newUsers(t, server, connect)
+}
+
+// newUsers makes the users on a server, and checks at the end of the test what it denied them.
+func newUsers(t testing.TB, server *redis.Client, connect func(name string) redis.UniversalClient) users {
+	t.Helper()
+	add := func(role string, commands []string) redis.UniversalClient {
+		name := role + "-" + rand.Text()
+		if err := server.Do(ctx, anyOf("acl setuser "+name+" >secret "+redisstore.AccessString(commands...))...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		client := connect(name)
+		t.Cleanup(func() {
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+			denied, err := server.ACLLog(context.WithoutCancel(ctx), 1000).Result()
+			if err != nil {
+				t.Error(err)
+			}
+			for _, d := range denied {
+				if d.Username == name {
+					t.Errorf("the access list of the %s denies %s (%s, %s)", role, d.Object, d.Reason, d.Context)
+				}
+			}
+			if err := server.ACLDelUser(ctx, name).Err(); err != nil {
+				t.Error(err)
+			}
+		})
+		return client
+	}
+	return users{add("function", redisstore.Commands()), add("operator", redisstore.AdministrationCommands())}
+}
+
+func anyOf(words string) (all []any) {
+	for word := range strings.FieldsSeq(words) {
+		all = append(all, word)
+	}
+	return all
+}
+
+// store is a store of the functions' user, whose state the operator's user inspects and resets.
+type store struct {
+	limiter.Store
+	operator limiter.Store
+}
+
+func (s store) Inspect(ctx context.Context, subject limiter.Subject) ([]limiter.Entry, error) {
+	return s.operator.Inspect(ctx, subject)
+}
+
+func (s store) Reset(ctx context.Context, subject limiter.Subject) error {
+	return s.operator.Reset(ctx, subject)
+}
+
+func (u users) open(t testing.TB, o redisstore.Options) limiter.Store {
+	t.Helper()
+	return store{newStore(t, u.function, o), newStore(t, u.operator, o)}
+}
+
+func newStore(t testing.TB, client redisstore.Client, o redisstore.Options) *redisstore.Store {
+	t.Helper()
+	s, err := redisstore.New(client, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// open returns a store as the deployed users use it, with hooks on the functions' client.
+func open(t testing.TB, o redisstore.Options, hooks ...redis.Hook) limiter.Store {
+	t.Helper()
+	u := deployed(t)
+	for _, h := range hooks {
+		u.function.AddHook(h)
+	}
+	return u.open(t, o)
+}

@@ -1,0 +1,193 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A client that ignores deadlines is refused, whatever kind it is, and so are options that are
+// out of range.
+func TestNew(t *testing.T) {
+	clients := func(obeys bool) map[string]redis.UniversalClient {
+		return map[string]redis.UniversalClient{
+			"server":   redis.NewClient(&redis.Options{ContextTimeoutEnabled: obeys}),
+			"cluster":  redis.NewClusterClient(&redis.ClusterOptions{ContextTimeoutEnabled: obeys}),
+			"ring":     redis.NewRing(&redis.RingOptions{ContextTimeoutEnabled: obeys}),
+			"failover": redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", ContextTimeoutEnabled: obeys}),
+			"any":      redis.NewUniversalClient(&redis.UniversalOptions{ContextTimeoutEnabled: obeys}),
+		}
+	}
+	for _, obeys := range []bool{true, false} {
+		for kind, client := range clients(obeys) {
+			if s, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); (err == nil) != obeys || (s == nil) == obeys {
+				t.Errorf("%s, ContextTimeoutEnabled %t: got %v, error %v", kind, obeys, s, err)
+			} else if err != nil && !strings.Contains(err.Error(), "ContextTimeoutEnabled") {
+				t.Errorf("%s: the error does not name what is wrong: %v", kind, err)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	client := &odd{}
+	for want, o := range map[string]redisstore.Options{
+		"":          {Namespace: "n", Margin: time.Second},
+		"Namespace": {},
+		"Margin":    {Namespace: "n", Margin: -1},
+	} {
+		if _, err := redisstore.New(client, o); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%+v: got error %v, want one of %q", o, err, want)
+		}
+	}
+	if _, err := redisstore.New(nil, redisstore.Options{Namespace: "n"}); err == nil {
+		t.Error("no client: want an error")
+	}
+}
+
+// Replies that concern one key are answers, and no failures for a breaker to count; replies
+// that concern every key are failures. The texts are those of Redis 7.0 and Valkey 8.
+func TestFailure(t *testing.T) {
+	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	who := limiter.User("u")
+	for _, c := range []struct {
+		err      error
+		want     error
+		answered bool
+	}{
+		{reply("WRONGTYPE Operation against a key holding the wrong kind of value script: 0884a443, on @user_script:29."), limiter.ErrFormat, true},
+		{reply("WRONGTYPE Operation against a key holding the wrong kind of value"), limiter.ErrFormat, true},
+		{reply("ERR user_script:12: bad argument #1 to 'unpack' (string expected, got nil) script: 02660d9e, on @user_script:12."), limiter.ErrRejected, true},
+		{reply("ERR Error running script (call to f_02660d9e): @user_script:12: user_script:12: too many results to unpack"), limiter.ErrRejected, true},
+		{reply("ERR string exceeds maximum allowed size (proto-max-bulk-len)"), limiter.ErrRejected, true},
+		{reply("CROSSSLOT Keys in request don't hash to the same slot"), limiter.ErrRejected, true},
+		{reply("OOM command not allowed when used memory > 'maxmemory'. script: db8d8f63, on @user_script:126."), limiter.ErrFull, true},
+		{reply("OOM command not allowed when used memory > 'maxmemory'."), limiter.ErrFull, true},
+		{reply("LOADING Redis is loading the dataset in memory"), limiter.ErrUnavailable, false},
+		{reply("READONLY You can't write against a read only replica. script: db8d8f63, on @user_script:126."), limiter.ErrUnavailable, false},
+		{reply("CLUSTERDOWN The cluster is down"), limiter.ErrUnavailable, false},
+		{reply("CLUSTERDOWN Hash slot not served"), limiter.ErrUnavailable, false},
+		{reply("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'."), limiter.ErrUnavailable, false},
+		{reply("TRYAGAIN Multiple keys request during rehashing of slot"), limiter.ErrUnavailable, false},
+		{reply("MOVED 3999 127.0.0.1:6381"), limiter.ErrUnavailable, false},
+		{reply("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE."), limiter.ErrUnavailable, false},
+		{reply("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk."), limiter.ErrUnavailable, false},
+		{reply("NOREPLICAS Not enough good replicas to write."), limiter.ErrUnavailable, false},
+		{reply("NOAUTH Authentication required."), limiter.ErrUnavailable, false},
+		{reply("WRONGPASS invalid username-password pair or user is disabled."), limiter.ErrUnavailable, false},
+		{reply("NOPERM this user has no permissions to run the 'get' command"), limiter.ErrUnavailable, false},
+		{reply("NOPERM User weir has no permissions to run the 'evalsha' command"), limiter.ErrUnavailable, false},
+		{reply("ERR The user executing the script can't run this command or subcommand script: 620cd258, on @user_script:1."), limiter.ErrUnavailable, false},
+		{reply("ERR max number of clients reached"), limiter.ErrUnavailable, false},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, limiter.ErrUnavailable, false},
+		{io.EOF, limiter.ErrUnavailable, false},
+		{context.DeadlineExceeded, limiter.ErrUnavailable, false},
+		{redis.ErrPoolTimeout, limiter.ErrUnavailable, false},
+	} {
+		s := newStore(t, &odd{err: c.err}, redisstore.Options{Namespace: "n"})
+		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}
+		results := []limiter.Result{{Machine: limit.Machine()}}
+		_, taken := s.Take(ctx, noon, who, charges, results)
+		_, refunded := s.Refund(ctx, who, charges, results, 0)
+		for call, err := range map[string]error{"take": taken, "refund": refunded, "reset": s.Reset(ctx, who)} {
+			if !errors.Is(err, c.want) || !errors.Is(err, c.err) || limiter.Answered(err) != c.answered {
+				t.Errorf("%s: %v\ngot  %v (answered %t)\nwant %v (answered %t)", call, c.err, err, limiter.Answered(err), c.want, c.answered)
+			}
+		}
+	}
+}
+
+// reply is an error reply of a server.
+type reply string
+
+func (r reply) Error() string { return string(r) }
+
+func (reply) RedisError() {}
+
+// A key of another type, and a charge that a server out of memory refuses, are answers of a
+// real server too.
+func TestFailure_server(t *testing.T) {
+	server := local(t)
+	s, who := open(t, redisstore.Options{Namespace: "failing"}), caller()
+	if err := server.LPush(ctx, "{failing/1/"+who.String()+"}", "x").Err(); err != nil {
+		t.Fatal(err)
+	}
+	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}
+	if _, err := s.Take(ctx, noon, who, charges, make([]limiter.Result, 1)); !errors.Is(err, limiter.ErrFormat) || !limiter.Answered(err) {
+		t.Errorf("a list: got error %v, want ErrFormat", err)
+	}
+	if err := server.Del(ctx, "{failing/1/"+who.String()+"}").Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What an access list denies is a failure that the decision reports, in a script and beside it.
+func TestStore_denied(t *testing.T) {
+	server := local(t)
+	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
+	for _, missing := range []string{"evalsha", "get", "set"} {
+		name := "denied-" + missing
+		if err := server.Do(ctx, anyOf("acl setuser "+name+" >secret "+redisstore.AccessString(redisstore.Commands()...)+" -"+missing)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		o := *server.Options()
+		o.Username, o.Password, o.DisableIdentity = name, "secret", true
+		client := redis.NewClient(&o)
+		who := caller()
+		_, err := newStore(t, client, redisstore.Options{Namespace: "denied"}).Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]limiter.Result, 1))
+		if !errors.Is(err, limiter.ErrUnavailable) || limiter.Answered(err) {
+			t.Errorf("without %s: got error %v, want a failure", missing, err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := server.ACLDelUser(ctx, name).Err(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// An error of tidying does not undo the decision, and is logged once a minute.
+func TestStore_tidy_error(t *testing.T) {
+	var log strings.Builder
+	value := idleValue(t, 25)
+	c := &canned{value: value, charges: true, replaceErr: reply("NOPERM User weir has no permissions")}
+	s := newStore(t, c, redisstore.Options{Namespace: "n", Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	who, l := limiter.User("u"), storetest.Limit(t, "la", algo.Rate{Requests: 10, Window: time.Second})
+	for i := range 3 {
+		if ok, err := s.Take(ctx, noon.Add(2*time.Hour+time.Duration(i)*40*time.Second), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !ok || err != nil {
+			t.Fatalf("allowed %t, %v", ok, err)
+		}
+	}
+	if n := strings.Count(log.String(), "NOPERM"); n != 2 {
+		t.Errorf("%d lines, want 2:\n%s", n, log.String())
+	}
+}
+
+// idleValue returns a value with n idle limits, as a server makes it.
+func idleValue(t *testing.T, n int) string {
+	t.Helper()
+	server := local(t)
+	s, who := open(t, redisstore.Options{Namespace: "idle"}), caller()
+	for i := range n {
+		take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+string(rune('a'+i)), algo.Rate{Requests: 10, Window: time.Second}), Cost: 1})
+	}
+	value, err := server.Get(ctx, "{idle/1/"+who.String()+"}").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
