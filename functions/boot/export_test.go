@@ -15,8 +15,8 @@ func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }
 
-// Guarded returns store as an environment uses it.
-func Guarded(store limiter.Store) (limiter.Store, error) { return guarded(store) }
+// Guarded returns store as an environment uses it. err is that of making it.
+func Guarded(store limiter.Store, err error) (limiter.Store, error) { return guarded(store, err) }
 
 // Warm opens the connections of an environment.
 func (c Config) Warm(ctx context.Context, store limiter.Store, e *app.Environment) {

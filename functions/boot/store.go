@@ -50,8 +50,11 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 	return store, none, err
 }
 
-// guarded returns store as an environment uses it.
-func guarded(store limiter.Store) (limiter.Store, error) {
+// guarded returns store as an environment uses it. err is that of making it.
+func guarded(store limiter.Store, err error) (limiter.Store, error) {
+	if err != nil {
+		return nil, err
+	}
 	return breaker.New(reconnecting{store}, breaker.Options{})
 }
 

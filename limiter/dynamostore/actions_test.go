@@ -48,7 +48,7 @@ func TestActions(t *testing.T) {
 	var o operations
 	client, table := local(t)
 	observed := dynamodb.New(client.Options(), o.install)
-	store := dynamostore.New(observed, dynamostore.Options{Table: table, Namespace: "actions", Margin: 50 * time.Millisecond})
+	store := storetest.Must(dynamostore.New(observed, dynamostore.Options{Table: table, Namespace: "actions", Margin: 50 * time.Millisecond}))
 	ctx, who, now := context.Background(), caller(), algo.InstantOf(noon)
 	for _, algorithm := range algorithms {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 2, Window: time.Minute}

@@ -1,10 +1,13 @@
 package dynamostore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -33,8 +36,11 @@ type Options struct {
 	Namespace string
 	// Margin is what a refund adds to the elapsed time: at least the greatest
 	// difference between two callers' clocks plus the longest that a refund may be
-	// under way. 0 means DefaultMargin.
+	// under way. 0 means DefaultMargin; it is not negative.
 	Margin time.Duration
+	// Logger gets the errors that no decision returns, at most one a minute; nil means
+	// slog.Default().
+	Logger *slog.Logger
 }
 
 // DefaultMargin covers clocks 1 s apart and messages 1 s late.
@@ -53,19 +59,31 @@ const refundAttempts = 4
 
 // Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
 type Store struct {
-	api     API
-	o       Options
-	guesses guesses
+	api      API
+	o        Options
+	guesses  guesses
+	untidied atomic.Int64 // when an error of tidying was logged last, in ns since 1970
 }
 
 var _ limiter.Store = (*Store)(nil)
 
-// New returns a Store over api.
-func New(api API, o Options) *Store {
-	if o.Margin <= 0 {
-		o.Margin = DefaultMargin
+// New returns a Store over api. Options that are out of range are an error.
+func New(api API, o Options) (*Store, error) {
+	switch {
+	case api == nil:
+		return nil, errors.New("dynamostore: api: required, got nil")
+	case o.Table == "":
+		return nil, errors.New("dynamostore: Table: required, got an empty string")
+	case o.Namespace == "":
+		return nil, errors.New("dynamostore: Namespace: required, got an empty string")
+	case o.Margin < 0:
+		return nil, fmt.Errorf("dynamostore: Margin: out of range (got %s, want 0 for the default, or more)", o.Margin)
 	}
-	return &Store{api: api, o: o}
+	o.Margin = cmp.Or(o.Margin, DefaultMargin)
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	return &Store{api: api, o: o}, nil
 }
 
 // Take implements limiter.Store.

@@ -52,7 +52,7 @@ func TestStore(t *testing.T) {
 	client = dynamodb.New(client.Options(), o.install)
 	storetest.Run(t, storetest.Suite{
 		Open: func(*testing.T) limiter.Store {
-			return dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond})
+			return storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "test", Margin: 50 * time.Millisecond}))
 		},
 		Margin: 50 * time.Millisecond,
 	})
@@ -70,7 +70,7 @@ func TestStore_linearizable(t *testing.T) {
 			return table
 		},
 		Open: func(t *testing.T, table string) limiter.Store {
-			return dynamostore.New(connect(t), dynamostore.Options{Table: table, Namespace: "linear", Margin: 50 * time.Millisecond})
+			return storetest.Must(dynamostore.New(connect(t), dynamostore.Options{Table: table, Namespace: "linear", Margin: 50 * time.Millisecond}))
 		},
 		Margin:    50 * time.Millisecond,
 		Processes: true,

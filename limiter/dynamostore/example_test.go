@@ -20,7 +20,11 @@ func ExampleNew() {
 		return
 	}
 	client := dynamodb.NewFromConfig(c, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
-	store := dynamostore.New(client, dynamostore.Options{Table: "weir", Namespace: "prod"})
+	store, err := dynamostore.New(client, dynamostore.Options{Table: "weir", Namespace: "prod"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
 	l, err := limiter.New(store, limiter.Options{})
 	fmt.Println(l != nil, err)
 }

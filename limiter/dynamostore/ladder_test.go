@@ -61,6 +61,42 @@ func TestStore_ladder(t *testing.T) {
 	}
 }
 
+// Of an environment that never saw the caller, a request that is one too many is refused at
+// each rung of the ladder: for the count, and for the previous count.
+func TestStore_ladder_refuses(t *testing.T) {
+	store, _ := metered(t)
+	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
+	machine := w.Machine().(*algo.Window)
+	now := algo.InstantOf(noon.Truncate(time.Minute)) // the start of a window, where each request of the previous one weighs most
+	index := machine.Index(now)
+	take := func(who limiter.Subject, at algo.Instant, cost int64) bool {
+		t.Helper()
+		ok, err := store.Take(context.Background(), at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, make([]limiter.Result, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	for rung := range int64(9) {
+		for _, above := range []int64{0, 1, 2, 5} { // how many the previous count is above the rung
+			previous, cost := 100*rung+above, int64(7)
+			if previous > 800-cost {
+				continue
+			}
+			who := caller()
+			if previous > 0 && !take(who, now.Add(-1), previous) {
+				t.Fatal("refused")
+			}
+			if !take(who, now, machine.Room(index, now, previous, 0)-cost+1) { // the room for cost, and one more
+				t.Fatal("refused")
+			}
+			if take(who, now, cost) {
+				t.Errorf("%d in the window before: admitted one too many", previous)
+			}
+		}
+	}
+}
+
 // A look is a read and no write, and so is a request for more than a limit holds; one for
 // all that it holds is a write like others.
 func TestStore_looks(t *testing.T) {

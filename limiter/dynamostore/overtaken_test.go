@@ -30,14 +30,14 @@ func (o *overtaking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInpu
 }
 
 func newOvertaking(api *overtaking, table string) *dynamostore.Store {
-	return dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "overtaken"})
+	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "overtaken"}))
 }
 
 // A refusal that writes down a conversion is of the item as it then is: if the limit that
 // refused was given back its charge in between, the request passes.
 func TestStore_refusalOvertaken(t *testing.T) {
 	client, table := local(t)
-	other := dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "overtaken"})
+	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "overtaken"}))
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
 	old := storetest.Limit(t, "changed", bucket)
 	next, err := limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2})
@@ -123,11 +123,11 @@ func TestStore_noTimeLeft(t *testing.T) {
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the first guess is that it is not
-		if ok, err := dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"}).Take(ctx, now, who, charges, make([]limiter.Result, 1)); !ok || err != nil {
+		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]limiter.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		api := &late{API: client, never: never}
-		store := dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"})
+		store := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"}))
 		_, err := store.Take(ctx, now, who, charges, make([]limiter.Result, 1))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
 			t.Errorf("no answer to attempt %d of %d: %v", never, api.updates, err)

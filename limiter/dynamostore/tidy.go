@@ -2,6 +2,7 @@ package dynamostore
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +30,7 @@ const idleLeast = time.Hour
 // tidy removes dead attributes once there are many: counts of windows older than the
 // previous one, which a caller leaves behind who comes back after long pauses (each
 // write removes only two by name), and limits that are idle, such as those of rules
-// that are gone. It fails in silence: a later write tries again.
+// that are gone. The charge is made, so an error is only logged: a later write tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
 	e := newExpression()
 	for _, c := range charges {
@@ -37,7 +38,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	}
 	e.outlive(it, charges)
 	if len(e.set) > 0 {
-		_, _, _ = s.update(ctx, subject, e)
+		s.updateTidied(ctx, now, subject, e)
 		return
 	}
 	if len(it) <= deadMost {
@@ -52,7 +53,19 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 		}
 	}
 	if len(e.remove) > deadMost {
-		_, _, _ = s.update(ctx, subject, e)
+		s.updateTidied(ctx, now, subject, e)
+	}
+}
+
+// updateTidied makes the update of a tidy. It may find that others have changed the item.
+func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
+	_, _, err := s.update(ctx, subject, e)
+	if err == nil {
+		return
+	}
+	last := s.untidied.Load()
+	if age := now.Sub(algo.Instant(last)).Abs(); age >= time.Minute && s.untidied.CompareAndSwap(last, int64(now)) {
+		s.o.Logger.LogAttrs(ctx, slog.LevelWarn, "item not tidied; a later decision retries", slog.Any("err", err))
 	}
 }
 

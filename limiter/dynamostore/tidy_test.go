@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -142,5 +143,47 @@ func TestStore_tidy_largestLog(t *testing.T) {
 			}
 			now = now.Add(window)
 		}
+	}
+}
+
+// Counts that were dead when an item was read are not removed if the newest window has been set
+// back since: they are live then.
+func TestStore_tidy_setBack(t *testing.T) {
+	ctx := context.Background()
+	client, name := local(t)
+	who, limit := caller(), storetest.Limit(t, "a", sliding)
+	key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: who.Key("overtaken", 1)}}
+	update := func(expression string, names map[string]string, values map[string]types.AttributeValue) {
+		t.Helper()
+		if _, err := client.UpdateItem(ctx, &dynamodb.UpdateItemInput{TableName: aws.String(name), Key: key,
+			UpdateExpression: aws.String(expression), ExpressionAttributeNames: names, ExpressionAttributeValues: values}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	number := func(n int64) types.AttributeValue {
+		return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
+	}
+	newest, index := "x"+limit.ID.String(), limit.Machine().(*algo.Window).Index(algo.InstantOf(noon))
+	counted := func(window int64) string { return "c" + limit.ID.String() + "_" + strconv.FormatInt(window, 10) }
+	api := &overtaking{API: client, before: 2, happens: func() { // between the charge and the tidy
+		update("SET #x = :x", map[string]string{"#x": newest}, map[string]types.AttributeValue{":x": number(index - 10)})
+	}}
+	for i := range int64(12) {
+		update("SET #c = :n", map[string]string{"#c": counted(index - 5 - i)}, map[string]types.AttributeValue{":n": number(7)})
+	}
+	take := func(store *dynamostore.Store, now time.Time) limiter.Result {
+		t.Helper()
+		results := make([]limiter.Result, 1)
+		if ok, err := store.Take(ctx, algo.InstantOf(now), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, results); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		return results[0]
+	}
+	take(newOvertaking(api, name), noon)
+	if api.updates != 2 {
+		t.Fatalf("%d updates, want the charge and a tidy", api.updates)
+	}
+	if r := take(newOvertaking(&overtaking{API: client}, name), noon.Add(-10*time.Minute)); r.State.Count != 8 {
+		t.Errorf("the window that is the newest again counts %d, want the 7 that it had and one more", r.State.Count)
 	}
 }

@@ -49,7 +49,7 @@ func dynamoContenders() []dynamoContender {
 }
 
 func weirEnvironment(p dynamoPlace, limits []*limiter.Limit) decideDynamo {
-	l := must(limiter.New(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "w"}), limiter.Options{Logger: silent}))
+	l := must(limiter.New(must(dynamostore.New(p.meter, dynamostore.Options{Table: p.table, Namespace: "w"})), limiter.Options{Logger: silent}))
 	return func(ctx context.Context, now time.Time) (bool, error) {
 		var charges []limiter.Charge
 		for _, limit := range limits {

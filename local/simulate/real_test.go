@@ -69,7 +69,7 @@ func TestRun_likeDynamoDB(t *testing.T) {
 	for _, s := range compared(t, DynamoDB) {
 		namespace := rand.Text()
 		sameAs(t, s, func(e *environment) limiter.Store {
-			return dynamostore.New(carried{client, e}, dynamostore.Options{Table: name, Namespace: namespace})
+			return storetest.Must(dynamostore.New(carried{client, e}, dynamostore.Options{Table: name, Namespace: namespace}))
 		})
 	}
 }
@@ -80,12 +80,13 @@ func TestRun_likeRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	options.ContextTimeoutEnabled = true
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })
 	for _, s := range compared(t, ElastiCache) {
 		namespace := rand.Text()
 		sameAs(t, s, func(e *environment) limiter.Store {
-			return carriedStore{Store: redisstore.New(client, redisstore.Options{Namespace: namespace}), env: e}
+			return carriedStore{Store: storetest.Must(redisstore.New(client, redisstore.Options{Namespace: namespace})), env: e}
 		})
 	}
 }
