@@ -114,7 +114,7 @@ func (t *take) learn(it item) error {
 		t.changed = t.changed || v.changed
 		var ok bool
 		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
-		v.capped = c.Spend && capped(v, t.now, c.Cost) || fills(v, c.Cost)
+		v.capped = c.Cost > 0 && (c.Spend && capped(v, t.now, c.Cost) || fills(v, c.Cost))
 		t.passes = t.passes && ok
 	}
 	return nil
@@ -355,7 +355,7 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 // cost: an item that is too large could not be written any more, nor the list be cut.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
-	return ok && cost > 0 && int64(v.settled.State.Entries.Len()) > l.Most()-cost
+	return ok && int64(v.settled.State.Entries.Len()) > l.Most()-cost
 }
 
 // rewrite replaces everything that the item holds of a limit, if it is still as it

@@ -280,6 +280,13 @@ func testSpend(t *testing.T, s Suite, rate algo.Rate) {
 	if allowed, _ := p.take(t, start, charges, nil); allowed {
 		t.Fatal("admitted above a limit of 1")
 	}
+	// A forced charge of cost 0 only looks: it converts nothing, however deep the debt.
+	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
+	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Spend: true}}, nil)
+	p.take(t, start, []limiter.Charge{{Limit: lowered, Spend: true}, {Limit: tight, Cost: 1}}, nil)
+	if entries := p.inspect(t); entries[0].Version != 1 && entries[1].Version != 1 {
+		t.Fatalf("a look converted the limit: %+v", entries)
+	}
 }
 
 // What a store holds of a subject can be seen, and forgotten; of others nothing is.
