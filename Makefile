@@ -120,11 +120,11 @@ vendor: local/console/node_modules ## Renew the copy of the charts' library, aft
 
 local/console/node_modules: local/console/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is not installed: tests of the console fetch axe-core by it" >&2; exit 1; }
-	@npm ci --prefix local/console --no-progress && touch $@
+	@npm ci --ignore-scripts --prefix local/console --no-progress && touch $@
 
 infra/node_modules: infra/package-lock.json
 	@command -v npm >/dev/null || { echo "npm is not installed: the CDK needs Node.js 22 or newer" >&2; exit 1; }
-	@npm ci --prefix infra --no-progress && touch $@
+	@npm ci --ignore-scripts --prefix infra --no-progress && touch $@
 
 fuzz: ## Fuzz every target there is, one after another
 	@targets=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }'); \

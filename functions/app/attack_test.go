@@ -641,6 +641,43 @@ func TestAttack_log(t *testing.T) {
 	})
 }
 
+// Outside Lambda, where the logger is a plain one, a flood makes a line a second too.
+func TestAttack_log_plain(t *testing.T) {
+	for name, newClient := range map[string]func(*target, string) func(){
+		"authorizer": func(a *target, token string) func() {
+			function := app.NewAuthorizer(a.Environment)
+			event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
+				e["multiValueHeaders"] = map[string][]string{"Authorization": {token}}
+			})
+			return func() { _, _ = function.Invoke(ctx, event) }
+		},
+		"server": func(a *target, token string) func() {
+			server := a.Serve(app.NewAPI(a.Environment))
+			return func() {
+				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
+				r.Header.Set("Authorization", token)
+				server.ServeHTTP(httptest.NewRecorder(), r)
+			}
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newTarget(t)
+			var log bytes.Buffer
+			a.Logger = slog.New(slog.NewTextHandler(&log, nil))
+			send := newClient(a, a.forged(t, map[string]any{"sub": "victim"}))
+			for range 3 {
+				for range 500 {
+					send()
+				}
+				time.Sleep(time.Second) // of the bubble's clock
+			}
+			if lines := strings.Count(log.String(), "\n"); lines != 3 {
+				t.Errorf("%s: %d lines in three seconds: %.500s", name, lines, log.String())
+			}
+		})
+	}
+}
+
 // What is spelled as another name of a header is joined with it, and so believed by nobody;
 // see TestAuthorizer_doubled for one that comes twice.
 func TestAttack_spellHeader(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // errUnauthorized is the very text by which an authorizer asks API Gateway for a 401; any
@@ -30,9 +31,14 @@ var errStoreFailed = errors.New("the store failed, and on_error of a rule is den
 // NewAuthorizer returns the authorizer function. Its answer to an event is a policy
 // that allows or, over the limit, denies; the error "Unauthorized" for a bad
 // credential; or another error if there could be no answer.
-func NewAuthorizer(e *Environment) lambda.Handler { return authorizer{e} }
+func NewAuthorizer(e *Environment) lambda.Handler {
+	return authorizer{e, slog.New(telemetry.Sparing(e.Logger.Handler()))}
+}
 
-type authorizer struct{ *Environment }
+type authorizer struct {
+	*Environment
+	refused *slog.Logger // has one line of a message a second: anybody can send bad credentials
+}
 
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
@@ -104,10 +110,10 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	case !decision.Allowed:
 		return policy(event, "Deny", decision, caller, inForce), nil
 	case errors.Is(failed, limiter.ErrUnverified):
-		a.Logger.LogAttrs(ctx, slog.LevelError, "caller not verified", slog.Any("err", failed))
+		a.refused.LogAttrs(ctx, slog.LevelError, "caller not verified", slog.Any("err", failed))
 		return nil, failed
 	case failed != nil:
-		a.Logger.LogAttrs(ctx, slog.LevelInfo, "credential refused", slog.Any("err", failed))
+		a.refused.LogAttrs(ctx, slog.LevelInfo, "credential refused", slog.Any("err", failed))
 		return nil, errUnauthorized
 	}
 	return policy(event, "Allow", decision, caller, inForce), nil

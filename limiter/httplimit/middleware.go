@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // Middleware limits the requests to an http.Handler. It is for hosts without an
@@ -36,7 +37,8 @@ type Middleware struct {
 	Observe func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error)
 	// Clock is read once per request; nil means time.Now.
 	Clock func() time.Time
-	// Logger gets what goes wrong besides the store; nil means slog.Default().
+	// Logger gets what goes wrong besides the store, one line of a message a second; nil
+	// means slog.Default().
 	Logger *slog.Logger
 }
 
@@ -60,6 +62,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	if logger == nil {
 		logger = slog.Default()
 	}
+	logger = slog.New(telemetry.Sparing(logger.Handler())) // anybody can send bad credentials
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, begun := clock(), time.Now()
 		caller, failed := m.Identify(r, now)

@@ -80,6 +80,8 @@ func TestVerifier_Verify_header(t *testing.T) {
 		{"x5u", stranger, `{"alg":"ES256","kid":"a","x5u":"https://evil.example/cert.pem"}`, false},
 		{"x5c", stranger, `{"alg":"ES256","kid":"a","x5c":["` + base64.StdEncoding.EncodeToString([]byte("cert")) + `"]}`, false},
 		{"crit", i, `{"alg":"ES256","kid":"a","crit":["exp"],"exp":1}`, false},
+		{"crit of what go-jose knows", i, `{"alg":"ES256","kid":"a","crit":["b64"],"b64":true}`, false},
+		{"crit of no names", i, `{"alg":"ES256","kid":"a","crit":[]}`, false},
 		{"crit of nothing", i, `{"alg":"ES256","kid":"a","crit":["http://example.com/x"]}`, false},
 		{"kid twice", i, `{"alg":"ES256","kid":"a","kid":"a"}`, false},
 		{"alg twice", i, `{"alg":"ES256","alg":"none","kid":"a"}`, false},

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/weir-limits/weir/limiter"
 )
@@ -81,12 +82,21 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	return caller, nil
 }
 
-// bearer returns the token of an Authorization header (RFC 6750). Other schemes are
-// none of our business.
+// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750),
+// "" if the header is malformed: a back end may read it more leniently, so it must not count
+// as no credential. ok is false for other schemes, which mean nothing here.
 func bearer(authorization string) (token string, ok bool) {
-	scheme, token, ok := strings.Cut(authorization, " ")
-	if !ok || !strings.EqualFold(scheme, "bearer") {
-		return "", strings.EqualFold(authorization, "bearer")
+	isName := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r) }
+	rest := strings.TrimLeftFunc(authorization, func(r rune) bool { return !isName(r) })
+	end := strings.IndexFunc(rest, func(r rune) bool { return !isName(r) })
+	if end < 0 {
+		end = len(rest)
 	}
-	return strings.TrimSpace(token), true
+	if !strings.EqualFold(rest[:end], "bearer") {
+		return "", false
+	}
+	if rest != authorization || !strings.HasPrefix(rest[end:], " ") {
+		return "", true
+	}
+	return strings.Trim(rest[end:], " "), true
 }

@@ -120,14 +120,15 @@ func fits(key *jose.JSONWebKey, algorithm string) bool {
 	return false
 }
 
-// How long fetched keys are used, and for how long if no newer ones can be had; and how long
-// an issuer is left alone: whatever key ids tokens come with, and while there are no keys and it
-// has not answered.
+// How long fetched keys are used, and for how long if no newer ones can be had; how long an
+// issuer is left alone: whatever key ids tokens come with, and while there are no keys and it
+// has not answered; and how often one fetch more may come sooner, for a key id that is unknown.
 const (
 	keysFresh    = time.Hour
 	keysStale    = 24 * time.Hour
 	keysCooldown = 30 * time.Second
 	keysRetry    = 3 * time.Second
+	keysSpare    = 10 * time.Minute
 )
 
 // keysTimeout is how long fetching keys may take, and maxRedirects how often an issuer may
@@ -145,6 +146,10 @@ const (
 // any token is good, which is limiter.ErrUnverified. The age of a copy is that of what it is
 // a copy of.
 //
+// A token with a key id that is unknown begins a fetch, at most every half minute and once more
+// in ten minutes. Meanwhile such a token is invalid, for anybody can make up key ids: an issuer
+// should publish a key a minute before it signs with it.
+//
 // There is one fetch at a time, and it does not end with the request that began it. Who
 // needs a key that is not there waits for it, and so does whoever finds the keys too old
 // first; all others are served by the keys that there are.
@@ -156,6 +161,7 @@ type RemoteKeys struct {
 	read     time.Time     // when set was fetched
 	issued   time.Time     // when the issuer had it: the same, or earlier if it is a copy
 	tried    time.Time     // of the last attempt that has ended
+	spared   time.Time     // when an unknown key id last began one that had not been due
 	failed   error         // of that attempt
 	fetching chan struct{} // closed at the end of the attempt under way; nil without one
 }
@@ -273,7 +279,7 @@ func (r *RemoteKeys) look(ctx context.Context, now time.Time, id, algorithm stri
 	switch {
 	case certain && (r.fetching != nil || now.Sub(r.read) <= keysFresh):
 		return key, nil, err
-	case r.fetching == nil && r.rested(now):
+	case r.fetching == nil && (r.rested(now) || r.spare(now, err)):
 		r.fetching = make(chan struct{})
 		go r.refresh(context.WithoutCancel(ctx), now)
 	}
@@ -306,6 +312,17 @@ func (r *RemoteKeys) rested(now time.Time) bool {
 		cooldown = keysRetry
 	}
 	return r.tried.IsZero() || now.Sub(r.tried).Abs() >= cooldown
+}
+
+// spare reports whether the issuer may be asked before it has rested, because of an unknown key
+// id: an issuer that has just put in a new key would otherwise have to wait. It spends the
+// permission. r.mu is held.
+func (r *RemoteKeys) spare(now time.Time, err error) bool {
+	if !errors.Is(err, errUnknownKey) || !r.spared.IsZero() && now.Sub(r.spared).Abs() < keysSpare {
+		return false
+	}
+	r.spared = now
+	return true
 }
 
 // refresh fetches the keys.

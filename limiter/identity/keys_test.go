@@ -182,39 +182,71 @@ func TestRemoteKeys(t *testing.T) {
 	later(1)
 	check(first, nil, 2)
 	check(first, nil, 2)
+	check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 3) // the fetch to spare
 	document = second.set(t, first.public())
 	later(30*time.Second - 1)
-	check(second, limiter.ErrInvalidCredential, 2) // cooling down
+	check(second, limiter.ErrInvalidCredential, 3) // cooling down
 	later(-30 * time.Second)
-	check(second, limiter.ErrInvalidCredential, 2) // a request that has waited
+	check(second, limiter.ErrInvalidCredential, 3) // a request that has waited
 	later(30*time.Second + 1)
-	check(second, nil, 3)
-	check(first, nil, 3)
+	check(second, nil, 4)
+	check(first, nil, 4)
 	for range 5 {
-		check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 3)
+		check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 4)
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 4) // nobody knows
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 4)
-	check(first, nil, 4)
-	later(30*time.Second - 1)
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 4)
-	later(1)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 5) // nobody knows
 	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
+	check(first, nil, 5)
+	later(30*time.Second - 1)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
+	later(1)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 6)
 	down = false
 	later(2 * time.Hour)
-	check(first, nil, 6) // no longer fresh
+	check(first, nil, 7) // no longer fresh
 	later(2 * time.Hour)
 	down = true
-	check(first, nil, 7) // stale keys are better than none
+	check(first, nil, 8) // stale keys are better than none
 	later(30*time.Second - 1)
-	check(first, nil, 7)
-	later(1)
 	check(first, nil, 8)
+	later(1)
+	check(first, nil, 9)
 	later(-3 * time.Hour) // the clock was wrong
-	check(second, nil, 8)
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 9)
+	check(second, nil, 9)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 10)
+}
+
+// A key that the issuer puts in soon after a fetch is good at once; and whatever key ids come,
+// the issuer is asked every half minute, and once more in ten.
+func TestRemoteKeys_spare(t *testing.T) {
+	first, second := newIssuer(t, "first"), newIssuer(t, "second")
+	document, fetches := first.set(t), 0
+	v := verifier(t, identity.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+		fetches++
+		return document, time.Time{}, nil
+	}))
+	verify := func(i issuer, after time.Duration) error {
+		_, err := v.Verify(ctx, noon.Add(after), i.token(t, claims(map[string]any{"exp": noon.Add(2 * time.Hour).Unix()})))
+		return err
+	}
+	if err := verify(first, 0); err != nil {
+		t.Fatal(err)
+	}
+	document = second.set(t, first.public())
+	if err := verify(second, time.Second); err != nil || fetches != 2 {
+		t.Errorf("a key that is a second old: %v, %d fetches", err, fetches)
+	}
+	forged := newIssuer(t, "forged")
+	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
+		if err := verify(forged, after); !errors.Is(err, limiter.ErrInvalidCredential) {
+			t.Fatalf("a key id that is made up: %v", err)
+		}
+	}
+	if most := 2 + 120 + 6; fetches > most {
+		t.Errorf("%d fetches in an hour, want at most %d", fetches, most)
+	}
 }
 
 // network answers the requests of the default client without one.

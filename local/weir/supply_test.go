@@ -1,0 +1,85 @@
+package main
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A package that npm installs runs no script of its own: npm ci says --ignore-scripts
+// wherever this repository calls it.
+func TestSupply_npm(t *testing.T) {
+	call := regexp.MustCompile(`npm ci\b[^\n]*|"npm", "ci"[^\n]*`)
+	calls := 0
+	eachFile(t, func(path, text string) {
+		for _, found := range call.FindAllString(text, -1) {
+			if strings.Contains(path, "_test.go") || strings.Contains(found, "npm ci:") { // an error message
+				continue
+			}
+			calls++
+			if !strings.Contains(found, "--ignore-scripts") {
+				t.Errorf("%s: %s", path, found)
+			}
+		}
+	})
+	if calls < 3 {
+		t.Errorf("found %d calls, want those of the Makefile and of the servers", calls)
+	}
+}
+
+// Every module is searched for known vulnerabilities.
+func TestSupply_vulnerabilities(t *testing.T) {
+	root := realCheckout(t)
+	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "ci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var modules []string
+	eachFile(t, func(path, _ string) {
+		if filepath.Base(path) == "go.mod" {
+			modules = append(modules, filepath.Dir(path))
+		}
+	})
+	if !slices.Contains(modules, ".") || len(modules) < 2 {
+		t.Fatalf("found the modules %v", modules)
+	}
+	for _, module := range modules {
+		want := "govulncheck@v1.8.0 -C " + module + " ./..."
+		if module == "." {
+			want = "govulncheck@v1.8.0 ./..."
+		}
+		if !strings.Contains(string(workflow), want) {
+			t.Errorf("ci.yml does not run %s", want)
+		}
+	}
+}
+
+// eachFile calls see for the text files of this repository that may run something.
+func eachFile(t *testing.T, see func(path, text string)) {
+	t.Helper()
+	root := realCheckout(t)
+	err := fs.WalkDir(os.DirFS(root), ".", func(path string, entry fs.DirEntry, err error) error {
+		name := entry.Name()
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir():
+			if slices.Contains([]string{".git", ".bin", ".weir", "dist", "node_modules", "cdk.out", "testdata"}, name) {
+				return fs.SkipDir
+			}
+			return nil
+		case name != "Makefile" && name != "go.mod" && !slices.Contains([]string{".go", ".yml", ".sh", ".md", ".json"}, filepath.Ext(name)) && !strings.HasPrefix(path, ".ci/"):
+			return nil
+		}
+		text, err := os.ReadFile(filepath.Join(root, path))
+		see(path, string(text))
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
