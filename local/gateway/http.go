@@ -70,6 +70,8 @@ func refuseHTTP(w http.ResponseWriter, err error) {
 		say(w, http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large")
 	case errors.Is(err, errBodyTooLarge):
 		say(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+	case errors.Is(err, errBodyTooSlow):
+		say(w, http.StatusRequestTimeout, "Request Timeout")
 	default:
 		say(w, http.StatusBadRequest, "Bad Request")
 	}

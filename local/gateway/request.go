@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,6 +29,7 @@ var (
 	errURLTooLong     = errors.New("URL too long")
 	errBodyTooLarge   = errors.New("body too large")
 	errBodyUnreadable = errors.New("body cannot be read")
+	errBodyTooSlow    = errors.New("body too slow")
 )
 
 // request is a request that has been read, within the limits.
@@ -51,6 +53,9 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 		return nil, errBodyTooLarge
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errBodyTooSlow
+	}
 	if err != nil {
 		return nil, errBodyUnreadable
 	}

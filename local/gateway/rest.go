@@ -46,7 +46,7 @@ func (h *restHandler) receive(r *http.Request) (*request, error) {
 
 // refuseREST answers what does not get as far as a gateway response. The texts for
 // headers and bodies are observed, with 413 for bodies and 431 for headers; the answer
-// to a long URL is assumed, and so is 400 for a body that breaks off.
+// to a long URL is assumed, and so are 400 for a body that breaks off and 408 for a slow one.
 func refuseREST(w http.ResponseWriter, err error) {
 	status, text := http.StatusBadRequest, "Bad Request"
 	switch {
@@ -54,6 +54,8 @@ func refuseREST(w http.ResponseWriter, err error) {
 		status, text = http.StatusRequestHeaderFieldsTooLarge, "HTTP header is larger than 10240 bytes."
 	case errors.Is(err, errURLTooLong):
 		status, text = http.StatusRequestURITooLong, "Request URI too long"
+	case errors.Is(err, errBodyTooSlow):
+		status, text = http.StatusRequestTimeout, "Request Timeout"
 	case errors.Is(err, errBodyTooLarge):
 		status, text = http.StatusRequestEntityTooLarge, "HTTP content length exceeded 10485760 bytes."
 	}

@@ -420,6 +420,8 @@ func (s *server) self() string {
 // How long connections may take. A local gateway need not wait for slow clients.
 const (
 	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second // API Gateway waits for a function as long
+	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 5 * time.Second
 )
 
@@ -432,7 +434,10 @@ func (s *server) serve(ctx context.Context, apis []*gateway.API, listeners []net
 		if i == 0 {
 			handler = before(s.site(apis, listeners), api)
 		}
-		h := &http.Server{Handler: handler, ReadHeaderTimeout: headerTimeout, ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn)}
+		h := &http.Server{
+			Handler: gateway.WithBodyTimeout(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			ErrorLog: slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+		}
 		running = append(running, h)
 		go func() { failed <- h.Serve(listeners[i]) }()
 	}

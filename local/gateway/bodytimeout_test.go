@@ -1,0 +1,64 @@
+package gateway_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// A client that never ends its body gets an answer, from both APIs; what comes after a body
+// that has ended has no deadline.
+func TestWithBodyTimeout(t *testing.T) {
+	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
+		server := httptest.NewServer(gateway.WithBodyTimeout(api, 20*time.Millisecond))
+		defer server.Close()
+		connection, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer connection.Close() //nolint:errcheck // nothing was written last
+		if _, err := fmt.Fprint(connection, "POST /open/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nx"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := http.ReadResponse(bufio.NewReader(connection), nil)
+		if err != nil || got.StatusCode != http.StatusRequestTimeout || function.calls() != 0 {
+			t.Errorf("%s API: got %+v, %v after %d calls, want 408 after none", kind, got, err, function.calls())
+		}
+	})
+}
+
+func TestWithBodyTimeout_after(t *testing.T) {
+	const timeout = 20 * time.Millisecond
+	ended := make(chan error)
+	server := httptest.NewServer(gateway.WithBodyTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		select {
+		case <-r.Context().Done(): // what a deadline of the connection does
+			err = r.Context().Err()
+		case <-time.After(5 * timeout):
+		}
+		ended <- err
+		w.WriteHeader(http.StatusNoContent)
+	}), timeout))
+	defer server.Close()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, strings.NewReader("x"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		if response, err := http.DefaultClient.Do(r); err == nil {
+			_ = response.Body.Close()
+		}
+	}()
+	if err := <-ended; err != nil {
+		t.Errorf("a request whose body has ended: %v", err)
+	}
+}
