@@ -100,6 +100,9 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 	case c.caller.Rejected && !class.byIP:
 		listed.Charge.Limit, listed.Reason = l.Limit, "a bad credential is charged only to limits that count by ip"
 		return listed
+	case l.badCredentials && !c.caller.Rejected:
+		listed.Charge.Limit, listed.Reason = l.Limit, "only bad credentials are charged to it"
+		return listed
 	case subject == (limiter.Subject{}):
 		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", and the caller has none"
 		return listed

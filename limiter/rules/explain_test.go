@@ -95,6 +95,17 @@ func TestRules_Explain(t *testing.T) {
 	}
 }
 
+// A limit of bad credentials alone is listed for everybody, with the reason why it is skipped.
+func TestRules_Explain_badCredentials(t *testing.T) {
+	r := load(t, "testdata/good/bad_credentials.json")
+	for rejected, want := range map[bool]string{false: "only bad credentials are charged to it", true: ""} {
+		e := r.Explain("GET", "/b", limiter.Caller{IP: address, Rejected: rejected})
+		if got := e.Matches[0].Limits[1].Reason; got != want {
+			t.Errorf("rejected %t: %q, want %q", rejected, got, want)
+		}
+	}
+}
+
 // A caller's own numbers are told, also where only the subject is asked for.
 func TestRules_Explain_override(t *testing.T) {
 	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {

@@ -15,15 +15,16 @@ import (
 
 // spec is a limit before it is made.
 type spec struct {
-	path   string
-	rule   int
-	tier   string // the key it stands under
-	name   string
-	rate   algo.Rate
-	spread limiter.Spread
-	per    []string
-	class  int
-	cost   *node // of the rule, nil if it has none
+	path           string
+	rule           int
+	tier           string // the key it stands under
+	name           string
+	rate           algo.Rate
+	spread         limiter.Spread
+	per            []string
+	class          int
+	badCredentials bool  // see limit
+	cost           *node // of the rule, nil if it has none
 }
 
 // limit reads one limit. ok is false if it has mistakes.
@@ -36,6 +37,7 @@ func (p *parser) limit(n *node, rule int, tier string, inList bool) (s spec, ok 
 	s.spread = p.spread(o)
 	s.per = p.per(o, tier)
 	s.name = p.name(o, r.name, inList, s.per == nil || slices.Contains(s.per, perEndpoint))
+	s.badCredentials = p.badCredentials(o, s.per)
 	if note := o.member("note"); note != nil {
 		o.text(note)
 	}
@@ -185,6 +187,17 @@ func (p *parser) per(o *object, tier string) []string {
 
 var validClaim = regexp.MustCompile(`^claim:[^\s]{1,64}$`)
 
+// badCredentials reads whether only requests with a bad credential are charged. Such a request
+// has no identity but its address.
+func (p *parser) badCredentials(o *object, per []string) bool {
+	n := o.member("only_bad_credentials")
+	only := o.flag(n)
+	if only && !slices.Equal(per, []string{perIP}) && !slices.Equal(per, []string{perEndpoint, perIP}) {
+		p.problems.add(n.path, `a request with a bad credential has no identity but its address: want "per": ["ip"] or ["ip", "endpoint"] beside it`)
+	}
+	return only
+}
+
 // combination notes what cannot be counted by at once.
 func (p *parser) combination(path string, per []string) {
 	for _, word := range per {
@@ -276,7 +289,7 @@ func (p *parser) make(s spec, horizon time.Duration) {
 		p.problems.add(s.cost.path, "got %d, more than the local_share of %s ever allows at once (%d)", r.cost, s.path, l.MaxLocalCost())
 		return
 	}
-	made := limit{l, s.class, s.path}
+	made := limit{l, s.class, s.path, s.badCredentials}
 	key := limitKey{l.ID, l.Shadow}
 	known, ok := p.known[key]
 	if ok {
@@ -289,6 +302,9 @@ func (p *parser) make(s spec, horizon time.Duration) {
 			return
 		case known.made.Rate != l.Rate || known.made.Spread != l.Spread:
 			p.problems.add(s.path, "shares the count of %s, so it must have the same numbers", known.made.path)
+			return
+		case known.made.badCredentials != s.badCredentials:
+			p.problems.add(s.path, "shares the count of %s, so it must have the same only_bad_credentials", known.made.path)
 			return
 		case known.made.OnError != l.OnError || known.made.LocalShare != l.LocalShare:
 			p.problems.add(s.path, "shares the count of %s, so their rules must have the same on_error and local_share", known.made.path)

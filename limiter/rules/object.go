@@ -62,6 +62,18 @@ func (o *object) text(n *node) (s string, ok bool) {
 	return s, ok
 }
 
+// flag returns a boolean; false if there is none.
+func (o *object) flag(n *node) bool {
+	if n == nil {
+		return false
+	}
+	value, ok := n.value.(bool)
+	if !ok {
+		o.problems.add(n.path, "got %s, want true or false", n)
+	}
+	return value
+}
+
 // choice returns a string that is one of those allowed, or the first of them if there
 // is none.
 func (o *object) choice(key string, allowed []string) string {

@@ -111,7 +111,10 @@ overrides[1].limits.c: no limit of this name counts by user`,
 rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them
 rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-rules[0].limits.free.burts: unknown field; known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, note`,
+rules[0].limits.free.burts: unknown field; known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only_bad_credentials, note`,
+	"bad_credentials_by_client": `rules[0].limits.*.only_bad_credentials: a request with a bad credential has no identity but its address: want "per": ["ip"] or ["ip", "endpoint"] beside it`,
+	"bad_credentials_number":    `rules[0].limits.*.only_bad_credentials: got 1, want true or false`,
+	"bad_credentials_shared":    `rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same only_bad_credentials`,
 }
 
 func TestParse_bad(t *testing.T) {
@@ -158,6 +161,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"override_below_cost": true, "override_of_shards": true, "local_share_above_burst": true, "cost_above_a_local_share": true, "shared_with_other_on_error": true, "override_of_a_local_share": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
+		"bad_credentials_shared": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

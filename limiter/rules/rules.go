@@ -48,6 +48,8 @@ type limit struct {
 	*limiter.Limit
 	class int // index in Rules.classes
 	path  string
+	// badCredentials limits charge only requests whose credential was rejected.
+	badCredentials bool
 }
 
 // The keys of a rule's limits that are no tiers.
@@ -109,7 +111,7 @@ func (r *Rules) Tier(claimed string) string {
 // Charges appends to dst what a request is to be charged, in file order. An OPTIONS
 // request is charged nothing; HEAD counts as GET. A limit that counts by an identity which the caller
 // does not have is skipped, and a caller whose credential was rejected is charged
-// only on limits that count by address.
+// only on limits that count by address. Limits with only_bad_credentials charge no other caller.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller limiter.Caller) []limiter.Charge {
 	switch method {
 	case http.MethodOptions:
@@ -147,7 +149,7 @@ type charger struct {
 func (c *charger) add(r *rule, limits []limit) {
 	for _, l := range limits {
 		class := &c.rules.classes[l.class]
-		if c.caller.Rejected && !class.byIP {
+		if c.caller.Rejected && !class.byIP || l.badCredentials && !c.caller.Rejected {
 			continue
 		}
 		subject := c.subject(l.class)
