@@ -154,6 +154,9 @@ func TestAuthorizer_problem_always(t *testing.T) {
 				rt.Errorf("%s: %q", key, p.Context[key])
 			}
 		}
+		if p.Context["degraded"] != "none" { // which a gateway response maps to a header
+			rt.Errorf("degraded: %v", p.Context["degraded"])
+		}
 		var body httplimit.Problem
 		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] || len(body.Violated) != 1 || body.Violated[0] != name {
 			rt.Errorf("%s: %v", filled(refusal, p.Context), err)

@@ -16,7 +16,8 @@ import (
 // A body template escapes nothing. So a refusal has values for it that cannot break a
 // JSON string, and has all of them each time: problemType, problemError, message, limit
 // (digits, 0 if no limit refused), window and policy (empty then). What has quotes is for
-// headers alone.
+// headers alone. A refusal always has degraded too, because what API Gateway makes of a
+// header whose value is missing is not documented.
 const (
 	keyWeir    = "weir" // what Weir has decided: allowed or refused
 	keyType    = "problemType"
@@ -34,6 +35,10 @@ const (
 	allowed = "allowed"
 	refused = "refused"
 )
+
+// notDegraded is the value of Weir-Degraded where a gateway response has to have one and the store
+// has not failed.
+const notDegraded = "none"
 
 // fieldKeys are the keys of header fields.
 var fieldKeys = map[string]string{
@@ -71,6 +76,9 @@ func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) m
 		context[keyLimit] = strconv.FormatInt(p.Limit, 10) // a number may come out as 1.0E9
 		context[keyWindow] = p.Window
 		context[keyPolicy] = strings.Join(p.Violated, ",")
+		if a.Degraded == "" {
+			context[fieldKeys[httplimit.DegradedField]] = notDegraded
+		}
 	}
 	return context
 }

@@ -59,9 +59,15 @@ func inferredResponse(payload []byte) httpResponse {
 	return r
 }
 
-// framing are headers that belong to the connection and not to the function. What AWS
-// does with others that it changes for a REST API is not established for HTTP APIs;
-// they go out as they are.
+// WWW-Authenticate of a function goes out under another name, as clients of HTTP APIs observe
+// (modelix/modelix.core#1658). What AWS does with other headers that it changes for a REST API is
+// not established for HTTP APIs; they go out as they are.
+const (
+	challengeHeader  = "WWW-Authenticate"
+	renamedChallenge = "x-amzn-remapped-www-authenticate"
+)
+
+// framing are headers that belong to the connection and not to the function.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 // write sends the answer of a function, without the headers that are not its to say.
@@ -71,6 +77,8 @@ func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) boo
 		switch {
 		case strings.EqualFold(name, "Content-Type"):
 			contentType = string(value)
+		case strings.EqualFold(name, challengeHeader):
+			w.Header()[renamedChallenge] = []string{string(value)}
 		case !contains(framing, name) && !foreign(name):
 			w.Header()[name] = []string{string(value)}
 		}
