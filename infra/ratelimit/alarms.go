@@ -30,8 +30,9 @@ const (
 	staleSeconds     = 300 // of a source that is asked every minute
 	concurrency      = 800 // of the 1,000 that an account has at first
 	slowMilliseconds = 250
-	storeSlow        = 50 // milliseconds
-	storeSlowMicro   = 5000
+	// Half of what a request waits for the store, in milliseconds.
+	tableSlow = 50
+	cacheSlow = 25
 )
 
 // NewAlarm makes an alarm in scope that does what Props.AlarmAction says. Minutes without
@@ -65,6 +66,12 @@ func (l *Limits) newAlarms() {
 	l.state.alarms(l)
 }
 
+// storeSlow is the alarm on the time that requests wait for the store, as the functions measure it.
+// The stores' own metrics leave out the way there, and those of a cache may leave out scripts.
+func (m Metrics) storeSlow(says string, above float64) Alarm {
+	return Alarm{"store-slow", says, m.Metric(telemetry.StoreLatency, "p99"), above, 5, 5}
+}
+
 // newFunctionAlarms adds the alarms on a function that decides.
 func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *float64) {
 	name, most := strings.ToLower(id), float64(concurrency)
@@ -86,21 +93,25 @@ func LambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.I
 }
 
 func (t table) alarms(l *Limits) {
-	writes := map[string]*string{"TableName": t.TableName(), "Operation": jsii.String("UpdateItem")}
 	for _, a := range []Alarm{
-		{"store-throttled", "DynamoDB turns writes away: one item has more than 1,000 a second (give its limit a lease or shards), or the table grows faster than it can.", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
-		{"store-slow", "DynamoDB is slow: requests pass uncounted where it misses the deadline.", Metric("AWS/DynamoDB", "SuccessfulRequestLatency", "p99", writes), storeSlow, 5, 5},
+		{"store-throttled", "DynamoDB refuses writes: one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than it is warm for (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
+		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
 	} {
 		l.NewAlarm(l.scope, a)
 	}
 }
 
 func (c *cache) alarms(l *Limits) {
-	named := map[string]*string{"clusterId": c.cache.ServerlessCacheName()}
+	metric := func(name string) awscloudwatch.IMetric {
+		return Metric("AWS/ElastiCache", name, "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()})
+	}
 	for _, a := range []Alarm{
-		{"store-throttled", "The cache turns commands away: it is at the ECPUs a second that it may use.", Metric("AWS/ElastiCache", "ThrottledCmds", "Sum", named), 0, 2, 5},
-		{"store-slow", "The cache is slow.", Metric("AWS/ElastiCache", "SuccessfulWriteRequestLatency", "p99", named), storeSlowMicro, 5, 5},
-		{"store-evicts", "The cache is full and forgets callers, who start anew: raise its data storage.", Metric("AWS/ElastiCache", "Evictions", "Sum", named), 0, 1, 5},
+		{"store-throttled", "The cache refuses commands, because it is at the ECPUs a second that it may use: raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
+		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health Dashboard, and cold starts on the dashboard.", cacheSlow),
+		{"store-evicts", "The cache is full and forgets callers, who start with a full quota: raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
+		{"store-authentication", "The cache refuses logins: the functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
+		{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once: see the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
+		{"store-denied", "The cache's user may not call a command that the functions call. Its access string was changed, or is older than the functions: deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}

@@ -53,6 +53,9 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 		AccessString:       jsii.String(redisstore.AccessString(redisstore.Commands()...)),
 		AuthenticationMode: map[string]string{"Type": "iam"}, // what the CDK has for it is written in lower case
 	})
+	// A group of the engine redis must have a user called default, for clients that do not log in. In
+	// one of the engine valkey every user authenticates, and no such user is needed:
+	// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html
 	users := awselasticache.NewCfnUserGroup(c.limits.scope, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine: jsii.String("valkey"), UserGroupId: name, UserIds: &[]*string{c.user.Ref()},
 	})

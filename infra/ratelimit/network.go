@@ -2,6 +2,8 @@ package ratelimit
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -27,12 +29,27 @@ func (p *Props) inNetwork() bool {
 	return p.Store == ElastiCache || p.Events != nil && p.Events.Kafka != nil
 }
 
+var validZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]$`)
+
+// checkZones says what is wrong with the zones of p.
+func (p *Props) checkZones(want func(ok bool, format string, args ...any)) {
+	if p.Zones == nil {
+		return
+	}
+	want(p.inNetwork(), "Zones: got %q, want none: only %s and Events.Kafka have a network", p.Zones, ElastiCache)
+	want(len(p.Zones) == 2 || len(p.Zones) == 3, "Zones: got %d, want 2 or 3, which a serverless cache has", len(p.Zones))
+	for i, zone := range p.Zones {
+		want(validZone.MatchString(zone), "Zones: got %q, want the name of an availability zone, such as eu-central-1a", zone)
+		want(!slices.Contains(p.Zones[:i], zone), "Zones: got %q twice, want different ones", zone)
+	}
+}
+
 func (l *Limits) newNetwork() *network {
 	n := &network{vpc: l.props.Vpc, given: l.props.Vpc != nil}
 	if !n.given {
 		n.vpc = l.newVpc()
 	}
-	n.subnets = subnets(n.vpc)
+	n.subnets = subnets(n.vpc, l.props.Zones)
 	n.clients = awsec2.NewSecurityGroup(l.scope, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
@@ -42,14 +59,19 @@ func (l *Limits) newNetwork() *network {
 	return n
 }
 
-// newVpc makes a network of two zones that leads nowhere but to DynamoDB, and there only
+// newVpc makes a network, of two zones unless Props.Zones has others, that leads nowhere but to DynamoDB, and there only
 // to the records. A gateway endpoint costs nothing.
 func (l *Limits) newVpc() awsec2.IVpc {
-	vpc := awsec2.NewVpc(l.scope, jsii.String("Vpc"), &awsec2.VpcProps{
-		MaxAzs:              jsii.Number(2),
+	p := &awsec2.VpcProps{
 		NatGateways:         jsii.Number(0),
 		SubnetConfiguration: &[]*awsec2.SubnetConfiguration{{Name: jsii.String("Cache"), SubnetType: awsec2.SubnetType_PRIVATE_ISOLATED}},
-	})
+	}
+	if zones := l.props.Zones; zones != nil {
+		p.AvailabilityZones = jsii.Strings(zones...)
+	} else {
+		p.MaxAzs = jsii.Number(2)
+	}
+	vpc := awsec2.NewVpc(l.scope, jsii.String("Vpc"), p)
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
@@ -61,17 +83,21 @@ func (l *Limits) newVpc() awsec2.IVpc {
 }
 
 // subnets returns one in each zone that nobody outside can reach. A serverless cache has two
-// or three.
-func subnets(vpc awsec2.IVpc) *awsec2.SelectedSubnets {
+// or three. zones, unless nil, are those to choose from.
+func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
 	if len(*vpc.IsolatedSubnets()) > 0 {
 		kind = awsec2.SubnetType_PRIVATE_ISOLATED
 	} else if len(*vpc.PrivateSubnets()) == 0 {
 		panic(fmt.Errorf("ratelimit: Vpc: %s has public subnets only, want isolated or private ones", *vpc.Node().Path()))
 	}
-	selected := vpc.SelectSubnets(&awsec2.SubnetSelection{SubnetType: kind, OnePerAz: jsii.Bool(true)})
+	p := &awsec2.SubnetSelection{SubnetType: kind, OnePerAz: jsii.Bool(true)}
+	if zones != nil {
+		p.AvailabilityZones = jsii.Strings(zones...)
+	}
+	selected := vpc.SelectSubnets(p)
 	if n := len(*selected.SubnetIds); n < 2 || n > 3 {
-		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache has", *vpc.Node().Path(), n))
+		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache has; choose them with Zones", *vpc.Node().Path(), n))
 	}
 	return selected
 }

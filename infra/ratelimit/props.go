@@ -63,9 +63,18 @@ type Props struct {
 	// subnets, or the private ones if it has none, in two or three zones. They need a way to DynamoDB, such as
 	// its gateway endpoint. nil: one is made, with no way to the internet.
 	Vpc awsec2.IVpc
+	// Zones are the two or three availability zones of the network, by name, such as eu-central-1a:
+	// of the one that is made, or of the subnets of Vpc that are used. Lambda and ElastiCache
+	// Serverless each refuse some zones of some regions. nil: the first two of the region, or those
+	// of the subnets of Vpc.
+	Zones []string
 	// CacheGigabytes and CacheECPUs are what the cache may grow to, in storage and in
 	// units a second, and cost at most; 0 is 5 and 100,000.
 	CacheGigabytes, CacheECPUs float64
+	// WarmWrites is how many write units a second the table of counters takes at once, with DynamoDB:
+	// at least 4,000, which a new table takes anyway. AWS charges for more, once, and refuses to lower
+	// it later: infra/README.md has the formula. 0 leaves it to DynamoDB.
+	WarmWrites float64
 	// Records is the table of API keys of a deployment that was there before; nil makes
 	// one, which is kept when the stack goes.
 	Records awsdynamodb.ITable
@@ -127,6 +136,9 @@ func (p *Props) check() error {
 	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d small letters, digits and single hyphens between them, from a letter on", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
 	want(p.Vpc == nil || p.inNetwork(), "Vpc: only %s and Events.Kafka have one", ElastiCache)
+	p.checkZones(want)
+	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want none with %s, which has no table of counters", p.WarmWrites, ElastiCache)
+	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want a whole number from %d on, which a new table takes anyway", p.WarmWrites, NewTableWrites)
 	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, which a function has", p.MaxDelay, handlerTimeout)
 	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
 	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency: with less the authorizer never runs")

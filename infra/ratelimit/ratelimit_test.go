@@ -143,6 +143,17 @@ func TestNew_mistakes(t *testing.T) {
 		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.Props) {
 			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
 		},
+		`Zones: got ["eu-central-1a" "eu-central-1b"], want none`: func(p *ratelimit.Props) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
+		"Zones: got 1, want 2 or 3":                               func(p *ratelimit.Props) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
+		`Zones: got "euc1-az1", want the name`: func(p *ratelimit.Props) {
+			p.Store, p.Zones = ratelimit.ElastiCache, []string{"euc1-az1", "eu-central-1b"}
+		},
+		`Zones: got "eu-central-1a" twice`: func(p *ratelimit.Props) {
+			p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a", "eu-central-1a"}
+		},
+		"WarmWrites: got 3999, want a whole number":                    func(p *ratelimit.Props) { p.WarmWrites = 3999 },
+		"WarmWrites: got 5000.5, want a whole":                         func(p *ratelimit.Props) { p.WarmWrites = 5000.5 },
+		"WarmWrites: got 5000, want none with elast":                   func(p *ratelimit.Props) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
 		"Variables: got EVENTS, which the":                             func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_share 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
 		"ReservedConcurrency: want at least 1 and at le":               func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
@@ -310,6 +321,31 @@ func TestNew_vpc(t *testing.T) {
 		p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String(id), vpc)
 		if got := panicked(func() { ratelimit.New(stack, jsii.String("Limits"+id), p) }); !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// Of a network that is given, the zones say which subnets are used.
+func TestNew_zones(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	three := []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
+	vpc := awsec2.Vpc_FromVpcAttributes(stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
+		VpcId: jsii.String("vpc-1"), AvailabilityZones: jsii.Strings(three...), IsolatedSubnetIds: jsii.Strings("subnet-a", "subnet-b", "subnet-c"),
+	})
+	for i, c := range []struct {
+		zones []string
+		want  string
+	}{{nil, "[subnet-a subnet-b subnet-c]"}, {three[1:], "[subnet-b subnet-c]"}, {[]string{"eu-central-1a", "eu-central-1d"}, "in 1 zones, want 2 or 3"}} {
+		p := props(t)
+		p.Store, p.Vpc, p.Zones = ratelimit.ElastiCache, vpc, c.zones
+		var l *ratelimit.Limits
+		got := panicked(func() { l = ratelimit.New(stack, jsii.String(fmt.Sprint("Limits", i)), p) })
+		if got == "" {
+			network := stack.Resolve(l.Authorizer().Node().DefaultChild().(awslambda.CfnFunction).VpcConfig()).(map[string]any)
+			got = fmt.Sprint(network["subnetIds"])
+		}
+		if !strings.Contains(got, c.want) {
+			t.Errorf("%v: got %q, want %q", c.zones, got, c.want)
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseventstargets"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/functions/records"
@@ -34,6 +35,9 @@ func (l *Limits) newSigningKeys() {
 		},
 	})
 	l.NewAlarm(l.scope, Alarm{"signing-keys", "The issuer's keys cannot be fetched: those of the last fetch are used, and new ones are not known.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
+	// A fetch that failed is tried again at the next one. Lambda would try it twice more in between,
+	// and each try is an error that the alarm counts.
+	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})
 	awsevents.NewRule(l.scope, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),
 		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(signingKeysEvery.Minutes()))),

@@ -9,18 +9,26 @@ import (
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
+// NewTableWrites is how many write units a second a new table on demand takes:
+// https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
+const NewTableWrites = 4000
+
 // table is the state in DynamoDB.
 type table struct{ awsdynamodb.Table }
 
 // newTable makes the table of the counters. They are worth nothing once their windows
 // have passed, so there is no backup, and the table goes with the stack.
 func (l *Limits) newTable() state {
-	t := table{awsdynamodb.NewTable(l.scope, jsii.String("Counters"), &awsdynamodb.TableProps{
+	p := &awsdynamodb.TableProps{
 		PartitionKey:        partitionKey(),
 		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
 		TimeToLiveAttribute: jsii.String(dynamostore.TTLAttribute),
 		RemovalPolicy:       awscdk.RemovalPolicy_DESTROY,
-	})}
+	}
+	if writes := l.props.WarmWrites; writes > 0 {
+		p.WarmThroughput = &awsdynamodb.WarmThroughput{WriteUnitsPerSecond: jsii.Number(writes)}
+	}
+	t := table{awsdynamodb.NewTable(l.scope, jsii.String("Counters"), p)}
 	Excuse(t.Table, "AwsSolutions-DDB3", "Counters: worth nothing once their windows have passed.")
 	return t
 }

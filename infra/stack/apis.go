@@ -42,7 +42,7 @@ func (s *stage) newRESTAPI() restAPI {
 			StageName:            jsii.String(s.settings.Stage),
 			ThrottlingRateLimit:  jsii.Number(s.settings.Throttle),
 			ThrottlingBurstLimit: jsii.Number(s.settings.Throttle),
-			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(s.newAccessLog("RestAccess")),
+			AccessLogDestination: awsapigateway.NewLogGroupLogDestination(s.newAccessLog("RestAccess", "")),
 			AccessLogFormat:      restAccess(),
 			TracingEnabled:       jsii.Bool(s.settings.Tracing),
 		},
@@ -88,7 +88,7 @@ func (s *stage) newHTTPAPI() httpAPI {
 	awsapigatewayv2.NewHttpStage(s.stack, jsii.String("HttpStage"), &awsapigatewayv2.HttpStageProps{
 		HttpApi: api, StageName: jsii.String("$default"), AutoDeploy: jsii.Bool(true),
 		Throttle:          &awsapigatewayv2.ThrottleSettings{RateLimit: jsii.Number(s.settings.Throttle), BurstLimit: jsii.Number(s.settings.Throttle)},
-		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess")),
+		AccessLogSettings: httpAccess(s.newAccessLog("HttpAccess", vendedLogs+"apigateway/weir-"+s.settings.Stage+"-http")),
 	})
 	to := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Handler"), s.handler, nil)
 	for _, r := range routes {
@@ -118,8 +118,16 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 	}
 }
 
-func (s *stage) newAccessLog(id string) awslogs.LogGroup {
-	return awslogs.NewLogGroup(s.stack, jsii.String(id), &awslogs.LogGroupProps{
-		Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
-	})
+// vendedLogs is how the names of log groups begin that AWS services may write to by one policy of
+// the account. An HTTP API adds each other group to that policy, which holds 5,120 characters: after
+// some ten APIs a deploy fails. A REST API writes by a role.
+const vendedLogs = "/aws/vendedlogs/"
+
+// newAccessLog makes a log group; its name is CloudFormation's to choose if name is empty.
+func (s *stage) newAccessLog(id, name string) awslogs.LogGroup {
+	p := &awslogs.LogGroupProps{Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
+	if name != "" {
+		p.LogGroupName = jsii.String(name)
+	}
+	return awslogs.NewLogGroup(s.stack, jsii.String(id), p)
 }

@@ -3,14 +3,21 @@ package stack_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
+	"github.com/aws/jsii-runtime-go"
+
 	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // Properties that a golden template would bless whatever they are: each is written here by
@@ -90,6 +97,106 @@ func statement(t *testing.T, policy resource, effect string) (found string) {
 	return found
 }
 
+// The network is in the zones that are chosen, and else in the first two of the region.
+func TestStack_network_zones(t *testing.T) {
+	for want, chosen := range map[string][]string{
+		`["eu-central-1b","eu-central-1c"]`:                                           {"eu-central-1b", "eu-central-1c"},
+		`[{"Fn::Select":[0,{"Fn::GetAZs":""}]},{"Fn::Select":[1,{"Fn::GetAZs":""}]}]`: nil,
+	} {
+		_, subnets := parse(t, synthesize(t, settings(t, elasticache, func(s *stack.Settings) { s.Zones = chosen }))).of("AWS::EC2::Subnet")
+		var zones []any
+		for _, s := range subnets {
+			zones = append(zones, s.Properties["AvailabilityZone"])
+		}
+		if got := text(t, zones); got != want {
+			t.Errorf("%v: got %s, want %s", chosen, got, want)
+		}
+	}
+}
+
+// Log groups that a service writes to by the account's one policy are known to it by their prefix.
+func TestStack_logs_vended(t *testing.T) {
+	made := parse(t, synthesizeOnce(t))
+	_, group := made.one(t, "AWS::Logs::LogGroup", "HttpAccess")
+	if got, want := group.Properties["LogGroupName"], "/aws/vendedlogs/apigateway/weir-dev-http"; got != want {
+		t.Errorf("got %v, want %s", got, want)
+	}
+}
+
+// The table takes what is asked of it at once; and by itself nothing is asked.
+func TestStack_warmWrites(t *testing.T) {
+	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
+		_, counters := parse(t, synthesize(t, settings(t, golden[name]))).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
+		if got := text(t, counters.Properties["WarmThroughput"]); got != want {
+			t.Errorf("%s: got %s, want %s", name, got, want)
+		}
+	}
+}
+
+// By default all APIs together write no more, in a flood of the dearest requests, than a new
+// table takes; whoever asks for more is warned, and what the warning says is enough.
+func TestStack_throughput(t *testing.T) {
+	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
+	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
+	if got := throttle * 2 * dearest(t); got > ratelimit.NewTableWrites {
+		t.Errorf("the throttles let %v writes a second through, and a new table takes %d", got, ratelimit.NewTableWrites)
+	}
+	for _, c := range []struct {
+		change func(*stack.Settings)
+		want   string
+	}{
+		{func(*stack.Settings) {}, ""},
+		{func(s *stack.Settings) { s.Throttle = 667 }, "up to 4002 writes a second, and a new table of counters takes 4000: set warmWrites to 4002, or throttle to 666"},
+		{func(s *stack.Settings) { s.Throttle = 666 }, ""},
+		{func(s *stack.Settings) { s.Throttle, s.WarmWrites = 667, 4002 }, ""},
+		{func(s *stack.Settings) { s.Throttle, s.Store = 2000, ratelimit.ElastiCache }, ""},
+	} {
+		made := stack.New(cdkApp(t), settings(t, c.change))
+		var got string
+		for _, m := range *assertions.Annotations_FromStack(made).FindWarning(jsii.String("*"), assertions.Match_AnyValue()) {
+			got += text(t, m.Entry.Data)
+		}
+		if !strings.Contains(got, c.want) || (got == "") != (c.want == "") {
+			t.Errorf("got %q, want %q", got, c.want)
+		}
+	}
+}
+
+// dearest returns how many subjects, each of which is a write, the dearest request charges by the
+// rules of this repository.
+func dearest(t *testing.T) float64 {
+	t.Helper()
+	r, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := 0
+	for _, caller := range []limiter.Caller{{User: "u", APIKey: "k"}, {User: "u"}, {}, {Rejected: true}} {
+		for _, tier := range append(r.Tiers(), "") {
+			for i := range r.Len() {
+				pattern, method := r.Endpoint(i)
+				caller.IP, caller.Tier = netip.MustParsePrefix("192.0.2.1/32"), tier
+				subjects := map[string]bool{}
+				for _, c := range r.Charges(nil, method, strings.ReplaceAll(pattern, "{id}", "7"), caller) {
+					subjects[c.Subject.String()] = true
+				}
+				if pattern == "/api/v1/login" {
+					subjects["the name"] = true // which the handler charges by itself
+				}
+				most = max(most, len(subjects))
+			}
+		}
+	}
+	return float64(most)
+}
+
+func TestStack_signingKeys_retries(t *testing.T) {
+	_, invoked := parse(t, synthesize(t, settings(t, everything))).one(t, "AWS::Lambda::EventInvokeConfig", "LimitsSigningKeys")
+	if got := invoked.Properties["MaximumRetryAttempts"]; got != 0.0 {
+		t.Errorf("a fetch that failed is tried %v times more before the next, and each is an error that the alarm counts", got)
+	}
+}
+
 func TestStack_signingKeys(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
@@ -154,6 +261,44 @@ func TestStack_alarms(t *testing.T) {
 		}
 		if of != in && !strings.Contains(row, of+" of "+in) && !strings.Contains(row, "one minute of "+in) || above != "0" && !strings.Contains(row, above) {
 			t.Errorf("%s: the README says %q, want %s", name, row, want)
+		}
+	}
+}
+
+// The time of the store is what the functions measure, whichever it is; and an alarm on what a cache
+// refuses is on a metric that it has: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
+func TestStack_alarms_store(t *testing.T) {
+	document := between(t, read(t, "../README.md"), "## What is watched", "\n## ")
+	for name, want := range map[string]map[string]string{
+		"dynamodb": {"store-slow": "Weir/dev StoreLatency p99 50 in 5 of 5"},
+		"elasticache": {
+			"store-slow": "Weir/dev StoreLatency p99 25 in 5 of 5", "store-throttled": "AWS/ElastiCache ThrottledCmds Sum 0 in 2 of 5", "store-evicts": "AWS/ElastiCache Evictions Sum 0 in 1 of 5",
+			"store-authentication": "AWS/ElastiCache AuthenticationFailures Sum 0 in 2 of 5", "store-iam-throttled": "AWS/ElastiCache IamAuthenticationThrottling Sum 0 in 2 of 5",
+			"store-denied": "AWS/ElastiCache CommandAuthorizationFailures Sum 0 in 1 of 5",
+		},
+	} {
+		_, alarms := parse(t, synthesize(t, settings(t, golden[name]))).of("AWS::CloudWatch::Alarm")
+		got := map[string]string{}
+		for _, a := range alarms {
+			p := a.Properties
+			alarm := strings.TrimPrefix(p["AlarmName"].(string), "weir-dev-")
+			if want[alarm] == "" {
+				continue
+			}
+			statistic := p["Statistic"]
+			if statistic == nil {
+				statistic = p["ExtendedStatistic"]
+			}
+			got[alarm] = fmt.Sprintf("%v %v %v %v in %v of %v", p["Namespace"], p["MetricName"], statistic, p["Threshold"], p["DatapointsToAlarm"], p["EvaluationPeriods"])
+			if strings.HasPrefix(got[alarm], "AWS/ElastiCache") && text(t, p["Dimensions"]) != `[{"Name":"clusterId","Value":"weir-dev"}]` {
+				t.Errorf("%s, %s: of %s", name, alarm, text(t, p["Dimensions"]))
+			}
+			if !strings.Contains(document, "`"+alarm+"`") {
+				t.Errorf("%s: infra/README.md has no row of it", alarm)
+			}
+		}
+		if text(t, got) != text(t, want) {
+			t.Errorf("%s:\n got %s\nwant %s", name, text(t, got), text(t, want))
 		}
 	}
 }

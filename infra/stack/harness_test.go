@@ -80,6 +80,7 @@ func everything(s *stack.Settings) {
 
 // kafka sends events to a cluster that is there, with the state in DynamoDB.
 func kafka(s *stack.Settings) {
+	s.Throttle, s.WarmWrites = 2000, 12000
 	s.Events = "kafka"
 	s.Kafka = stack.Kafka{
 		Brokers: "b-1.decisions.example:9098,b-2.decisions.example:9098", Topic: "decisions", SecurityGroup: "sg-0123456789abcdef0",

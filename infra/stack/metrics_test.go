@@ -11,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -130,4 +132,44 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 		}
 	}
 	return all
+}
+
+// The months that the READMEs compute have as many metrics as there are, at CloudWatch's prices.
+func TestREADME_costs(t *testing.T) {
+	const (
+		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
+		storage                                 = 6.13                            // of the least cache
+		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // a million requests, at first
+		many                                    = 0.30                            // less for each million of many: lines are shared
+	)
+	fixed := func(change func(*stack.Settings)) float64 {
+		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
+		paid := 0
+		for _, a := range alarms {
+			paid += len(metricsOf(a.Properties))
+		}
+		return alarmMetric*float64(paid) + dashboard + insight
+	}
+	table, elastic := fixed(golden["dynamodb"]), fixed(golden["elasticache"])+storage
+	shipped, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	totals := 1 + len(slices.DeleteFunc(written(t), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // and AuthorizerFailed
+	count := totals + 2*len(shipped.Labels())
+	metrics := metric * float64(count)
+	infra, tour := strings.Join(strings.Fields(read(t, "../README.md")), " "), strings.Join(strings.Fields(read(t, "../../README.md")), " ")
+	for _, c := range []struct{ page, want string }{
+		{infra, fmt.Sprintf("up to %d metrics at $0.30", totals)},
+		{infra, fmt.Sprintf("up to %d, $%.2f", count, metrics)},
+		{infra, fmt.Sprintf("| 0 requests | %.2f | %.2f | %.2f |", table, table, elastic)},
+		{infra, fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f |", table, metrics, rest, table+metrics+rest, table+metrics+http, elastic+metrics+cache)},
+		{infra, fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f | %.0f | %.0f |", table+metrics, rest-many, table+metrics+100*(rest-many), table+metrics+100*(http-many), elastic+metrics+100*(cache-many))},
+		{tour, fmt.Sprintf("**$%.2f** without requests (alarms, dashboard), **$%.0f** with a million through the REST API and **$%.0f** through the HTTP API, **$%.0f** and **$%.0f** with a hundred million; metrics are $%.2f of it",
+			table, table+metrics+rest, table+metrics+http, table+metrics+100*(rest-many), table+metrics+100*(http-many), metrics)},
+	} {
+		if !strings.Contains(c.page, c.want) {
+			t.Errorf("no README says %q", c.want)
+		}
+	}
 }

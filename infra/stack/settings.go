@@ -31,7 +31,10 @@ type Settings struct {
 	JWKS           string   // where the issuer's keys are
 	CORSOrigins    []string // whose pages may call
 
-	Throttle     float64  // requests a second that the stage of each API takes; 2000
+	Zones      []string // see ratelimit.Props.Zones
+	WarmWrites float64  // see ratelimit.Props.WarmWrites
+
+	Throttle     float64  // requests a second that the stage of each API takes; 600
 	WAF          float64  // requests of one address in five minutes, from which on WAF blocks it; 0: no WAF
 	Reserved     *float64 // see ratelimit.Props.ReservedConcurrency
 	Provisioned  float64  // see ratelimit.Props.ProvisionedConcurrency
@@ -87,13 +90,14 @@ func (r *reader) settings() Settings {
 		Rules: r.text("rules", "functions/rules.json"), Arch: r.oneOf("arch", "arm64", "x86_64"),
 		RulesFrom: r.text("rulesFrom", ""), AppConfigLayer: r.text("appConfigLayer", ""),
 		AlarmEmail: r.text("alarmEmail", ""), Issuer: r.text("issuer", ""), Audience: r.text("audience", ""), JWKS: r.text("jwks", ""),
-		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", 2000), WAF: r.number("waf", 0),
+		CORSOrigins: r.list("corsOrigins"), Throttle: r.number("throttle", defaultThrottle), WAF: r.number("waf", 0),
 		Provisioned: r.number("provisioned", 0), Tracing: r.flag("tracing"), RequireLogin: r.flag("requireCredential"),
 		Events: r.text("events", ""), Sample: r.number("eventsSample", 0),
 		Kafka: Kafka{
 			Brokers: r.text("kafkaBrokers", ""), Topic: r.text("kafkaTopic", ""), Cluster: r.text("kafkaCluster", ""),
 			SecurityGroup: r.text("kafkaSecurityGroup", ""), Vpc: r.text("kafkaVpc", ""), Subnets: r.list("kafkaSubnets"),
 		},
+		Zones: r.list("zones"), WarmWrites: r.number("warmWrites", 0),
 		RecordsTable: r.text("recordsTable", ""), MaxDelay: r.duration("maxDelay"), KeepLogRole: r.flag("keepLogRole"),
 	}
 	s.Bundles = r.text("bundles", "dist/"+s.Arch)
@@ -139,12 +143,23 @@ func (r *reader) checkEvents(s *Settings) {
 	if n := len(k.Subnets); s.Events == "kafka" && n != 0 && (n < 2 || n > 3) {
 		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets, each in a zone of its own, with commas between them")
 	}
+	if s.Events == "kafka" && s.Zones != nil {
+		r.refuse("zones", r.lookup("zones"), "nothing with events=kafka, whose kafkaSubnets are in zones already")
+	}
 	if s.Events != "" && s.Events != "kafka" && s.Events != "kinesis" {
 		r.refuse("events", s.Events, "kinesis or kafka, or nothing for no events")
 	}
 }
 
 const minWAF = 10
+
+// The throttle of each API fits a new table of counters: all APIs together write no more than the
+// table takes at once. infra/README.md has the formula.
+const (
+	apis            = 2 // the REST and the HTTP API
+	requestWrites   = 3 // of the dearest request by the rules of this repository: user, address, all callers
+	defaultThrottle = 600
+)
 
 var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 

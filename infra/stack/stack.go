@@ -51,6 +51,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s.newAlarms()
 	s.newDashboard()
 	s.newOutputs()
+	s.checkThroughput()
 	return s.stack
 }
 
@@ -62,6 +63,7 @@ func (s *stage) props() *ratelimit.Props {
 		RulesFrom: s.settings.RulesFrom, AppConfigLayer: s.settings.AppConfigLayer,
 		RequireCredential: s.settings.RequireLogin, CORSOrigins: s.settings.CORSOrigins, MaxDelay: s.settings.MaxDelay,
 		Tracing: s.settings.Tracing, ReservedConcurrency: s.settings.Reserved, ProvisionedConcurrency: s.settings.Provisioned,
+		Zones: s.settings.Zones, WarmWrites: s.settings.WarmWrites,
 		AlarmAction: awscloudwatchactions.NewSnsAction(s.alarms),
 	}
 	if name := s.settings.RecordsTable; name != "" {
@@ -75,6 +77,18 @@ func (s *stage) props() *ratelimit.Props {
 		p.Tokens = &ratelimit.Tokens{Issuer: s.settings.Issuer, Audience: s.settings.Audience, JWKS: s.settings.JWKS}
 	}
 	return p
+}
+
+// checkThroughput warns where the throttles let through more than the table of counters takes.
+// A table that has taken more before takes it again, so this is no error.
+func (s *stage) checkThroughput() {
+	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
+	if s.settings.Store == ratelimit.ElastiCache || writes <= table {
+		return
+	}
+	awscdk.Annotations_Of(s.stack).AddWarningV2(jsii.String("weir:throughput"), jsii.Sprintf(
+		"throttle: %[1]v requests a second on %[2]d APIs are up to %[3]v writes a second, and a new table of counters takes %[4]v: set warmWrites to %[3]v, or throttle to %[5]v",
+		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
 // newTopic makes the topic that alarms are told to.

@@ -194,6 +194,10 @@ func TestRead(t *testing.T) {
 		"-c kafkaSubnets=subnet-1: want two or three subnets": {
 			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
 		},
+		"-c zones=a,b: want nothing with events=kafka": {
+			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
+		},
+		"-c warmWrites=many: want a whole number":                                  {"warmWrites": "many"},
 		"stages: prod.stores: is not a setting of":                                 {"stage": "prod"},
 		"stages: built.arch: is not a setting of a stage: make deploy ARCH=x86_64": {"stage": "built"},
 		"stages: test.stage: is not a setting of":                                  {"stage": "test"},
