@@ -99,7 +99,7 @@ func TestRules_Explain(t *testing.T) {
 func TestRules_Explain_badCredentials(t *testing.T) {
 	r := load(t, "testdata/good/bad_credentials.json")
 	for rejected, want := range map[bool]string{false: "only bad credentials are charged to it", true: ""} {
-		e := r.Explain("GET", "/b", limiter.Caller{IP: address, Rejected: rejected})
+		e := r.Explain("GET", rules.MustParsePath("/b"), limiter.Caller{IP: address, Rejected: rejected})
 		if got := e.Matches[0].Limits[1].Reason; got != want {
 			t.Errorf("rejected %t: %q, want %q", rejected, got, want)
 		}
