@@ -3,6 +3,7 @@ package limiter
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -22,3 +23,37 @@ func busy(err error) bool {
 // busyWait returns when the caller of a busy subject may try again. It is random, so that those
 // who were refused together do not come back together.
 func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
+
+// silence is after how many calls in a row without an answer the store does not live. Until then
+// a timeout of a busy subject is pressure.
+const silence = 5
+
+// pulse is what a process knows of the life of a shared store.
+type pulse struct {
+	answers  atomic.Int64 // calls that were answered
+	failures atomic.Int64 // those that were not since the last one that was
+}
+
+// judge notes how a call ended that began when there had been begun answers. If the store did not
+// answer it in time but answered others meanwhile, that is pressure and no outage.
+func (p *pulse) judge(begun int64, err error) error {
+	if Answered(err) {
+		p.answers.Add(1)
+		p.failures.Store(0)
+		return err
+	}
+	if TimedOut(err) && p.answers.Load() != begun {
+		return pressure(err)
+	}
+	p.failures.Add(1)
+	return err
+}
+
+// crowded returns the failure of a call on a subject with more than one request at a time. A
+// timeout is pressure as long as the store is known to live.
+func (l *Limiter) crowded(err error) error {
+	if TimedOut(err) && l.pulse.failures.Load() < silence {
+		return pressure(err)
+	}
+	return err
+}

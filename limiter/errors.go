@@ -1,7 +1,9 @@
 package limiter
 
 import (
+	"context"
 	"errors"
+	"net"
 	"slices"
 )
 
@@ -50,6 +52,15 @@ var (
 // answer the store may be down for all.
 func Answered(err error) bool {
 	return err == nil || slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
+}
+
+// TimedOut reports whether a call that failed with err was not answered in time.
+func TimedOut(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	network, ok := errors.AsType[net.Error](err)
+	return ok && network.Timeout()
 }
 
 var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected}

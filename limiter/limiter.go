@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -73,6 +72,8 @@ type Limiter struct {
 	silent   atomic.Int64  // since when it has not answered in time, or was last waited for; 0 if it has
 	memory   *memory       // nil for a Local store
 	accounts *accounts     // nil for a Local store
+	groups   groups        // of a shared store
+	pulse    pulse         // of a shared store
 	intN     func(n int) int
 	logger   *slog.Logger
 	scratch  sync.Pool
@@ -111,6 +112,7 @@ func New(store Store, o Options) (*Limiter, error) {
 		}
 	} else {
 		l.memory = newMemory(o.Remember, o.Trust)
+		l.groups.waiting = map[Subject][]*waiter{}
 		l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
 	}
 	return l, nil
@@ -289,7 +291,9 @@ func (l *Limiter) answered(now algo.Instant, err error) {
 func (l *Limiter) log(ctx context.Context, r *request) {
 	for i := range r.parts {
 		p := &r.parts[i]
-		if p.err != nil {
+		if busy(p.err) {
+			l.tell(ctx, r.now, slog.LevelWarn, "subject busy", p.err)
+		} else if p.err != nil {
 			l.logFailure(ctx, r.now, p.err)
 		}
 		for j := range p.items {
@@ -327,10 +331,7 @@ func reasonOf(err error) Reason {
 		return ReasonBusy
 	case errors.Is(err, ErrFull):
 		return ReasonFull
-	case errors.Is(err, context.DeadlineExceeded):
-		return ReasonTimeout
-	}
-	if network, ok := errors.AsType[net.Error](err); ok && network.Timeout() {
+	case TimedOut(err):
 		return ReasonTimeout
 	}
 	return ReasonUnavailable

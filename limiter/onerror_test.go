@@ -439,8 +439,9 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		store.waited = nil
 		var together sync.WaitGroup
-		for range 10 { // all of which wait for connections to open
-			together.Go(func() { _, _ = l.Take(ctx, time.Now(), charges[:1]) })
+		for i := range 10 { // all of which wait for connections to open
+			theirs := limiter.Charge{Subject: limiter.User(fmt.Sprint("one of ten ", i)), Limit: deny, Cost: 1}
+			together.Go(func() { _, _ = l.Take(ctx, time.Now(), []limiter.Charge{theirs}) })
 		}
 		together.Wait()
 		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{900 * time.Millisecond}, 10)) {
@@ -518,8 +519,8 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 	}
 }
 
-// Who waits for the answer to another request has one deadline, and asks nobody when that is
-// over.
+// A request that waits for the answer to another has one deadline, and asks nobody when that is
+// over. The subject is busy then, and the store answers others.
 func TestLimiter_Take_late(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -528,7 +529,7 @@ func TestLimiter_Take_late(t *testing.T) {
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
 			var first sync.WaitGroup
 			first.Go(func() {
-				if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonTimeout || d.StoreCalls != 1 {
+				if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 1 {
 					t.Errorf("who asks: %+v", d)
 				}
 			})
@@ -537,7 +538,7 @@ func TestLimiter_Take_late(t *testing.T) {
 			takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "b", 10)}) // so connections are open
 			store.answers = false
 			begun := time.Now()
-			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonTimeout || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
+			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
 				t.Errorf("who waits: %+v after %s", d, time.Since(begun))
 			}
 			first.Wait()

@@ -168,16 +168,16 @@ func (l *Limiter) takePart(ctx context.Context, r *request, p *part) {
 	p.answer(first)
 }
 
-// takeOnce takes one subject. A lease that the store refuses is tried again as the one
-// request that needs it, if that has room.
+// takeOnce takes one subject.
 func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	subject := p.charges[0].Subject
-	l.take(ctx, r.now, p)
-	if p.err == nil && !p.taken && p.shrink(r.now) {
+	switch {
+	case !p.remote:
+		p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
+	case p.spends():
 		l.take(ctx, r.now, p)
-	}
-	if p.remote && p.err == nil {
-		l.memory.remember(r.now, subject, p.items, p.charges, p.results, p.taken)
+	default:
+		l.takeTurn(ctx, r, p)
 	}
 	p.refused = !p.taken && p.err == nil || p.remote && errors.Is(p.err, ErrItemThrottled) && l.memory.insist(r.now, subject, p.items, p.results)
 	if r.look && p.err == nil {
@@ -185,30 +185,54 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	}
 }
 
-// take asks the store of p.
-func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
-	subject := p.charges[0].Subject
-	if !p.remote {
-		p.taken, p.err = p.store.Take(ctx, now, subject, p.charges, p.results)
+// spends reports whether a charge of p goes past its limit.
+func (p *part) spends() bool {
+	return slices.ContainsFunc(p.charges, func(c Charge) bool { return c.Spend })
+}
+
+// takeTurn takes from the shared store, with others if a call for the subject is in flight.
+func (l *Limiter) takeTurn(ctx context.Context, r *request, p *part) {
+	if w := l.groups.enter(ctx, r, p); w != nil {
+		l.wait(p, w)
 		return
 	}
+	p.err = ErrUnavailable // if the store panics
+	defer l.leave(p)
+	l.take(ctx, r.now, p)
+}
+
+// take takes from the shared store. A lease that it refuses is tried again as the one request
+// that needs it, if that has room.
+func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
+	l.askFor(ctx, now, p)
+	if p.err == nil && !p.taken && p.shrink(now) {
+		l.askFor(ctx, now, p)
+	}
+	if p.err == nil {
+		l.memory.remember(now, p.charges[0].Subject, p.items, p.charges, p.results, p.taken)
+	}
+}
+
+// askFor asks the shared store once.
+func (l *Limiter) askFor(ctx context.Context, now algo.Instant, p *part) {
 	var calls int
-	p.taken, calls, p.err = l.ask(ctx, now, now, subject, p.charges, p.results)
+	p.taken, calls, p.err = l.ask(ctx, now, now, p.charges[0].Subject, p.charges, p.results)
 	p.calls += calls
 }
 
 // ask takes from the shared store at an instant that may be before that of the request, and
 // returns how many calls that was: none if it is too late, or a breaker spared it.
 func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject, charges []Charge, results []Result) (taken bool, calls int, err error) {
-	if err := ctx.Err(); err != nil {
-		return false, 0, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	if err := ctx.Err(); err != nil { // the request has waited for another, or for more than one call
+		return false, 0, l.crowded(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
+	begun := l.pulse.answers.Load()
 	taken, err = l.store.Take(ctx, at, subject, charges, results)
 	if errors.Is(err, ErrBreakerOpen) {
 		return false, 0, err
 	}
 	l.answered(now, err) // what the next deadline depends on
-	return taken, 1, err
+	return taken, 1, l.pulse.judge(begun, err)
 }
 
 // shrink gives up what leases would have taken beyond the request, and reports whether

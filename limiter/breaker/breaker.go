@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/sony/gobreaker/v2"
@@ -51,9 +52,10 @@ func New(store limiter.Store, o Options) (limiter.Store, error) {
 		MaxRequests:  1, // at once, while it is not known whether the store is back
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
 		IsSuccessful: limiter.Answered,
+		IsExcluded:   func(err error) bool { return errors.Is(err, errPressed) },
 	})}
 	b.calls.New = func() any {
-		c := &call{store: store}
+		c := &call{store: store, answers: &b.answers}
 		c.run = c.ask
 		return c
 	}
@@ -65,11 +67,13 @@ type guarded struct {
 	limiter.Store
 	circuit *gobreaker.CircuitBreaker[int]
 	calls   sync.Pool
+	answers atomic.Int64 // calls that the store answered
 }
 
 // call is one call of the store, reused so that it costs no allocation.
 type call struct {
 	store   limiter.Store
+	answers *atomic.Int64
 	run     func() (int, error) // ask
 	refund  bool
 	ctx     context.Context
@@ -80,8 +84,25 @@ type call struct {
 	results []limiter.Result
 }
 
-// ask returns what the store gave back, or 1 if it took the charges.
+// errPressed marks a timeout while the store answered other calls. It says nothing of the store:
+// many calls for one item wait for each other.
+var errPressed = errors.New("others were answered meanwhile")
+
+// ask calls the store, and notes whether it lives.
 func (c *call) ask() (int, error) {
+	begun := c.answers.Load()
+	n, err := c.askOnce()
+	switch {
+	case limiter.Answered(err) && !c.refund: // which may have asked nobody
+		c.answers.Add(1)
+	case limiter.TimedOut(err) && c.answers.Load() != begun:
+		return n, fmt.Errorf("%w: %w", err, errPressed)
+	}
+	return n, err
+}
+
+// askOnce returns what the store gave back, or 1 if it took the charges.
+func (c *call) askOnce() (int, error) {
 	if c.refund {
 		return c.store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
 	}
@@ -114,10 +135,10 @@ func (g *guarded) execute(what call) (int, error) {
 		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 	}
 	c := g.calls.Get().(*call)
-	what.store, what.run = c.store, c.run
+	what.store, what.answers, what.run = c.store, c.answers, c.run
 	*c = what
 	n, err := g.circuit.Execute(c.run)
-	*c = call{store: c.store, run: c.run} // keep nothing of the request
+	*c = call{store: c.store, answers: c.answers, run: c.run} // keep nothing of the request
 	g.calls.Put(c)
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return 0, errOpen

@@ -224,6 +224,50 @@ func TestNew(t *testing.T) {
 	}
 }
 
+// A timeout while the store answers others does not open the breaker, but a store that answers
+// nobody does.
+func TestStore_pressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := storetest.Must(breaker.New(s, breaker.Options{})), charge(t, 1000)
+		round := func(answered int) (open int) {
+			var wg sync.WaitGroup
+			var rejected atomic.Int64
+			s.hang.Store(true)
+			for range 20 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					err := direct(ctx, store, charges)
+					if errors.Is(err, limiter.ErrBreakerOpen) {
+						rejected.Add(1)
+					} else if !limiter.TimedOut(err) {
+						t.Errorf("%v, want a timeout", err)
+					}
+				})
+			}
+			synctest.Wait()
+			s.hang.Store(false)
+			for range answered {
+				if err := direct(t.Context(), store, charges); err != nil {
+					t.Errorf("another caller: %v", err)
+				}
+			}
+			wg.Wait()
+			return int(rejected.Load())
+		}
+		for i := range 3 {
+			if open := round(1); open != 0 {
+				t.Errorf("round %d: %d rejected though the store answers", i+1, open)
+			}
+		}
+		round(0)
+		if open := round(0); open != 20 {
+			t.Errorf("%d rejected after 20 timeouts without an answer, want all", open)
+		}
+	})
+}
+
 // A store that panics leaves no call behind.
 func TestStore_panic(t *testing.T) {
 	s := newSick()
@@ -360,8 +404,8 @@ func TestLimiter_outage_waiting(t *testing.T) {
 						wg.Go(func() {
 							begun := time.Now()
 							decision, err := l.Take(t.Context(), begun, charges)
-							took := time.Since(begun)
-							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) {
+							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // until the outage is known to be one
+							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > breaker.DefaultFailures {
 								t.Errorf("took %s: %+v, %v", took, decision, err)
 							}
 							if took > 0 {

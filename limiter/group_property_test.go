@@ -1,0 +1,327 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// world is a store with several writers, of which one is a Limiter. It notes every charge that is
+// made, in order.
+type world struct {
+	limiter.Store
+	plan plan
+
+	mu       sync.Mutex
+	random   *rand.Rand
+	inFlight map[limiter.Subject]int
+	calls    int
+	used     map[limiter.ID]int64   // of each limit, by all
+	states   map[limiter.ID][]int64 // that it had
+	mine     map[limiter.ID]int64   // charged for the Limiter
+	problems []string
+}
+
+// plan is what a run is made of.
+type plan struct {
+	Seed       uint64
+	Goroutines int
+	Requests   int // of each
+	Limits     int
+	Capacity   int64
+	Dearest    int64 // cost
+	Pause      time.Duration
+	Looks      bool
+	Alike      bool // every request charges all limits
+	Others     int  // charges by another process
+	Faults     bool
+	Timeout    time.Duration
+}
+
+const latency = 10 * time.Millisecond
+
+func drawPlan(t *rapid.T) plan {
+	p := plan{
+		Seed:       rapid.Uint64().Draw(t, "seed"),
+		Goroutines: rapid.IntRange(1, 40).Draw(t, "goroutines"),
+		Requests:   rapid.IntRange(1, 6).Draw(t, "requests"),
+		Limits:     rapid.IntRange(1, 12).Draw(t, "limits"),
+		Capacity:   rapid.Int64Range(1, 120).Draw(t, "capacity"),
+		Dearest:    rapid.Int64Range(1, 9).Draw(t, "dearest"),
+		Pause:      rapid.SampledFrom([]time.Duration{0, time.Millisecond, 30 * time.Millisecond}).Draw(t, "pause"),
+		Looks:      rapid.Bool().Draw(t, "looks"),
+		Alike:      rapid.Bool().Draw(t, "alike"),
+		Others:     rapid.SampledFrom([]int{0, 0, 5, 60}).Draw(t, "others"),
+		Faults:     rapid.Bool().Draw(t, "faults"),
+		Timeout:    900 * time.Millisecond,
+	}
+	if p.Faults {
+		p.Timeout = rapid.SampledFrom([]time.Duration{15 * time.Millisecond, 25 * time.Millisecond, 900 * time.Millisecond}).Draw(t, "timeout")
+	}
+	return p
+}
+
+func (w *world) draw(n int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.random.IntN(n)
+}
+
+func (w *world) problem(format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.problems = append(w.problems, fmt.Sprintf(format, args...))
+}
+
+// enter counts a call in flight; it returns how it ends.
+func (w *world) enter(s limiter.Subject, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.inFlight[s] += n; w.inFlight[s] > 1 {
+		w.problems = append(w.problems, fmt.Sprintf("%d calls of %s in flight", w.inFlight[s], s))
+	}
+	w.calls += max(0, n)
+}
+
+// Take is a call of the Limiter: it is made some time after it is sent, and answered some time
+// after it is made.
+func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	w.enter(s, 1)
+	defer w.enter(s, -1)
+	if len(charges) > limiter.MaxCharges {
+		w.problem("%d charges in one call", len(charges))
+	}
+	before := time.Duration(w.draw(int(latency)))
+	time.Sleep(before)
+	fault := -1
+	if w.plan.Faults {
+		fault = w.draw(12)
+	}
+	switch fault {
+	case 0:
+		return false, limiter.ErrUnavailable
+	case 1:
+		return false, limiter.ErrContended
+	case 2: // hangs
+		<-ctx.Done()
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	taken, err := w.charge(ctx, now, s, charges, results, true)
+	switch fault {
+	case 3: // the answer is lost
+		return false, limiter.ErrUnavailable
+	case 4:
+		<-ctx.Done()
+		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	time.Sleep(latency - before)
+	return taken, err
+}
+
+// charge charges in the store, and notes what that makes of it.
+func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result, mine bool) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	taken, err := w.Store.Take(ctx, now, s, charges, results)
+	if err != nil || !taken {
+		return taken, err
+	}
+	for i, c := range charges {
+		id := c.Limit.ID
+		w.used[id] += c.Cost
+		w.states[id] = append(w.states[id], w.used[id])
+		if mine {
+			w.mine[id] += c.Cost
+		}
+		if got := results[i].State.Count; got != w.used[id] || got > w.plan.Capacity {
+			w.problems = append(w.problems, fmt.Sprintf("limit %s counts %d, and was charged %d of %d", c.Limit.Name, got, w.used[id], w.plan.Capacity))
+		}
+	}
+	return taken, nil
+}
+
+// span is what one admission uses of a limit: more than from, up to to.
+type span struct{ from, to int64 }
+
+// outcomes are what the requests of a run were answered.
+type outcomes struct {
+	mu       sync.Mutex
+	spans    map[limiter.ID][]span  // of what was admitted, where the decision names the limit
+	admitted map[limiter.ID]int64   // costs
+	lost     map[limiter.ID]int64   // costs of what may or may not be charged
+	refused  map[limiter.ID][]int64 // costs of what the limit refused
+}
+
+// note checks one decision and keeps it.
+func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	p := &w.plan
+	if took > p.Timeout {
+		w.problem("answered after %s, the deadline is %s", took, p.Timeout)
+	}
+	most := 2 * latency
+	if !p.Alike || p.Others > 0 {
+		most = 3 * latency
+	}
+	if !p.Faults && took > most {
+		w.problem("answered after %s, want at most %s: %+v", took, most, d)
+	}
+	switch {
+	case d.Reason != limiter.ReasonNone:
+		if !p.Faults && (d.Reason != limiter.ReasonBusy || p.Others == 0 && p.Alike) {
+			w.problem("%s, though nothing failed", d.Reason)
+		}
+		if d.Reason == limiter.ReasonBusy && (d.Allowed || d.RetryAfter < time.Second || d.RetryAfter > 3*time.Second || d.Limit != nil) {
+			w.problem("busy: %+v", d)
+		}
+		for _, c := range d.Charges {
+			if !look {
+				o.lost[c.Limit.ID] += c.Cost
+			}
+		}
+	case d.Allowed:
+		for _, c := range d.Charges {
+			if !look {
+				o.admitted[c.Limit.ID] += c.Cost
+			}
+		}
+		if !look {
+			used := p.Capacity - d.Remaining
+			o.spans[d.Limit.ID] = append(o.spans[d.Limit.ID], span{used - d.Cost, used})
+		}
+	default:
+		if d.Limit == nil || d.Remaining >= d.Cost || d.RetryAfter <= 0 && d.Cost <= p.Capacity {
+			w.problem("refused: %+v", d)
+			return
+		}
+		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		// A look may see a call half done.
+		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
+			w.problems = append(w.problems, fmt.Sprintf("refused by %d used of %s, which it never was: %v", used, d.Limit.Name, w.states[d.Limit.ID]))
+		}
+	}
+}
+
+// check compares the run with a sequence of charges.
+func (o *outcomes) check(w *world) {
+	for id, used := range w.mine {
+		if lost := o.lost[id]; used < o.admitted[id] || used > o.admitted[id]+lost || !w.plan.Faults && used != o.admitted[id] {
+			w.problem("%d were charged for the Limiter, %d admitted and %d unknown", used, o.admitted[id], lost)
+		}
+	}
+	for id, spans := range o.spans {
+		slices.SortFunc(spans, func(a, b span) int { return int(a.to - b.to) })
+		last := int64(0)
+		for _, s := range spans {
+			if s.from < last {
+				w.problem("two admissions share what one used: %v", spans)
+			}
+			last = s.to
+			if !slices.Contains(w.states[id], s.to) && w.used[id] < s.to {
+				w.problem("an answer shows %d used, of %d", s.to, w.used[id])
+			}
+		}
+		if w.plan.Limits == 1 && !w.plan.Faults && w.plan.Others == 0 {
+			for i, s := range spans {
+				if i > 0 && s.from != spans[i-1].to || i == 0 && s.from != 0 {
+					w.problem("a gap in what admissions used: %v", spans)
+				}
+			}
+		}
+	}
+	for id, costs := range o.refused {
+		for _, cost := range costs {
+			if w.used[id]+cost <= w.plan.Capacity {
+				w.problem("%d was refused, and %d of %d are used at the end", cost, w.used[id], w.plan.Capacity)
+			}
+		}
+	}
+}
+
+// run plays a plan, and returns what is wrong with it.
+func (p plan) run(t *testing.T) []string {
+	t.Helper()
+	w := &world{Store: storetest.Must(memstore.New(memstore.Options{})), plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), inFlight: map[limiter.Subject]int{},
+		used: map[limiter.ID]int64{}, states: map[limiter.ID][]int64{}, mine: map[limiter.ID]int64{}}
+	var limits []*limiter.Limit
+	for i := range p.Limits {
+		limits = append(limits, limit(t, limiter.Limit{Name: fmt.Sprint("l", i), Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: p.Capacity, Window: 24 * time.Hour}, OnError: limiter.OnErrorDeny}))
+	}
+	o := &outcomes{spans: map[limiter.ID][]span{}, admitted: map[limiter.ID]int64{}, lost: map[limiter.ID]int64{}, refused: map[limiter.ID][]int64{}}
+	synctest.Test(t, func(t *testing.T) {
+		l := storetest.Must(limiter.New(w, limiter.Options{Timeout: p.Timeout, Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+		var wg sync.WaitGroup
+		for range p.Goroutines {
+			wg.Go(func() {
+				for range p.Requests {
+					if p.Pause > 0 {
+						time.Sleep(time.Duration(w.draw(int(p.Pause))))
+					}
+					var charges []limiter.Charge
+					cost := 1 + int64(w.draw(int(p.Dearest)))
+					for _, limit := range limits {
+						if len(charges) < limiter.MaxCharges && (p.Alike || w.draw(2) == 0) {
+							charges = append(charges, limiter.Charge{Subject: user, Limit: limit, Cost: cost})
+						}
+					}
+					if len(charges) == 0 {
+						continue
+					}
+					look, begun := p.Looks && w.draw(4) == 0, time.Now()
+					decide := l.Take
+					if look {
+						decide = l.Peek
+					}
+					d, err := decide(ctx, begun, charges)
+					if err != nil {
+						w.problem("%v", err)
+					}
+					o.note(w, d, look, time.Since(begun))
+				}
+			})
+		}
+		wg.Go(func() {
+			for range p.Others {
+				time.Sleep(time.Duration(w.draw(int(latency / 2))))
+				c := limiter.Charge{Subject: user, Limit: limits[w.draw(len(limits))], Cost: 1}
+				if _, err := w.charge(ctx, algo.InstantOf(time.Now()), user, []limiter.Charge{c}, make([]limiter.Result, 1), false); err != nil {
+					w.problem("%v", err)
+				}
+			}
+		})
+		wg.Wait()
+		time.Sleep(time.Second) // calls that nobody waits for any more
+		if n := l.InFlight(); n != 0 {
+			w.problem("%d subjects in flight at the end", n)
+		}
+	})
+	o.check(w)
+	return w.problems
+}
+
+// Whatever comes together, whoever leaves or writes meanwhile and however calls fail: one call is
+// in flight at a time, the store is charged what was admitted, no limit is passed, and every
+// answer is that of a sequence of single charges.
+func TestGroup_property(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		if problems := drawPlan(rt).run(t); len(problems) > 0 {
+			rt.Fatalf("%d problems, such as %s", len(problems), problems[0])
+		}
+	})
+}

@@ -1,0 +1,470 @@
+package limiter_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// paced is a store whose calls take a while. It notes each call, and how many are in flight.
+type paced struct {
+	*remote
+	takes  time.Duration
+	answer func(call int, ctx context.Context) error // nil: the store's own
+
+	mu       sync.Mutex
+	inFlight int
+	most     int
+	costs    [][]int64 // of each call
+}
+
+func newPaced() *paced { return &paced{remote: newRemote(), takes: 10 * time.Millisecond} }
+
+func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	var costs []int64
+	for _, c := range charges {
+		costs = append(costs, c.Cost)
+	}
+	p.mu.Lock()
+	p.inFlight++
+	p.most = max(p.most, p.inFlight)
+	p.costs = append(p.costs, costs)
+	call := len(p.costs)
+	p.mu.Unlock()
+	defer func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.inFlight--
+	}()
+	time.Sleep(p.takes)
+	if p.answer != nil {
+		if err := p.answer(call, ctx); err != nil {
+			return false, err
+		}
+	}
+	return p.remote.Take(ctx, now, s, charges, results)
+}
+
+// over returns a Limiter over store.
+func over(store limiter.Store, timeout time.Duration) *limiter.Limiter {
+	return storetest.Must(limiter.New(store, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
+}
+
+// oneByOne starts n requests in this order, so that each waits for those before it, and returns
+// what they are answered.
+func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
+	decisions := make([]limiter.Decision, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { decisions[i] = request(i) })
+		synctest.Wait()
+	}
+	wg.Wait()
+	return decisions
+}
+
+// 64 requests at once cost two calls, whatever the limit has room for, and each sees the state
+// after its own charge.
+func TestGroup(t *testing.T) {
+	for _, rate := range []algo.Rate{
+		{Algorithm: algo.FixedWindow, Requests: 57, Window: time.Hour},
+		{Algorithm: algo.SlidingWindow, Requests: 57, Window: time.Hour},
+		{Algorithm: algo.TokenBucket, Requests: 57, Window: time.Hour},
+		{Algorithm: algo.LeakyBucket, Requests: 57, Window: time.Hour},
+		{Algorithm: algo.SlidingLog, Requests: 57, Window: time.Hour},
+	} {
+		t.Run(string(rate.Algorithm), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newPaced()
+				l, begun := over(store, 0), time.Now()
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: rate})}
+				calls := 0
+				for i, d := range oneByOne(64, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
+					calls += d.StoreCalls
+					if d.Allowed != (i < 57) || d.Remaining != int64(max(0, 56-i)) || d.Reason != limiter.ReasonNone || (d.RetryAfter > 0) == d.Allowed {
+						t.Errorf("request %d: %+v", i+1, d)
+					}
+					if want := time.Duration(i) * rate.Window / 57; rate.Algorithm == algo.LeakyBucket && d.Allowed && (d.Delay-want).Abs() > time.Microsecond {
+						t.Errorf("request %d: its turn comes after %s, want %s", i+1, d.Delay, want)
+					}
+				}
+				if took := time.Since(begun); took != 20*time.Millisecond || store.most != 1 || len(store.costs) != 2 || calls != 2 || l.InFlight() != 0 {
+					t.Errorf("took %s, %d at once, costs %v, %d calls in the answers, %d in flight", took, store.most, store.costs, calls, l.InFlight())
+				}
+			})
+		})
+	}
+}
+
+// A cost that does not fit waits for those before it, and a smaller one after it passes.
+func TestGroup_costs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		a, b := perMinute(t, "a", 10), perMinute(t, "b", 4)
+		costs := []int64{1, 2, 20, 3, 5, 2, 1}
+		decisions := oneByOne(len(costs), func(i int) limiter.Decision {
+			charges := []limiter.Charge{{Subject: user, Cost: costs[i], Limit: a}}
+			if i == 3 {
+				charges = append(charges, limiter.Charge{Subject: user, Cost: 1, Limit: b})
+			}
+			return takeAt(t, l, begun, charges...)
+		})
+		for i, want := range []bool{true, true, false, true, false, true, true} { // 1 + 2 + 3 + 2 + 1
+			if decisions[i].Allowed != want {
+				t.Errorf("cost %d: %+v", costs[i], decisions[i])
+			}
+		}
+		if want := [][]int64{{1}, {8, 1}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
+			t.Errorf("calls of %v, want %v", store.costs, want)
+		}
+	})
+}
+
+// Another process takes the room that was left: the store refuses the sum, and what it returned
+// decides who is charged. If it takes that too, the rest is refused as busy.
+func TestGroup_otherProcess(t *testing.T) {
+	for _, c := range []struct {
+		writes  []int64 // by another process, before each call
+		allowed int
+		calls   int
+		busy    int
+	}{
+		{[]int64{0, 0}, 10, 2, 0}, {[]int64{0, 3, 0}, 7, 3, 0}, {[]int64{0, 3, 2}, 1, 3, 11}, {[]int64{0, 9, 0}, 1, 2, 0}, {[]int64{0, 3, 6}, 1, 3, 0},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newPaced()
+			l, begun := over(store, 0), time.Now()
+			charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+			store.answer = func(call int, ctx context.Context) error {
+				theirs := charge
+				theirs.Cost = c.writes[call-1]
+				_, err := store.remote.Take(ctx, algo.InstantOf(begun), user, []limiter.Charge{theirs}, make([]limiter.Result, 1))
+				return err
+			}
+			allowed, busy := 0, 0
+			for _, d := range oneByOne(12, func(int) limiter.Decision { return takeAt(t, l, begun, charge) }) {
+				if d.Allowed {
+					allowed++
+				}
+				if d.Reason == limiter.ReasonBusy {
+					busy++
+				}
+			}
+			if allowed != c.allowed || busy != c.busy || len(store.costs) != c.calls {
+				t.Errorf("%v by others: %d allowed, %d busy, calls of %v; want %+v", c.writes, allowed, busy, store.costs, c)
+			}
+		})
+	}
+}
+
+// Looks join for free: by the state that a call has just returned, or by that of the next.
+func TestGroup_looks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		a, b := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}, limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "b", 20)}
+		decisions := oneByOne(5, func(i int) limiter.Decision {
+			switch i {
+			case 1:
+				return mustPeek(t, l, begun, a)
+			case 3:
+				return mustPeek(t, l, begun, b)
+			}
+			return takeAt(t, l, begun, a)
+		})
+		for i, want := range []int64{9, 9, 8, 20, 7} {
+			if d := decisions[i]; !d.Allowed || d.Remaining != want {
+				t.Errorf("request %d: %+v, want %d to remain", i+1, d, want)
+			}
+		}
+		if want := [][]int64{{1}, {2, 0}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
+			t.Errorf("calls of %v, want %v", store.costs, want)
+		}
+	})
+}
+
+// A request that leaves while its call is in flight stays charged, and cancels nothing for the
+// others: the call lives until the latest of their deadlines.
+func TestGroup_leaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		store.takes = 30 * time.Millisecond
+		l := over(store, 50*time.Millisecond)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		store.answer = func(_ int, ctx context.Context) error { return ctx.Err() }
+		decisions := make([]limiter.Decision, 3)
+		var wg sync.WaitGroup
+		for i, arrives := range []time.Duration{0, 1, 20} { // the second call is in flight from 30 to 60 ms
+			wg.Go(func() {
+				time.Sleep(arrives * time.Millisecond)
+				begun := time.Now()
+				decisions[i] = takeAt(t, l, begun, c)
+				if took := time.Since(begun); took > 50*time.Millisecond {
+					t.Errorf("request %d took %s", i+1, took)
+				}
+			})
+		}
+		wg.Wait()
+		if d := decisions; !d[0].Allowed || d[1].Reason != limiter.ReasonBusy || !d[2].Allowed || d[2].Remaining != 7 {
+			t.Errorf("%+v", d)
+		}
+		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 7 || l.InFlight() != 0 {
+			t.Errorf("%+v, %d in flight", d, l.InFlight())
+		}
+	})
+}
+
+// A request whose deadline passes before its call is sent is not charged.
+func TestGroup_leaving_unsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{remote: newRemote()}
+		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		var first sync.WaitGroup
+		first.Go(func() { takeAt(t, l, time.Now(), c) })
+		synctest.Wait()
+		store.answers = true
+		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}) // so connections are open
+		begun := time.Now()
+		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
+			if d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 {
+				t.Errorf("request %d: %+v", i+1, d)
+			}
+		}
+		if took := time.Since(begun); took != 50*time.Millisecond {
+			t.Errorf("they waited %s", took)
+		}
+		first.Wait()
+		synctest.Wait()
+		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 10 || l.InFlight() != 0 {
+			t.Errorf("%+v, %d in flight", d, l.InFlight())
+		}
+	})
+}
+
+// A timeout of a request that is alone is an outage, unless the store answers others meanwhile.
+// Where several come together it is pressure, until the store is known not to live.
+func TestGroup_timeouts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hanging{remote: newRemote()}
+		l := over(store, 50*time.Millisecond)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		together := func(n int, want limiter.Reason) {
+			t.Helper()
+			synctest.Wait() // for calls that nobody waits for any more
+			for i, d := range oneByOne(n, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
+				if d.Reason != want {
+					t.Errorf("request %d of %d: %+v, want %s", i+1, n, d, want)
+				}
+			}
+		}
+		together(1, limiter.ReasonTimeout)
+		together(2, limiter.ReasonBusy)
+		var wg sync.WaitGroup
+		var d limiter.Decision
+		wg.Go(func() { d = takeAt(t, l, time.Now(), c) })
+		synctest.Wait()
+		store.answers = true
+		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit})
+		store.answers = false
+		if wg.Wait(); d.Reason != limiter.ReasonBusy {
+			t.Errorf("while the store answers others: %+v", d)
+		}
+		for range 4 {
+			together(3, limiter.ReasonBusy)
+		}
+		together(1, limiter.ReasonTimeout) // that is the fifth call in a row
+		together(3, limiter.ReasonTimeout)
+	})
+}
+
+// A store that panics wakes all who wait.
+func TestGroup_panic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l := over(store, 0)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		store.answer = func(call int, _ context.Context) error {
+			if call < 3 {
+				panic("store")
+			}
+			return nil
+		}
+		panics := 0
+		decisions := oneByOne(5, func(i int) limiter.Decision {
+			if i == 0 {
+				defer func() {
+					if recover() != nil {
+						panics++
+					}
+				}()
+			}
+			return takeAt(t, l, time.Now(), c)
+		})
+		for i, d := range decisions[1:] {
+			if !d.Allowed || d.Reason != limiter.ReasonUnavailable {
+				t.Errorf("request %d: %+v, want on_error to decide", i+2, d)
+			}
+		}
+		if d := takeAt(t, l, time.Now(), c); panics != 1 || d.Remaining != 9 || len(store.costs) != 3 || l.InFlight() != 0 {
+			t.Errorf("%d panics; then %+v after calls of %v, %d in flight", panics, d, store.costs, l.InFlight())
+		}
+	})
+}
+
+// An error of the store is that of all whom the call was for.
+func TestGroup_failure(t *testing.T) {
+	for err, want := range map[error]limiter.Reason{
+		limiter.ErrUnavailable: limiter.ReasonUnavailable, limiter.ErrBreakerOpen: limiter.ReasonBreaker, limiter.ErrContended: limiter.ReasonBusy, limiter.ErrItemThrottled: limiter.ReasonBusy,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newPaced()
+			store.answer = func(int, context.Context) error { return err }
+			l := over(store, 0)
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+			for i, d := range oneByOne(9, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
+				if d.Reason != want || d.Allowed != (want != limiter.ReasonBusy) {
+					t.Errorf("request %d: %+v, want %s", i+1, d, want)
+				}
+			}
+			if len(store.costs) != 2 {
+				t.Errorf("calls of %v", store.costs)
+			}
+		})
+	}
+}
+
+// Each request gives back its own cost, and nobody's else. What a window or a log was charged
+// comes back in full, a bucket never holds more than without them.
+func TestGroup_refund(t *testing.T) {
+	for _, a := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog, algo.TokenBucket} {
+		t.Run(string(a), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newPaced()
+				l, begun := over(store, 0), time.Now()
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: 100, Window: time.Hour}})}
+				receipts := make([]*limiter.Receipt, 8)
+				oneByOne(len(receipts), func(i int) limiter.Decision {
+					cost := c
+					cost.Cost = int64(i + 1)
+					d, receipt, err := l.TakeRefundable(ctx, begun, []limiter.Charge{cost})
+					if receipts[i] = receipt; err != nil {
+						t.Error(err)
+					}
+					return d
+				})
+				left := int64(36) // 1 + ... + 8
+				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
+					given := receipts[i].Refund(ctx, begun).Given
+					if a != algo.TokenBucket || i == 7 { // the last one finds its bucket as it left it
+						left -= int64(i + 1)
+					} else if given > 0 {
+						left = min(left, 100-mustPeek(t, l, begun, c).Remaining)
+					}
+					if d := mustPeek(t, l, begun, c); d.Remaining != 100-left || given == 0 && a != algo.TokenBucket {
+						t.Errorf("after giving back %d: %d remain, want %d", i+1, d.Remaining, 100-left)
+					}
+				}
+				if d := mustPeek(t, l, begun, c); d.Remaining > 100 || len(store.costs) < 2 {
+					t.Errorf("%+v, calls of %v", d, store.costs)
+				}
+			})
+		})
+	}
+}
+
+// A forced charge has a call of its own, and takes nothing from those who wait.
+func TestGroup_spend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		c := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "a", 10)}
+		allowed := 0
+		for i, d := range oneByOne(12, func(i int) limiter.Decision {
+			if i == 3 {
+				forced := c
+				forced.Cost, forced.Spend = 4, true
+				return takeAt(t, l, begun, forced)
+			}
+			return takeAt(t, l, begun, c)
+		}) {
+			if d.Allowed && i != 3 {
+				allowed++
+			}
+		}
+		if d := mustPeek(t, l, begun, c); allowed != 6 || d.Remaining != 0 || len(store.costs) > 5 {
+			t.Errorf("%d allowed, %d remain, calls of %v", allowed, d.Remaining, store.costs)
+		}
+	})
+}
+
+// Requests by different rules, or at distant instants, do not share a call, and none is lost.
+func TestGroup_apart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		version := func(v int64) *limiter.Limit {
+			return limit(t, limiter.Limit{Name: "a", Version: v, Rate: algo.Rate{Requests: 10 * v, Window: time.Hour, Algorithm: algo.FixedWindow}})
+		}
+		old, later := version(1), version(2)
+		for i, d := range oneByOne(9, func(i int) limiter.Decision {
+			c := limiter.Charge{Subject: user, Cost: 1, Limit: old}
+			if i%2 == 1 {
+				c.Limit = later
+			}
+			return takeAt(t, l, begun.Add(time.Duration(i/3)*time.Minute), c)
+		}) {
+			if !d.Allowed && d.Reason != limiter.ReasonBusy {
+				t.Errorf("request %d: %+v", i+1, d)
+			}
+		}
+		for _, costs := range store.costs {
+			if len(costs) != 1 || costs[0] > 2 {
+				t.Errorf("calls of %v", store.costs)
+			}
+		}
+		if store.most != 1 || l.InFlight() != 0 {
+			t.Errorf("%d at once, %d in flight", store.most, l.InFlight())
+		}
+	})
+}
+
+// A lease that a group renews is shrunk to its request where the rest has no room, and what it
+// holds is used.
+func TestGroup_leases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		l, begun := over(store, 0), time.Now()
+		leased := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Hour, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 64}})
+		plain := limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 1000, Window: time.Hour, Algorithm: algo.FixedWindow}})
+		allowed := 0
+		for range 20 {
+			for i, d := range oneByOne(32, func(i int) limiter.Decision {
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: leased}
+				if i%4 == 3 {
+					c.Limit = plain
+				}
+				return takeAt(t, l, begun, c)
+			}) {
+				if d.Allowed && i%4 != 3 {
+					allowed++
+				}
+				if i%4 == 3 && !d.Allowed {
+					t.Errorf("%+v", d)
+				}
+			}
+		}
+		if d := mustPeek(t, l, begun, limiter.Charge{Subject: user, Cost: 1, Limit: leased}); allowed != 100 || d.Remaining != 0 || store.most != 1 {
+			t.Errorf("%d allowed, %d remain, %d calls at once", allowed, d.Remaining, store.most)
+		}
+	})
+}
