@@ -23,6 +23,11 @@
 //
 // # Busy limits
 //
+// Requests of one subject that come at once share store calls (group commit): one call is in
+// flight at a time, and the next one charges all who wait. A single request at a time costs and
+// waits as if there were no others. Where a subject is charged faster than its store can, the
+// request is refused with [ReasonBusy], and Limit.OnError has no say.
+//
 // A limit that many requests charge wears out its one item or key. [Spread] says how it
 // spares the store, and what each way may admit too many or too few: leases and shards
 // none too many, counters that are synchronized what their interval lets through.

@@ -142,7 +142,7 @@ type total struct {
 
 // serve makes calls until nobody waits for the subject of g.
 func (l *Limiter) serve(g *group) {
-	for l.groups.more(g) {
+	for l.more(g) {
 		g.compose()
 		if len(g.members) > 0 {
 			taken, calls, err := l.charge(g)
@@ -153,21 +153,34 @@ func (l *Limiter) serve(g *group) {
 
 // more adds to the queue of g who came since it was last called, and reports whether anybody
 // waits. If nobody does, no call is in flight any more.
-func (s *groups) more(g *group) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.waiting[g.subject] {
+func (l *Limiter) more(g *group) bool {
+	l.groups.mu.Lock()
+	defer l.groups.mu.Unlock()
+	for _, w := range l.groups.waiting[g.subject] {
 		w.calls = 1 // the one that was in flight
 		g.queue = append(g.queue, w)
 	}
-	g.queue = slices.DeleteFunc(g.queue, func(w *waiter) bool { return w.state.Load() != waits })
+	soon := time.Now().Add(l.timeout / 10)
+	g.queue = slices.DeleteFunc(g.queue, func(w *waiter) bool {
+		if w.state.Load() != waits {
+			return true
+		}
+		deadline, ok := w.ctx.Deadline()
+		late := ok && deadline.Before(soon)
+		if late { // it would be charged, and not see the answer
+			w.answer(false, 0, l.crowded(errLate))
+		}
+		return late
+	})
 	if len(g.queue) == 0 {
-		delete(s.waiting, g.subject)
+		delete(l.groups.waiting, g.subject)
 		return false
 	}
-	s.waiting[g.subject] = nil
+	l.groups.waiting[g.subject] = nil
 	return true
 }
+
+var errLate = fmt.Errorf("%w: too late for a call: %w", ErrUnavailable, context.DeadlineExceeded)
 
 // compose answers those in the queue whom the known state refuses, and makes members of all who
 // then still fit, in order of arrival. The others wait for what the call returns.
