@@ -66,7 +66,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 		made := func(version, requests int64) *limiter.Limit {
 			return limit(t, limiter.Limit{Name: "a", Version: version, Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
 		}
-		take(t, l, limiter.Charge{Subject: who, Limit: made(1, 1000), Cost: 1000})
+		take(t, l, limiter.Charge{Subject: who, Limit: made(1, 300), Cost: 300})
 		d := takeAt(t, l, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: made(2, 5), Cost: math.MaxInt64})
 		if d.Allowed || d.RetryAfter != 0 {
 			t.Errorf("%s: %+v", algorithm, d)

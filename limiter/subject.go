@@ -13,9 +13,13 @@ import (
 // subjects share their counts.
 //
 // Every part is escaped, so that no two callers share a subject and no caller can
-// spell another's, and a part longer than 128 bytes is replaced by its SHA-256, so
-// that a key stays short whatever a token holds.
+// spell another's. A part longer than 128 bytes is replaced by its SHA-256, and so is a
+// subject longer than MaxSubject: a key stays short whatever a token holds.
 type Subject struct{ name string }
+
+// MaxSubject is the length of the longest Subject, in bytes: that of the longest identity and
+// of the part that shadow limits and shards add to it.
+const MaxSubject = 144
 
 // String returns the subject as it stands in a store's keys.
 func (s Subject) String() string { return s.name }
@@ -46,12 +50,12 @@ func IP(prefix netip.Prefix) Subject {
 
 // Claim is the value of a verified token's claim, an organisation say.
 func Claim(name, value string) Subject {
-	return Subject{"claim:" + escape(name) + "=" + escape(value)}
+	return bounded("claim:" + escape(name) + "=" + escape(value))
 }
 
 // Endpoint is all callers of a rule's endpoint together. An empty method is any.
 func Endpoint(method, pattern string) Subject {
-	return Subject{"endpoint:" + escape(method) + ":" + escape(pattern)}
+	return bounded("endpoint:" + escape(method) + ":" + escape(pattern))
 }
 
 // Global is all requests together.
@@ -60,11 +64,27 @@ func Global() Subject { return Subject{"global"} }
 // Custom is a subject of the application's own: what it counts by that no rule knows, such
 // as the user name of a login. kind keeps it apart from other things that are counted.
 func Custom(kind, value string) Subject {
-	return Subject{"custom:" + escape(kind) + "=" + escape(value)}
+	return bounded("custom:" + escape(kind) + "=" + escape(value))
 }
 
 // And is the combination of both: each pair of them is counted apart.
-func (s Subject) And(t Subject) Subject { return Subject{s.name + "|" + t.name} }
+func (s Subject) And(t Subject) Subject {
+	return bounded(s.name + "|" + t.name)
+}
+
+func bounded(name string) Subject {
+	if len(name) > MaxSubject {
+		name = hashed(name)
+	}
+	return Subject{name}
+}
+
+// hashed returns the SHA-256 of a text. It begins with a byte that no part of a subject has
+// unless it is hashed too.
+func hashed(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
+}
 
 const (
 	plain   = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+,/:"
@@ -88,8 +108,7 @@ func escape(part string) string {
 		}
 	}
 	if len(part)+extra > maxPart {
-		sum := sha256.Sum256([]byte(part))
-		return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
+		return hashed(part)
 	}
 	if extra == 0 {
 		return part

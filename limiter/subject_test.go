@@ -33,6 +33,17 @@ func TestSubject(t *testing.T) {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
 	}
+	long := strings.Repeat("a", 128)
+	for _, s := range []limiter.Subject{
+		limiter.Claim(long, long), limiter.Custom(long, long), limiter.Endpoint(long, long), limiter.User(long).And(limiter.Claim("org", "acme")),
+	} {
+		if got := s.String(); len(got) != 44 || got[0] != '~' {
+			t.Errorf("a subject of more than %d bytes is %q, want its hash", limiter.MaxSubject, got)
+		}
+	}
+	if got := limiter.APIKey(long).And(limiter.Custom("", "")).String(); len(got) != limiter.MaxSubject {
+		t.Errorf("%d bytes, want %d and no hash", len(got), limiter.MaxSubject)
+	}
 	if got, want := limiter.User("42").Key("weir-dev", 1), "weir-dev/1/user:42"; got != want {
 		t.Errorf("key %q, want %q", got, want)
 	}
@@ -54,7 +65,7 @@ func FuzzSubject(f *testing.F) {
 			if (pair[0] == pair[1]) != same {
 				t.Errorf("(%q, %q) and (%q, %q) are %s and %s", a, b, c, d, pair[0], pair[1])
 			}
-			if key := pair[0].Key("n", 1); len(key) > 600 || strings.ContainsAny(key, "{} \x00\n") {
+			if key := pair[0].Key("n", 1); len(key) > len("n/1/")+limiter.MaxSubject || strings.ContainsAny(key, "{} \x00\n") {
 				t.Errorf("key %q", key)
 			}
 		}

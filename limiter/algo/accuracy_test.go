@@ -35,7 +35,7 @@ func TestAccuracy(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog} {
 		data.Boundary[string(algorithm)] = boundaryAttack(t, algorithm)
 	}
-	for _, requests := range []int64{100, 1000, 7500} {
+	for _, requests := range []int64{10, 100, algo.MaxLog} {
 		data.Sizes = append(data.Sizes, sizes{requests, full(t, algo.SlidingWindow, requests), full(t, algo.SlidingLog, requests)})
 	}
 	var want bytes.Buffer

@@ -282,10 +282,8 @@ func TestNew(t *testing.T) {
 		{"slow bucket", algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: 24 * time.Hour, Burst: 101}, "burst: got 101, want at most 100: a bucket must fill within 100 days"},
 		{"burst of a window", algo.Rate{Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_window has no burst"},
 		{"leaky", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}, "bucket/100ms/20"},
-		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 7_500, Window: 5 * time.Second}, "log/5s/7500"},
-		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 7_501, Window: time.Hour}, "requests: got 7501, want at most 7500 for a sliding_log of this window, which keeps the instant of each"},
-		{"log of a second", algo.Rate{Algorithm: algo.SlidingLog, Requests: 2_500, Window: time.Second}, "log/1s/2500"},
-		{"large log of a second", algo.Rate{Algorithm: algo.SlidingLog, Requests: 2_501, Window: time.Second}, "requests: got 2501, want at most 2500 for a sliding_log of this window, which keeps the instant of each"},
+		{"log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 328, Window: 5 * time.Second}, "log/5s/328"},
+		{"large log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 329, Window: time.Hour}, "requests: got 329, want at most 328 for a sliding_log, which keeps the instant of each; a sliding_window counts any number"},
 		{"burst of a log", algo.Rate{Algorithm: algo.SlidingLog, Requests: 1, Window: time.Minute, Burst: 2}, "burst: got 2, want none: sliding_log has no burst"},
 		{"unknown", algo.Rate{Algorithm: "gcra", Requests: 1, Window: time.Minute}, "algorithm: got gcra, want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log"},
 	} {
@@ -303,7 +301,7 @@ func TestNew(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/7500", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
+	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "bucket/1ns/1000000000", "log/1m0s/328", "sliding/2400h0m0s/1", "bucket/2400h0m0s/1", "bucket/1200h0m0s/2"} {
 		m, err := algo.Parse(s)
 		if err != nil {
 			t.Errorf("%s: %v", s, err)
@@ -311,7 +309,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: parsed as %s", s, m.Fingerprint())
 		}
 	}
-	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1m0s/7501", "log/1s/2501", "sliding/0s/1", "log/0s/1",
+	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1m0s/329", "sliding/0s/1", "log/0s/1",
 		"bucket/2400h/2", "sliding/2401h/1", "sliding/1s/1000000001", "sliding/1s/9223372036854775808", "bucket/1s/1/1"} {
 		if m, err := algo.Parse(s); err == nil {
 			t.Errorf("%q: parsed as %s, want an error", s, m.Fingerprint())
@@ -320,9 +318,9 @@ func TestParse(t *testing.T) {
 }
 
 // A log that is put into as much debt as it takes, as soon as it takes it, and by clocks
-// that are behind, holds no more entries than it says.
-func TestLog_Most(t *testing.T) {
-	for _, window := range []time.Duration{time.Second, 3 * time.Second, 5 * time.Second, 7 * time.Second, time.Hour} {
+// that are behind, holds no more entries than the largest debt has.
+func TestLog_Deepest(t *testing.T) {
+	for _, window := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, time.Hour} {
 		l := &algo.Log{Length: window, Requests: 10}
 		s, now, largest := algo.State{}, start, 0
 		for i := range 400 {
@@ -330,11 +328,39 @@ func TestLog_Most(t *testing.T) {
 			largest = max(largest, s.Entries.Len())
 			now = now.Add(window / 4)
 		}
-		if int64(largest) > l.Most() || int64(largest) < l.Most()/2 {
-			t.Errorf("%s: %d entries, want at most %d, and about as many", window, largest, l.Most())
+		if int64(largest) != l.Deepest() {
+			t.Errorf("%s: %d entries, want %d", window, largest, l.Deepest())
 		}
-		if most := algo.MaxLog(window) * l.Most() / l.Requests; most > algo.MaxLogEntries {
-			t.Errorf("%s: the largest log holds %d entries", window, most)
-		}
+	}
+}
+
+// A clock that is behind decides as one that is at the newest entry: what has expired there
+// neither counts nor has to be kept.
+func TestLog_behind(t *testing.T) {
+	l := &algo.Log{Length: time.Second, Requests: 3}
+	s, _ := l.Take(algo.State{}, start, 3)
+	s, ok := l.Take(s, start.Add(4*time.Second), 1)
+	if !ok || s.Entries.Len() != 1 {
+		t.Fatalf("allowed %t, %d entries, want the newest alone", ok, s.Entries.Len())
+	}
+	behind := start.Add(500 * time.Millisecond) // where the first three would count
+	if got := l.Used(s, behind); got != 1 {
+		t.Errorf("%d used, want 1", got)
+	}
+	if s, ok = l.Take(s, behind, 2); !ok || s.Entries.Len() != 3 || s.Newest != start.Add(4*time.Second) {
+		t.Errorf("allowed %t, %+v", ok, s)
+	}
+	if _, ok = l.Take(s, behind, 1); ok {
+		t.Error("a fourth request within a second is allowed")
+	}
+}
+
+// A log of a longer window counts no entries that the shorter one had dropped, whether or not a
+// store has removed them.
+func TestLog_convert_longer(t *testing.T) {
+	short, long := &algo.Log{Length: time.Second, Requests: 3}, &algo.Log{Length: time.Hour, Requests: 3}
+	left := algo.State{Newest: start.Add(2 * time.Second), Entries: algo.NewEntries(start, start, start.Add(2*time.Second))}
+	if got := algo.Convert(short, long, left, start.Add(2*time.Second)); got != algo.Convert(short, long, short.Trim(left), start.Add(2*time.Second)) {
+		t.Errorf("%d entries, want 1", got.Entries.Len())
 	}
 }

@@ -26,7 +26,7 @@ func Convert(from, to Machine, s State, now Instant) State {
 		}
 	case *Log:
 		if l, ok := to.(*Log); ok {
-			return l.Trim(s)
+			return l.Trim(old.Trim(s)) // or what a store left in place would count again in a longer one
 		}
 	}
 	return to.owing(from.Used(s, now), now)

@@ -37,7 +37,7 @@ func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 	case kindSliding, kindFixed:
 		return &Window{length, capacity, kind == kindSliding}, nil
 	case kindLog:
-		if capacity > MaxLog(length) {
+		if capacity > MaxLog {
 			return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds", kind, length, capacity)
 		}
 		return &Log{length, capacity}, nil

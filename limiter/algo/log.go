@@ -58,10 +58,11 @@ func (e Entries) with(i Instant, n int64) Entries {
 //
 // A request of cost n at now is allowed if
 //
-//	#{entries > now-Length} + n <= Requests
+//	#{entries > at-Length} + n <= Requests, at = max(now, newest)
 //
-// and appends n entries at now, or at the newest instant of any entry where that is
-// later: a clock that is behind never adds quota.
+// where newest is the newest instant of any entry there ever was, and appends n entries at that
+// instant. As in a Window, a clock that is behind counts as if it were at the newest charge: it
+// never adds quota, and no entry has to be kept for it.
 type Log struct {
 	Length   time.Duration
 	Requests int64
@@ -71,20 +72,23 @@ var _ Machine = (*Log)(nil)
 
 // Live returns how many entries of s count at now, and how many before them do not.
 func (l *Log) Live(s State, now Instant) (live int64, expired int) {
-	expired = s.Entries.Until(now.Add(-l.Length))
+	expired = s.Entries.Until(l.at(s, now).Add(-l.Length))
 	return int64(s.Entries.Len() - expired), expired
 }
 
-// Trim drops the entries that no clock counts any more, which a store may leave in
+// at returns the instant at which s counts for a clock that reads now.
+func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
+
+// Trim drops the entries that no longer count, which a store may leave in
 // place. What remains depends on the state alone, and not on when it is asked for.
 func (l *Log) Trim(s State) State {
-	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length - maxSkew)))
+	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length)))
 	return s
 }
 
 // append returns s with n entries more, trimmed.
 func (l *Log) append(s State, now Instant, n int64) State {
-	s.Newest = max(now, s.Newest)
+	s.Newest = l.at(s, now)
 	s.Entries = s.Entries.with(s.Newest, n)
 	return l.Trim(s)
 }
@@ -110,19 +114,9 @@ func (l *Log) Spend(s State, now Instant, cost int64) State {
 	return l.append(s, now, cost)
 }
 
-// Deepest returns the number of entries of the largest debt.
+// Deepest returns the number of entries of the largest debt, which is also that of the longest
+// list that is trimmed.
 func (l *Log) Deepest() int64 { return 2 * l.Requests }
-
-// Most returns the number of entries of the longest list that is trimmed: the largest debt
-// of the last Length, and of each Length that Trim keeps for clocks that are behind.
-func (l *Log) Most() int64 { return l.Requests * entriesOf(l.Length) }
-
-// entriesOf returns how many entries the log of a window may hold for each request that it
-// allows.
-func entriesOf(window time.Duration) int64 {
-	kept := (maxSkew + window - 1) / window
-	return 2 + 2*int64(kept)
-}
 
 // RetryAfter implements Machine.
 func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {

@@ -34,14 +34,11 @@ const (
 const (
 	MaxRequests = 1_000_000_000        // Requests, Burst; also the most a second
 	MaxWindow   = 100 * 24 * time.Hour // Window, and the time a bucket takes to fill
-	// MaxLogEntries is the most entries that the logs of one subject hold together. A
-	// DynamoDB item holds 400 KB, and an entry takes 12 bytes of it.
-	MaxLogEntries = 30_000
+	// MaxLog is the most Requests of a SlidingLog. Twice as many entries of 12 bytes fit eight
+	// write units of DynamoDB, beside the longest key: a log holds its requests and a debt of as
+	// many, or entries that have expired and are not yet removed.
+	MaxLog = 328
 )
-
-// MaxLog returns the most Requests of a SlidingLog of a window: 7,500 from 5 s on, 2,500
-// for 1 s. See Log.Most.
-func MaxLog(window time.Duration) int64 { return MaxLogEntries / entriesOf(window) }
 
 // Rate is at most Requests per Window, counted by Algorithm. The zero value is
 // invalid.
@@ -79,8 +76,8 @@ func New(r Rate) (Machine, error) {
 	case SlidingWindow, FixedWindow:
 		return &Window{r.Window, r.Requests, r.Algorithm == SlidingWindow}, nil
 	case SlidingLog:
-		if most := MaxLog(r.Window); r.Requests > most {
-			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log of this window, which keeps the instant of each", most)}
+		if r.Requests > MaxLog {
+			return nil, &FieldError{"requests", r.Requests, fmt.Sprintf("at most %d for a sliding_log, which keeps the instant of each; a sliding_window counts any number", MaxLog)}
 		}
 		return &Log{r.Window, r.Requests}, nil
 	}

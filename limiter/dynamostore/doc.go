@@ -10,7 +10,7 @@
 //	f<id> v<id>    S N  fingerprint, rules version; written at the first write or a conversion
 //	t<id> g<id>    N N  bucket: TAT in ns; number of refunds
 //	x<id>          N    window: newest index charged
-//	c<id>_<index>  N    window: count of one index
+//	c<id><index>   N    window: count of one index, which is in base 36
 //	l<id> n<id>    L N  log: instants of the last requests, oldest first; newest of all ever
 //
 // # How one write can be exact

@@ -34,9 +34,12 @@ const (
 // attribute returns the name of an attribute of the limit id.
 func attribute(letter rune, id string) string { return string(letter) + id }
 
+// indexBase is that of a window's index in the name of its count, which is shorter for it.
+const indexBase = 36
+
 // count returns the name of the attribute that counts a window of the limit id.
 func count(id string, window int64) string {
-	return string(countAttribute) + id + "_" + strconv.FormatInt(window, 10)
+	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
 }
 
 // held reads what the item holds of the limit id. own is the limit that asks, nil if
@@ -114,6 +117,21 @@ func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeVa
 		attribute(lastAttribute, id):    number(int64(s.Newest)),
 		attribute(entriesAttribute, id): list(s.Entries),
 	}
+}
+
+// bytes returns what DynamoDB counts of the item, without the entries of logs: names, text, and
+// half a byte for each digit.
+func (it item) bytes() (n int) {
+	for name, value := range it {
+		n += len(name)
+		switch v := value.(type) {
+		case *types.AttributeValueMemberS:
+			n += len(v.Value)
+		case *types.AttributeValueMemberN:
+			n += 1 + (len(v.Value)+1)/2
+		}
+	}
+	return n
 }
 
 func number(n int64) types.AttributeValue {

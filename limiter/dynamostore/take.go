@@ -193,8 +193,9 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	value := e.text(fingerprint)
 	if same {
 		e.require(e.absentOr(f, "=", value))
-	} else {
+	} else { // that of rules which are no older, or it is to be converted
 		e.require(e.compare(f, "=", value))
+		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
 	}
 	switch m := v.settled.Machine.(type) {
 	case *algo.Bucket:
@@ -307,22 +308,22 @@ func rungs(limits int) int64 {
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
 	s := v.settled.State
 	entries, last := attribute(entriesAttribute, v.id), attribute(lastAttribute, v.id)
-	_, expired := l.Live(s, t.now)
+	at := max(t.now, s.Newest)
+	_, expired := l.Live(s, at)
 	room := l.Requests - c.Cost
 	if c.Spend {
 		room = l.Deepest() - c.Cost
 	}
-	size := "size(" + e.name(entries) + ") <= " + e.number(min(room+int64(expired), l.Most()-c.Cost))
+	size := "size(" + e.name(entries) + ") <= " + e.number(min(room+int64(expired), l.Deepest()-c.Cost))
 	if expired > 0 {
 		head := e.name(entries) + "[" + strconv.Itoa(expired-1) + "]"
-		e.require(head + " <= " + e.number(int64(t.now.Add(-l.Length))) + " AND " + size)
+		e.require(head + " <= " + e.number(int64(at.Add(-l.Length))) + " AND " + size)
 	} else {
 		e.require("(" + e.absent(entries) + " OR " + size + ")")
 	}
 	if c.Cost == 0 {
 		return
 	}
-	at := max(t.now, s.Newest)
 	if at > t.now {
 		e.require(e.compare(last, "=", e.number(int64(at))))
 	} else {
@@ -355,7 +356,7 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 // cost: an item that is too large could not be written any more, nor the list be cut.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
-	return ok && int64(v.settled.State.Entries.Len()) > l.Most()-cost
+	return ok && int64(v.settled.State.Entries.Len()) > l.Deepest()-cost
 }
 
 // rewrite replaces everything that the item holds of a limit, if it is still as it

@@ -17,6 +17,13 @@ import (
 // deadMost is how many attributes that nobody reads any more an item may hold.
 const deadMost = 8
 
+// A larger item holds no dead count of a window beside two others: what a request then writes
+// is at most three counts of each limit, for which rules leave room in one write unit.
+const (
+	largeItem  = 512 // bytes
+	countsMost = 2
+)
+
 // tidyMost is from how many attributes on a tidy removes no further limit, and how many
 // counts of one limit it removes at most. DynamoDB takes 4 KB and 300 operators in an
 // expression; each attribute is one condition of two operators and 14 bytes at most. The
@@ -44,15 +51,16 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	if len(it) <= deadMost {
 		return
 	}
+	crowded := false
 	for name := range it {
 		if len(e.names) >= tidyMost {
 			break
 		}
 		if id, ok := strings.CutPrefix(name, string(fingerprintAttribute)); ok {
-			e.removeDead(it, id, now)
+			crowded = e.removeDead(it, id, now) || crowded
 		}
 	}
-	if len(e.remove) > deadMost {
+	if len(e.remove) > deadMost || crowded && it.bytes() > largeItem {
 		s.updateTidied(ctx, now, subject, e)
 	}
 }
@@ -122,43 +130,48 @@ func (e *expression) cutLog(it item, limit *limiter.Limit) {
 
 // removeDead adds the removal of what is dead of the limit id, under conditions that
 // it still is: without them the update would recreate a deleted item, or remove a
-// live count after the newest index was mended or converted.
-func (e *expression) removeDead(it item, id string, now algo.Instant) {
+// live count after the newest index was mended or converted. It reports whether there are more
+// counts than a large item may hold, some of them dead.
+func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded bool) {
 	held, err := it.held(id, nil)
 	if err != nil || held.Machine == nil {
-		return
+		return false
 	}
 	var dead []string
 	if _, ok := held.Machine.(*algo.Window); ok {
-		dead = it.deadWindows(id, held.State.Window)
+		var counts int
+		dead, counts = it.deadWindows(id, held.State.Window)
+		crowded = len(dead) > 0 && counts > countsMost
 	}
 	if held.Machine.Idle(held.State).Add(idleLeast) <= now && len(dead) <= tidyMost/2 {
 		e.requireHeld(it, &view{id: id, held: held})
 		for _, name := range append(it.stateOf(id), attribute(fingerprintAttribute, id), attribute(versionAttribute, id)) {
 			e.remove = append(e.remove, e.name(name))
 		}
-		return
+		return crowded
 	}
 	if len(dead) == 0 {
-		return
+		return false
 	}
 	e.requireMachine(id, held.Machine)
 	e.require(e.compare(attribute(newestAttribute, id), ">=", e.number(held.State.Window)))
 	for _, name := range dead[:min(len(dead), tidyMost)] {
 		e.remove = append(e.remove, e.name(name))
 	}
+	return crowded
 }
 
 // deadWindows returns the counts of the limit id that are older than the one before
-// newest.
-func (it item) deadWindows(id string, newest int64) (names []string) {
-	prefix := string(countAttribute) + id + "_"
+// newest, and how many counts there are in all.
+func (it item) deadWindows(id string, newest int64) (names []string, counts int) {
+	prefix := string(countAttribute) + id
 	for name := range it {
 		if rest, ok := strings.CutPrefix(name, prefix); ok {
-			if w, err := strconv.ParseInt(rest, 10, 64); err == nil && w < newest-1 {
+			counts++
+			if w, err := strconv.ParseInt(rest, indexBase, 64); err == nil && w < newest-1 {
 				names = append(names, name)
 			}
 		}
 	}
-	return names
+	return names, counts
 }

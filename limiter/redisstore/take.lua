@@ -79,15 +79,15 @@ for i = 9, #args, 48 do
       end
       return low
     end
-    if m - expired(a, b) > c then return {value} end
-    writes, dead = d > 0, 0
     if s < now_hi or s == now_hi and n < now_lo then
       s, n = now_hi, now_lo
-      -- What has expired stays for five seconds more, for clocks that are behind.
-      local hi, lo = a - 1, b - 705032704
-      if lo < 0 then hi, lo = hi - 1, lo + 4294967296 end
-      dead = expired(hi, lo)
+    else -- a clock that is behind counts as if it were at the newest entry
+      local hi, lo = unpack('>I3I4', limit, 7)
+      a, b = s - hi, n - lo
+      if b < 0 then a, b = a - 1, b + 4294967296 end
     end
+    writes, dead = d > 0, expired(a, b)
+    if m - dead > c then return {value} end
     more = string.rep(pack('>I4I4', s, n), d)
   else
     if s > c then return {value} end

@@ -238,7 +238,7 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 		list = append(list, newRecord(id, h))
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: a subject of more than %d limits", limiter.ErrFull, maxLimits)
+		return nil, fmt.Errorf("%w: %w: a subject of more than %d limits", limiter.ErrUnavailable, limiter.ErrItemThrottled, maxLimits)
 	}
 	return newValue(list), nil
 }

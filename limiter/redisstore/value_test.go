@@ -34,13 +34,41 @@ func TestStore_value_full(t *testing.T) {
 		t.Errorf("%d commands for a limit that is there, want 1", calls.Load())
 	}
 	results := make([]limiter.Result, 1)
-	if _, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); !errors.Is(err, limiter.ErrFull) {
-		t.Errorf("limit 256: got error %v, want ErrFull", err)
+	if _, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); !errors.Is(err, limiter.ErrItemThrottled) {
+		t.Errorf("limit 256: got error %v, want ErrItemThrottled", err)
 	}
 	for _, version := range []int64{1, 2} {
 		_, results := take(t, s, noon, limit(7, version))
 		if left, want := results[0].Machine.Remaining(results[0].State, noon), 10*version-2-version; left != want {
 			t.Errorf("version %d: %d remain, want %d", version, left, want)
+		}
+	}
+}
+
+// Limits that have no room in a value open for nobody, whatever on_error says: the store has
+// answered.
+func TestStore_value_overfull(t *testing.T) {
+	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
+	who := caller()
+	for n := range 300 {
+		made, err := limiter.NewLimit(limiter.Limit{Name: "l" + strconv.Itoa(n), Rate: algo.Rate{Requests: 3, Window: time.Hour}, OnError: limiter.OnErrorAllow})
+		if err != nil {
+			t.Fatal(err)
+		}
+		admitted := 0
+		for range 5 {
+			d, err := l.Take(ctx, noon.Time(), []limiter.Charge{{Subject: who, Limit: made, Cost: 1}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if d.Allowed {
+				admitted++
+			} else if n >= 255 && d.Reason != limiter.ReasonBusy {
+				t.Fatalf("limit %d: reason %s", n, d.Reason)
+			}
+		}
+		if want := 3; n < 255 && admitted != want || n >= 255 && admitted != 0 {
+			t.Fatalf("limit %d: %d of 5 admitted", n, admitted)
 		}
 	}
 }

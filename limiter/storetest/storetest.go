@@ -220,7 +220,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 	}
 	t.Run("unversioned", func(t *testing.T) {
 		p, old := newPair(t, s), Limit(t, "a", rate)
-		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 1000, Window: time.Minute})
+		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 300, Window: time.Minute})
 		p.take(t, start, one(old, 10), nil)
 		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
 			t.Fatal("other parameters of the same version decided")

@@ -74,7 +74,7 @@ func (s scenario) limitsOf(a algo.Algorithm) ([]*limiter.Limit, error) {
 	for i, b := range s.limits {
 		rate := algo.Rate{Algorithm: a, Requests: b.requests, Window: b.window}
 		if a == algo.SlidingLog {
-			rate.Requests = min(rate.Requests, algo.MaxLog(b.window))
+			rate.Requests = min(rate.Requests, algo.MaxLog)
 		}
 		l, err := limiter.NewLimit(limiter.Limit{Name: string(rune('a' + i)), Rate: rate})
 		if err != nil {

@@ -105,19 +105,19 @@ func (a *attempt) slidingRoom(w *algo.Window, index int64, c counts) bool {
 }
 
 func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bool) {
-	_, expired := l.Live(a.seen, a.now)
+	at := max(a.now, a.seen.Newest)
+	_, expired := l.Live(a.seen, at)
 	room := l.Requests - a.Cost
 	if a.Spend {
 		room = l.Deepest() - a.Cost
 	}
 	has := held.Entries.Len()
-	ok := int64(has) <= min(room+int64(expired), l.Most()-a.Cost)
+	ok := int64(has) <= min(room+int64(expired), l.Deepest()-a.Cost)
 	if expired > 0 {
-		ok = ok && has >= expired && held.Entries.At(expired-1) <= a.now.Add(-l.Length)
+		ok = ok && has >= expired && held.Entries.At(expired-1) <= at.Add(-l.Length)
 	} else {
 		ok = ok || !exists
 	}
-	at := max(a.now, a.seen.Newest)
 	if at > a.now {
 		ok = ok && held.Newest == at
 	} else {
@@ -152,7 +152,7 @@ func (a *attempt) full() bool {
 		return a.Spend && m.At(a.seen, a.now).Count > m.Deepest()-a.Cost
 	case *algo.Log:
 		live, _ := m.Live(a.seen, a.now)
-		return a.Spend && live > m.Deepest()-a.Cost || int64(a.seen.Entries.Len()) > m.Most()-a.Cost
+		return a.Spend && live > m.Deepest()-a.Cost || int64(a.seen.Entries.Len()) > m.Deepest()-a.Cost
 	}
 	return false
 }

@@ -1,0 +1,191 @@
+package dynamostore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// consuming is an API that asks for and keeps the write units that updates consume.
+type consuming struct {
+	dynamostore.API
+	mu     sync.Mutex
+	writes int
+	units  float64
+	most   float64 // of one update
+}
+
+func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
+	in.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
+	out, err := c.API.UpdateItem(ctx, in, o...)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.writes++
+	if err == nil {
+		units := aws.ToFloat64(out.ConsumedCapacity.CapacityUnits)
+		c.units += units
+		c.most = max(c.most, units)
+	}
+	return out, err
+}
+
+// longest is a namespace, and who a user, of as many bytes as there may be.
+var (
+	longest = strings.Repeat("n", 64)
+	who     = limiter.Caller{User: strings.Repeat("u", 128)}
+)
+
+// consumed returns a store whose updates are metered, and what reads its items.
+func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subject) map[string]types.AttributeValue) {
+	client, table := local(t)
+	c := &consuming{API: client}
+	return storetest.Must(dynamostore.New(c, dynamostore.Options{Table: table, Namespace: longest})), c, func(s limiter.Subject) map[string]types.AttributeValue {
+		key := map[string]types.AttributeValue{dynamostore.KeyAttribute: &types.AttributeValueMemberS{Value: s.Key(longest, 1)}}
+		out, err := client.GetItem(context.Background(), &dynamodb.GetItemInput{TableName: aws.String(table), Key: key, ConsistentRead: aws.Bool(true)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.Item
+	}
+}
+
+// document returns the rules of a document, of the version with the most digits.
+func document(t *testing.T, limits string) (*rules.Rules, error) {
+	t.Helper()
+	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Version: limiter.MaxVersion})
+}
+
+// fill adds limits of a kind, each with a name of its own, to a list as long as they fit.
+func fill(t *testing.T, limits []string, kind string) []string {
+	t.Helper()
+	for {
+		more := append(limits[:len(limits):len(limits)], fmt.Sprintf(`{"name":"l%d",%s}`, len(limits), kind))
+		if _, err := document(t, strings.Join(more, ",")); err != nil {
+			return limits
+		}
+		limits = more
+	}
+}
+
+// The largest items that rules allow: of each kind as many limits as fit, and then of those that
+// take less. Whatever counts they hold and however they come by them, each write costs one unit.
+func TestStore_units(t *testing.T) {
+	kinds := []string{
+		`"requests":1000000000,"window":"1s"`,
+		`"requests":1000000000,"window":"59s"`,
+		`"requests":1000000000,"window_seconds":8639999,"algorithm":"fixed_window"`,
+		`"requests":999,"window":"1m"`,
+		`"requests":700001,"window_seconds":8639999,"burst":699999,"algorithm":"token_bucket"`,
+		`"requests":1,"window":"1s","algorithm":"leaky_bucket"`,
+	}
+	for first, kind := range kinds {
+		limits := fill(t, nil, kind)
+		for _, next := range kinds[first+1:] {
+			limits = fill(t, limits, next)
+		}
+		r, err := document(t, strings.Join(limits, ","))
+		if err != nil {
+			t.Fatal(err)
+		}
+		charges := r.Charges(nil, "GET", rules.MustParsePath("/"), who)
+		subject := charges[0].Limit.Subjects(charges[0].Subject)[0]
+		store, c, item := consumed(t)
+		largest := 0
+		now := time.Date(2261, 12, 31, 1, 2, 3, 123456789, time.UTC)
+		for visit := range 12 {
+			some := charges
+			if visit%4 == 1 { // as of an endpoint that has some of them
+				some = charges[:len(charges)/2]
+			}
+			for i := range some { // counts of as many digits as there may be
+				some[i].Spend, some[i].Cost = true, 2*some[i].Limit.Rate.Requests
+			}
+			for i := range some {
+				some[i].Subject = subject
+			}
+			if _, err := store.Take(context.Background(), algo.InstantOf(now), subject, some, make([]limiter.Result, len(some))); err != nil {
+				t.Fatal(err)
+			}
+			largest = max(largest, size(item(subject)))
+			now = now.Add([]time.Duration{time.Second, 59 * time.Second, 3 * time.Minute, 30 * 24 * time.Hour}[visit%4])
+		}
+		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, c.most, float64(c.writes)/12)
+		if c.most != 1 || largest > 1024 {
+			t.Errorf("%s: a write costs %v units, and the item has %d bytes", kind, c.most, largest)
+		}
+	}
+}
+
+// A log costs eight units at most, whatever is owed on it and however much of it has expired,
+// and one of a request more could cost nine.
+func TestStore_units_log(t *testing.T) {
+	for _, window := range []string{"1s", "10s", "2399h59m59s"} {
+		kind := `"algorithm":"sliding_log","window":"` + window + `","requests":`
+		if _, err := document(t, `{"name":"l",`+kind+fmt.Sprint(algo.MaxLog+1)+`}`); err == nil {
+			t.Errorf("%s: a log of %d is accepted", window, algo.MaxLog+1)
+		}
+		r, err := document(t, `{"name":"l",`+kind+fmt.Sprint(algo.MaxLog)+`}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		charge := r.Charges(nil, "GET", rules.MustParsePath("/"), who)[0]
+		length := charge.Limit.Rate.Window
+		charge.Subject = charge.Limit.Subjects(charge.Subject)[0]
+		store, c, item := consumed(t)
+		largest := 0
+		now := noon.Add(123456789) // an instant of as many digits as there are
+		for i, step := range []struct {
+			cost  int64
+			spend bool
+			after time.Duration
+		}{{2 * algo.MaxLog, true, 0}, {algo.MaxLog, false, length}, {1, false, 0}, {algo.MaxLog, true, length}, {1, false, length}, {algo.MaxLog - 1, false, 0}, {algo.MaxLog, false, length}, {2 * algo.MaxLog, true, length / 2}} {
+			now = now.Add(step.after + 1)
+			charge.Cost, charge.Spend = step.cost, step.spend
+			if _, err := store.Take(context.Background(), algo.InstantOf(now), charge.Subject, []limiter.Charge{charge}, make([]limiter.Result, 1)); err != nil {
+				t.Fatalf("charge %d: %v", i, err)
+			}
+			largest = max(largest, size(item(charge.Subject)))
+		}
+		t.Logf("%s: %d bytes, at most %v units a write", window, largest, c.most)
+		if c.most != 8 || largest > 8*1024 || largest+2*12 <= 8*1024-20 {
+			t.Errorf("%s: a write costs %v units, and the item has %d bytes", window, c.most, largest)
+		}
+	}
+}
+
+// A caller of three hundred endpoints pays one write of one unit for each decision and item,
+// however many endpoints it has been to.
+func TestStore_units_endpoints(t *testing.T) {
+	var list []string
+	for i := range 300 {
+		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
+	}
+	r, err := rules.Parse([]byte(`{"rules":[`+strings.Join(list, ",")+`]}`), rules.Options{Version: limiter.MaxVersion})
+	if err != nil || !r.PerEndpoint() {
+		t.Fatal(err)
+	}
+	store, c, _ := consumed(t)
+	l := storetest.Must(limiter.New(store, limiter.Options{}))
+	for i := range 300 {
+		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath(fmt.Sprintf("/e%d", i)), who)...)
+	}
+	for range 2 { // within the limit
+		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath("/e0"), who)...)
+	}
+	if c.writes != 302 || c.units != 302 {
+		t.Errorf("302 decisions took %d writes and %v units", c.writes, c.units)
+	}
+}
