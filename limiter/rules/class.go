@@ -8,14 +8,15 @@ import (
 )
 
 // class is what a limit counts by: the parts of its per, the endpoint left out unless
-// nothing else is there. Limits of one class are in one subject for a given caller.
+// nothing else is there, or each endpoint has an item of its own. Limits of one class are in one
+// subject for a given caller.
 type class struct {
 	key      string
 	parts    []string // claims first, so that a client is combined as what it is would be
 	families []string // keys of the subjects in which its limits can be
 	byIP     bool
-	global   bool // counts all callers together
-	endpoint limiter.Subject
+	global   bool            // counts all callers together
+	endpoint limiter.Subject // with which the caller is combined; all of a subject that is global
 }
 
 // The words of per.
@@ -29,8 +30,9 @@ const (
 	perClaim    = "claim:"
 )
 
-// newClass returns the class of a per, which is valid and sorted.
-func newClass(per []string, method string, p pattern) class {
+// newClass returns the class of a per, which is valid and sorted. split says that a caller has an
+// item for each endpoint.
+func newClass(per []string, method string, p pattern, split bool) class {
 	c := class{byIP: slices.Contains(per, perIP)}
 	var identities []string
 	for _, part := range per {
@@ -48,20 +50,35 @@ func newClass(per []string, method string, p pattern) class {
 		claims := strings.TrimSuffix(c.key, perClient)
 		c.families = []string{claims + perUser, claims + perAPIKey, claims + perIP}
 	}
-	if len(c.parts) > 0 {
-		return c
+	byEndpoint, endpoint := slices.Contains(per, perEndpoint), perEndpoint+" "+strings.TrimSpace(method+" "+p.text)
+	switch {
+	case len(c.parts) == 0 && byEndpoint:
+		c.global, c.key, c.endpoint = true, endpoint, limiter.Endpoint(method, p.text)
+		c.families = []string{c.key}
+	case len(c.parts) == 0:
+		c.global, c.key, c.endpoint = true, perGlobal, limiter.Global()
+		c.families = []string{c.key}
+	case byEndpoint && split:
+		c.key, c.endpoint = c.key+" "+endpoint, limiter.Endpoint(method, p.text)
+		for i := range c.families {
+			c.families[i] += " " + endpoint
+		}
 	}
-	c.global, c.key, c.endpoint = true, perGlobal, limiter.Global()
-	if slices.Contains(per, perEndpoint) {
-		c.key, c.endpoint = perEndpoint+" "+method+" "+p.text, limiter.Endpoint(method, p.text)
-	}
-	c.families = []string{c.key}
 	return c
 }
 
 // subject returns who is counted when caller sends a request; the zero subject if
 // caller lacks one of the identities.
 func (c *class) subject(caller *limiter.Caller) limiter.Subject {
+	s := c.who(caller)
+	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {
+		return s
+	}
+	return s.And(c.endpoint)
+}
+
+// who returns the caller of a subject, without the endpoint with which it is combined.
+func (c *class) who(caller *limiter.Caller) limiter.Subject {
 	if c.global {
 		return c.endpoint
 	}
@@ -101,6 +118,12 @@ func identity(part string, caller *limiter.Caller) limiter.Subject {
 		}
 	}
 	return limiter.Subject{}
+}
+
+// allTiers reports whether callers of several tiers share a subject of c. One user, key or
+// client has one tier at a time, and so have those of one claim.
+func (c *class) allTiers() bool {
+	return c.global || len(c.parts) == 1 && c.parts[0] == perIP
 }
 
 // countsBy reports whether the subject of c can be one of a kind: user, apikey, ip or

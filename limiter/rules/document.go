@@ -48,10 +48,6 @@ func Parse(document []byte, o Options) (*Rules, error) {
 		return nil, Problems{{Message: err.Error()}}
 	}
 	p.document(root)
-	if len(p.problems) == 0 {
-		p.crowded()
-		p.logs()
-	}
 	if len(p.problems) > 0 {
 		return nil, p.problems
 	}
@@ -73,13 +69,12 @@ type parser struct {
 	known     map[limitKey]*identified
 	named     map[string][]*identified // in file order
 	labels    map[string]bool          // of rules.labels
-	steps     int                      // that remain to tell whether requests can charge too much
 }
 
 func newParser(o Options) *parser {
 	return &parser{
 		o: o, rules: &Rules{tiers: map[string]bool{}, version: o.Version}, classes: map[string]int{},
-		known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{}, steps: maxSteps,
+		known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{},
 	}
 }
 
@@ -183,6 +178,7 @@ func (p *parser) list(items []*node) {
 		p.problems.add("rules", "have %d tiers, at most %d are allowed", n, maxTiers)
 		return
 	}
+	p.place(specs)
 	horizons := p.horizons(specs)
 	for _, s := range specs {
 		longest := time.Duration(0)

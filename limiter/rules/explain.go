@@ -125,24 +125,27 @@ func (c *class) lacks(caller *limiter.Caller) string {
 
 // Of returns the limits that count in subject, in file order and of every tier: those that
 // requests of caller may meet, whatever their path. caller has the identities that subject is
-// made of, for its overrides. A limit that several rules share is there once.
+// made of, for its overrides. A limit that several rules share is there once. Where subject is a
+// caller who has an item for each endpoint, those are there too: Charge.Subject is the item's.
 func (r *Rules) Of(caller limiter.Caller, subject limiter.Subject) []Listed {
 	var list []Listed
 	seen := map[*limiter.Limit]bool{}
-	counts := make([]bool, len(r.classes))
+	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject: not in subject
 	for i := range r.classes {
-		counts[i] = r.classes[i].subject(&caller) == subject
+		if s := r.classes[i].subject(&caller); s == subject || r.classes[i].who(&caller) == subject {
+			counts[i] = s
+		}
 	}
 	for i := range r.rules {
 		rule := &r.rules[i]
 		for _, key := range slices.Sorted(maps.Keys(rule.limits)) {
 			for _, l := range rule.limits[key] {
-				if !counts[l.class] || seen[l.Limit] {
+				if counts[l.class] == (limiter.Subject{}) || seen[l.Limit] {
 					continue
 				}
 				seen[l.Limit] = true
 				own := r.overrides.of(&r.classes[l.class], &caller, l.Limit)
-				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: subject, Limit: own, Cost: rule.cost}, Overridden: own != l.Limit})
+				list = append(list, Listed{Path: l.path, Tier: key, Endpoint: rule.pattern.text, Method: rule.method, Charge: limiter.Charge{Subject: counts[l.class], Limit: own, Cost: rule.cost}, Overridden: own != l.Limit})
 			}
 		}
 	}

@@ -22,7 +22,7 @@ type spec struct {
 	rate           algo.Rate
 	spread         limiter.Spread
 	per            []string
-	class          int
+	class          int   // once it is placed
 	badCredentials bool  // see limit
 	cost           *node // of the rule, nil if it has none
 }
@@ -45,7 +45,6 @@ func (p *parser) limit(n *node, rule int, tier string, inList bool) (s spec, ok 
 	if p.mistaken(before) {
 		return s, false
 	}
-	s.class = p.class(newClass(s.per, r.method, r.pattern))
 	return s, true
 }
 
@@ -258,15 +257,23 @@ func (p *parser) class(c class) int {
 	return i
 }
 
+// identity returns what a limit is, and whether its endpoint is part of that.
+func (p *parser) identity(s *spec) (is hashed, byEndpoint bool) {
+	is = hashed{tier: s.tier, name: s.name, per: strings.Join(s.per, " ")}
+	if byEndpoint = slices.Contains(s.per, perEndpoint); byEndpoint {
+		r := &p.rules.rules[s.rule]
+		is.endpoint, is.method = r.pattern.text, r.method
+	}
+	return is, byEndpoint
+}
+
 // make makes a limit and gives it to its rule.
 func (p *parser) make(s spec, horizon time.Duration) {
 	r := &p.rules.rules[s.rule]
 	c := p.rules.classes[s.class]
-	is := hashed{tier: s.tier, name: s.name, per: strings.Join(s.per, " ")}
+	is, byEndpoint := p.identity(&s)
 	parts, label := []string{is.tier, is.name, is.per}, s.name
-	byEndpoint := slices.Contains(s.per, perEndpoint)
 	if byEndpoint {
-		is.endpoint, is.method = r.pattern.text, r.method
 		parts, label = append(parts, is.endpoint, is.method), r.label()
 	}
 	l, err := limiter.NewLimit(limiter.Limit{

@@ -106,6 +106,7 @@ type News struct {
 	Rules     *Rules    // in force after it
 	Confirmed time.Time // when the source last had them; zero if it never had
 	Changed   bool      // they are in force since this reading
+	Restarts  []string  // counts that began anew with them; see [Restarts]
 	// Err is why what the source has is not in force: Problems, which are the document's
 	// mistakes; an error that wraps ErrOlder; or that it could not be read.
 	Err error
@@ -239,7 +240,11 @@ func (l *Live) finish(ctx context.Context, now time.Time, r *reading) {
 	s.pause = pause/2 + rand.N(max(pause/3, 1))
 	l.standing.Store(s)
 	if observe := l.observer.Load(); observe != nil {
-		(*observe)(now, News{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated})
+		n := News{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated}
+		if n.Changed {
+			n.Restarts = Restarts(was.rules, s.rules)
+		}
+		(*observe)(now, n)
 	}
 	l.reading.CompareAndSwap(r, nil)
 }

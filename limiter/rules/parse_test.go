@@ -83,7 +83,10 @@ var defects = map[string]string{
 	"sync_ms_above_window":          `rules[0].limits.free.sync_ms: got 60001, want 10 to 60000 here`,
 	"cells_above_requests":          `rules[0].limits.free.cells: got 11, want 2 to 10 here`,
 	"two_spreads":                   `rules[0].limits.free.cells: got 2, want none beside shards`,
-	"log_too_long":                  `rules[0].limits.free.requests: got 7501, want at most 7500 for a sliding_log of this window, which keeps the instant of each`,
+	"log_too_long":                  `rules[0].limits.free.requests: got 329, want at most 328 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
+	"eight_limits_of_a_caller":      `rules[0].limits.*[7]: is the 8th of the limits that a "*" caller has in one item (user): they take up to`,
+	"eleven_buckets_of_an_endpoint": `rules[0].limits.*[10]: is one of 11 limits that a "*" caller has in one item (user endpoint /a), and at most 10 fit one write; the first is rules[0].limits.*[0]`,
+	"logs_of_a_caller":              `rules[1].limits.*: is one of the sliding_logs that a "*" caller has in one item (user): it takes up to`,
 	"cost_above_a_shard":            `rules[0].cost: got 6, more than rules[0].limits.free ever allows at once (5)`,
 	"overrides_no_list":             `overrides: got an object, want a list`,
 	"override_for_nobody":           `overrides[0]: is for nobody, want a member user, apikey, ip or claim:<name>`,
@@ -160,7 +163,7 @@ func TestSchema(t *testing.T) {
 		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
-		"override_below_cost": true, "override_of_shards": true, "local_share_above_burst": true, "cost_above_a_local_share": true, "shared_with_other_on_error": true, "override_of_a_local_share": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
+		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_share_above_burst": true, "cost_above_a_local_share": true, "shared_with_other_on_error": true, "override_of_a_local_share": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
 		"bad_credentials_shared": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")

@@ -174,3 +174,12 @@ func (p pattern) name() string {
 	}
 	return "all"
 }
+
+// example returns a path that matches p, and of the rules beside it no more than all such paths do.
+func (p pattern) example() Path {
+	path := "/" + strings.Join(p.segments, "/")
+	if p.below {
+		path = strings.TrimSuffix(path, "/") + "/" + parameter
+	}
+	return Path{path}
+}

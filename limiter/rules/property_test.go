@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"testing"
@@ -33,51 +34,95 @@ var callers = []limiter.Caller{
 	{IP: address, Claims: map[string]string{"org": "o"}},
 }
 
-// Parse refuses a document exactly if some request would charge more than ten limits on
-// one subject, found by sending every short path through each rule by itself.
-func TestParse_crowded_exact(t *testing.T) {
-	var paths []string
-	for _, a := range []string{"", "/a", "/b", "/z"} {
-		for _, b := range []string{"", "/a", "/b", "/z"} {
-			for _, c := range []string{"", "/a", "/z"} {
-				if path := a + b + c; strings.Count(path, "/") == len(path)/2 {
-					paths = append(paths, path)
-				}
-			}
-		}
-	}
-	refused := 0
+// fitting is how many limits of ten a minute fit an item.
+const fitting = 7
+
+// item is where a store counts: the reference's own idea of it.
+type item struct {
+	subject       limiter.Subject
+	endpoint      string
+	shadow, cells bool
+}
+
+// Parse refuses a document exactly if the limits of some caller fit no item, and gives a caller
+// one for each endpoint exactly if they do not fit one, found by counting for each caller and
+// tier.
+func TestParse_items_exact(t *testing.T) {
+	refused, split := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
-		var drawn []string
+		var list []drawn
 		for range rapid.IntRange(2, 5).Draw(rt, "rules") {
-			drawn = append(drawn, drawRule(rt, len(drawn)))
+			list = append(list, drawRule(rt, len(list)))
 		}
-		crowded := ""
-		for _, caller := range callers {
-			for _, caller.Tier = range []string{"free", "paid", "other"} {
-				for _, method := range []string{"GET", "POST", "PUT"} {
-					for _, path := range paths {
-						if n := most(rt, drawn, method, path, caller); n > limiter.MaxCharges {
-							crowded = fmt.Sprintf("%s %s of %+v charges %d", method, path, caller, n)
-						}
-					}
-				}
-			}
+		var texts []string
+		for _, d := range list {
+			texts = append(texts, d.text)
 		}
-		_, err := rules.Parse([]byte(document(drawn...)), rules.Options{})
-		if (err != nil) != (crowded != "") {
-			rt.Fatalf("got error %v, but %q", err, crowded)
-		}
-		if err != nil {
+		whole, apart := crowded(rt, list, false), crowded(rt, list, true)
+		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
+		switch {
+		case (err != nil) != apart:
+			rt.Fatalf("got error %v, want one: %t", err, apart)
+		case err != nil:
 			refused++
+		case r.PerEndpoint() != whole:
+			rt.Fatalf("an item for each endpoint: %t, want %t", r.PerEndpoint(), whole)
+		case whole:
+			split++
 		}
 	})
-	if refused == 0 {
-		t.Error("no document was crowded")
+	if refused == 0 || split == 0 {
+		t.Errorf("%d documents were refused, and %d had an item for each endpoint", refused, split)
 	}
 }
 
-func drawRule(rt *rapid.T, i int) string {
+// crowded reports whether the limits of some caller do not fit an item.
+func crowded(rt *rapid.T, list []drawn, split bool) bool {
+	all := map[item][2]map[limiter.ID]bool{} // of all tiers: without shards, and with
+	for _, caller := range callers {
+		for _, caller.Tier = range []string{"free", "paid", "other"} {
+			own := map[item][2]map[limiter.ID]bool{}
+			for _, d := range list {
+				for _, c := range alone(rt, d.text).Charges(nil, cmp.Or(d.method, "GET"), rules.MustParsePath(d.path), caller) {
+					name, _, _ := strings.Cut(c.Subject.String(), "|endpoint:")
+					it := item{subject: limiter.Custom("", name), shadow: c.Limit.Shadow, cells: c.Limit.Spread.Cells > 0}
+					if !strings.HasPrefix(c.Limit.Name, "shared") && (split || it.cells) {
+						it.endpoint = d.method + " " + d.endpoint
+					}
+					items, shards := own, 0
+					if c.Limit.Global {
+						items = all
+					}
+					if _, ok := items[it]; !ok {
+						items[it] = [2]map[limiter.ID]bool{{}, {}}
+					}
+					if c.Limit.Spread.Shards > 0 {
+						shards = 1
+					}
+					items[it][shards][c.Limit.ID] = true
+				}
+			}
+			if tooMany(own) {
+				return true
+			}
+		}
+	}
+	return tooMany(all)
+}
+
+func tooMany(items map[item][2]map[limiter.ID]bool) bool {
+	for it, ids := range items {
+		if n, shards := len(ids[0]), len(ids[1]); n+shards > limiter.MaxCharges || !it.cells && max(n, shards) > fitting {
+			return true
+		}
+	}
+	return false
+}
+
+// drawn is a rule, and a request that it matches.
+type drawn struct{ text, endpoint, method, path string }
+
+func drawRule(rt *rapid.T, i int) drawn {
 	endpoint := rapid.SampledFrom([]string{"*", "/a", "/a/*", "/{x}", "/{x}/*", "/a/b", "/a/{x}", "/{x}/b", "/{x}/{y}", "/a/{x}/a", "/{x}/b/{y}", "/b/{x}/*", "/{x}/a/*"}).Draw(rt, "endpoint")
 	var limits []string
 	for _, tier := range []string{"free", "paid", "*", "global"} {
@@ -101,28 +146,8 @@ func drawRule(rt *rapid.T, i int) string {
 	if rapid.IntRange(0, 5).Draw(rt, "shadow") == 0 {
 		text = strings.Replace(text, "{", `{"mode":"shadow",`, 1)
 	}
-	return text
-}
-
-// most returns how many limits a request charges at most on one subject, by the rules one
-// after another.
-func most(rt *rapid.T, of []string, method, path string, caller limiter.Caller) (most int) {
-	type step struct {
-		subject       limiter.Subject
-		shadow, cells bool
-	}
-	seen := map[step]map[limiter.ID]bool{}
-	for _, text := range of {
-		for _, c := range alone(rt, text).Charges(nil, method, rules.MustParsePath(path), caller) {
-			s := step{c.Subject, c.Limit.Shadow, c.Limit.Spread.Cells > 0}
-			if seen[s] == nil {
-				seen[s] = map[limiter.ID]bool{}
-			}
-			seen[s][c.Limit.ID] = true
-			most = max(most, len(seen[s]))
-		}
-	}
-	return most
+	path := strings.NewReplacer("{x}", "z", "{y}", "z", "*", "z").Replace("/" + strings.TrimPrefix(endpoint, "/"))
+	return drawn{text, endpoint, method, path}
 }
 
 var parsed = map[string]*rules.Rules{}

@@ -19,7 +19,12 @@ type Rules struct {
 	overrides   overrides
 	notes       []Problem
 	labels      []string
+	split       bool // a caller has an item for each endpoint
 }
+
+// PerEndpoint reports whether each caller has an item for each endpoint, because the limits that it
+// has by endpoint do not fit one.
+func (r *Rules) PerEndpoint() bool { return r.split }
 
 // rule is which limits apply to the requests of an endpoint.
 type rule struct {

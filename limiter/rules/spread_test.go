@@ -56,7 +56,7 @@ func TestParse_leases(t *testing.T) {
 		{"endpoint":"/c","limits":{"global":{"requests":100000,"window":"1s","shards":4}}},
 		{"endpoint":"/d","limits":{"global":{"requests":100000,"window":"1s","lease":1}}},
 		{"endpoint":"/e","limits":{"global":{"requests":60060,"window":"1m","algorithm":"token_bucket"}}},
-		{"endpoint":"/f","limits":{"global":{"requests":1002,"window":"2s","algorithm":"sliding_log"}}},
+		{"endpoint":"/f","limits":{"global":{"requests":328,"window":"1s","algorithm":"sliding_log"}}},
 		{"endpoint":"/g","limits":{"global":{"requests":50000,"window":"1s","algorithm":"token_bucket","burst":10}}},
 		{"endpoint":"/h","limits":{"global":{"requests":50000,"window":"1s","algorithm":"leaky_bucket","burst":1}}}]}`
 	for above, want := range map[int64][]int64{0: {0, 0, 0, 1, 0, 0, 0, 0}, rules.LeaseAboveDynamoDB: {1000, 0, 0, 1, 10, 0, 10, 0}} {
@@ -243,18 +243,14 @@ func TestParse_overrides_leases(t *testing.T) {
 	}
 }
 
-// Limits that are spread crowd a subject too: those in cells apart from the others, and
-// those in shards where the store is this process's memory.
-func TestParse_crowded_spread(t *testing.T) {
-	for _, rest := range []string{"", `,"shards":2`, `,"cells":2`, `,"lease":2`, `,"sync_ms":100`} {
-		limits := func(n int) string {
-			return strings.ReplaceAll(list("l", n, rest), `"requests":1,`, `"requests":10,`)
-		}
-		decide(t, parse(t, document(rule("/a", "", `"*":`+limits(10)))), "/a", alice)
-		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limits(11)))), rules.Options{}); err == nil {
-			t.Errorf("eleven limits%s are accepted", rest)
+// Limits that are spread are as many in an item as others; those in cells are in none, and one
+// request may meet as many.
+func TestParse_items_spread(t *testing.T) {
+	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"cells":2`: 10, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
+		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)
+		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{}); err == nil {
+			t.Errorf("%d limits%s are accepted", most+1, rest)
 		}
 	}
-	cells := strings.ReplaceAll(list("c", 6, `,"cells":2`), `"requests":1,`, `"requests":10,`)
-	decide(t, parse(t, document(rule("/a", "", `"*":`+cells), rule("*", "", `"*":`+list("l", 6, "")))), "/a", alice)
+	decide(t, parse(t, document(rule("/a", "", `"*":`+tens("c", 6, `,"cells":2`)), rule("*", "", `"*":`+list("l", 6, "")))), "/a", alice)
 }

@@ -43,7 +43,7 @@ var worst = []struct{ name, document, problem string }{
 	{"too many tiers", document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/a%d/*", i), "", tiers(i*20, 20))
 	})), "rules: have 20000 tiers, at most 1000 are allowed"},
-	{"many tiers over others", document(rule("*", "", `"t0":`+list("l", 10, "")), fill(999, func(i int) string {
+	{"many tiers over others", document(rule("*", "", `"t0":`+list("l", 7, "")), fill(999, func(i int) string {
 		return rule(fmt.Sprintf("/a%d", i), "", tiers(i+1, 1))
 	})), ""},
 	{"long endpoints", document(fill(1000, func(i int) string {
@@ -56,7 +56,7 @@ var worst = []struct{ name, document, problem string }{
 	{"parameters that diverge", document(fill(1000, func(i int) string {
 		at, segment := i%20, i/20
 		return rule(strings.Repeat("/{x}", at)+fmt.Sprintf("/c%d", segment)+strings.Repeat("/{x}", 20-at)+fmt.Sprintf("/e%d", i), "", `"free":`+limit)
-	})), "rules: overlap in too many ways to tell"},
+	})), ""},
 	{"all overlap", document(fill(1000, func(i int) string {
 		return rule(strings.Repeat("/{x}", 20)+"/*", []string{"GET", "POST", "PUT", "PATCH", "DELETE"}[i%5], tiers(i, 1))
 	})), ""},

@@ -1,0 +1,145 @@
+package rules_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// list returns n limits with names that begin with prefix.
+func list(prefix string, n int, rest string) string {
+	var limits []string
+	for i := range n {
+		limits = append(limits, fmt.Sprintf(`{"name":"%s%d","requests":1,"window":"1m"%s}`, prefix, i, rest))
+	}
+	return "[" + strings.Join(limits, ",") + "]"
+}
+
+func rule(endpoint, method, limits string) string {
+	if method != "" {
+		method = fmt.Sprintf(`"method":%q,`, method)
+	}
+	return fmt.Sprintf(`{"endpoint":%q,%s"limits":{%s}}`, endpoint, method, limits)
+}
+
+func document(list ...string) string { return `{"rules":[` + strings.Join(list, ",") + `]}` }
+
+// sharedBelow are four rules that match one path, with the same three counts.
+var sharedBelow = []string{
+	rule("*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
+	rule("/a/*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
+	rule("/a/b/*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
+	rule("/a/b/c", "", `"*":`+list("s", 3, `,"per":["client"]`)),
+}
+
+// Seven windows of a minute, or ten buckets, fit an item. Where a caller has more, by endpoint,
+// there is one for each endpoint; what does not fit even then is refused.
+func TestParse_items(t *testing.T) {
+	const whole, split, refused = "", "split", "refused"
+	for _, c := range []struct {
+		name     string
+		document string
+		want     string
+	}{
+		{"seven", document(rule("/a", "", `"*":`+list("l", 7, ""))), whole},
+		{"eight", document(rule("/a", "", `"*":`+list("l", 8, ""))), refused},
+		{"eight of a caller", document(rule("/a", "", `"*":`+list("l", 8, `,"per":["client"]`))), refused},
+		{"ten buckets", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`))), whole},
+		{"eleven buckets", document(rule("/a", "", `"*":`+list("l", 11, `,"algorithm":"token_bucket"`))), refused},
+		{"ten buckets and one elsewhere", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`)), rule("/b", "", `"*":`+limit)), split},
+		{"seven endpoints", document(endpoints(7)...), whole},
+		{"eight endpoints", document(endpoints(8)...), split},
+		{"three hundred endpoints", document(endpoints(300)...), split},
+		{"tier and global", document(rule("/a", "", `"free":`+list("l", 4, "")+`,"global":`+list("g", 4, `,"per":["client"]`))), split},
+		{"two tiers", document(rule("/a", "", `"free":`+list("l", 6, "")+`,"paid":`+list("p", 6, ""))), whole},
+		{"two methods", document(rule("/a", "GET", `"*":`+list("l", 6, "")), rule("/a", "POST", `"*":`+list("l", 6, ""))), split},
+		{"one endpoint, in two rules", document(rule("/a", "", `"*":`+list("l", 6, "")), rule("/a", "", `"*":`+list("m", 6, ""))), refused},
+		{"below", document(rule("/a/*", "", `"*":`+list("l", 6, "")), rule("/a/b", "", `"*":`+list("l", 6, ""))), split},
+		{"user and client are one subject", document(rule("/a", "", `"*":`+list("l", 4, "")), rule("*", "", `"*":`+list("u", 4, `,"per":["user","endpoint"]`))), split},
+		{"user and ip are two", document(rule("/a", "", `"*":`+list("i", 6, `,"per":["ip","endpoint"]`)), rule("*", "", `"*":`+list("u", 6, `,"per":["user","endpoint"]`))), whole},
+		{"an address has all tiers", document(rule("/a", "", `"free":`+list("l", 4, `,"per":["ip","endpoint"]`)+`,"paid":`+list("p", 4, `,"per":["ip"]`))), split},
+		{"all callers have all tiers", document(rule("/a", "", `"free":`+list("l", 4, `,"per":["global","endpoint"]`)+`,"paid":`+list("p", 4, `,"per":["global","endpoint"]`))), refused},
+		{"all callers of two endpoints", document(rule("/a", "", `"global":`+list("l", 6, "")), rule("/b", "", `"global":`+list("l", 6, ""))), whole},
+		{"client and user with a claim are one subject", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+list("u", 4, `,"per":["claim:org","user"]`))), refused},
+		{"client and key with a claim are one subject", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+list("k", 4, `,"per":["claim:org","apikey"]`))), refused},
+		{"client and address with a claim are one subject", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+list("i", 4, `,"per":["claim:org","ip"]`))), refused},
+		{"client with two claims", document(rule("/a", "", `"*":`+list("c", 4, `,"per":["claim:org","client"]`)+`,"global":`+list("u", 4, `,"per":["claim:team","user"]`))), whole},
+		{"a tier with limits of another subject", document(rule("*", "", `"*":`+list("l", 4, "")), rule("/a", "", `"*":`+list("m", 4, `,"per":["claim:org"]`)+`,"paid":`+list("o", 6, `,"per":["claim:org"]`)), rule("/a", "", `"paid":`+list("p", 4, ""))), split},
+		{"only for a tier", document(rule("*", "", `"*":`+list("l", 4, "")), rule("/a", "", `"*":`+list("m", 3, "")+`,"paid":`+list("o", 4, ""))), split},
+		{"not for that tier", document(rule("*", "", `"*":`+list("l", 6, "")+`,"paid":`+list("p", 3, "")), rule("/a", "", `"paid":`+list("o", 4, ""))), whole},
+		{"shadows apart", document(rule("/a", "", `"*":`+list("l", 6, "")), strings.Replace(rule("/a", "", `"*":`+list("s", 6, "")), "{", `{"mode":"shadow",`, 1)), whole},
+		{"cells are in no item", document(rule("/a", "", `"*":`+tens("c", 10, `,"cells":2`)), rule("/b", "", `"*":`+tens("c", 10, `,"cells":2`)), rule("*", "", `"*":`+list("l", 7, ""))), whole},
+		{"eleven cells", document(rule("/a", "", `"*":`+tens("c", 11, `,"cells":2`))), refused},
+		{"shards apart, and in one step of a memory", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 5, `,"per":["client"]`))), whole},
+		{"eleven with shards", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 6, `,"per":["client"]`))), split},
+		{"shared in many rules", document(sharedBelow...), whole},
+		{"shared count once", document(rule("/a", "", `"*":`+list("s", 7, `,"per":["client"]`)), rule("*", "", `"*":`+list("s", 7, `,"per":["client"]`))), whole},
+		{"longer windows take less", document(rule("/a", "", `"*":`+strings.ReplaceAll(list("l", 8, ""), "1m", "30d"))), whole},
+		{"an override takes more", strings.TrimSuffix(document(rule("/a", "", `"*":`+strings.ReplaceAll(list("l", 8, ""), "1m", "30d"))), "}") +
+			`,"overrides":[{"user":"u","limits":{"l0":{"requests":1000000000,"window":"1s"},"l1":{"requests":1000000000,"window":"1s"}}}]}`, refused},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, o := range []rules.Options{{}, {Version: limiter.MaxVersion, LeaseAbove: rules.LeaseAboveDynamoDB, MaxDelay: time.Nanosecond}} {
+				r, err := rules.Parse([]byte(c.document), o)
+				switch {
+				case err != nil && (c.want != refused || !strings.Contains(err.Error(), "in one item (")):
+					t.Fatal(err)
+				case err == nil && c.want == refused:
+					t.Fatal("accepted")
+				case err == nil && r.PerEndpoint() != (c.want == split):
+					t.Fatalf("an item for each endpoint: %t", r.PerEndpoint())
+				}
+			}
+		})
+	}
+}
+
+// tens is list with limits of ten, which can be divided.
+func tens(prefix string, n int, rest string) string {
+	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":10,`)
+}
+
+// endpoints returns rules of n endpoints.
+func endpoints(n int) (list []string) {
+	for i := range n {
+		list = append(list, rule(fmt.Sprintf("/e%d", i), "", `"*":{"requests":3,"window":"1h"}`))
+	}
+	return list
+}
+
+// What does not fit is refused in one line, with what is too much.
+func TestParse_items_messages(t *testing.T) {
+	for _, c := range []struct{ document, want string }{
+		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
+			`rules[0].limits.*[7]: is the 8th of the limits that a "*" caller has in one item (user endpoint GET /a): they take up to 1078 bytes with it, and one write unit holds 1024; the first is rules[0].limits.*[0]`},
+		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
+			`rules[0].limits.free[10]: is one of 11 limits that a "free" caller has in one item (user endpoint /a), and at most 10 fit one write; the first is rules[0].limits.free[0]`},
+	} {
+		if _, err := rules.Parse([]byte(c.document), rules.Options{}); err == nil || err.Error() != c.want {
+			t.Errorf("got  %v\nwant %s", err, c.want)
+		}
+	}
+}
+
+// A caller's limits by endpoint are charged in one item, or in one for each endpoint, and those
+// of several endpoints in the caller's: what a request writes follows from that.
+func TestRules_PerEndpoint(t *testing.T) {
+	shared := rule("*", "", `"*":{"name":"all","requests":9,"window":"1d","per":["client"]}`)
+	for n, want := range map[int][]string{
+		5: {"user:alice", "user:alice"},
+		7: {"user:alice|endpoint::/e0", "user:alice"}, // and one shared
+	} {
+		var got []string
+		for _, c := range parse(t, document(append(endpoints(n), shared)...)).Charges(nil, "GET", rules.MustParsePath("/e0"), alice) {
+			got = append(got, c.Subject.String())
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d endpoints: charged on %v, want %v", n, got, want)
+		}
+	}
+}
