@@ -168,6 +168,11 @@ func tell(e *app.Environment) func(time.Time, rules.News) {
 		switch problems, refused := errors.AsType[rules.Problems](n.Err); {
 		case n.Changed:
 			e.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.Int64("version", n.Rules.Version()))
+			if count := len(n.Restarts); count > 0 {
+				const most = 10
+				e.Logger.LogAttrs(ctx, slog.LevelWarn, "counts restart: the changed rules count them in other items", slog.Int64("version", n.Rules.Version()),
+					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, most)]))
+			}
 		case n.Err == nil || n.Repeated:
 		case errors.Is(n.Err, rules.ErrOlder):
 			e.Recorder.RulesRefused(now)

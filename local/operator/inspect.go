@@ -80,16 +80,21 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 		id      limiter.ID
 	}
 	known := map[place]bool{}
+	items := []limiter.Subject{s, shadowOf(s)}
 	for _, l := range listed {
-		for _, subject := range l.Charge.Limit.Subjects(s) {
+		own := l.Charge.Subject
+		for _, subject := range l.Charge.Limit.Subjects(own) {
 			known[place{subject, l.Charge.Limit.ID}] = true
 		}
 		if o.Kind == memory { // which has no shards
-			known[place{s, l.Charge.Limit.ID}] = true
+			known[place{own, l.Charge.Limit.ID}] = true
+		}
+		if !slices.Contains(items, own) { // of one endpoint
+			items = append(items, own, shadowOf(own))
 		}
 	}
 	others, at := []Other{}, algo.InstantOf(now)
-	for _, subject := range []limiter.Subject{s, shadowOf(s)} {
+	for _, subject := range items {
 		entries, err := o.Store.Inspect(ctx, subject)
 		if err != nil {
 			return nil, err

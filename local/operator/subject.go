@@ -16,7 +16,7 @@ const (
 	kindCustom   = "custom"
 )
 
-const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, some of them joined by |, endpoint:METHOD:PATTERN, custom:KIND=VALUE or global"
+const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, some of them joined by | (and then one endpoint:METHOD:PATTERN), endpoint:METHOD:PATTERN, custom:KIND=VALUE or global"
 
 // maxSubject is the longest text of a subject that is read.
 const maxSubject = 4096
@@ -34,15 +34,22 @@ func (o *Operator) parse(text string) (limiter.Subject, limiter.Caller, error) {
 			return limiter.Global(), limiter.Caller{}, nil
 		}
 	case kindEndpoint:
-		if method, pattern, ok := strings.Cut(rest, ":"); ok && isEndpoint(unescape(method), unescape(pattern)) {
-			return limiter.Endpoint(unescape(method), unescape(pattern)), limiter.Caller{}, nil
+		if s, ok := endpointOf(rest); ok {
+			return s, limiter.Caller{}, nil
 		}
 	case kindCustom:
 		if name, value, ok := strings.Cut(rest, "="); ok && name != "" {
 			return limiter.Custom(unescape(name), unescape(value)), limiter.Caller{}, nil
 		}
 	default:
-		return o.identities(text)
+		who, endpoint, split := strings.Cut(text, "|"+kindEndpoint+":")
+		s, caller, err := o.identities(who)
+		if err != nil || !split {
+			return s, caller, err
+		}
+		if of, ok := endpointOf(endpoint); ok {
+			return s.And(of), caller, nil
+		}
 	}
 	return limiter.Subject{}, limiter.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
 }
@@ -112,6 +119,13 @@ func (o *Operator) address(part, text string) (netip.Prefix, error) {
 		return network, mistake("subject: got %q, want %s, as which its address is counted: one of IPv4, or of IPv6 the network of IPV6_BITS", part, limiter.IP(caller))
 	}
 	return network.Masked(), nil
+}
+
+// endpointOf reads METHOD:PATTERN.
+func endpointOf(text string) (limiter.Subject, bool) {
+	method, pattern, ok := strings.Cut(text, ":")
+	method, pattern = unescape(method), unescape(pattern)
+	return limiter.Endpoint(method, pattern), ok && isEndpoint(method, pattern)
 }
 
 // isEndpoint reports whether a rule can have a method and an endpoint.

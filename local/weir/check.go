@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -16,16 +17,20 @@ import (
 
 func checkCommand() *cobra.Command {
 	var asJSON bool
+	var against string
 	c := &cobra.Command{
-		Use:     "check FILE",
-		Short:   "Find all mistakes in a rules document",
-		Long:    "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any. FILE may be -, the standard input.",
-		Example: "  weir check functions/rules.json\n  weir check --json - < my-rules.json",
+		Use:   "check FILE",
+		Short: "Find all mistakes in a rules document",
+		Long: "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any. " +
+			"Of a document without mistakes it prints how many items of the store a request of each endpoint writes at most, by what its caller is known as, and with --against, the limits whose counts " +
+			"restart when FILE comes into force after that document. FILE may be -, the standard input.",
+		Example: "  weir check functions/rules.json\n  weir check --json - < my-rules.json\n  git show HEAD:functions/rules.json > /tmp/before.json && weir check --against /tmp/before.json functions/rules.json",
 		Args:    exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], asJSON)
+			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
 		},
 	}
+	c.Flags().StringVar(&against, "against", "", "the document in force, to find the counts that restart")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
@@ -38,9 +43,11 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
+	Writes   []rules.Writes  `json:"writes,omitempty"`   // of one request
+	Restarts []string        `json:"restarts,omitempty"` // limits whose counts begin anew, with --against
 }
 
-func check(ctx context.Context, in io.Reader, out io.Writer, file string, asJSON bool) error {
+func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
 	document, err := readDocument(ctx, in, file)
 	if err != nil && (!asJSON || ctx.Err() != nil) {
 		return err
@@ -55,7 +62,10 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file string, asJSON
 	} else if err != nil {
 		result.Problems = rules.Problems{{Message: err.Error()}}
 	} else {
-		result.OK, result.Rules, result.Tiers, result.Notes = true, r.Len(), r.Tiers(), r.Notes()
+		result.OK, result.Rules, result.Tiers, result.Notes, result.Writes = true, r.Len(), r.Tiers(), r.Notes(), r.Writes()
+		if result.Restarts, err = restarts(ctx, in, against, r); err != nil {
+			return err
+		}
 	}
 	if err := result.print(out, asJSON); err != nil {
 		return err
@@ -64,6 +74,23 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file string, asJSON
 		return exitError{1}
 	}
 	return nil
+}
+
+// restarts returns the limits whose counts restart when r comes into force after the document in a
+// file; none without a file.
+func restarts(ctx context.Context, in io.Reader, file string, r *rules.Rules) ([]string, error) {
+	if file == "" {
+		return nil, nil
+	}
+	document, err := readDocument(ctx, in, file)
+	if err != nil {
+		return nil, err
+	}
+	before, err := parseRules(document)
+	if err != nil {
+		return nil, fmt.Errorf("--against: %s: %w", file, err)
+	}
+	return rules.Restarts(before, r), nil
 }
 
 // readDocument reads a file, or in if it is called "-".
@@ -112,7 +139,35 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 			return err
 		}
 	}
-	return nil
+	if len(c.Restarts) > 0 {
+		if _, err := fmt.Fprintf(out, "  %s\n", restartText(c.Restarts)); err != nil {
+			return err
+		}
+	}
+	return c.printWrites(out)
+}
+
+// printWrites prints what requests write.
+func (c checked) printWrites(out io.Writer) error {
+	if len(c.Writes) == 0 {
+		return nil
+	}
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  WRITES OF A REQUEST\tUSER\tAPI KEY\tBOTH\tANONYMOUS")
+	for _, w := range c.Writes {
+		fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\n", strings.TrimSpace(w.Method+" "+w.Endpoint), w.User, w.APIKey, w.Both, w.Anonymous)
+	}
+	return t.Flush()
+}
+
+// restartText says in one line which counts restart.
+func restartText(limits []string) string {
+	const most = 10
+	text := strings.Join(limits[:min(len(limits), most)], ", ")
+	if more := len(limits) - most; more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return plural(len(limits), "count") + " restart, in other items: " + text
 }
 
 // count says how many rules there are.

@@ -12,7 +12,7 @@ import (
 )
 
 // subjectHelp says how a subject is written.
-const subjectHelp = "SUBJECT is as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, some of them joined by | (claims by name first, then apikey, ip and user), " +
+const subjectHelp = "SUBJECT is as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, some of them joined by | (claims by name first, then apikey, ip and user), with |endpoint:METHOD:PATTERN behind them where each endpoint has an item, " +
 	"endpoint:GET:/api/v1/search, global, or custom:kind=value for what an API counts by itself."
 
 func inspectCommand() *cobra.Command {

@@ -58,7 +58,10 @@ func TestCheck(t *testing.T) {
 	good, bad := "testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
 		"  note: rules[1].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 1000 at once\n" +
-		"  note: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n"
+		"  note: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n" +
+		"  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS\n" +
+		"  GET /api/v1/search   1     1        1     1\n" +
+		"  POST /api/v1/data    2     2        2     2\n"
 	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
 		t.Errorf("good: exit %d, %q", code, out)
 	}
@@ -83,17 +86,54 @@ func TestCheck(t *testing.T) {
 	}
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
-		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n",
+		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS\n  *                    1     1        1     1\n",
 		"\ufeff{}": "-: begins with a byte order mark: save it as UTF-8 without one\n",
 	} {
 		var out bytes.Buffer
-		err := check(t.Context(), strings.NewReader(document), &out, "-", false)
+		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
 			t.Errorf("%q: %v, %q", document, err, &out)
 		}
 	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
 		t.Errorf("no such file: exit %d, %q", code, errs)
+	}
+}
+
+// endpoints writes a document of n endpoints with a limit each, and returns its file.
+func endpoints(t *testing.T, n int) string {
+	t.Helper()
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
+	}
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[`+strings.Join(list, ",")+`]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// Which counts restart is said where there is a document to compare with.
+func TestCheck_against(t *testing.T) {
+	seven, twelve := endpoints(t, 7), endpoints(t, 12)
+	const restart = "  7 counts restart, in other items: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
+	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: rules: give a caller more limits than one item holds") {
+		t.Errorf("by itself: exit %d, %s", code, out)
+	}
+	if code, out, _ := weir(t, "check", "--against", seven, twelve); code != 0 || !strings.Contains(out, restart) {
+		t.Errorf("after seven endpoints: exit %d, %s", code, out)
+	}
+	if code, out, _ := weir(t, "check", "--against", twelve, endpoints(t, 13)); code != 0 || strings.Contains(out, "restart") {
+		t.Errorf("after twelve: exit %d, %s", code, out)
+	}
+	var result checked
+	code, out, _ := weir(t, "check", "--json", "--against", twelve, seven)
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.Restarts) != 7 || len(result.Writes) != 7 || result.Writes[6].User != 1 || result.Writes[6].Endpoint != "/e6" {
+		t.Errorf("as JSON: exit %d, %v, %s", code, err, out)
+	}
+	if code, out, errs := weir(t, "check", "--against", "../../limiter/rules/testdata/bad/five.json", seven); code != 1 || out != "" || !strings.Contains(errs, "--against: ") {
+		t.Errorf("after one with mistakes: exit %d, %s, %s", code, out, errs)
 	}
 }
 

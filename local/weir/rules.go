@@ -39,6 +39,8 @@ type rulesOptions struct {
 	table    string
 	json     bool
 	maxDelay time.Duration
+
+	restartCounts bool // put also what counts in other items
 }
 
 func (o *rulesOptions) open(ctx context.Context) (*records.Rules, error) {
@@ -57,8 +59,9 @@ func (o *rulesOptions) explain(err error) error {
 	return explainRecords(o.table, err)
 }
 
-// maxDelayFlag adds the flag of those commands that put something into force.
-func (o *rulesOptions) maxDelayFlag(c *cobra.Command) {
+// putFlags adds the flags of those commands that put something into force.
+func (o *rulesOptions) putFlags(c *cobra.Command) {
+	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "also if limits are counted in other items from then on, so that their counts restart")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the deployment's setting maxDelay, if it has one: leaky buckets are no deeper")
 }
 
@@ -71,7 +74,8 @@ func putRulesCommand(o *rulesOptions) *cobra.Command {
 		Use:   "put FILE",
 		Short: "Put a rules document into force, and show what changes",
 		Long: "Put a rules document into force as a new version, and show what changes. It is read as the functions read it; one with mistakes is refused, with all of them, and " +
-			"one that says the same as that in force is not put again. Its version is higher than all before: the time in Unix seconds, or what the document says itself if that is more. " +
+			"one that says the same as that in force is not put again. One that counts limits in other items, because a caller then has more of them than one item holds, or no longer so many, is refused with their names " +
+			"unless --restart-counts is given. Its version is higher than all before: the time in Unix seconds, or what the document says itself if that is more. " +
 			"Of two who put at once one is refused; with --after VERSION so is whoever prepared a change of another version than that in force. FILE may be -, the standard input. The exit status is 1 if it was refused.",
 		Example: "  weir rules put rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    exactly(1),
@@ -85,7 +89,7 @@ func putRulesCommand(o *rulesOptions) *cobra.Command {
 	}
 	c.Flags().StringVar(&note, "note", "", noteUsage)
 	c.Flags().Int64Var(&after, "after", 0, "put it only if this version is in force; default whichever is")
-	o.maxDelayFlag(c)
+	o.putFlags(c)
 	return c
 }
 
@@ -159,6 +163,6 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 	}
 	c.Flags().Int64Var(&to, "to", 0, "the version; default the one before that in force")
 	c.Flags().StringVar(&note, "note", "", noteUsage+"; default which version it was")
-	o.maxDelayFlag(c)
+	o.putFlags(c)
 	return c
 }

@@ -93,6 +93,42 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// A document that counts in other items is put, or put back, only where that is meant.
+func TestRules_restartCounts(t *testing.T) {
+	recordsTable(t)
+	seven, twelve := endpoints(t, 7), endpoints(t, 12)
+	history := func() (all []records.Version) {
+		t.Helper()
+		if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	ok(t, "rules", "put", seven)
+	const want = "7 counts restart, in other items: rules[0].limits.* (e0), "
+	refused := func(args ...string) {
+		t.Helper()
+		before := len(history())
+		code, out, errs := weir(t, args...)
+		if code != 1 || out != "" || !strings.Contains(errs, want) || !strings.Contains(errs, "--restart-counts") || strings.Count(errs, "\n") != 1 {
+			t.Errorf("%q: exit %d, %q, %q", args, code, out, errs)
+		}
+		if len(history()) != before {
+			t.Errorf("%q: a version was put", args)
+		}
+	}
+	refused("rules", "put", twelve)
+	if out := ok(t, "rules", "put", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
+		t.Errorf("put: %s", out)
+	}
+	ok(t, "rules", "put", endpoints(t, 13)) // which counts where the twelve do
+	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
+	var put putRules
+	if err := json.Unmarshal([]byte(ok(t, "rules", "put", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
+		t.Errorf("put: %+v, %v", put, err)
+	}
+}
+
 // What was prepared upon a version is not put upon another one: neither a file with --after, nor what
 // a rollback chose before a colleague's put came between.
 func TestRules_after(t *testing.T) {

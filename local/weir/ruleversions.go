@@ -23,29 +23,37 @@ type proposal struct {
 	document []byte
 }
 
-// check reads the document as functions do, whatever their store, and returns the version that it
-// says itself, 0 if it says none.
-func (p proposal) check(maxDelay time.Duration) (version int64, err error) {
+// check reads the document as functions do, whatever their store.
+func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
-		r, err := rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay})
-		if err != nil {
-			return 0, err
+		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay}); err != nil {
+			return nil, err
 		}
-		version = r.Version()
 	}
-	return version, nil
+	return r, nil
+}
+
+// restarts returns the limits whose counts restart when p, which says r, comes into force in place
+// of a document. One that cannot be read any more decides nothing.
+func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
+	before, err := proposal{document: document}.check(maxDelay)
+	if err != nil {
+		return nil
+	}
+	return rules.Restarts(before, r)
 }
 
 // putRules is the result of a put, as --json prints it.
 type putRules struct {
 	records.Version
-	Replaces int64  `json:"replaces,omitempty"` // the version that was in force
-	Diff     string `json:"diff"`               // unified; empty if nothing was put, because it is in force already
+	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
+	Restarts []string `json:"restarts,omitempty"` // limits whose counts begin anew
+	Diff     string   `json:"diff"`               // unified; empty if nothing was put, because it is in force already
 }
 
 // put puts a proposal upon the version in force, which must be after unless that is 0.
 func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
-	own, err := p.check(o.maxDelay)
+	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
 		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), exitError{1})
 	}
@@ -64,7 +72,10 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 	if result.Diff == "" {
 		return o.printPut(out, result)
 	}
-	if result.Version, err = kept.Put(ctx, time.Now(), p.document, note, before.Version, own); err != nil {
+	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
+		return fmt.Errorf("%s; callers have those limits anew: add --restart-counts if that is meant", restartText(result.Restarts))
+	}
+	if result.Version, err = kept.Put(ctx, time.Now(), p.document, note, before.Version, r.Version()); err != nil {
 		return o.explain(err)
 	}
 	result.Replaces = before.Version
@@ -79,7 +90,11 @@ func (o *rulesOptions) printPut(out io.Writer, r putRules) error {
 	case r.Diff == "":
 		_, err = fmt.Fprintf(out, "nothing changes: version %d says the same\n", r.Version.Version)
 	default:
-		_, err = fmt.Fprintf(out, "%sversion %d is put: functions decide by it within a minute\n", r.Diff, r.Version.Version)
+		text := r.Diff
+		if len(r.Restarts) > 0 {
+			text += restartText(r.Restarts) + "\n"
+		}
+		_, err = fmt.Fprintf(out, "%sversion %d is put: functions decide by it within a minute\n", text, r.Version.Version)
 	}
 	return err
 }

@@ -1,0 +1,86 @@
+package operator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// Three hundred endpoints at three an hour each admit a caller exactly three times, on every
+// store. The caller's limits are inspected and reset together, and each endpoint's by itself.
+func TestEndpoints(t *testing.T) {
+	var list []string
+	for i := range 300 {
+		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
+	}
+	many := parse(t, `{"version":7,"rules":[`+strings.Join(list, ",")+`]}`)
+	for _, kind := range stores {
+		t.Run(kind, func(t *testing.T) {
+			d := newDesk(t, kind)
+			d.rules = many
+			ask := func(i int) operator.Question {
+				return operator.Question{Method: "GET", Path: fmt.Sprintf("/e%d", i), User: "alice"}
+			}
+			var wg sync.WaitGroup
+			for from := range 10 {
+				wg.Go(func() {
+					for i := from; i < 300; i += 10 {
+						if n := d.admitted(ask(i), 4); n != 3 {
+							t.Errorf("/e%d: %d of 4 admitted, want 3", i, n)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			inspect := func(subject string, limits, left int) {
+				t.Helper()
+				found, err := d.Inspect(t.Context(), subject)
+				if err != nil || len(found.Limits) != limits || len(found.Others) != 0 {
+					t.Fatalf("%s: %d limits and %d others, %v", subject, len(found.Limits), len(found.Others), err)
+				}
+				for _, l := range found.Limits {
+					if l.State.Remaining != int64(left) {
+						t.Fatalf("%s: %+v", subject, l)
+					}
+				}
+			}
+			one := d.explain(ask(7)).Limits[0].Subject
+			inspect("user:alice", 300, 0)
+			inspect(one, 1, 0)
+			if f, err := d.Reset(t.Context(), one); err != nil || !slices.Equal(f.Subjects, []string{one, one + "|shadow"}) {
+				t.Errorf("reset: %+v, %v", f, err)
+			}
+			inspect(one, 1, 3)
+			inspect("user:alice|endpoint::/e8", 1, 0)
+			if _, err := d.Reset(t.Context(), "user:alice"); err != nil {
+				t.Fatal(err)
+			}
+			inspect("user:alice", 300, 3)
+		})
+	}
+	if got := many.Charges(nil, "GET", rules.MustParsePath("/e7"), limiter.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
+		t.Errorf("charged on %s", got)
+	}
+}
+
+// admitted returns how many of n requests of a user the store admits, however long it takes.
+func (d *desk) admitted(q operator.Question, n int) (admitted int) {
+	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), limiter.Caller{User: q.User})
+	for range n {
+		allowed, err := d.Store.Take(d.t.Context(), algo.InstantOf(noon), charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+		if err != nil {
+			d.t.Error(err)
+		}
+		if allowed {
+			admitted++
+		}
+	}
+	return admitted
+}
