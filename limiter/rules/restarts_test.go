@@ -79,23 +79,23 @@ func TestRules_Writes(t *testing.T) {
 		document string
 		want     []rules.Writes
 	}{
-		{"one item", document(rule("/a", "GET", `"free":`+list("l", 3, "")+`,"paid":`+list("p", 4, ""))), []rules.Writes{{"/a", "GET", 1, 1, 1, 1}}},
-		{"a user alone", document(rule("/a", "", `"*":`+list("l", 3, `,"per":["user"]`))), []rules.Writes{{"/a", "", 1, 0, 1, 0}}},
-		{"all that there is", document(rule("/a/{x}/*", "", `"*":`+list("l", 3, "")+`,"global":`+limit), org), []rules.Writes{{"/a/{x}/*", "", 4, 4, 4, 3}, {"*", "", 2, 2, 2, 2}}},
-		{"the most of all tiers", document(rule("/a", "", `"free":`+list("l", 1, "")+`,"paid":`+list("p", 1, `,"per":["client"]`)+`,"gold":`+tens("g", 3, `,"shards":2`))), []rules.Writes{{"/a", "", 3, 3, 3, 3}}},
-		{"token and key", document(rule("/a", "", `"*":[`+limit[:len(limit)-1]+`,"name":"u","per":["user"]},`+limit[:len(limit)-1]+`,"name":"k","per":["apikey"]}]`)), []rules.Writes{{"/a", "", 1, 1, 2, 0}}},
-		{"cells write nothing", document(rule("/a", "", `"*":`+tens("c", 3, `,"cells":2`))), []rules.Writes{{"/a", "", 0, 0, 0, 0}}},
-		{"shadows", document(rule("/a", "", `"*":`+limit), strings.Replace(rule("/a", "", `"*":`+limit), "{", `{"mode":"shadow",`, 1)), []rules.Writes{{"/a", "", 2, 2, 2, 2}}},
+		{"one item", document(rule("/a", "GET", `"free":`+list("l", 3, "")+`,"paid":`+list("p", 4, ""))), []rules.Writes{{"/a", "GET", 1, 1, 1, 1, 0}}},
+		{"a user alone", document(rule("/a", "", `"*":`+list("l", 3, `,"per":["user"]`))), []rules.Writes{{"/a", "", 1, 0, 1, 0, 0}}},
+		{"all that there is", document(rule("/a/{x}/*", "", `"*":`+list("l", 3, "")+`,"global":`+limit), org), []rules.Writes{{"/a/{x}/*", "", 4, 4, 4, 3, 1}, {"*", "", 2, 2, 2, 2, 1}}},
+		{"the most of all tiers", document(rule("/a", "", `"free":`+list("l", 1, "")+`,"paid":`+list("p", 1, `,"per":["client"]`)+`,"gold":`+tens("g", 3, `,"shards":2`))), []rules.Writes{{"/a", "", 3, 3, 3, 3, 0}}},
+		{"token and key", document(rule("/a", "", `"*":[`+limit[:len(limit)-1]+`,"name":"u","per":["user"]},`+limit[:len(limit)-1]+`,"name":"k","per":["apikey"]}]`)), []rules.Writes{{"/a", "", 1, 1, 2, 0, 0}}},
+		{"cells write nothing", document(rule("/a", "", `"*":`+tens("c", 3, `,"cells":2`))), []rules.Writes{{"/a", "", 0, 0, 0, 0, 0}}},
+		{"shadows", document(rule("/a", "", `"*":`+limit), strings.Replace(rule("/a", "", `"*":`+limit), "{", `{"mode":"shadow",`, 1)), []rules.Writes{{"/a", "", 2, 2, 2, 2, 0}}},
 		{"any method, of which one has more", document(rule("/a", "", `"*":`+list("a", 4, "")), rule("/a", "PUT", `"*":`+list("b", 4, "")), rule("/a", "GET", `"*":`+list("c", 4, ""))),
-			[]rules.Writes{{"/a", "", 2, 2, 2, 2}, {"/a", "PUT", 2, 2, 2, 2}, {"/a", "GET", 2, 2, 2, 2}}},
-		{"other tiers", document(rule("*", "", `"*":`+list("a", 4, "")), rule("/a", "", `"gold":`+list("b", 4, ""))), []rules.Writes{{"*", "", 1, 1, 1, 1}, {"/a", "", 2, 2, 2, 2}}},
+			[]rules.Writes{{"/a", "", 2, 2, 2, 2, 0}, {"/a", "PUT", 2, 2, 2, 2, 0}, {"/a", "GET", 2, 2, 2, 2, 0}}},
+		{"other tiers", document(rule("*", "", `"*":`+list("a", 4, "")), rule("/a", "", `"gold":`+list("b", 4, ""))), []rules.Writes{{"*", "", 1, 1, 1, 1, 0}, {"/a", "", 2, 2, 2, 2, 0}}},
 	} {
 		if got := parse(t, c.document).Writes(); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 		}
 	}
 	split := parse(t, document(append(endpoints(300), rule("/e0", "", `"*":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...)).Writes()
-	if split[0] != (rules.Writes{"/e0", "", 2, 2, 2, 2}) || split[1] != (rules.Writes{"/e1", "", 1, 1, 1, 1}) {
+	if split[0] != (rules.Writes{"/e0", "", 2, 2, 2, 2, 0}) || split[1] != (rules.Writes{"/e1", "", 1, 1, 1, 1, 0}) {
 		t.Errorf("300 endpoints: %+v, %+v", split[0], split[1])
 	}
 }

@@ -19,6 +19,7 @@ type Writes struct {
 	APIKey    int    `json:"apikey"`
 	Both      int    `json:"user_and_apikey"` // a token and a key
 	Anonymous int    `json:"anonymous"`       // known by its address alone
+	Rejected  int    `json:"bad_credential"`
 }
 
 // Writes returns what requests write, for the endpoint of each rule, in file order: the most of
@@ -47,6 +48,7 @@ func (r *Rules) Writes() (list []Writes) {
 		}
 		w.User, w.APIKey = most(limiter.Caller{User: "x"}), most(limiter.Caller{APIKey: "x"})
 		w.Both, w.Anonymous = most(limiter.Caller{User: "x", APIKey: "x"}), most(limiter.Caller{})
+		w.Rejected = most(limiter.Caller{Rejected: true})
 		list = append(list, w)
 	}
 	return list

@@ -153,9 +153,9 @@ func (c checked) printWrites(out io.Writer) error {
 		return nil
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "  WRITES OF A REQUEST\tUSER\tAPI KEY\tBOTH\tANONYMOUS")
+	fmt.Fprintln(t, "  WRITES OF A REQUEST\tUSER\tAPI KEY\tBOTH\tANONYMOUS\tBAD CREDENTIAL")
 	for _, w := range c.Writes {
-		fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\n", strings.TrimSpace(w.Method+" "+w.Endpoint), w.User, w.APIKey, w.Both, w.Anonymous)
+		fmt.Fprintf(t, "  %s\t%d\t%d\t%d\t%d\t%d\n", strings.TrimSpace(w.Method+" "+w.Endpoint), w.User, w.APIKey, w.Both, w.Anonymous, w.Rejected)
 	}
 	return t.Flush()
 }

@@ -59,9 +59,9 @@ func TestCheck(t *testing.T) {
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
 		"  note: rules[1].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 1000 at once\n" +
 		"  note: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n" +
-		"  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS\n" +
-		"  GET /api/v1/search   1     1        1     1\n" +
-		"  POST /api/v1/data    2     2        2     2\n"
+		"  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n" +
+		"  GET /api/v1/search   1     1        1     1          0\n" +
+		"  POST /api/v1/data    2     2        2     2          0\n"
 	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
 		t.Errorf("good: exit %d, %q", code, out)
 	}
@@ -86,7 +86,7 @@ func TestCheck(t *testing.T) {
 	}
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
-		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS\n  *                    1     1        1     1\n",
+		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n  *                    1     1        1     1          0\n",
 		"\ufeff{}": "-: begins with a byte order mark: save it as UTF-8 without one\n",
 	} {
 		var out bytes.Buffer
