@@ -55,11 +55,11 @@ func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 func (l *Limits) newAlarms() {
 	m := l.metrics
 	for _, a := range []Alarm{
-		{"degraded", "Requests are decided without the store, by on_error of their rules: it fails or is slow. See the log lines 'store failed' and the store's own alarms.", m.Degraded(), degradedPercent, 3, 5},
-		{"refused", "Half of all requests are refused: an attack, a client gone wild, or a rule that is too tight. The Contributor Insights rule says who.", m.Refused(), refusedPercent, 10, 15},
-		{"failed", "Requests could not be decided, and got 5xx: rules or keys cannot be read, the issuer does not answer, or the store fails and on_error is deny.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
-		{"rules-refused", "A rules document was refused: the one before stays in force, and no environment starts with it. `make check` says what is wrong with it. It is counted once by each environment: OK a minute later does not say that it is mended; rules-stale does.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		{"rules-stale", "No environment knows whether its rules are still those of their source: that cannot be read, or has a document that was refused. Those of before stay in force, or those of the bundle where there were none.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
+		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules: the store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
+		{"refused", "More than half of all requests are refused: an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+		{"failed", "Requests got 5xx because they could not be decided: keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
+		{"rules-refused", "A rules document has mistakes: the one before stays in force, and no environment starts with it. Correct it (make check) and publish it again. Each environment counts it once, so OK a minute later does not mean that it is corrected: rules-stale does.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
+		{"rules-stale", "For 300 seconds no environment could confirm its rules: their source cannot be read, or has a document that was refused. The rules before stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}
@@ -79,9 +79,9 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *fl
 		most = *reserved * concurrency / 1000
 	}
 	for _, a := range []Alarm{
-		{name + "-throttled", "Lambda turns invocations away, and API Gateway answers 5xx: raise the account's or the reserved concurrency.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		{name + "-concurrency", "The function is near the concurrency that the account has at first, or its reserve: ask for more, or lower the stage's throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
-		{name + "-slow", "One in a hundred requests takes too long: see the store's latency, and cold starts.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
+		{name + "-throttled", "Lambda refuses to run the function, and callers get 5xx: raise the account's concurrency or the reserve, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
+		{name + "-concurrency", "The function is near the concurrency that the account has at first, or its reserve; above it callers get 5xx. Ask AWS for more, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
+		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow; if that is quiet, at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}

@@ -122,7 +122,7 @@ func (l *Limits) prepareEvents() {
 	} else if l.network != nil && !l.network.given {
 		l.newStreamEndpoint(e.Stream)
 	}
-	l.NewAlarm(l.scope, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker: it is down, slow or throttling, or the functions may not write there. See the log lines 'events dropped'.", l.metrics.Metric(telemetry.EventsDropped, "Sum"), 0, 3, 5})
+	l.NewAlarm(l.scope, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker; no request fails for it. The broker is down, slow or throttling, or refuses the functions: see 'events dropped' in their logs.", l.metrics.Metric(telemetry.EventsDropped, "Sum"), 0, 3, 5})
 }
 
 // newStreamEndpoint makes the way from the network to the stream, and to no other.

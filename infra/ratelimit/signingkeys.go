@@ -34,7 +34,7 @@ func (l *Limits) newSigningKeys() {
 			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
 		},
 	})
-	l.NewAlarm(l.scope, Alarm{"signing-keys", "The issuer's keys cannot be fetched: those of the last fetch are used, and new ones are not known.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
+	l.NewAlarm(l.scope, Alarm{"signing-keys", "The issuer's keys could not be fetched three times in a row: see the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
 	// A fetch that failed is tried again at the next one. Lambda would try it twice more in between,
 	// and each try is an error that the alarm counts.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})

@@ -14,9 +14,9 @@ import (
 
 func (s *stage) newAlarms() {
 	for _, a := range []ratelimit.Alarm{
-		{Name: "authorizer-failed", Says: "API Gateway got no answer from the authorizer (a crash, a timeout, throttling) and answered 503. Bad credentials are not counted here: they are 401.", Metric: s.authorizerFailed(), Above: 0, Of: 2, In: 5},
-		{Name: "rest-5xx", Says: "One in a hundred answers of the REST API is an error.", Metric: s.restErrors(), Above: 1, Of: 3, In: 5},
-		{Name: "http-5xx", Says: "One in a hundred answers of the HTTP API is an error.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5},
+		{Name: "authorizer-failed", Says: "API Gateway got no answer from the authorizer and answered 503: a crash, a timeout or throttling. Look at authorizer-throttled, then at the authorizer's log. Bad credentials are 401 and do not count.", Metric: s.authorizerFailed(), Above: 0, Of: 2, In: 5},
+		{Name: "rest-5xx", Says: "More than 1 % of the REST API's answers are 5xx. Look at authorizer-failed, then at the handler's log.", Metric: s.restErrors(), Above: 1, Of: 3, In: 5},
+		{Name: "http-5xx", Says: "More than 1 % of the HTTP API's answers are 5xx. Look at the handler's log.", Metric: s.httpErrors(), Above: 1, Of: 3, In: 5},
 	} {
 		s.limits.NewAlarm(s.stack, a)
 	}
