@@ -80,7 +80,7 @@ type Decision struct {
 	// before another refused it.
 	Refunds Refunds
 	// Mended is how many of the limits had a state that was further ahead than honest clocks
-	// get, and was mended: they refused, or admitted less.
+	// get, and was clamped (algo.Clamp): they refused, or admitted less.
 	Mended int
 	// Charges are those that were decided on: what Take was given, which must not be changed
 	// as long as the Decision is read.

@@ -62,7 +62,8 @@ type Result struct {
 	Machine algo.Machine
 	State   algo.State
 	// Mended says that Take found another state, further ahead of its instant than honest
-	// clocks get, and mended it, if it did not only look. It is no part of the state.
+	// clocks get, and clamped it (algo.Clamp), if it did not only look. It is no part of the
+	// state.
 	Mended bool
 }
 
@@ -70,7 +71,8 @@ type Result struct {
 // never charged.
 type Held struct {
 	Result
-	Version int64 // of the rules whose parameters Machine has
+	Version int64     // of the rules whose parameters Machine has
+	Mark    algo.Mark // see algo.Clamp; mostly none
 }
 
 // Settle returns how h counts for limit at now, and whether that differs from h in
@@ -82,21 +84,32 @@ type Held struct {
 //   - other parameters of a lower version: converted, once;
 //   - other parameters of the same or a higher version: the held parameters decide,
 //     for two versions that convert back and forth create quota;
-//   - further ahead of now than honest clocks get: mended.
+//   - further ahead of now than honest clocks get: marked, or clamped (algo.Clamp).
 func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 	own := limit.machine
 	if h.Machine == nil {
-		return Held{Result{Machine: own}, limit.Version}, false
+		return Held{Result: Result{Machine: own}, Version: limit.Version}, false
 	}
-	var mended bool
-	h.State, mended = h.Machine.Mend(h.State, now)
-	h.Mended = mended
+	changed := h.Machine.Ahead(h.State, now) && h.clamp(now)
 	if h.Machine == own || h.Machine.Fingerprint() == limit.fingerprint {
 		h.Machine = own
-		return h, mended
+		return h, changed
 	}
 	if h.Version >= limit.Version {
-		return h, mended
+		return h, changed
 	}
-	return Held{Result{own, algo.Convert(h.Machine, own, h.State, now), mended}, limit.Version}, true
+	next := Held{Result: Result{own, algo.Convert(h.Machine, own, h.State, now), h.Mended}, Version: limit.Version}
+	if own.Ahead(next.State, now) { // or who reads what is written now would mark it at once
+		next.clamp(now)
+	}
+	return next, true
+}
+
+// clamp clamps or marks a state that is too far ahead of now, and reports whether it did.
+func (h *Held) clamp(now algo.Instant) (changed bool) {
+	s, k := algo.Clamp(h.Machine, h.State, h.Mark, now)
+	changed = s != h.State || k != h.Mark
+	h.Mended = h.Mended || s != h.State
+	h.State, h.Mark = s, k
+	return changed
 }

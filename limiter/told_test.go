@@ -88,8 +88,8 @@ func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []limit
 	return 0, limiter.ErrUnavailable
 }
 
-// State that a wrong clock has left is told once, where it is mended, and neither by a look
-// nor by what is remembered of it.
+// State that a wrong clock has left is told once, where it is clamped, and neither by a look
+// nor by what is remembered of it. Until then the clock that is behind shares what is left of it.
 func TestDecision_Mended(t *testing.T) {
 	for name, store := range map[string]limiter.Store{"here": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
 		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
@@ -99,14 +99,24 @@ func TestDecision_Mended(t *testing.T) {
 			}
 			l := storetest.Must(limiter.New(store, limiter.Options{}))
 			takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), c...)
-			if d := mustPeek(t, l, noon, c[0]); d.Mended != 0 || d.Allowed {
+			if d := mustPeek(t, l, noon, c[0]); d.Mended != 0 || !d.Allowed {
 				t.Errorf("%s: a look: %+v", name, d)
 			}
-			if d := takeAt(t, l, noon.Add(2*time.Second), c...); d.Mended != len(c) || d.Allowed {
+			for i := range 6 {
+				if d := takeAt(t, l, noon.Add(time.Duration(2+i)*time.Second), c...); d.Mended != 0 || d.Allowed != (i < 4) {
+					t.Errorf("%s: request %d of the 4 that are left: %+v", name, i+1, d)
+				}
+			}
+			clamped := noon.Add(2*time.Second + 2*time.Minute + 5*time.Second)
+			if d := mustPeek(t, l, clamped, c[0]); d.Mended != 0 || d.Allowed {
+				t.Errorf("%s: a look: %+v", name, d)
+			}
+			clamped = clamped.Add(2 * time.Second) // when that is forgotten
+			if d := takeAt(t, l, clamped, c...); d.Mended != len(c) || d.Allowed {
 				t.Errorf("%s: %d mended, want %d and a refusal: %+v", name, d.Mended, len(c), d)
 			}
 			for range 3 {
-				if d := takeAt(t, l, noon.Add(2*time.Second), c...); d.Mended != 0 || d.Allowed {
+				if d := takeAt(t, l, clamped, c...); d.Mended != 0 || d.Allowed {
 					t.Errorf("%s: again %d mended: %+v", name, d.Mended, d)
 				}
 			}
@@ -124,7 +134,9 @@ func TestDecision_Mended_counter(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 	takeAt(t, l, noon, c)
 	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
-	if d := takeAt(t, l, noon.Add(2*time.Second), c); d.Mended != 1 || d.StoreCalls != 1 {
+	takeAt(t, l, noon.Add(2*time.Second), c) // brings what was counted at noon, and finds it ahead
+	takeAt(t, l, noon.Add(3*time.Minute), c)
+	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Mended != 1 || d.StoreCalls != 1 {
 		t.Errorf("%d mended, want 1: %+v", d.Mended, d)
 	}
 }

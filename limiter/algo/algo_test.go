@@ -141,7 +141,7 @@ func TestSpend(t *testing.T) {
 		if again := m.Spend(s, start, 0); again != s {
 			t.Errorf("%s: spending nothing changed %+v to %+v", m.Fingerprint(), s, again)
 		}
-		if _, mended := m.Mend(s, start); mended {
+		if m.Ahead(s, start) {
 			t.Errorf("%s: the largest debt is taken for a wrong clock", m.Fingerprint())
 		}
 		if _, ok := m.Take(s, start, 0); ok != (c.retryAfter == 0) {

@@ -57,7 +57,7 @@ func (b *Bucket) Take(s State, now Instant, cost int64) (State, bool) {
 // Spend implements Machine.
 func (b *Bucket) Spend(s State, now Instant, cost int64) State {
 	if cost > 0 {
-		s.TAT = min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Burst))), b.Deepest(now))
+		s.TAT = max(s.TAT, min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Burst))), b.Deepest(now)))
 	}
 	return s
 }
@@ -76,7 +76,11 @@ func (b *Bucket) RetryAfter(s State, now Instant, cost int64) time.Duration {
 	if cost > b.Burst {
 		return Never
 	}
-	return max(0, s.TAT.Sub(b.Latest(now, cost)))
+	wait := max(0, s.TAT.Sub(b.Latest(now, cost)))
+	if b.Ahead(s, now) {
+		wait = clampedWait(b, s, now, cost, wait)
+	}
+	return wait
 }
 
 // Remaining implements Machine.
@@ -118,16 +122,17 @@ func (b *Bucket) Withheld(cost int64, late time.Duration) time.Duration {
 	return max(0, b.Increment(min(cost, b.Burst))-late)
 }
 
-// Mend implements Machine. A debt is at most twice Depth.
-func (b *Bucket) Mend(s State, now Instant) (State, bool) {
-	if s.TAT <= b.Spoiled(now) {
-		return s, false
-	}
-	s.TAT = now.Add(b.Depth)
-	return s, true
+// Ahead implements Machine. A debt is at most twice Depth.
+func (b *Bucket) Ahead(s State, now Instant) bool { return s.TAT > b.Spoiled(now) }
+
+func (b *Bucket) newest(s State) int64 { return int64(s.TAT) }
+
+func (b *Bucket) full(s State, at Instant) State {
+	s.TAT = at.Add(b.Depth)
+	return s
 }
 
-// Spoiled returns the newest TAT that Mend leaves alone.
+// Spoiled returns the newest TAT that is not Ahead of now.
 func (b *Bucket) Spoiled(now Instant) Instant { return now.Add(2*b.Depth + maxSkew) }
 
 // Capacity implements Machine.

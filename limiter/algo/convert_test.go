@@ -14,7 +14,6 @@ func TestConvert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, s, now := draw(t)
 		to, _, _ := draw(t)
-		s, _ = from.Mend(s, now)
 		next := algo.Convert(from, to, s, now)
 		used := from.Capacity() - from.Remaining(s, now)
 		if w, ok := from.(*algo.Window); ok {

@@ -158,8 +158,17 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %s is read as %+v, %v", fingerprint, m.Fingerprint(), again, err)
 		}
 		now := start
-		s, _ := m.Mend(algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at), Entries: algo.Entries(entries[:len(entries)/8*8])}, now)
+		s := algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at), Entries: algo.Entries(entries[:len(entries)/8*8])}
 		cost = max(0, cost)
+		if m.Ahead(s, now) {
+			m.Take(s, now, cost)
+			m.Spend(s, now, min(cost, 50_000))
+			if wait := m.RetryAfter(s, now, cost); wait < 0 {
+				t.Errorf("%s %+v: retry after %s", fingerprint, s, wait)
+			}
+			_, mark := algo.Clamp(m, s, algo.Mark{}, now)
+			s, _ = algo.Clamp(m, s, mark, now.Add(m.Horizon()+5*time.Second))
+		}
 		m.Take(s, now, cost)
 		m.Spend(s, now, min(cost, 50_000))
 		m.RetryAfter(s, now, cost)

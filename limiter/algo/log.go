@@ -128,7 +128,11 @@ func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {
 	if tooMany <= 0 {
 		return 0
 	}
-	return s.Entries.At(expired + int(tooMany) - 1).Add(l.Length).Sub(now)
+	wait := s.Entries.At(expired + int(tooMany) - 1).Add(l.Length).Sub(now)
+	if l.Ahead(s, now) {
+		wait = clampedWait(l, s, now, cost, wait)
+	}
+	return wait
 }
 
 // Remaining implements Machine.
@@ -155,15 +159,17 @@ func (l *Log) Refund(s, charged State, cost int64, _ time.Duration) State {
 	return s
 }
 
-// Mend implements Machine.
-func (l *Log) Mend(s State, now Instant) (State, bool) {
-	if s.Newest <= l.Spoiled(now) {
-		return s, false
-	}
-	return l.owing(l.Requests, now), true
+// Ahead implements Machine.
+func (l *Log) Ahead(s State, now Instant) bool { return s.Newest > l.Spoiled(now) }
+
+func (l *Log) newest(s State) int64 { return int64(s.Newest) }
+
+func (l *Log) full(s State, at Instant) State {
+	live, _ := l.Live(s, s.Newest)
+	return l.owing(max(l.Requests, live), at)
 }
 
-// Spoiled returns the newest instant that Mend leaves alone.
+// Spoiled returns the newest instant that is not Ahead of now.
 func (l *Log) Spoiled(now Instant) Instant { return now.Add(maxSkew) }
 
 // Capacity implements Machine.

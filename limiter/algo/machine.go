@@ -41,7 +41,7 @@ type State struct {
 const Never = time.Duration(math.MaxInt64)
 
 // maxSkew is how far ahead of an instant honest state may be, besides its own
-// debt. Beyond it a clock was wrong, and the state is mended.
+// debt. Beyond it a clock is wrong: see Clamp.
 const maxSkew = 5 * time.Second
 
 // Machine is a Rate, compiled: a *Bucket, a *Window or a *Log. Machines are immutable
@@ -76,10 +76,9 @@ type Machine interface {
 	// back less or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
-	// Mend returns s, or where s is further ahead of now than honest clocks and
-	// debts could have put it, the state that a full charge at now leaves, and
-	// true.
-	Mend(s State, now Instant) (State, bool)
+	// Ahead reports whether s is further ahead of now than honest clocks and debts could
+	// have put it.
+	Ahead(s State, now Instant) bool
 
 	// Capacity returns the largest cost that a full quota holds: the burst of a
 	// bucket, the requests of a window.
@@ -100,6 +99,14 @@ type Machine interface {
 	// Used returns how many requests s still counts at now, rounded up. It is more than
 	// Capacity after a debt.
 	Used(s State, now Instant) int64
+
+	// newest returns what only a charge by a clock that is not behind s increases, and
+	// nothing else does: the TAT, the window, the newest entry.
+	newest(s State) int64
+
+	// full returns the state that a full charge at at leaves. It counts no less than s
+	// does in its newest window or list.
+	full(s State, at Instant) State
 
 	// owing returns the state that counts n requests at now. Convert goes through Used
 	// and owing where two machines have no state in common.

@@ -239,28 +239,3 @@ func TestTake_bound(t *testing.T) {
 		}
 	})
 }
-
-// State too far ahead is mended to one full charge; a nanosecond or a window less and
-// it is honest.
-func TestMend(t *testing.T) {
-	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
-	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})
-	log := machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 2, Window: time.Second})
-	for _, c := range []struct {
-		m    algo.Machine
-		s    algo.State
-		want algo.State
-	}{
-		{bucket, algo.State{TAT: start.Add(29 * time.Second)}, algo.State{TAT: start.Add(29 * time.Second)}},
-		{bucket, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3}, algo.State{TAT: start.Add(12 * time.Second), Refunds: 3}},
-		{window, algo.State{Window: int64(start)/1e9 + 5, Count: 1}, algo.State{Window: int64(start)/1e9 + 5, Count: 1}},
-		{window, algo.State{Window: int64(start)/1e9 + 6, Count: 1}, algo.State{Window: int64(start) / 1e9, Count: 10}},
-		{log, algo.State{Newest: start.Add(5 * time.Second)}, algo.State{Newest: start.Add(5 * time.Second)}},
-		{log, algo.State{Newest: start.Add(5*time.Second + 1)}, algo.State{Newest: start, Entries: algo.NewEntries(start, start)}},
-	} {
-		got, mended := c.m.Mend(c.s, start)
-		if got != c.want || mended != (c.s != c.want) {
-			t.Errorf("%s %+v: mended %t to %+v, want %+v", c.m.Fingerprint(), c.s, mended, got, c.want)
-		}
-	}
-}

@@ -115,6 +115,14 @@ func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
 	if cost > w.Requests {
 		return Never
 	}
+	wait := w.retryAfter(s, now, cost)
+	if wait != 0 && w.Ahead(s, now) {
+		wait = clampedWait(w, s, now, cost, wait)
+	}
+	return wait
+}
+
+func (w *Window) retryAfter(s State, now Instant, cost int64) time.Duration {
 	at := w.At(s, now)
 	if at.Count <= w.Room(at.Window, now, at.Previous, cost) {
 		return 0
@@ -163,15 +171,16 @@ func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	return s
 }
 
-// Mend implements Machine.
-func (w *Window) Mend(s State, now Instant) (State, bool) {
-	if s.Window <= w.Spoiled(now) {
-		return s, false
-	}
-	return State{Window: w.Index(now), Count: w.Requests}, true
+// Ahead implements Machine.
+func (w *Window) Ahead(s State, now Instant) bool { return s.Window > w.Spoiled(now) }
+
+func (w *Window) newest(s State) int64 { return s.Window }
+
+func (w *Window) full(s State, at Instant) State {
+	return State{Window: w.Index(at), Count: max(s.Count, w.Requests)}
 }
 
-// Spoiled returns the newest window that Mend leaves alone.
+// Spoiled returns the newest window that is not Ahead of now.
 func (w *Window) Spoiled(now Instant) int64 { return w.Index(now.Add(maxSkew)) }
 
 // Capacity implements Machine.

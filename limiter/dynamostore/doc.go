@@ -12,6 +12,7 @@
 //	x<id>          N    window: newest index charged
 //	c<id><index>   N    window: count of one index, which is in base 36
 //	l<id> n<id>    L N  log: instants of the last requests, oldest first; newest of all ever
+//	a<id>          L    mark of a state too far ahead of a clock (algo.Clamp): two numbers
 //
 // # How one write can be exact
 //

@@ -29,6 +29,7 @@ const (
 	countAttribute       = 'c'
 	entriesAttribute     = 'l'
 	lastAttribute        = 'n'
+	markAttribute        = 'a'
 )
 
 // attribute returns the name of an attribute of the limit id.
@@ -73,6 +74,7 @@ func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 		h.State.Newest = algo.Instant(r.number(attribute(lastAttribute, id)))
 		h.State.Entries = r.entries(attribute(entriesAttribute, id))
 	}
+	h.Mark = r.mark(attribute(markAttribute, id))
 	return h, r.err
 }
 
@@ -98,7 +100,15 @@ func (it item) entries() ([]limiter.Entry, error) {
 	return entries, nil
 }
 
-// state returns the attributes of a state, by name: what held reads.
+// attributes returns the attributes of a state and its mark, by name: what held reads.
+func attributes(id string, h limiter.Held) map[string]types.AttributeValue {
+	all := state(id, h.Machine, h.State)
+	if h.Mark != (algo.Mark{}) {
+		all[attribute(markAttribute, id)] = &types.AttributeValueMemberL{Value: []types.AttributeValue{number(int64(h.Mark.Since)), number(h.Mark.Newest)}}
+	}
+	return all
+}
+
 func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeValue {
 	switch m.(type) {
 	case *algo.Bucket:
@@ -193,14 +203,28 @@ func (r *reader) entries(name string) algo.Entries {
 	return algo.NewEntries(instants...)
 }
 
-// stateOf returns the attributes of the limit id that are its state.
+// mark returns a mark, none if it is absent.
+func (r *reader) mark(name string) algo.Mark {
+	v, ok := r.it[name]
+	if !ok {
+		return algo.Mark{}
+	}
+	l, ok := v.(*types.AttributeValueMemberL)
+	if !ok || len(l.Value) != 2 {
+		r.err = fmt.Errorf("%w: attribute %s: want a list of two numbers", limiter.ErrFormat, name)
+		return algo.Mark{}
+	}
+	return algo.Mark{Since: algo.Instant(r.parse(name, l.Value[0])), Newest: r.parse(name, l.Value[1])}
+}
+
+// stateOf returns the attributes of the limit id that are its state, with its mark.
 func (it item) stateOf(id string) (names []string) {
 	for name := range it {
 		if len(name) <= len(id) || !strings.HasPrefix(name[1:], id) {
 			continue
 		}
 		switch rune(name[0]) {
-		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, lastAttribute:
+		case tatAttribute, refundsAttribute, newestAttribute, countAttribute, entriesAttribute, lastAttribute, markAttribute:
 			names = append(names, name)
 		}
 	}

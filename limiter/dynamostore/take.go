@@ -23,7 +23,7 @@ type take struct {
 	item    item
 	views   []view
 	passes  bool // exact: every charge is allowed
-	changed bool // exact: a limit must be converted or mended
+	changed bool // exact: a limit must be converted, marked or clamped
 }
 
 // view is one charged limit, as known.
@@ -46,7 +46,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Resul
 		v.id = c.Limit.ID.String()
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
-			if _, spoiled := hint.Machine.Mend(hint.State, now); !spoiled {
+			if !hint.Machine.Ahead(hint.State, now) { // else the item is looked at first, for its mark
 				v.settled.Result = limiter.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
@@ -367,7 +367,7 @@ func (t *take) rewrite(e *expression, v *view) {
 		next.State = v.next
 	}
 	e.requireHeld(t.item, v)
-	keep := state(v.id, next.Machine, next.State)
+	keep := attributes(v.id, next)
 	for _, name := range t.item.stateOf(v.id) {
 		if _, ok := keep[name]; !ok {
 			e.remove = append(e.remove, e.name(name))
@@ -385,6 +385,7 @@ func (e *expression) requireHeld(it item, v *view) {
 	names := []string{attribute(fingerprintAttribute, v.id)}
 	if v.held.Machine != nil {
 		names = slices.AppendSeq(names, maps.Keys(state(v.id, v.held.Machine, v.held.State)))
+		names = append(names, attribute(markAttribute, v.id))
 	}
 	for _, name := range names {
 		if value, ok := it[name]; ok {

@@ -171,6 +171,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 		}
 		delete(sh.logs, at) // it may be a log no longer
 		sh.put(at, held.State)
+		sh.mark(at, held.Mark)
 		sh.sooner(at)
 	}
 	return held

@@ -108,8 +108,11 @@ func TestStore_full_sooner(t *testing.T) {
 			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
 			return err
 		}},
-		"mend": {second, noon.Add(time.Hour), func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
-			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
+		"clamp": {second, noon.Add(time.Hour), func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
+			_, err := s.Take(ctx, noon.Add(-time.Minute), charges[0].Subject, charges, make([]limiter.Result, 1))
+			if err == nil {
+				_, err = s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
+			}
 			return err
 		}},
 	} {

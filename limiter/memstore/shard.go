@@ -22,6 +22,8 @@ type shard struct {
 	capacity int // of subjects
 	// logs holds the entries of logs, which have no room in a slot.
 	logs map[*slot]algo.Entries
+	// marks holds the marks of states that were too far ahead of a clock, which are few.
+	marks map[*slot]algo.Mark
 	// due is when the next subject reaches full quota: before it, a sweep of a full shard
 	// would find nothing. swept is when it was last swept.
 	due, swept algo.Instant
@@ -106,6 +108,7 @@ func (sh *shard) remove(chain **slot, subject limiter.Subject) {
 			continue
 		}
 		delete(sh.logs, *at)
+		delete(sh.marks, *at)
 		*at = (*at).next
 		sh.slots--
 	}
@@ -158,7 +161,7 @@ func (at *slot) setCounts(count, previous int64) { at.count = uint64(count)<<32 
 
 // held returns what a slot holds.
 func (sh *shard) held(at *slot) limiter.Held {
-	return limiter.Held{Result: limiter.Result{Machine: at.limit.Machine(), State: sh.state(at)}, Version: at.limit.Version}
+	return limiter.Held{Result: limiter.Result{Machine: at.limit.Machine(), State: sh.state(at)}, Version: at.limit.Version, Mark: sh.marks[at]}
 }
 
 func (sh *shard) state(at *slot) algo.State {
@@ -183,6 +186,18 @@ func (sh *shard) put(at *slot, s algo.State) {
 	case *algo.Log:
 		at.instant = int64(s.Newest)
 		sh.logs[at] = s.Entries
+	}
+}
+
+// mark replaces the mark of a slot.
+func (sh *shard) mark(at *slot, k algo.Mark) {
+	switch {
+	case k == algo.Mark{}:
+		delete(sh.marks, at)
+	case sh.marks == nil:
+		sh.marks = map[*slot]algo.Mark{at: k}
+	default:
+		sh.marks[at] = k
 	}
 }
 

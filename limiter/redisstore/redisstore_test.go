@@ -349,6 +349,39 @@ func TestStore_tidy(t *testing.T) {
 	}
 }
 
+// The mark of a state that was too far ahead goes with its record, and stays with it.
+func TestStore_tidy_mark(t *testing.T) {
+	client := local(t)
+	s, who := open(t, redisstore.Options{Namespace: "marks"}), caller()
+	charge := func(name string, window time.Duration) limiter.Charge {
+		return limiter.Charge{Subject: who, Limit: storetest.Limit(t, name, algo.Rate{Requests: 10, Window: window}), Cost: 1}
+	}
+	for _, c := range []limiter.Charge{charge("gone", time.Second), charge("stays", 10*time.Hour)} {
+		take(t, s, noon.Add(10*time.Hour), c)
+		take(t, s, noon, c)
+	}
+	for i := range 25 {
+		take(t, s, noon, charge("gone"+strconv.Itoa(i), time.Second))
+	}
+	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
+	if n := client.StrLen(ctx, "{marks/1/"+who.String()+"}").Val(); n != 2+3*35 {
+		t.Errorf("%d bytes, want two records and a mark", n)
+	}
+	entries, err := s.Inspect(ctx, who)
+	if err != nil {
+		t.Fatal(err)
+	}
+	marks := 0
+	for _, e := range entries {
+		if e.Mark.Since == noon {
+			marks++
+		}
+	}
+	if len(entries) != 2 || marks != 1 {
+		t.Errorf("%d limits with %d marks, want 2 with 1: %+v", len(entries), marks, entries)
+	}
+}
+
 // The removal of idle records does not shorten the life of a count that another limit's
 // rules need longer.
 func TestStore_tidy_ttl(t *testing.T) {

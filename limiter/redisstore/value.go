@@ -37,6 +37,10 @@ const (
 	kindSliding
 	kindFixed
 	kindLog
+	// kindMark is no machine but the mark of the limit of the same id, whose record comes
+	// before it. The scripts find that one, and leave this alone. After the kind it has two
+	// integers of eight bytes, and is zero behind them.
+	kindMark
 )
 
 // value is what Redis holds of a subject; empty if nothing.
@@ -93,23 +97,59 @@ func (v value) records(yield func(record) bool) {
 
 // held reads what v holds of limit.
 func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
+	var h limiter.Held
 	for r := range v.records {
 		if r.id() != limit.ID {
 			continue
 		}
+		if r.isMark() {
+			if h.Machine == nil {
+				return h, errMark
+			}
+			h.Mark = r.mark()
+			continue
+		}
 		var own [limitSize]byte
 		if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.fixed[:limitSize]) {
-			return r.read(limit.Machine()), nil
+			h = r.read(limit.Machine())
+			continue
 		}
-		return r.parse()
+		var err error
+		if h, err = r.parse(); err != nil {
+			return h, err
+		}
 	}
-	return limiter.Held{}, nil
+	return h, nil
+}
+
+var errMark = fmt.Errorf("%w: a mark without its limit", limiter.ErrFormat)
+
+func (r record) isMark() bool { return r.fixed[kindOffset] == kindMark }
+
+// mark reads a record of a mark.
+func (r record) mark() algo.Mark {
+	b := r.fixed[lengthOffset:]
+	return algo.Mark{Since: algo.Instant(integer(b[:8])), Newest: integer(b[8:16])}
+}
+
+func newMark(id limiter.ID, k algo.Mark) record {
+	b := appendInteger(make([]byte, 0, recordSize), int64(id), idSize)
+	b = appendIntegers(append(b, kindMark), 8, int64(k.Since), k.Newest)
+	return record{fixed: b[:recordSize]}
 }
 
 // entries reads every limit of v, in order of ID.
 func (v value) entries() ([]limiter.Entry, error) {
 	var entries []limiter.Entry
 	for r := range v.records {
+		if r.isMark() {
+			n := len(entries)
+			if n == 0 || entries[n-1].ID != r.id() {
+				return nil, errMark
+			}
+			entries[n-1].Mark = r.mark()
+			continue
+		}
 		held, err := r.parse()
 		if err != nil {
 			return nil, err
@@ -159,6 +199,8 @@ func (r record) idle() algo.Instant {
 		return algo.Instant(integer(state[:8]))
 	case kindLog:
 		return algo.Instant(integer(state[:8]) + length)
+	case kindMark:
+		return 0
 	}
 	return algo.Instant((integer(state[:4]) + 2) * length)
 }
@@ -229,18 +271,29 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 	var list []record
 	replaced := false
 	for r := range v.records {
-		if r.id() == id {
-			r, replaced = newRecord(id, h), true
+		switch {
+		case r.id() != id:
+			list = append(list, r)
+		case !r.isMark():
+			list, replaced = appendHeld(list, id, h), true
 		}
-		list = append(list, r)
 	}
 	if !replaced {
-		list = append(list, newRecord(id, h))
+		list = appendHeld(list, id, h)
 	}
 	if len(list) > maxLimits {
 		return nil, fmt.Errorf("%w: %w: a subject of more than %d limits", limiter.ErrUnavailable, limiter.ErrItemThrottled, maxLimits)
 	}
 	return newValue(list), nil
+}
+
+// appendHeld appends the records of h.
+func appendHeld(list []record, id limiter.ID, h limiter.Held) []record {
+	list = append(list, newRecord(id, h))
+	if h.Mark != (algo.Mark{}) {
+		list = append(list, newMark(id, h.Mark))
+	}
+	return list
 }
 
 func newValue(list []record) value {
@@ -269,8 +322,13 @@ func (v value) tidied(now algo.Instant) value {
 		return nil
 	}
 	var kept []record
+	stays := false // the limit that a mark comes after
 	for r := range v.records {
-		if h, err := r.parse(); err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now {
+		if !r.isMark() {
+			h, err := r.parse()
+			stays = err != nil || h.Machine.Idle(h.State).Add(idleLeast) > now
+		}
+		if stays {
 			kept = append(kept, r)
 		}
 	}

@@ -120,9 +120,9 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	}
 	for i := range want {
 		g, w := trimmed(got[i].Result), trimmed(want[i].Result)
-		if got[i].ID != want[i].ID || got[i].Version != want[i].Version || g.State != w.State || g.Machine.Fingerprint() != w.Machine.Fingerprint() {
-			t.Fatalf("inspect: limit %s\n got version %d, %s %+v\nwant version %d, %s %+v", want[i].ID,
-				got[i].Version, g.Machine.Fingerprint(), g.State, want[i].Version, w.Machine.Fingerprint(), w.State)
+		if got[i].ID != want[i].ID || got[i].Version != want[i].Version || got[i].Mark != want[i].Mark || g.State != w.State || g.Machine.Fingerprint() != w.Machine.Fingerprint() {
+			t.Fatalf("inspect: limit %s\n got version %d, %s %+v, mark %+v\nwant version %d, %s %+v, mark %+v", want[i].ID,
+				got[i].Version, g.Machine.Fingerprint(), g.State, got[i].Mark, want[i].Version, w.Machine.Fingerprint(), w.State, want[i].Mark)
 		}
 	}
 	return got

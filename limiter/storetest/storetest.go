@@ -45,6 +45,8 @@ func Run(t *testing.T, s Suite) {
 		{"ClockBack", testClockBack},
 		{"Stale", testStale},
 		{"FarAhead", testFarAhead},
+		{"FarAheadCharged", testFarAheadCharged},
+		{"Skew", testSkew},
 		{"Forgotten", testForgotten},
 		{"Critical", testCritical},
 		{"RefundTwice", testRefundTwice},
@@ -158,27 +160,6 @@ func testStale(t *testing.T, s Suite, rate algo.Rate) {
 			t.Fatal("full quota refused")
 		}
 		now = now.Add(l.Horizon + time.Minute)
-	}
-}
-
-// State that only a wrong clock can have written is mended to a full charge, not
-// suffered until that clock's time has come.
-func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
-	p, l := newPair(t, s), Limit(t, "a", rate)
-	p.take(t, start.Add(time.Hour), one(l, 10), nil)
-	_, results := p.take(t, start, one(l, 1), nil)
-	wait := results[0].Machine.RetryAfter(results[0].State, start, 1)
-	if wait > 2*time.Minute {
-		t.Fatalf("an hour ahead: told to wait %s", wait)
-	}
-	if allowed, _ := p.take(t, start.Add(wait), one(l, 1), nil); !allowed {
-		t.Fatal("refused after the wait")
-	}
-	// As far ahead as a clock may be, it counts.
-	p = newPair(t, s)
-	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
-	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
-		t.Fatal("5 s ahead: the charge was forgotten")
 	}
 }
 

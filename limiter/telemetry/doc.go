@@ -29,7 +29,7 @@
 //	                               refused, and by Receipt.Refund
 //	RefundsWithheld  Count         charges that were not, for it would not have been safe, or the
 //	                               store failed
-//	Mended           Count         states further ahead than honest clocks get, which were mended
+//	Mended           Count         states further ahead than honest clocks get, which were clamped
 //	RulesRefused     Count         documents of rules that were not put into force, by each
 //	                               environment that read one, or could not start with it
 //	RulesVersion     None          of the rules in force; environments that have not got the newest

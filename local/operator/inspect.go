@@ -103,7 +103,10 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 			if known[place{subject, e.ID}] {
 				continue
 			}
-			state, _ := e.Machine.Mend(e.State, at)
+			state := e.State
+			if e.Machine.Ahead(state, at) {
+				state, _ = algo.Clamp(e.Machine, state, e.Mark, at)
+			}
 			others = append(others, Other{
 				Subject: subject.String(), ID: e.ID.String(), Parameters: e.Machine.Fingerprint(), Version: e.Version,
 				Capacity: e.Machine.Capacity(), Remaining: e.Machine.Remaining(state, at), FullAt: now.Add(e.Machine.ResetAfter(state, at)).UTC(),

@@ -1,0 +1,49 @@
+package algo
+
+import "time"
+
+// Mark is what a store keeps beside a state that is too far ahead of a clock. The zero value
+// is no mark.
+type Mark struct {
+	Since  Instant // when the clock found the state, or clamped it
+	Newest int64   // of that state, as only its machine reads it; 0 once it has been clamped
+}
+
+// Clamp returns what becomes of a state that is further ahead of now than honest clocks get
+// (Machine.Ahead), and of the mark beside it. The caller MUST NOT pass another state.
+//
+// Either the clock of now is slow or the clock that made the state was fast: the state does not
+// tell which. So a state is clamped only when it counts nothing any more by the clock that made
+// it. A clock that finds it ahead marks it. If nothing by a clock ahead has been charged when a
+// horizon and maxSkew have passed, the state becomes a full charge at that instant. Until then
+// it decides as it is: a window and a log share what is left of them with the clock that is
+// behind, and a bucket refuses.
+//
+// A mark is renewed, and a state clamped, only when a horizon has passed since the mark, so
+// clocks that alternate never hand out a quota twice. A clock that was wrong once holds the
+// others up for two horizons at most, and not for as long as it was ahead.
+func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
+	due := k.Since.Add(stillness(m))
+	switch {
+	case now < due:
+		return s, k
+	case m.newest(s) == k.Newest:
+		return m.full(s, due), Mark{Since: now}
+	}
+	return s, Mark{now, m.newest(s)}
+}
+
+// stillness is how long nothing may have been charged to a state that is clamped.
+func stillness(m Machine) time.Duration { return m.Horizon() + maxSkew }
+
+// clampedWait returns how long after now cost is allowed, where s is too far ahead of now: when
+// its own time has come, which is after wait, but no later than if it is clamped as soon as
+// it can be. A wait that no instant can hold is negative.
+func clampedWait(m Machine, s State, now Instant, cost int64, wait time.Duration) time.Duration {
+	still := stillness(m)
+	due := now.Add(still)
+	if clamped := still + m.RetryAfter(m.full(s, due), due, cost); wait < 0 || wait > clamped {
+		return clamped
+	}
+	return wait
+}

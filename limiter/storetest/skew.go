@@ -1,0 +1,103 @@
+package storetest
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// State that a wrong clock has left once is not suffered until that clock's time has come: it is
+// clamped after a horizon, and a caller passes when it was promised.
+func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	still := l.Machine().Horizon() + 5*time.Second
+	p.take(t, start.Add(time.Hour), one(l, 10), nil)
+	p.take(t, start, one(l, 0), nil) // a look marks nothing
+	p.inspect(t)
+	_, results := p.take(t, start, one(l, 1), nil)
+	p.inspect(t)
+	wait := results[0].Machine.RetryAfter(results[0].State, start, 1)
+	if wait > still+2*time.Minute {
+		t.Fatalf("an hour ahead: told to wait %s", wait)
+	}
+	p.take(t, start.Add(still-1), one(l, 1), results)
+	if allowed, _ := p.take(t, start.Add(wait), one(l, 1), results); !allowed {
+		t.Fatal("refused after the wait")
+	}
+	p.inspect(t)
+	p.take(t, start.Add(wait+time.Hour), one(l, 1), nil)
+	// As far ahead as a clock may be, it counts.
+	p = newPair(t, s)
+	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
+	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
+		t.Fatal("5 s ahead: the charge was forgotten")
+	}
+}
+
+// State that a clock far ahead goes on to charge is not clamped. Beside the marked limit there
+// is another, rules change, and something is given back.
+func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	other := Limit(t, "b", rates[1])
+	far := start.Add(time.Hour)
+	still := l.Machine().Horizon() + 5*time.Second
+	for i := range 6 {
+		now := time.Duration(i) * still / 2
+		_, ahead := p.take(t, far.Add(now), one(l, 1), nil)
+		p.take(t, start.Add(now), []limiter.Charge{{Limit: other, Cost: 1}, {Limit: l, Cost: 1}}, nil)
+		p.take(t, start.Add(now+time.Second), []limiter.Charge{{Limit: l, Cost: 13, Spend: true}}, nil)
+		p.refund(t, one(l, 1), ahead, time.Second)
+		p.inspect(t)
+	}
+	changed := changed(t, l, 2, algo.Rate{Requests: 10, Window: 7 * time.Second})
+	p.take(t, start.Add(4*still), one(changed, 1), nil)
+	p.inspect(t)
+}
+
+// However far apart two clocks are, the bound of one clock holds, with their distance added: a
+// clamped state hands out no quota again.
+func testSkew(t *testing.T, s Suite, rate algo.Rate) {
+	l := Limit(t, "a", rate)
+	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {
+		r := rand.New(rand.NewPCG(uint64(seed), 1))
+		p, now := newPair(t, s), start
+		var admitted []algo.Instant
+		var hints [2][]limiter.Result
+		for range 60 {
+			now = now.Add(time.Duration(r.Int64N(int64(4 * time.Second))))
+			for e, clock := range []algo.Instant{now, now.Add(-skew)} {
+				ok, results := p.take(t, clock, one(l, 1), hints[e])
+				if hints[e] = results; ok {
+					admitted = append(admitted, now)
+				}
+			}
+		}
+		for i := range admitted {
+			for j := i; j < len(admitted); j++ {
+				if most := bound(l.Machine(), admitted[j].Sub(admitted[i])+skew); float64(j-i+1) > most {
+					t.Fatalf("clocks %s apart: %d admitted in %s, want at most %.1f", skew, j-i+1, admitted[j].Sub(admitted[i]), most)
+				}
+			}
+		}
+	}
+}
+
+// bound returns the most that m may admit in an interval of one clock.
+func bound(m algo.Machine, length time.Duration) float64 {
+	switch m := m.(type) {
+	case *algo.Bucket:
+		return float64(m.Depth+length) / float64(m.Interval)
+	case *algo.Window:
+		windows := 1 + float64(length)/float64(m.Length)
+		if !m.Sliding {
+			windows++
+		}
+		return float64(m.Requests) * windows
+	case *algo.Log:
+		return float64(m.Requests) * (1 + float64(length/m.Length))
+	}
+	return 0
+}
