@@ -571,7 +571,7 @@ func TestAttack_memory(t *testing.T) {
 		t.Fatal(err)
 	}
 	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Remember: 1000, Logger: a.Logger}))
-	a.Recorder = telemetry.New(&bytes.Buffer{}, "test")
+	a.Recorder = telemetry.New(&bytes.Buffer{}, "test", nil)
 	function := app.NewAuthorizer(a.Environment)
 	event := string(edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 		e["multiValueHeaders"] = map[string][]string{"X-Api-Key": {"KEY"}, "Authorization": {"TOKEN"}, "X-Header-NUMBER": {"x"}}
@@ -615,7 +615,7 @@ func TestAttack_log(t *testing.T) {
 		a := newTarget(t)
 		var log bytes.Buffer
 		a.Logger = slog.New(telemetry.Sparing(slog.NewJSONHandler(&log, nil)))
-		a.Recorder = telemetry.New(&log, "test")
+		a.Recorder = telemetry.New(&log, "test", nil)
 		for name, host := range hosts {
 			for i := range 500 {
 				key := identity.NewAPIKey()

@@ -45,7 +45,7 @@ func (l *eventLog) Send(ctx context.Context, batch [][]byte) (lost int, err erro
 
 func publisher(l *eventLog) *events.Publisher {
 	return events.New(events.Options{
-		Namespace: "test", Hash: telemetry.SubjectHash, Sink: l, OneIn: 1, Budget: events.DefaultBudget, Logger: slog.New(slog.DiscardHandler),
+		Namespace: "test", Hash: telemetry.NewSubjectHash("test", nil), Sink: l, OneIn: 1, Budget: events.DefaultBudget, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -114,7 +114,7 @@ func TestRecorder(t *testing.T) {
 			t.Run(c.name+" by "+by, func(t *testing.T) {
 				var log bytes.Buffer
 				e := c.environment(t)
-				e.Recorder = telemetry.New(&log, "test")
+				e.Recorder = telemetry.New(&log, "test", nil)
 				event := changed(t, sample(t, "rest-authorizer-user.json"), "Bearer ", "Bearer "+c.credential)
 				function := app.NewAuthorizer(e)
 				if by == "middleware" { // the same request without an authorizer
@@ -139,7 +139,7 @@ func TestRecorder(t *testing.T) {
 func TestRecorder_byRule(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
-	e.Recorder = telemetry.New(&log, "test")
+	e.Recorder = telemetry.New(&log, "test", nil)
 	e.Recorder.Rules(noon, 1, time.Time{}, e.Rules.Current().Labels())
 	for range 5 {
 		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
@@ -172,7 +172,7 @@ func TestRecorder_login(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
 	e.SampleLogin = "alice:secret"
-	e.Recorder = telemetry.New(&log, "test")
+	e.Recorder = telemetry.New(&log, "test", nil)
 	for _, password := range []string{"secret", "wrong"} {
 		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
 		app.NewAPI(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
@@ -187,7 +187,7 @@ func TestRecorder_event(t *testing.T) {
 	for _, event := range []string{"", `{"type":"TOKEN"}`} {
 		var log bytes.Buffer
 		e := memory(t)
-		e.Recorder = telemetry.New(&log, "test")
+		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := app.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
 			t.Error("no error")
 		}
@@ -201,7 +201,7 @@ func TestRecorder_event(t *testing.T) {
 func TestRecorder_behindAuthorizer(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
-	e.Recorder = telemetry.New(&log, "test")
+	e.Recorder = telemetry.New(&log, "test", nil)
 	if a := handle(t, e, app.NewAPI(e), sample(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
 		t.Errorf("%d: %s", a.StatusCode, &log)
 	}
@@ -220,7 +220,7 @@ func TestRecorder_latency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		e := environment(t, slow{storetest.Must(memstore.New(memstore.Options{}))})
-		e.Recorder = telemetry.New(&log, "test")
+		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestHandler_recordsMalformed(t *testing.T) {
 	for _, event := range []string{"", "[]", "{}", `{"httpMethod":1}`} {
 		e := memory(t)
 		var log bytes.Buffer
-		e.Recorder = telemetry.New(&log, "test")
+		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := app.NewHandler(e, app.NewAPI(e)).Invoke(t.Context(), []byte(event)); err == nil {
 			t.Errorf("%q: no error", event)
 		}

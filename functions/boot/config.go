@@ -76,6 +76,10 @@ type Config struct {
 	APIKeysFile      string `env:"API_KEYS_FILE"`
 	APIKeySecretFile string `env:"API_KEY_SECRET_FILE"`
 
+	// SubjectKeyFile is the key of the hashes that stand for callers in logs, metrics and
+	// events, in place of that in RECORDS_TABLE; local only.
+	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
+
 	// RequireCredential turns anonymous callers away.
 	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
 	// IPv6Bits is the length of the network that counts as one IPv6 caller.
@@ -162,6 +166,7 @@ func (c *Config) validate() error {
 	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: want one of them: API keys come from one place")
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
+	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.SubjectKeyFile)
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
 	c.checkEvents(check)
 	return errors.Join(problems...)

@@ -80,8 +80,8 @@ func isAddress(s string) bool {
 }
 
 // OpenEvents returns what sends events of decisions, nil if there are none, and what ends it.
-// It does not connect. budget is what a request waits for it at most.
-func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, logger *slog.Logger, budget time.Duration) (p *events.Publisher, closeSink func(), err error) {
+// It does not connect. hash names callers, and budget is what a request waits for it at most.
+func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, hash telemetry.SubjectHash, logger *slog.Logger, budget time.Duration) (p *events.Publisher, closeSink func(), err error) {
 	closeSink = func() {}
 	var sink events.Sink
 	switch c.Events {
@@ -101,7 +101,7 @@ func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, lo
 		sink = kinesissink.New(client, c.KinesisStream)
 	}
 	return events.New(events.Options{
-		Namespace: c.Namespace, Hash: telemetry.SubjectHash, Sink: sink, OneIn: c.Sample,
+		Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
 		Budget: budget, Dropped: recorder.EventsDropped, Logger: logger,
 	}), closeSink, nil
 }

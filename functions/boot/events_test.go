@@ -45,6 +45,8 @@ func TestLoad_events(t *testing.T) {
 	}
 }
 
+var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
+
 // publish sends an event of a refusal as the variables say, and one of an allowed request.
 func publish(t *testing.T, variables ...string) (log string) {
 	t.Helper()
@@ -54,8 +56,8 @@ func publish(t *testing.T, variables ...string) (log string) {
 	}
 	var out, metrics bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
-	recorder := telemetry.New(&metrics, "dev")
-	p, closeSink, err := c.OpenEvents(t.Context(), recorder, logger, events.DefaultBudget)
+	recorder := telemetry.New(&metrics, "dev", hash)
+	p, closeSink, err := c.OpenEvents(t.Context(), recorder, hash, logger, events.DefaultBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,7 @@ func outcomes(t *testing.T, lines ...[]byte) (all []events.Outcome) {
 	t.Helper()
 	for _, line := range lines {
 		var e events.Event
-		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != telemetry.SubjectHash("dev", limiter.User("alice")) {
+		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != hash(limiter.User("alice")) {
 			t.Errorf("%s: %v", line, err)
 		}
 		all = append(all, e.Outcome)

@@ -40,7 +40,11 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	if err != nil {
 		return nil, err
 	}
-	recorder := telemetry.New(os.Stdout, c.Namespace)
+	hash, err := c.SubjectHash(ctx, logger)
+	if err != nil {
+		return nil, err
+	}
+	recorder := telemetry.New(os.Stdout, c.Namespace, hash)
 	e, err := c.Environment(store, logger)
 	if _, refused := errors.AsType[rules.Problems](err); refused {
 		recorder.RulesRefused(time.Now())
@@ -52,7 +56,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	recorder.Rules(time.Now(), inForce.Version(), time.Time{}, inForce.Labels()) // until they are read again, if they ever are
 	e.Recorder = recorder
 	// What it opens ends with the process.
-	if e.Events, _, err = c.OpenEvents(ctx, recorder, logger, events.DefaultBudget); err != nil {
+	if e.Events, _, err = c.OpenEvents(ctx, recorder, hash, logger, events.DefaultBudget); err != nil {
 		return nil, err
 	}
 	c.warm(ctx, store, e)

@@ -112,7 +112,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 	age := func() (seconds int) {
 		t.Helper()
 		var metrics bytes.Buffer
-		d.Recorder = telemetry.New(&metrics, "test")
+		d.Recorder = telemetry.New(&metrics, "test", nil)
 		version, _ := d.allows(t)
 		d.Recorder.Record(d.now, 0, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
 		var line struct{ RulesAge, RulesVersion int }
@@ -144,7 +144,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 func TestConfig_rules_refused(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	var logged, metrics bytes.Buffer
-	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test")
+	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test", nil)
 	first := d.putRules(t, 11, 0)
 	d.now = d.now.Add(time.Minute)
 	_, _ = d.allows(t)
@@ -205,7 +205,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 	port := agent.URL[strings.LastIndex(agent.URL, ":")+1:]
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+port)
 	var logged, metrics bytes.Buffer
-	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test")
+	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test", nil)
 	const limits = `"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`
 	for _, c := range []struct {
 		document          string

@@ -26,7 +26,7 @@ var unused = []string{"Rule " + telemetry.RuleAllowed}
 func written(t *testing.T) (names []string) {
 	t.Helper()
 	var log bytes.Buffer
-	r := telemetry.New(&log, "dev")
+	r := telemetry.New(&log, "dev", nil)
 	now := time.Now()
 	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
 	r.Rules(now, 1, now, []string{l.Rule})

@@ -12,7 +12,7 @@
 // An event is one object of JSON; [Schema] is its schema, and [Event] has each member.
 //
 //	{"time":"2026-11-21T12:00:00.25Z","namespace":"prod","environment":"Q5…","sequence":17,
-//	 "outcome":"refused","count":412,"subject":"888bf3d24667b398","rule":"GET /search",
+//	 "outcome":"refused","count":412,"subject":"3391c2a9a8625702","rule":"GET /search",
 //	 "limit":"search","cost":412,"remaining":0,"latency_ms":0.031}
 //
 // Requests that were refused, not authorized, failed, decided without the store (degraded), or
@@ -23,10 +23,9 @@
 // one groups, is the number of requests: exact for all but the sampled ones. Of those n events
 // of 1 % tell the number to within some 200/√n percent, 19 times of 20: 100 events to 20 %.
 //
-// The subject is a hash (telemetry.SubjectHash) of the caller's strongest identity: no event has a
-// name in it. That hides no one from who tries: the hash has no secret, so an address of IPv4 is
-// found by hashing all 2³² of them, and a user by hashing a list of users. Keep events as what
-// tells of persons. Of more than 1,000 events that wait for a batch the requests of further
+// The subject is a keyed hash (telemetry.SubjectHash) of the caller's strongest identity: no event
+// has a name in it, and nobody without the key can check a guess. Events of one caller still
+// have one hash, so keep them as personal data. Of more than 1,000 events that wait for a batch the requests of further
 // callers are counted together, in events without a subject.
 //
 // # When

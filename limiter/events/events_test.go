@@ -25,6 +25,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
+var hash = telemetry.NewSubjectHash("test", []byte("the key of this test"))
+
 var (
 	noon    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	alice   = limiter.Caller{User: "alice"}
@@ -81,7 +83,7 @@ func sums(list []events.Event) map[events.Outcome]int64 {
 }
 
 func options(b *broker) events.Options {
-	return events.Options{Namespace: "test", Hash: telemetry.SubjectHash, Sink: b, Logger: slog.New(slog.DiscardHandler)}
+	return events.Options{Namespace: "test", Hash: hash, Sink: b, Logger: slog.New(slog.DiscardHandler)}
 }
 
 // hung does not answer until it is told to end.
@@ -121,7 +123,7 @@ func TestPublisher_Record(t *testing.T) {
 				t.Fatalf("got %d events, want 1", len(got))
 			}
 			c.want.Time, c.want.Namespace, c.want.Sequence, c.want.LatencyMS = noon, "test", 1, 1.5
-			c.want.Subject, c.want.Environment = telemetry.SubjectHash("test", limiter.User("alice")), got[0].Environment
+			c.want.Subject, c.want.Environment = hash(limiter.User("alice")), got[0].Environment
 			if got[0] != c.want {
 				t.Errorf("got  %+v\nwant %+v", got[0], c.want)
 			}

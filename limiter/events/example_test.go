@@ -27,7 +27,8 @@ func (printer) Send(_ context.Context, batch [][]byte) (lost int, err error) {
 }
 
 func ExamplePublisher() {
-	p := events.New(events.Options{Namespace: "prod", Hash: telemetry.SubjectHash, Sink: printer{}, OneIn: 100})
+	hash := telemetry.NewSubjectHash("prod", []byte("from a store of secrets"))
+	p := events.New(events.Options{Namespace: "prod", Hash: hash, Sink: printer{}, OneIn: 100})
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
 	p.Begin(now) // at the start of a request: nothing to send yet
@@ -35,12 +36,13 @@ func ExamplePublisher() {
 		p.Record(now, time.Millisecond, limiter.Caller{User: "alice"}, limiter.Decision{Allowed: false}, nil)
 	}
 	p.Close(context.Background(), now) // sends the rest, at the end of the process
-	// Output: de6acf78a87d9952 refused 3
+	// Output: 124dab77df32a24f refused 3
 }
 
 func ExamplePublisher_Wait() {
+	hash := telemetry.NewSubjectHash("prod", []byte("from a store of secrets"))
 	p := events.New(events.Options{
-		Namespace: "prod", Hash: telemetry.SubjectHash, Sink: printer{}, OneIn: 100,
+		Namespace: "prod", Hash: hash, Sink: printer{}, OneIn: 100,
 		Budget: events.DefaultBudget, // nothing runs between requests
 	})
 	answer := func(ctx context.Context, now time.Time) {
@@ -53,6 +55,6 @@ func ExamplePublisher_Wait() {
 	answer(context.Background(), time.Now()) // sends what the first one has left
 	p.Close(context.Background(), time.Now())
 	// Output:
-	// 79321d7271620571 refused 1
-	// 79321d7271620571 refused 1
+	// 9a845ed9880a9c7e refused 1
+	// 9a845ed9880a9c7e refused 1
 }

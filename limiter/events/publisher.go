@@ -38,8 +38,8 @@ type Sink interface {
 type Options struct {
 	// Namespace is that of the deployment, as in the keys of its store.
 	Namespace string
-	// Hash returns what stands for a caller in events; telemetry.SubjectHash fits.
-	Hash func(namespace string, subject limiter.Subject) string
+	// Hash returns what stands for a caller in events; a telemetry.SubjectHash fits.
+	Hash func(subject limiter.Subject) string
 	Sink Sink
 	// OneIn is how many allowed requests an event of one of them stands for: 100 keeps 1 %,
 	// 1 keeps all. 0: none is kept.
@@ -100,7 +100,7 @@ func (p *Publisher) Record(now time.Time, took time.Duration, caller limiter.Cal
 		return
 	}
 	k := newKey(now, &d, err)
-	k.subject = p.o.Hash(p.o.Namespace, caller.Subject())
+	k.subject = p.o.Hash(caller.Subject())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if plain {

@@ -86,7 +86,9 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 // "" if the header is malformed: a back end may read it more leniently, so it must not count
 // as no credential. ok is false for other schemes, which mean nothing here.
 func bearer(authorization string) (token string, ok bool) {
-	isName := func(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r) }
+	isName := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
 	rest := strings.TrimLeftFunc(authorization, func(r rune) bool { return !isName(r) })
 	end := strings.IndexFunc(rest, func(r rune) bool { return !isName(r) })
 	if end < 0 {

@@ -78,7 +78,7 @@ func TestRecorder_byRule(t *testing.T) {
 		{"no limit speaks", nobody, nil, map[string]counts{}},
 	} {
 		l := newLog(t)
-		r := telemetry.New(l, "dev")
+		r := telemetry.New(l, "dev", hash)
 		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"})
 		r.Record(noon, 0, alice, c.decision, c.err)
 		r.RulesRefused(noon.Add(time.Second)) // writes the second rule
@@ -87,7 +87,7 @@ func TestRecorder_byRule(t *testing.T) {
 		}
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev").Record(noon, 0, alice, through("GET /a"), nil) // nobody has named rules
+	telemetry.New(l, "dev", hash).Record(noon, 0, alice, through("GET /a"), nil) // nobody has named rules
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
@@ -95,7 +95,7 @@ func TestRecorder_byRule(t *testing.T) {
 // lines of its own, under its own time.
 func TestRecorder_byRule_turns(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	r.Rules(noon, 1, time.Time{}, []string{"a", "b", "c"})
 	want := func(at time.Time, totals float64, rule string, n float64) {
 		t.Helper()
@@ -138,7 +138,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 // The first ten rules have names, whatever comes of the others, and new rules lose nothing.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	var labels []string
 	for i := range 1000 {
 		labels = append(labels, fmt.Sprintf("GET /%d", i))
@@ -181,7 +181,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 	long := "GET /" + strings.Repeat("x", 1024)
 	labels := []string{"GET /ä", "GET /ö", long + "1", long + "2", "(others)", " ", "GET /a\nb", "GET /a?b"}
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	r.Rules(noon, 1, time.Time{}, labels)
 	for i, label := range append(labels, "another") {
 		r.Record(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil)
@@ -194,7 +194,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 // Each request is counted once for its rule, whatever the concurrency.
 func TestRecorder_byRule_concurrent(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	const workers, each = 8, 2000
 	decisions := make([]limiter.Decision, 20)
 	labels := make([]string, len(decisions))

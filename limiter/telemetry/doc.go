@@ -70,11 +70,11 @@
 // At most once a second there is a line for each of the ten callers that were refused most
 // by one limit, and one without a subject for the rest:
 //
-//	{"weir":"refused","subject":"888bf3d24667b398","limit":"search","refused":17}
+//	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
 //	{"weir":"refused","refused":230}
 //
 // A rule of Contributor Insights takes $.subject for its key and the sum of $.refused, where
-// $.weir is "refused" and $.subject is present. The subject is a [SubjectHash], so no line
+// $.weir is "refused" and $.subject is present. The subject is a keyed [SubjectHash], so no line
 // names a caller; limit is missing if none speaks.
 //
 // # What else is in the log

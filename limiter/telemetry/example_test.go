@@ -10,7 +10,7 @@ import (
 
 // The first decision is written at once, the next ones with the first after a second.
 func ExampleRecorder() {
-	r := telemetry.New(os.Stdout, "dev")
+	r := telemetry.New(os.Stdout, "dev", telemetry.NewSubjectHash("dev", []byte("from a store of secrets")))
 	now, caller := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), limiter.Caller{User: "alice"}
 	r.Record(now, 5*time.Millisecond, caller, limiter.Decision{Allowed: true}, nil)
 	for range 17 {
@@ -20,5 +20,5 @@ func ExampleRecorder() {
 	// Output:
 	// {"Allowed":1,"Latency":[5],"Refused":0,"_aws":{"CloudWatchMetrics":[{"Dimensions":[[]],"Metrics":[{"Name":"Allowed","Unit":"Count"},{"Name":"Refused","Unit":"Count"},{"Name":"Latency","Unit":"Milliseconds"}],"Namespace":"Weir/dev"}],"Timestamp":1772625600005}}
 	// {"Allowed":0,"Latency":[0],"Refused":1,"Unauthorized":17,"_aws":{"CloudWatchMetrics":[{"Dimensions":[[]],"Metrics":[{"Name":"Allowed","Unit":"Count"},{"Name":"Refused","Unit":"Count"},{"Name":"Unauthorized","Unit":"Count"},{"Name":"Latency","Unit":"Milliseconds"}],"Namespace":"Weir/dev"}],"Timestamp":1772625630000}}
-	// {"weir":"refused","subject":"888bf3d24667b398","refused":1}
+	// {"weir":"refused","subject":"3391c2a9a8625702","refused":1}
 }

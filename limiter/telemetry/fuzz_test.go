@@ -20,7 +20,7 @@ func FuzzRecorder(f *testing.F) {
 	f.Add("\xff\xfe", "", "", "", int64(0), int64(-1), 0, uint8(2))
 	f.Fuzz(func(t *testing.T, user, key, name, namespace string, took, pause int64, calls int, bits uint8) {
 		var log bytes.Buffer
-		r := telemetry.New(&log, namespace)
+		r := telemetry.New(&log, namespace, nil)
 		r.Rules(noon, int64(calls), noon.Add(time.Duration(pause)), []string{key, name, "x"})
 		d := limiter.Decision{Charges: []limiter.Charge{{Limit: &limiter.Limit{Rule: key}}, {Limit: &limiter.Limit{Rule: name}}}, Allowed: bits&1 != 0, Remembered: bits&2 != 0, StoreCalls: calls}
 		if bits&4 != 0 {

@@ -21,6 +21,7 @@ const (
 // nothing. It is safe for concurrent use.
 type Recorder struct {
 	namespace string
+	hash      SubjectHash
 
 	writing sync.Mutex    // held while lines are written, and never together with mu
 	out     *json.Encoder // makes one Write of each line
@@ -37,10 +38,15 @@ type Recorder struct {
 }
 
 // New returns a Recorder for a deployment, named as in the keys of its store, that writes
-// lines to out: one Write each, one at a time. Errors of out are dropped.
-func New(out io.Writer, namespace string) *Recorder {
+// lines to out: one Write each, one at a time. Errors of out are dropped. hash names callers;
+// nil is one with a random key.
+func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
+	if hash == nil {
+		hash = NewSubjectHash(namespace, nil)
+	}
 	return &Recorder{
 		namespace: namespace,
+		hash:      hash,
 		out:       json.NewEncoder(out),
 		refusals:  refusals{counts: map[refusal]int64{}},
 	}
@@ -131,7 +137,7 @@ type batch struct {
 
 // write writes a line of metrics, with the first rule in it; one for each further rule; and
 // those of who is refused.
-func (b *batch) write(out *json.Encoder, namespace string) {
+func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	l := newLine()
 	l.addTotals(&b.metrics, b.rules, b.at)
 	for i, rule := range b.byRule {
@@ -142,7 +148,7 @@ func (b *batch) write(out *json.Encoder, namespace string) {
 		l.addRule(rule)
 	}
 	l.write(out, Namespace(namespace), b.at)
-	b.refusals.write(out, namespace)
+	b.refusals.write(out, hash)
 }
 
 // count counts by add, at the time at, and writes what is then due: outside of the lock, so
@@ -159,7 +165,7 @@ func (r *Recorder) count(at int64, add func()) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	for i := range due {
-		due[i].write(r.out, r.namespace)
+		due[i].write(r.out, r.namespace, r.hash)
 	}
 }
 

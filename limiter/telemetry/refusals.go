@@ -2,8 +2,6 @@ package telemetry
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"maps"
 	"net/netip"
@@ -69,11 +67,11 @@ type refusedLine struct {
 }
 
 // write writes a line for each of those refused most, and one for the rest.
-func (s *refusals) write(out *json.Encoder, namespace string) {
+func (s *refusals) write(out *json.Encoder, hash SubjectHash) {
 	most := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b], s.counts[a]) })
 	for i, r := range most {
 		if i < maxNamed {
-			_ = out.Encode(refusedLine{"refused", SubjectHash(namespace, r.subject()), r.limit, s.counts[r]})
+			_ = out.Encode(refusedLine{"refused", hash(r.subject()), r.limit, s.counts[r]})
 		} else {
 			s.others += s.counts[r]
 		}
@@ -81,12 +79,4 @@ func (s *refusals) write(out *json.Encoder, namespace string) {
 	if s.others > 0 {
 		_ = out.Encode(refusedLine{Weir: "refused", Refused: s.others})
 	}
-}
-
-// SubjectHash returns what stands for a subject in the log of a deployment: 16
-// hexadecimal digits. Whoever knows a subject finds it by them; an address can be guessed
-// from them, because there are few.
-func SubjectHash(namespace string, subject limiter.Subject) string {
-	sum := sha256.Sum256([]byte(namespace + "/" + subject.String()))
-	return hex.EncodeToString(sum[:8])
 }

@@ -2,6 +2,8 @@ package telemetry_test
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -223,7 +225,7 @@ func TestRecorder_Record(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLog(t)
-			telemetry.New(l, "dev").Record(noon, 0, alice, c.decision, c.err)
+			telemetry.New(l, "dev", hash).Record(noon, 0, alice, c.decision, c.err)
 			l.want(line{at: noon, counts: c.want})
 			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
 				t.Errorf("who is refused: %+v", l.refused)
@@ -231,14 +233,14 @@ func TestRecorder_Record(t *testing.T) {
 		})
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev").RulesRefused(noon)
+	telemetry.New(l, "dev", hash).RulesRefused(noon)
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 	l = newLog(t)
-	telemetry.New(l, "dev").Refunds(noon, limiter.Refunds{Given: 2, Withheld: 3})
-	telemetry.New(l, "dev").Refunds(noon, limiter.Refunds{}) // nothing to tell
+	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{Given: 2, Withheld: 3})
+	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // nothing to tell
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsWithheld": 3}})
 	l = newLog(t)
-	telemetry.New(l, "dev").EventsDropped(noon, 7)
+	telemetry.New(l, "dev", hash).EventsDropped(noon, 7)
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
 }
 
@@ -246,7 +248,7 @@ func TestRecorder_Record(t *testing.T) {
 // with the first one later.
 func TestRecorder_edges(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	record := func(after time.Duration) { r.Record(noon.Add(after), 0, alice, allowed, nil) }
 	n := func(after time.Duration, n float64) line {
 		return line{at: noon.Add(after), counts: counts{"Allowed": n, "Refused": 0, "Latency": n}}
@@ -290,7 +292,7 @@ func (l line) truncated() line {
 // back, however they mix with others.
 func TestRecorder_slow(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	for i := range 1000 {
 		at := noon.Add(time.Duration(i) * time.Millisecond)
 		r.Record(at, 0, alice, allowed, nil)
@@ -303,7 +305,7 @@ func TestRecorder_slow(t *testing.T) {
 // a second.
 func TestRecorder_concurrent(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	const workers, seconds, each = 8, 10, 5000
 	for s := range seconds {
 		var wg sync.WaitGroup
@@ -344,7 +346,7 @@ func TestRecorder_concurrent(t *testing.T) {
 // more than a line can hold.
 func TestRecorder_latency(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	r.Record(noon, 1234567*time.Nanosecond, alice, allowed, nil)
 	r.Record(noon.Add(100*time.Millisecond), 2*time.Millisecond, alice, refused, nil)
 	r.Record(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, limiter.ErrUnverified)
@@ -378,7 +380,7 @@ func TestRecorder_latency(t *testing.T) {
 // asked for others, if anybody ever does.
 func TestRecorder_Rules(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	want := func(after time.Duration, members counts) {
 		t.Helper()
 		r.Record(noon.Add(after), 0, alice, allowed, nil)
@@ -410,7 +412,7 @@ func TestRecorder_none(*testing.T) {
 
 // As long as nothing is due, recording allocates nothing, refusals included.
 func TestRecorder_allocations(t *testing.T) {
-	r := telemetry.New(newLog(t), "dev")
+	r := telemetry.New(newLog(t), "dev", nil)
 	r.Rules(noon, 1, noon, []string{"a", "b"})
 	two, by := through("b", "c"), refusedBy("a")
 	for name, record := range map[string]func(){
@@ -431,7 +433,7 @@ func TestRecorder_allocations(t *testing.T) {
 // eleven lines, and none is lost in their sum.
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	r.Record(noon, 0, alice, allowed, nil)
 	l.bytes = 0
 	const n = 1_000_000
@@ -470,7 +472,7 @@ func TestRecorder_flood(t *testing.T) {
 // until the next write.
 func TestRecorder_crowd(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	r.Record(noon, 0, alice, allowed, nil)
 	for i := range 1000 {
 		r.Record(noon, 0, limiter.Caller{User: fmt.Sprint(i)}, refused, nil)
@@ -480,13 +482,13 @@ func TestRecorder_crowd(t *testing.T) {
 	}
 	r.Record(noon, 0, limiter.Caller{User: "7"}, refused, nil)
 	r.Record(noon.Add(time.Second), 0, alice, allowed, nil)
-	seven := refusedLine{"refused", telemetry.SubjectHash("dev", limiter.User("7")), "search", 2}
+	seven := refusedLine{"refused", hash(limiter.User("7")), "search", 2}
 	rest := refusedLine{"refused", "", "", 990 + 50}
 	if len(l.refused) != 11 || l.refused[0] != seven || l.refused[10] != rest {
 		t.Errorf("%+v, want first %+v and last %+v", l.refused, seven, rest)
 	}
 	r.Record(noon.Add(2*time.Second), 0, alice, refused, nil)
-	if last := l.refused[len(l.refused)-1]; last.Subject != telemetry.SubjectHash("dev", limiter.User("alice")) || last.Refused != 1 {
+	if last := l.refused[len(l.refused)-1]; last.Subject != hash(limiter.User("alice")) || last.Refused != 1 {
 		t.Errorf("%+v, want alice, for whom there is room again", last)
 	}
 }
@@ -494,7 +496,7 @@ func TestRecorder_crowd(t *testing.T) {
 // A caller is known by the strongest identity, for each limit apart, and by a hash only.
 func TestRecorder_refused(t *testing.T) {
 	var out bytes.Buffer
-	r := telemetry.New(&out, "dev")
+	r := telemetry.New(&out, "dev", hash)
 	r.Record(noon, 0, limiter.Caller{}, allowed, nil)
 	out.Reset()
 	record := func(n int, caller limiter.Caller, d limiter.Decision) {
@@ -511,13 +513,13 @@ func TestRecorder_refused(t *testing.T) {
 	record(3, limiter.Caller{IP: alice.IP}, refused)
 	record(2, limiter.Caller{}, limiter.Decision{})
 	r.Record(noon.Add(time.Second), 0, limiter.Caller{}, allowed, nil)
-	user, key, address := telemetry.SubjectHash("dev", limiter.User("alice")), telemetry.SubjectHash("dev", limiter.APIKey("k1")), telemetry.SubjectHash("dev", limiter.IP(alice.IP))
+	user, key, address := hash(limiter.User("alice")), hash(limiter.APIKey("k1")), hash(limiter.IP(alice.IP))
 	want := strings.Join([]string{
 		`{"weir":"refused","subject":"` + user + `","limit":"search","refused":7}`,
 		`{"weir":"refused","subject":"` + user + `","limit":"address","refused":6}`,
 		`{"weir":"refused","subject":"` + key + `","limit":"search","refused":5}`,
 		`{"weir":"refused","subject":"` + address + `","limit":"search","refused":3}`,
-		`{"weir":"refused","subject":"` + telemetry.SubjectHash("dev", limiter.IP(netip.Prefix{})) + `","refused":2}`,
+		`{"weir":"refused","subject":"` + hash(limiter.IP(netip.Prefix{})) + `","refused":2}`,
 	}, "\n") + "\n"
 	_, got, _ := strings.Cut(out.String(), "\n")
 	if got != want {
@@ -530,19 +532,45 @@ func TestRecorder_refused(t *testing.T) {
 	}
 }
 
-func TestSubjectHash(t *testing.T) {
-	if got, want := telemetry.SubjectHash("dev", limiter.User("alice")), "888bf3d24667b398"; got != want {
+// hash is that of the deployment that these tests are of.
+var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
+
+// The hash of a subject depends on a key: who has a list of addresses or of users cannot find
+// who is meant.
+func TestNewSubjectHash(t *testing.T) {
+	key, subject := []byte("0123456789abcdef"), limiter.User("alice")
+	got := telemetry.NewSubjectHash("dev", key)(subject)
+	if want := "0dd2b727b938945c"; got != want {
 		t.Errorf("got %s, want %s: the hashes in logs must not change", got, want)
 	}
-	if telemetry.SubjectHash("dev", limiter.User("alice")) == telemetry.SubjectHash("prod", limiter.User("alice")) {
-		t.Error("one caller has one hash in all deployments")
+	unkeyed := sha256.Sum256([]byte("dev/user:alice"))
+	for name, other := range map[string]string{
+		"another namespace": telemetry.NewSubjectHash("prod", key)(subject),
+		"another key":       telemetry.NewSubjectHash("dev", []byte("0123456789abcdeF"))(subject),
+		"another subject":   telemetry.NewSubjectHash("dev", key)(limiter.APIKey("alice")),
+		"no key":            telemetry.NewSubjectHash("dev", nil)(subject),
+		"a plain hash":      hex.EncodeToString(unkeyed[:8]),
+	} {
+		if other == got {
+			t.Errorf("%s makes the same hash", name)
+		}
+	}
+	// A key that is missing or too short is no constant.
+	for _, short := range [][]byte{nil, {}, []byte("0123456789abcde")} {
+		if telemetry.NewSubjectHash("dev", short)(subject) == telemetry.NewSubjectHash("dev", short)(subject) {
+			t.Errorf("two processes with the key %q make the same hash", short)
+		}
+	}
+	hash := telemetry.NewSubjectHash("dev", key)
+	if key[0] = 'x'; hash(subject) != got {
+		t.Error("the key is not copied")
 	}
 }
 
 // What a second costs in the log, as the package's doc says.
 func TestRecorder_size(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "prod")
+	r := telemetry.New(l, "prod", nil)
 	size := func(what string, most int) {
 		t.Helper()
 		if t.Logf("%s: %d bytes", what, l.bytes); l.bytes > most || l.bytes < most*8/10 {
@@ -597,7 +625,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 		step     time.Duration
 	}{{"allowed", allowed, 0}, {"refused", refused, 0}, {"by rule", through("d", "e"), 0}, {"refused by rule", refusedBy("a"), 0}, {"written", allowed, time.Second}, {"written by rule", through("d", "e"), time.Second}} {
 		b.Run(c.name, func(b *testing.B) {
-			r := telemetry.New(null, "dev")
+			r := telemetry.New(null, "dev", nil)
 			if len(c.decision.Charges) > 0 {
 				r.Rules(noon, 1, noon, []string{"a", "b", "c", "d", "e"})
 			}
@@ -610,7 +638,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 		})
 	}
 	b.Run("parallel", func(b *testing.B) {
-		r := telemetry.New(null, "dev")
+		r := telemetry.New(null, "dev", nil)
 		b.ReportAllocs()
 		b.RunParallel(func(p *testing.PB) {
 			for p.Next() {
@@ -624,7 +652,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 // own time.
 func TestRecorder_pauses(t *testing.T) {
 	l := newLog(t)
-	r := telemetry.New(l, "dev")
+	r := telemetry.New(l, "dev", hash)
 	one := counts{"Allowed": 1, "Refused": 0, "Latency": 1}
 	for i := range 3 {
 		at := noon.Add(time.Duration(i) * time.Hour)
@@ -648,7 +676,7 @@ func (s stuck) Write(b []byte) (int, error) {
 // A log that is slow holds up the request that writes to it, and no other.
 func TestRecorder_slowLog(t *testing.T) {
 	s := stuck{make(chan struct{}), make(chan struct{})}
-	r := telemetry.New(s, "dev")
+	r := telemetry.New(s, "dev", nil)
 	done := make(chan struct{}, 2)
 	record := func(after time.Duration) {
 		r.Record(noon.Add(after), 0, alice, allowed, nil)

@@ -30,7 +30,7 @@ type timedBody struct {
 // Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	if err == io.EOF { //nolint:errorlint // an io.Reader returns it as it is
+	if err == io.EOF {
 		_ = b.connection.SetReadDeadline(time.Time{}) // it had one before
 	}
 	return n, err

@@ -21,6 +21,13 @@ const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, some
 // maxSubject is the longest text of a subject that is read.
 const maxSubject = 4096
 
+// ParseSubject reads a subject as explain prints it; ipv6Bits is the length of the network that
+// counts as one IPv6 caller, 0 means 64.
+func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
+	subject, _, err := (&Operator{IPv6Bits: ipv6Bits}).parse(text)
+	return subject, err
+}
+
 // parse reads a subject as explain prints it, where %XX stands for a byte; what needs no
 // escape may be written without. The caller has the identities that it is made of.
 func (o *Operator) parse(text string) (limiter.Subject, limiter.Caller, error) {

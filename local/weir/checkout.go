@@ -57,6 +57,7 @@ func (c checkout) privateKeyFile() string   { return c.path(".weir", "jwt-key.js
 func (c checkout) publicKeysFile() string   { return c.path(".weir", "jwks.json") }
 func (c checkout) apiKeysFile() string      { return c.path(".weir", "apikeys.json") }
 func (c checkout) apiKeySecretFile() string { return c.path(".weir", "apikey-secret") }
+func (c checkout) subjectKeyFile() string   { return c.path(".weir", "subject-key") }
 func (c checkout) metricsFile() string      { return c.path(".weir", "metrics.log") }
 
 // signingKey returns the key that signs local tokens, and makes it if there is none,
@@ -112,6 +113,16 @@ func (c checkout) seedAPIKeys(renew bool) (map[string]string, error) {
 		return nil, err
 	}
 	return keys, writeJSON(c.apiKeysFile(), records)
+}
+
+// subjectKey returns the key of the hashes that stand for callers, and makes it if there is none.
+func (c checkout) subjectKey() ([]byte, error) {
+	key, err := os.ReadFile(c.subjectKeyFile())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	key = []byte(rand.Text())
+	return key, writeFile(c.subjectKeyFile(), key)
 }
 
 // exists reports whether a file is there, or whatever else reading it will tell.

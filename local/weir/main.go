@@ -79,6 +79,7 @@ func rootCommand() *cobra.Command {
 		inspectCommand(),
 		resetCommand(),
 		topCommand(),
+		hashCommand(),
 		loadCommand(),
 		simulateCommand(),
 		tokenCommand(),

@@ -112,11 +112,14 @@ func samLocal(c checkout) (variables, files map[string]string, err error) {
 	if _, err := c.seedAPIKeys(false); err != nil {
 		return nil, nil, err
 	}
+	if _, err := c.subjectKey(); err != nil {
+		return nil, nil, err
+	}
 	return map[string]string{
 			"JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
 			"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"),
 		}, map[string]string{
-			jwksFile: c.publicKeysFile(), apiKeysFile: c.apiKeysFile(), apiKeySecretFile: c.apiKeySecretFile(),
+			jwksFile: c.publicKeysFile(), apiKeysFile: c.apiKeysFile(), apiKeySecretFile: c.apiKeySecretFile(), subjectKeyFile: c.subjectKeyFile(),
 		}, nil
 }
 
@@ -125,6 +128,7 @@ const (
 	jwksFile         = "jwks.json"
 	apiKeysFile      = "apikeys.json"
 	apiKeySecretFile = "apikey-secret"
+	subjectKeyFile   = "subject-key"
 	containerCode    = "/var/task/"
 )
 
@@ -148,7 +152,7 @@ func samPrepare(ctx context.Context, path, dir string, files, variables map[stri
 	}
 	maps.Copy(variables, map[string]string{
 		"WEIR_LOCAL": "true", "STORE": "dynamodb", "TABLE": localTable, "RECORDS_TABLE": "", "RULES_FROM": "", "DYNAMODB_ENDPOINT": inside,
-		"JWKS": containerCode + jwksFile, "API_KEYS_FILE": containerCode + apiKeysFile, "API_KEY_SECRET_FILE": containerCode + apiKeySecretFile,
+		"JWKS": containerCode + jwksFile, "API_KEYS_FILE": containerCode + apiKeysFile, "API_KEY_SECRET_FILE": containerCode + apiKeySecretFile, "SUBJECT_KEY_FILE": containerCode + subjectKeyFile,
 	})
 	if err := template.place(dir, files, variables); err != nil {
 		return nil, nil, err

@@ -211,11 +211,14 @@ func (s *server) prepare(ctx context.Context) error {
 	if s.apiKeys, err = s.checkout.seedAPIKeys(false); err != nil {
 		return err
 	}
+	if _, err := s.checkout.subjectKey(); err != nil {
+		return err
+	}
 	s.store = cmp.Or(s.store, memory) // to the functions an empty STORE is DynamoDB at AWS
 	s.variables = map[string]string{
 		"STORE": s.store, "TABLE": localTable, "RULES_FILE": s.rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
-		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(),
+		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.subjectKeyFile(),
 		"RECORDS_TABLE": "", // the keys of this checkout are in files
 		// A server here shares the machine with all else.
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), limiter.DefaultTimeout.String()),
@@ -283,7 +286,11 @@ func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gate
 			s.live = e.Rules
 			s.live.Observe(s.tellRules)
 		}
-		e.Clock, e.Rules, e.Recorder = s.clock, s.live, telemetry.New(s.metrics, c.Namespace)
+		hash, err := c.SubjectHash(ctx, s.logger)
+		if err != nil {
+			return nil, err
+		}
+		e.Clock, e.Rules, e.Recorder = s.clock, s.live, telemetry.New(s.metrics, c.Namespace, hash)
 		s.operate(c, e, store, role)
 		switch {
 		case s.environments > 0: // what is read above is what they will read

@@ -25,7 +25,7 @@ func topCommand() *cobra.Command {
 		Long: "List the callers that are refused most. Without --brokers or --stream it reads lines from a file, or - for the standard input: of events, of the metrics log, " +
 			"or of CloudWatch Logs as exported; default .weir/metrics.log, which make run writes. On a terminal the table is renewed as lines come, until Ctrl-C; " +
 			"otherwise it is printed once, at the end of what there is, which a broker has come to when it has nothing new for two seconds. " +
-			"Callers are hashes: telemetry.SubjectHash makes them. A count is too high by what the column OVER says at most; memory is bounded, whoever calls.",
+			"Callers are hashes, which weir hash SUBJECT computes. A count is too high by what the column OVER says at most; memory is bounded, whoever calls.",
 		Example: "  weir top\n" +
 			"  weir top --last 5m --json .weir/metrics.log\n" +
 			"  weir top --brokers broker:9098 --topic decisions --iam\n" +

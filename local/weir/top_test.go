@@ -122,7 +122,7 @@ func TestLogFile_follow(t *testing.T) {
 // fill sends 40 refusals of alice, in two events, to what the variables name.
 func fill(t *testing.T, c boot.EventsConfig) {
 	t.Helper()
-	p, closeSink, err := boot.Config{Namespace: "dev", Local: true, EventsConfig: c}.OpenEvents(t.Context(), nil, slog.New(slog.NewTextHandler(testLog{t}, nil)), 0)
+	p, closeSink, err := boot.Config{Namespace: "dev", Local: true, EventsConfig: c}.OpenEvents(t.Context(), nil, subjectHash, slog.New(slog.NewTextHandler(testLog{t}, nil)), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,6 +132,8 @@ func fill(t *testing.T, c boot.EventsConfig) {
 	}
 	p.Close(t.Context(), time.Now())
 }
+
+var subjectHash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
 // testLog fails a test by what is logged.
 type testLog struct{ t *testing.T }
@@ -147,7 +149,7 @@ func expectTop(t *testing.T, args ...string) {
 	var got top.Table
 	code, out, errs := weir(t, append(args, "--json")...)
 	if err := json.Unmarshal([]byte(out), &got); code != 0 || err != nil || got.Refused != 40 || got.Skipped != 0 || len(got.Most) != 1 ||
-		got.Most[0].Subject != telemetry.SubjectHash("dev", limiter.User("alice")) {
+		got.Most[0].Subject != subjectHash(limiter.User("alice")) {
 		t.Errorf("got %d %s%s, %v", code, out, errs, err)
 	}
 }

@@ -1,0 +1,59 @@
+package boot_test
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// hashOf returns the hash of alice in an environment that starts now, and what it logs.
+func hashOf(t *testing.T, c boot.Config) (hash, log string) {
+	t.Helper()
+	var out bytes.Buffer
+	of, err := c.SubjectHash(t.Context(), slog.New(slog.NewTextHandler(&out, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return of(limiter.User("alice")), out.String()
+}
+
+// All environments make one hash of a caller, by the key in the table; without one each makes
+// another, and says so.
+func TestConfig_SubjectHash(t *testing.T) {
+	d := newDeployment(t, "NAMESPACE=dev", "STORE=memory")
+	c := load(t, "NAMESPACE=dev", "STORE=memory", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
+	first, log := hashOf(t, c)
+	if second, _ := hashOf(t, c); first == second || strings.Count(log, "\n") != 1 || !strings.Contains(log, "no subject hash key") {
+		t.Errorf("without a key: hashes %s and %s, logged %q", first, second, log)
+	}
+	key, made, err := d.keys.SubjectKey(t.Context())
+	if err != nil || !made {
+		t.Fatal(made, err)
+	}
+	for range 2 {
+		if got, log := hashOf(t, c); got != telemetry.NewSubjectHash("dev", key)(limiter.User("alice")) || log != "" {
+			t.Errorf("with a key: %s, logged %q", got, log)
+		}
+	}
+	d.shut.Store(true)
+	first, log = hashOf(t, c)
+	if second, _ := hashOf(t, c); first == second || !strings.Contains(log, "subject hash key not read") {
+		t.Errorf("the table fails: hashes %s and %s, logged %q", first, second, log)
+	}
+	file := write(t, "key", "sixteen bytes or more")
+	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+file)); got != telemetry.NewSubjectHash("dev", []byte("sixteen bytes or more"))(limiter.User("alice")) || log != "" {
+		t.Errorf("with a file: %s, logged %q", got, log)
+	}
+	short := load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+write(t, "short", "short"))
+	if _, err := short.SubjectHash(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
+		t.Errorf("a key that is too short: %v", err)
+	}
+	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
+		t.Errorf("a file at AWS: %v", err)
+	}
+}

@@ -1,0 +1,100 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+func hashCommand() *cobra.Command {
+	var o hashOptions
+	c := &cobra.Command{
+		Use:   "hash SUBJECT",
+		Short: "Print the hash that stands for a caller in logs, metrics and events",
+		Long: "Print the hash that stands for a caller in logs, metrics and events. The key is that of this checkout (make run), or with --table that of a deployment, " +
+			"in its records table. If there is no key, the command makes one; environments that start later use it. " + subjectHelp,
+		Example: "  weir hash user:alice\n" +
+			"  weir hash ip:203.0.113.7 --table Weir-prod-Records --namespace prod",
+		Args:              exactly(1),
+		ValidArgsFunction: completeSubject,
+		RunE: func(c *cobra.Command, args []string) error {
+			hash, err := o.hash(c, args[0])
+			if err != nil {
+				return err
+			}
+			if o.json {
+				return printJSON(c.OutOrStdout(), hash)
+			}
+			_, err = fmt.Fprintln(c.OutOrStdout(), hash.Hash)
+			return err
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table of a deployment; default $RECORDS_TABLE, or the key of this checkout")
+	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE, or without --table dev")
+	f.IntVar(&o.ipv6Bits, "ipv6-bits", 64, "the length of the network that counts as one IPv6 caller, as IPV6_BITS of the functions")
+	f.BoolVar(&o.json, "json", false, "print one JSON object")
+	return c
+}
+
+type hashOptions struct {
+	table, namespace string
+	ipv6Bits         int
+	json             bool
+}
+
+// madeHash is what --json prints.
+type madeHash struct {
+	Subject   string `json:"subject"`
+	Namespace string `json:"namespace"`
+	Hash      string `json:"hash"`
+}
+
+// localNamespace is that of the templates in infra/golden, which weir serve runs.
+const localNamespace = "dev"
+
+func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
+	if o.ipv6Bits < 1 || o.ipv6Bits > 128 {
+		return madeHash{}, usageError{fmt.Errorf("--ipv6-bits: got %d, want 1 to 128", o.ipv6Bits)}
+	}
+	subject, err := operator.ParseSubject(text, o.ipv6Bits)
+	if err != nil {
+		return madeHash{}, asked(err)
+	}
+	if o.namespace == "" {
+		if o.table != "" {
+			return madeHash{}, usageError{errors.New("--namespace: required with --table: that of the deployment, such as its stage")}
+		}
+		o.namespace = localNamespace
+	}
+	key, err := o.key(c)
+	if err != nil {
+		return madeHash{}, err
+	}
+	return madeHash{subject.String(), o.namespace, telemetry.NewSubjectHash(o.namespace, key)(subject)}, nil
+}
+
+// key returns the key of the deployment, or of this checkout.
+func (o *hashOptions) key(c *cobra.Command) ([]byte, error) {
+	if o.table == "" {
+		checkout, err := findCheckout()
+		if err != nil {
+			return nil, err
+		}
+		return checkout.subjectKey()
+	}
+	keys, err := (&keysOptions{table: o.table}).open(c.Context(), c.ErrOrStderr())
+	if err != nil {
+		return nil, err
+	}
+	key, made, err := keys.SubjectKey(c.Context())
+	if made {
+		fmt.Fprintln(c.ErrOrStderr(), "there was no key: this one is used by environments that start from now on")
+	}
+	return key, explainRecords(o.table, err)
+}

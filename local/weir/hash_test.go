@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// The hash is that of the checkout's key, which is made once; addresses are hashed as they are
+// counted.
+func TestHash(t *testing.T) {
+	c := scratch(t)
+	t.Setenv("RECORDS_TABLE", "")
+	first := ok(t, "hash", "user:alice")
+	key, err := os.ReadFile(c.subjectKeyFile())
+	if err != nil {
+		t.Fatal(err)
+	}
+	of := func(s limiter.Subject) string { return telemetry.NewSubjectHash("dev", key)(s) + "\n" }
+	if first != of(limiter.User("alice")) {
+		t.Errorf("got %q, want %q", first, of(limiter.User("alice")))
+	}
+	for text, want := range map[string]limiter.Subject{
+		"apikey:acme": limiter.APIKey("acme"), "ip:203.0.113.7": limiter.IP(identity.Prefix(identity.ParseAddress("203.0.113.7"), 64)),
+		"ip:2001:db8::1": limiter.IP(identity.Prefix(identity.ParseAddress("2001:db8::1"), 64)),
+	} {
+		if got := ok(t, "hash", text); got != of(want) {
+			t.Errorf("%s: got %q, want %q", text, got, of(want))
+		}
+	}
+	var made madeHash
+	if err := json.Unmarshal([]byte(ok(t, "hash", "user:alice", "--namespace", "prod", "--json")), &made); err != nil || made.Subject != "user:alice" || made.Namespace != "prod" || made.Hash+"\n" == first {
+		t.Errorf("got %+v, %v", made, err)
+	}
+	for _, args := range [][]string{{"hash", "alice"}, {"hash", "user:alice", "--ipv6-bits", "0"}, {"hash", "user:alice", "--table", "Weir-prod-Records"}} {
+		if code, _, errs := weir(t, args...); code != 2 {
+			t.Errorf("%v: exit %d, %q, want 2", args, code, errs)
+		}
+	}
+}
+
+// The key of a deployment is in its records table, and made by the first who asks.
+func TestHash_table(t *testing.T) {
+	recordsTable(t)
+	code, first, errs := weir(t, "hash", "user:alice", "--namespace", "dev")
+	if code != 0 || !strings.Contains(errs, "there was no key") {
+		t.Errorf("the first: exit %d, %q", code, errs)
+	}
+	if second := ok(t, "hash", "user:alice", "--namespace", "dev"); second != first {
+		t.Errorf("got %q, then %q", first, second)
+	}
+}
