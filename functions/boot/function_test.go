@@ -185,7 +185,7 @@ func TestStart_records(t *testing.T) {
 		t.Error(err)
 	}
 	_ = c.Wait() // killed
-	if !strings.Contains(output.String(), `"records table not reached"`) || len(table) != 1 || !strings.Contains(<-table, `"secrets"`) {
+	if !strings.Contains(output.String(), `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) || !strings.Contains(<-table, `"secrets"`) {
 		t.Errorf("%d reads: %s", len(table), output)
 	}
 }
