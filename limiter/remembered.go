@@ -16,7 +16,7 @@ import (
 // a flood costs each of them about one refused call a second, however often there is room.
 //
 // It is bounded: two generations of at most half the subjects each, where a subject
-// with a long log counts as several. A subject in use moves to the recent generation;
+// with many limits or a long log counts as several. A subject in use moves to the recent generation;
 // when that is full it becomes the older one, and what the older one held is forgotten.
 type memory struct {
 	trust time.Duration // how long a remembered state may refuse
@@ -27,8 +27,12 @@ type memory struct {
 	weight        int // of the recent ones, in subjects
 }
 
-// subjectWeight is how many bytes of log weigh as much as a subject.
-const subjectWeight = 512
+// A subject weighs as one of so many limits, without logs: less than a kilobyte. Those of more limits,
+// and of logs of so many bytes, count as several.
+const (
+	subjectLimits = 4
+	subjectWeight = 512
+)
 
 // memo is the state of one limit as of the instant at which it was seen. A new
 // version of the rules has new Limits, so its decisions find nothing remembered.
@@ -182,7 +186,7 @@ func (m *memory) remember(now algo.Instant, subject Subject, items []item, charg
 
 // weight returns how many subjects the memos of one count as.
 func weight(memos []memo) int {
-	w := 1
+	w := max(1, (len(memos)+subjectLimits-1)/subjectLimits)
 	for i := range memos {
 		w += len(memos[i].result.State.Entries) / subjectWeight
 	}

@@ -6,5 +6,6 @@
 //
 // Its memory is bounded. A subject is forgotten only when every limit of it is at
 // full quota, so forgetting never hands out quota; with no room left a new subject
-// gets limiter.ErrFull.
+// gets limiter.ErrFull, and so does a new limit of one that is there. The bound counts limits and the
+// entries of logs, and not only subjects.
 package memstore

@@ -18,11 +18,12 @@ const DefaultSubjects = 1_000_000
 
 // Options of a Store. The zero value is ready for use.
 type Options struct {
-	// Subjects is the most that are held at once; 0 means DefaultSubjects. The entries of a
-	// sliding log, 8 bytes each and as many as its limit, come on top. It is divided
-	// evenly, and at least one each, among parts of the store, to which subjects are assigned by hash. In a part
+	// Subjects is the most that are held at once, of one limit each; 0 means DefaultSubjects. One of
+	// several limits counts once for each, and a sliding_log once more for every four of its
+	// requests, which is the room of its entries. It is divided
+	// evenly, and at least one subject each, among parts of the store, to which subjects are assigned by hash. In a part
 	// that is full, subjects at full quota make room; if there are none, Take of a new
-	// subject fails with limiter.ErrFull.
+	// subject, or of a new limit of one, fails with limiter.ErrFull.
 	Subjects int
 }
 
@@ -77,7 +78,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		}
 	}
 	var slots [limiter.MaxCharges]*slot
-	allowed, grows := true, false
+	allowed, grows := true, 0
 	for i := range charges {
 		c := &charges[i]
 		slots[i] = sh.find(k, c.Limit.ID)
@@ -85,7 +86,9 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		next, ok := c.Apply(held.Machine, held.State, now)
 		results[i] = limiter.Result{Machine: held.Machine, State: next, Mended: held.Mended}
 		allowed = allowed && ok
-		grows = grows || slots[i] == nil && c.Cost > 0
+		if slots[i] == nil && c.Cost > 0 {
+			grows += weight(c.Limit)
+		}
 	}
 	if !allowed {
 		for i := range charges {
@@ -93,7 +96,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		}
 		return false, nil
 	}
-	if grows && !sh.knows(k) && !sh.room(now) {
+	if grows > 0 && !sh.room(now, k, grows) {
 		return false, limiter.ErrFull
 	}
 	for i := range charges {
@@ -167,6 +170,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	held, changed := held.Settle(c.Limit, now)
 	if changed && c.Cost > 0 {
 		if held.Machine == c.Limit.Machine() && held.Version == c.Limit.Version {
+			sh.weight += weight(c.Limit) - weight(at.limit)
 			at.limit = c.Limit
 		}
 		delete(sh.logs, at) // it may be a log no longer

@@ -166,10 +166,10 @@ func TestStore_fullOfSeveral(t *testing.T) {
 	}
 	before := 0
 	for i := range 4 * subjects {
-		before += min(1, held(strconv.Itoa(i)))
+		before += held(strconv.Itoa(i))
 	}
 	if before != subjects {
-		t.Fatalf("%d subjects held, want %d", before, subjects)
+		t.Fatalf("%d limits held, want %d", before, subjects)
 	}
 	later := noon.Add(time.Minute) // the short ones are at full quota
 	for i := range 8 * subjects {
@@ -181,6 +181,77 @@ func TestStore_fullOfSeveral(t *testing.T) {
 		if n := held(strconv.Itoa(i)); n != 0 && (i%2 == 0 || n != 2) {
 			t.Errorf("subject %d holds %d limits after the sweep", i, n)
 		}
+	}
+}
+
+// What a store holds is bounded by limits and by the entries of logs, whichever subjects have them.
+func TestStore_full_weight(t *testing.T) {
+	const slots = 6400
+	for name, c := range map[string]struct {
+		rate       algo.Rate
+		each, most int // limits of a subject, and of all
+	}{
+		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, slots},
+		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, slots * 64 / (64 + 600*8)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storetest.Must(memstore.New(memstore.Options{Subjects: slots}))
+			limits := make([]*limiter.Limit, c.each)
+			for i := range limits {
+				limits[i] = storetest.Limit(t, "l"+strconv.Itoa(i), c.rate)
+			}
+			held, refused := 0, 0
+			for i := range 2 * slots / c.each {
+				for _, l := range limits {
+					switch err := take(t, s, noon, strconv.Itoa(i), l, 1); {
+					case err == nil:
+						held++
+					case errors.Is(err, limiter.ErrFull):
+						refused++
+					default:
+						t.Fatal(err)
+					}
+				}
+			}
+			if held > c.most || refused == 0 {
+				t.Errorf("%d limits held and %d refused, want at most %d", held, refused, c.most)
+			}
+			if err := take(t, s, noon, "0", limits[0], 1); err != nil {
+				t.Errorf("a limit that is there: %v", err)
+			}
+		})
+	}
+}
+
+// The room of a log is given back when it goes, or becomes another limit.
+func TestStore_full_weightChanges(t *testing.T) {
+	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
+	log := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Second})
+	window, err := limiter.NewLimit(limiter.Limit{Name: "a", ID: log.ID, Version: log.Version + 1, Rate: algo.Rate{Requests: 300, Window: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fill := func(now algo.Instant) (held []string) {
+		for i := range 6400 {
+			if who := strconv.Itoa(int(now)) + "/" + strconv.Itoa(i); take(t, s, now, who, log, 1) == nil {
+				held = append(held, who)
+			}
+		}
+		return held
+	}
+	first := fill(noon)
+	for _, who := range first[:len(first)/2] {
+		if err := s.Reset(ctx, limiter.User(who)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, who := range first[len(first)/2:] {
+		if err := take(t, s, noon, who, window, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if second := fill(noon.Add(1)); len(second) < len(first)*9/10 {
+		t.Errorf("%d logs have room, and %d had it before", len(second), len(first))
 	}
 }
 

@@ -19,7 +19,8 @@ type shard struct {
 	chains   []*slot      // a power of two
 	slots    int
 	subjects int
-	capacity int // of subjects
+	weight   int // of the slots
+	capacity int
 	// logs holds the entries of logs, which have no room in a slot.
 	logs map[*slot]algo.Entries
 	// marks holds the marks of states that were too far ahead of a clock, which are few.
@@ -79,6 +80,7 @@ func (sh *shard) add(k key, limit *limiter.Limit) *slot {
 	if !sh.knows(k) {
 		sh.subjects++
 	}
+	sh.weight += weight(limit)
 	if sh.slots++; sh.slots > len(sh.chains) {
 		sh.grow()
 	}
@@ -109,6 +111,7 @@ func (sh *shard) remove(chain **slot, subject limiter.Subject) {
 		}
 		delete(sh.logs, *at)
 		delete(sh.marks, *at)
+		sh.weight -= weight((*at).limit)
 		*at = (*at).next
 		sh.slots--
 	}
@@ -212,10 +215,27 @@ func (sh *shard) sooner(at *slot) {
 // must not buy one each.
 const sweepPause = time.Second
 
-// room reports whether the shard can take one more subject, after removing those
-// at full quota if it is full.
-func (sh *shard) room(now algo.Instant) bool {
-	if sh.subjects < sh.capacity {
+// slotEntries is how many entries of logs take the memory of a slot.
+const slotEntries = 8
+
+// weight returns what a slot of limit counts: one, and the room of all entries that it may hold.
+func weight(limit *limiter.Limit) int {
+	if l, ok := limit.Machine().(*algo.Log); ok {
+		return 1 + int(l.Deepest()+slotEntries-1)/slotEntries
+	}
+	return 1
+}
+
+// fits reports whether there is room for limits of a weight in k's subject. There is for the only
+// subject, whatever it weighs, until it has as many limits as a request charges.
+func (sh *shard) fits(k key, weight int) bool {
+	return sh.weight+weight <= sh.capacity || sh.subjects == 0 || sh.subjects == 1 && sh.knows(k) && sh.slots < limiter.MaxCharges
+}
+
+// room reports whether the shard can take limits of a weight in k's subject, after removing other
+// subjects at full quota if it is full.
+func (sh *shard) room(now algo.Instant, k key, weight int) bool {
+	if sh.fits(k, weight) {
 		return true
 	}
 	if pause := now.Sub(sh.swept); now < sh.due || pause >= 0 && pause < sweepPause {
@@ -226,15 +246,18 @@ func (sh *shard) room(now algo.Instant) bool {
 		chain := &sh.chains[i]
 		for at := chain; *at != nil; {
 			subject := (*at).subject
-			if full := sh.fullAt(*chain, subject, now); full > now {
+			switch full := sh.fullAt(*chain, subject, now); {
+			case subject == k.subject: // whose slots are being charged
+				at = &(*at).next
+			case full > now:
 				sh.due = min(sh.due, full)
 				at = &(*at).next
-			} else {
+			default:
 				sh.remove(chain, subject) // what stands before it in the chain stays
 			}
 		}
 	}
-	return sh.subjects < sh.capacity
+	return sh.fits(k, weight)
 }
 
 // fullAt returns when all limits of subject are at full quota, now at the earliest.

@@ -1,0 +1,43 @@
+package limiter_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// The denial cache is bounded by the limits that it remembers, and not by their subjects alone.
+func TestLimiter_Remember_weight(t *testing.T) {
+	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // of 8 subjects
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{Remember: 8}))
+		limits := make([]*limiter.Limit, each)
+		for i := range limits {
+			limits[i] = limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Requests: 1, Window: time.Hour}})
+		}
+		send := func(who int, l0 *limiter.Limit) limiter.Decision {
+			return take(t, l, limiter.Charge{Subject: limiter.User(strconv.Itoa(who)), Limit: l0, Cost: 1})
+		}
+		for who := range 8 {
+			for _, l0 := range limits {
+				send(who, l0)
+			}
+		}
+		remembered := 0
+		for who := range 8 {
+			for _, l0 := range limits[len(limits)-1:] {
+				if d := send(7-who, l0); d.Allowed || d.RetryAfter == 0 {
+					t.Fatalf("%+v", d)
+				} else if d.Remembered {
+					remembered++
+				}
+			}
+		}
+		if remembered > most || most == 8 && remembered < 5 {
+			t.Errorf("%d limits each: %d of 8 subjects are remembered, want at most %d", each, remembered, most)
+		}
+	}
+}
