@@ -55,9 +55,8 @@ func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limi
 	return limiter.New(store, limiter.Options{Timeout: c.timeout(), FirstTimeout: max(firstTimeout, c.timeout()), Logger: logger, Cells: cells, Fallback: fallback})
 }
 
-// maxFallback is how many callers an environment counts by itself while the store fails: a
-// tenth of a Lambda function's 128 MB at most, but for the logs of sliding_log, which have 8 bytes
-// for each request of a share: 8 kB for each caller whose share is 1,000.
+// maxFallback is how many limits of callers an environment counts by itself while the store fails,
+// where a sliding_log counts as several: a tenth of a Lambda function's 128 MB at most.
 const maxFallback = 50_000
 
 func (c Config) identifier() (*identity.Identifier, error) {

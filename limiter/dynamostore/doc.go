@@ -1,7 +1,9 @@
 // Package dynamostore keeps limits in a DynamoDB table.
 //
 // A decision is one conditional UpdateItem, whatever the number of limits on the
-// subject: one round trip, one write unit, no read. The item holds, for each limit,
+// subject: one round trip, no read, and one write unit as long as the item has at most 1 KB.
+// Package rules keeps the items of a document within that, or within eight units if they hold
+// logs (see RULES.md, "Items"); limits that an application makes itself are its own to count. The item holds, for each limit,
 // its state, the parameters that the state was written under (a readable
 // fingerprint) and the version of the rules that set them:
 //
@@ -30,10 +32,14 @@
 // needs one call, unless the caller is near its limit.
 //
 // A log appends its instants if the list, less the entries at its head that are known
-// to have expired, has room. Expired entries are cut off once there are as many as live
-// ones, or by the charge itself where the item would grow too large. An entry takes about
+// to have expired, has room. The list never holds more than twice what the limit allows: expired
+// entries are cut off once there are as many as live ones, or by the charge itself. An entry takes
 // 12 bytes, so a write costs a unit for each 85 entries that the list holds: a log of 100
-// costs 1 to 3, one of 1,000 costs 12 to 24.
+// costs 1 to 3, and the largest, of 328, up to 8.
+//
+// A request that comes after a pause adds a count and removes the two that it can name. A second
+// update removes other dead counts: at once from an item above 512 bytes in which a limit has
+// three counts, otherwise when there are more than eight.
 //
 // When the condition fails, DynamoDB returns the item. If the item refuses, that is
 // the answer, with the exact wait. If not, the guess was wrong, and the next attempt
