@@ -102,6 +102,12 @@ func report(t *testing.T, what string, calls int64, decisions int, most float64)
 	}
 }
 
+// 64 callers of one process on one key share calls.
+func TestStore_calls_together(t *testing.T) {
+	store, m := metered(t)
+	storetest.GroupCommit(t, store, m.calls.Load)
+}
+
 // What a decision costs, in calls to DynamoDB.
 func TestStore_calls(t *testing.T) {
 	store, m := metered(t)

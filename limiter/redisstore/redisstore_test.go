@@ -89,6 +89,12 @@ func TestStore_calls(t *testing.T) {
 	}
 }
 
+// 64 callers of one process on one key share commands.
+func TestStore_calls_together(t *testing.T) {
+	var calls atomic.Int64
+	storetest.GroupCommit(t, open(t, redisstore.Options{Namespace: "together"}, counter{&calls}), calls.Load)
+}
+
 // So is a decision on one of several limits that are kept for different times, and the short
 // one does not shorten the life of the long one's count.
 func TestStore_calls_horizons(t *testing.T) {

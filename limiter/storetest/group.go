@@ -1,0 +1,84 @@
+package storetest
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// The load of GroupCommit.
+const (
+	groupCallers  = 64
+	groupRequests = 30 // of each caller
+	groupMost     = 0.1
+)
+
+// GroupCommit tests that many callers of one process on one subject share calls: at most a tenth
+// of a write for each decision, where writes counts those of the server. Exactly the limit is
+// admitted, and exactly that is counted.
+func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
+	for name, rate := range map[string]algo.Rate{
+		"room for all": {Algorithm: algo.FixedWindow, Requests: 1e6, Window: 24 * time.Hour},
+		"fixed window": {Algorithm: algo.FixedWindow, Requests: 570, Window: 24 * time.Hour}, "sliding window": {Algorithm: algo.SlidingWindow, Requests: 570, Window: 24 * time.Hour},
+		"token bucket": {Algorithm: algo.TokenBucket, Requests: 570, Window: 24 * time.Hour}, "sliding log": {Algorithm: algo.SlidingLog, Requests: 570, Window: 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := Must(limiter.New(patient{store}, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+			charges := []limiter.Charge{{Subject: subject(), Limit: Limit(t, "group", rate), Cost: 1}}
+			look := []limiter.Charge{{Subject: charges[0].Subject, Limit: charges[0].Limit}}
+			used := func() int64 {
+				results := make([]limiter.Result, 1)
+				if _, err := store.Take(ctx, start, look[0].Subject, look, results); err != nil {
+					t.Fatal(err)
+				}
+				return results[0].Machine.Used(results[0].State, start)
+			}
+			used() // the first call may have to connect
+			before := writes()
+			var admitted, busy atomic.Int64
+			var wg sync.WaitGroup
+			for range groupCallers {
+				wg.Go(func() {
+					for range groupRequests {
+						d, err := l.Take(ctx, start.Time(), charges)
+						switch {
+						case err != nil || d.Allowed && d.Reason != limiter.ReasonNone:
+							t.Error(d.Reason, err)
+						case d.Allowed:
+							admitted.Add(1)
+						case d.Reason != limiter.ReasonNone:
+							busy.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			made, decisions := writes()-before, int64(groupCallers*groupRequests)
+			t.Logf("%.3f writes a decision, %d of %d admitted", float64(made)/float64(decisions), admitted.Load(), decisions)
+			if float64(made) > groupMost*float64(decisions) {
+				t.Errorf("%d writes for %d decisions, at most %g each", made, decisions, groupMost)
+			}
+			// Where a machine is so busy that some are not decided in time, they may be charged all the same.
+			if want := min(decisions, rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
+				t.Errorf("%d admitted, want %d; %d were not decided", admitted.Load(), want, busy.Load())
+			}
+			if n := used(); n < admitted.Load() || n > admitted.Load()+busy.Load() {
+				t.Errorf("%d are counted, %d were admitted, and %d were not decided", n, admitted.Load(), busy.Load())
+			}
+		})
+	}
+}
+
+// patient is a store whose calls are waited for, however long a busy machine takes.
+type patient struct{ limiter.Store }
+
+// Take implements limiter.Store.
+func (p patient) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	return p.Store.Take(context.WithoutCancel(ctx), now, subject, charges, results)
+}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// The burst: more requests at once than a limit allows in a day.
+const (
+	burstLimit    = 57
+	burstRequests = 640
+)
+
+var bursts = flag.Int("bursts", 2, "how many bursts are sent over each number of connections")
+
+var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
+
+// burstGateways returns n REST APIs as serve runs them, over one store and one limit.
+func burstGateways(t *testing.T, c checkout, store, namespace string, n int) (urls []string) {
+	t.Helper()
+	document := filepath.Join(t.TempDir(), "rules.json")
+	rule := fmt.Sprintf(`{"version":1,"rules":[{"endpoint":"/api/v1/search","limits":{"*":{"requests":%d,"window":"1d"}}}]}`, burstLimit)
+	if err := os.WriteFile(document, []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile(c.path("infra", "golden", goldenTemplate(store)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := filepath.Join(t.TempDir(), "template.json") // the limits are to refuse, and not the stage
+	if err := os.WriteFile(template, throttleNumbers.ReplaceAll(golden, []byte("${1}10000")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		s := &server{rules: document, template: template, store: store, out: io.Discard, logger: slog.New(slog.DiscardHandler), clock: time.Now, namespace: namespace, checkout: c}
+		t.Cleanup(s.close)
+		template, err := s.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		apis, err := s.open(t.Context(), template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var rest *gateway.API
+		for _, api := range apis {
+			if api.Kind == "REST" {
+				rest = api
+			}
+		}
+		front := httptest.NewServer(rest)
+		t.Cleanup(front.Close)
+		urls = append(urls, front.URL)
+	}
+	return urls
+}
+
+// burst sends the requests of one caller over so many new connections, spread over urls, and
+// returns how many of them passed.
+func burst(t *testing.T, urls []string, token string, connections int) (passed int64) {
+	t.Helper()
+	var admitted, next atomic.Int64
+	var wg sync.WaitGroup
+	for i := range connections {
+		client := &http.Client{Transport: &http.Transport{}}
+		url := urls[i%len(urls)] + "/api/v1/search?q=weir"
+		wg.Go(func() {
+			defer client.CloseIdleConnections()
+			for next.Add(1) <= burstRequests {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				request.Header.Set("Authorization", "Bearer "+token)
+				answer, err := client.Do(request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				switch degraded := answer.Header.Get("Weir-Degraded"); {
+				case answer.StatusCode == http.StatusOK:
+					admitted.Add(1)
+				case answer.StatusCode != http.StatusTooManyRequests:
+					t.Errorf("status %d, Weir-Degraded %q", answer.StatusCode, degraded)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return admitted.Load()
+}
+
+// 640 requests of one caller come at once, over few connections and over many, through one gateway
+// and through two: exactly the 57 that the limit allows in a day pass, each time.
+func TestServe_burst(t *testing.T) {
+	for _, store := range stores[1:] {
+		for n := 1; n <= 2; n++ {
+			t.Run(fmt.Sprintf("%s, %d gateways", store, n), func(t *testing.T) {
+				storetest.Server(t, store, serverVariables[store])
+				c := scratch(t)
+				urls := burstGateways(t, c, store, namespace(), n)
+				for _, connections := range []int{4, 64, 256} {
+					for round := range *bursts {
+						token, err := makeToken(c, fmt.Sprintf("burst-%d-%d", connections, round), "free", time.Hour, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if passed := burst(t, urls, token, connections); passed != burstLimit {
+							t.Errorf("round %d over %d connections: %d passed, want %d", round+1, connections, passed, burstLimit)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// On a machine that is busy with other work, never more than that pass.
+func TestServe_burst_busyMachine(t *testing.T) {
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			storetest.Server(t, store, serverVariables[store])
+			c := scratch(t)
+			urls := burstGateways(t, c, store, namespace(), 2)
+			var idle atomic.Bool
+			var work sync.WaitGroup
+			for range runtime.GOMAXPROCS(0) {
+				work.Go(func() {
+					for n := 0; !idle.Load(); n++ {
+						_ = n * n
+					}
+				})
+			}
+			defer work.Wait()
+			defer idle.Store(true)
+			for _, connections := range []int{64, 256} {
+				token, err := makeToken(c, fmt.Sprintf("busy-%d", connections), "free", time.Hour, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if passed := burst(t, urls, token, connections); passed > burstLimit {
+					t.Errorf("%d passed over %d connections, at most %d", passed, connections, burstLimit)
+				}
+			}
+		})
+	}
+}
