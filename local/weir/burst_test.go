@@ -57,6 +57,9 @@ func burstGateways(t *testing.T, c checkout, store, namespace string, n int) (ur
 		if err != nil {
 			t.Fatal(err)
 		}
+		if err := warm(t.Context(), s.opened); err != nil {
+			t.Fatal(err)
+		}
 		var rest *gateway.API
 		for _, api := range apis {
 			if api.Kind == "REST" {

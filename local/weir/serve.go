@@ -79,6 +79,7 @@ type server struct {
 	variables map[string]string
 	apiKeys   map[string]string // by tier, if they were made just now
 	live      *rules.Live       // by which the functions in this process decide
+	opened    limiter.Store     // of the functions
 	operator  *operator.Operator
 	closers   []func()
 }
@@ -119,6 +120,9 @@ func (s *server) run(ctx context.Context) error {
 	}
 	apis, err := s.open(ctx, template)
 	if err != nil {
+		return err
+	}
+	if err := warm(ctx, s.opened); err != nil {
 		return err
 	}
 	s.greet(apis)
@@ -368,6 +372,7 @@ func (s *server) openStore(ctx context.Context, c boot.Config) (limiter.Store, e
 		return nil, err
 	}
 	s.closers = append(s.closers, func() { _ = closeStore() })
+	s.opened = store
 	return store, c.Probe(ctx, store)
 }
 
