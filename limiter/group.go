@@ -21,8 +21,9 @@ import (
 // cannot share a call with charges that may be refused.
 
 // mostCalls is how many calls a request waits for: the one that is in flight when it comes, one
-// that charges it, and one more if a writer in another process took the room that was left.
-const mostCalls = 3
+// that charges it, and more only where writers in other processes took the room that was left.
+// Each time that they do, the next call charges half of those who still fit.
+const mostCalls = 6
 
 // groups are the subjects of a shared store with a call in flight, and who waits for it. A subject
 // is in them only that long.
@@ -122,6 +123,7 @@ type group struct {
 	subject Subject
 	queue   []*waiter // in order of arrival
 	known   []total   // what the last call returned; nothing if it failed
+	raced   bool      // it was refused though what was known had room: others write too
 
 	// The next call, or the one in flight:
 	members []*waiter
@@ -185,6 +187,17 @@ var errLate = fmt.Errorf("%w: too late for a call: %w", ErrUnavailable, context.
 // compose answers those in the queue whom the known state refuses, and makes members of all who
 // then still fit, in order of arrival. The others wait for what the call returns.
 func (g *group) compose() {
+	g.gather(len(g.queue))
+	if n := len(g.members); g.raced && n > 1 { // a smaller sum is refused less often
+		for _, w := range g.members {
+			w.state.CompareAndSwap(sent, waits)
+		}
+		g.gather((n + 1) / 2)
+	}
+}
+
+// gather makes at most so many members.
+func (g *group) gather(most int) {
 	first := g.queue[0]
 	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.now
 	for _, w := range g.queue {
@@ -193,7 +206,7 @@ func (g *group) compose() {
 		}
 	}
 	for _, w := range g.queue {
-		if !w.near(first) {
+		if !w.near(first) || len(g.members) == most || w.state.Load() != waits {
 			continue
 		}
 		totals, members := len(g.totals), len(g.members)
@@ -368,7 +381,7 @@ func (g *group) context() (context.Context, context.CancelFunc) {
 
 // finish answers the members, or if the store refused their sum, has them wait for the next call.
 func (l *Limiter) finish(g *group, taken bool, calls int, err error) {
-	g.known = g.known[:0]
+	g.known, g.raced = g.known[:0], false
 	if err == nil {
 		for i := range g.totals {
 			g.totals[i].result = g.results[i]
@@ -395,6 +408,7 @@ func (l *Limiter) finish(g *group, taken bool, calls int, err error) {
 		}
 		w.answer(false, calls, nil)
 	default:
+		g.raced = !slices.ContainsFunc(g.totals, func(t total) bool { return t.known.Machine == nil })
 		for i, w := range g.members {
 			w.made += ofFirst(i, calls)
 			w.state.CompareAndSwap(sent, waits)

@@ -174,8 +174,8 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 		w.problem("answered after %s, the deadline is %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	if !p.Alike || p.Others > 0 {
-		most = 3 * latency
+	if p.Others > 0 || !p.Alike { // then a call may not return the limits of those who wait
+		most = 6 * latency
 	}
 	if !p.Faults && took > most {
 		w.problem("answered after %s, want at most %s: %+v", took, most, d)

@@ -129,29 +129,34 @@ func TestGroup_costs(t *testing.T) {
 	})
 }
 
-// Another process takes the room that was left: the store refuses the sum, and what it returned
-// decides who is charged. If it takes that too, the rest is refused as busy.
+// Another process takes the room that was left: the store refuses the sum, and half of those who
+// still fit are charged next. If it does so time and again, the rest is refused as busy.
 func TestGroup_otherProcess(t *testing.T) {
 	for _, c := range []struct {
-		writes  []int64 // by another process, before each call
-		allowed int
-		calls   int
-		busy    int
+		limit    int64
+		requests int
+		writes   []int64 // by another process, before each call
+		allowed  int
+		calls    int
+		busy     int
 	}{
-		{[]int64{0, 0}, 10, 2, 0}, {[]int64{0, 3, 0}, 7, 3, 0}, {[]int64{0, 3, 2}, 1, 3, 11}, {[]int64{0, 9, 0}, 1, 2, 0}, {[]int64{0, 3, 6}, 1, 3, 0},
+		{10, 12, nil, 10, 2, 0}, {10, 12, []int64{0, 3}, 7, 4, 0}, {10, 12, []int64{0, 3, 2}, 5, 4, 0}, {10, 12, []int64{0, 9}, 1, 2, 0}, {10, 12, []int64{0, 3, 6}, 1, 3, 0},
+		{200, 81, []int64{0, 139, 32, 15, 7, 4}, 1, 6, 80},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newPaced()
 			l, begun := over(store, 0), time.Now()
-			charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+			charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", c.limit)}
 			store.answer = func(call int, ctx context.Context) error {
 				theirs := charge
-				theirs.Cost = c.writes[call-1]
+				if theirs.Cost = 0; call <= len(c.writes) {
+					theirs.Cost = c.writes[call-1]
+				}
 				_, err := store.remote.Take(ctx, algo.InstantOf(begun), user, []limiter.Charge{theirs}, make([]limiter.Result, 1))
 				return err
 			}
 			allowed, busy := 0, 0
-			for _, d := range oneByOne(12, func(int) limiter.Decision { return takeAt(t, l, begun, charge) }) {
+			for _, d := range oneByOne(c.requests, func(int) limiter.Decision { return takeAt(t, l, begun, charge) }) {
 				if d.Allowed {
 					allowed++
 				}
@@ -401,7 +406,7 @@ func TestGroup_spend(t *testing.T) {
 				allowed++
 			}
 		}
-		if d := mustPeek(t, l, begun, c); allowed != 6 || d.Remaining != 0 || len(store.costs) > 5 {
+		if d := mustPeek(t, l, begun, c); allowed != 6 || d.Remaining != 0 || len(store.costs) > 6 {
 			t.Errorf("%d allowed, %d remain, calls of %v", allowed, d.Remaining, store.costs)
 		}
 	})
