@@ -520,3 +520,13 @@ type failing struct{ limiter.Store }
 func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error) {
 	return nil, limiter.ErrUnavailable
 }
+
+// A path that no request runs by has no explanation either, as the handler and the authorizer
+// have it.
+func TestExplain_malformedPath(t *testing.T) {
+	d := newDesk(t, "memory")
+	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search%zz"})
+	if _, mistaken := errors.AsType[*operator.MistakeError](err); !mistaken || !strings.Contains(err.Error(), "percent-encoding") {
+		t.Errorf("got %+v, %v, want a mistake", e, err)
+	}
+}
