@@ -24,12 +24,12 @@ func TestLimiter_Take_busy(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) {
 				r := newRemote()
 				n := 0
-				l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler), Fallback: newRemote().Store, IntN: func(int) int { n++; return n % 3 }}))
+				l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler), IntN: func(int) int { n++; return n % 3 }}))
 				share := 0
 				if policy == limiter.OnErrorLocal {
 					share = 1
 				}
-				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, OnError: policy, LocalShare: share})}
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: perMinute(t, "a", 10).Rate, OnError: policy, LocalProcesses: share})}
 				theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 1)}
 				r.fail = map[limiter.Subject]error{user: err}
 				for _, wait := range []time.Duration{2 * time.Second, 3 * time.Second, time.Second} {

@@ -46,8 +46,6 @@ func (l *Limiter) validate(now time.Time, charges []Charge) (spread bool, err er
 			return false, fmt.Errorf("%w: cost %d on limit %q, must not be negative", ErrInvalidCharge, c.Cost, c.Limit.Name)
 		case c.Spend && c.Limit.Spread.Shards > 0:
 			return false, fmt.Errorf("%w: limit %q has shards, none of which can bear the debt of all", ErrInvalidCharge, c.Limit.Name)
-		case c.Limit.OnError == OnErrorLocal && l.fallback == nil && l.memory != nil:
-			return false, fmt.Errorf("%w: limit %q has OnErrorLocal, and Options.Fallback is nil", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.Spread.Cells > 0 && l.cells == nil:
 			return false, fmt.Errorf("%w: limit %q counts in cells, and Options.Cells is nil", ErrInvalidCharge, c.Limit.Name)
 		}

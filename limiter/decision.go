@@ -36,6 +36,9 @@ type Decision struct {
 	// Failed says that the request was not allowed because a store failed, and a limit with
 	// OnErrorDeny wants that: 503 and not 429. No limit speaks then.
 	Failed bool
+	// LocalFull says that it was Failed because this process, which counts by itself in an outage, has
+	// no room for one more caller: see Options.Fallback.
+	LocalFull bool
 	// At is the instant of the decision, the one reading of the clock.
 	At time.Time
 	// Limit is the limit that speaks; nil if none does, because no limit applies or
@@ -124,7 +127,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 		}
 	}
 	d.Limit, d.Cost = it.limit, it.want
-	d.Superseded = !it.decided(r) || it.Limit == it.limit.fallback
+	d.Superseded = !it.decided(r) || it.Limit.isShare
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait

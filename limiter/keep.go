@@ -194,6 +194,8 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	r.stored += time.Since(asked)
 	if err == nil {
 		r.mended += mended(charges, results)
+	} else {
+		l.outlive(r.now, it)
 	}
 	switch {
 	case err == nil:
@@ -210,7 +212,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 // limit then, so not where the limit is divided among processes.
 func (i *item) alone() bool {
 	l := i.limit
-	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalShare == 1
+	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
 }
 
 // settle gives leases that were renewed to their accounts, and wakes who waits for
@@ -228,7 +230,7 @@ func (l *Limiter) settle(r *request, refused bool) {
 			if it.lease == nil {
 				continue
 			}
-			if it.lease.failed = p.err; !p.taken {
+			if it.lease.failed = p.err; !p.taken || p.lost {
 				continue
 			}
 			used := it.want

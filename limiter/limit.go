@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/binary"
@@ -92,17 +93,18 @@ type Limit struct {
 	// Spread is how a limit that is charged very often spares the store. Zero: not.
 	Spread Spread
 	// OnError is what becomes of a request if the store fails that counts the limit. Zero:
-	// it is let through. A limit with Shadow denies nobody then either.
+	// this process enforces the limit by itself. A limit with Shadow denies nobody then either.
 	OnError OnError
-	// LocalShare is, with OnErrorLocal, the number of processes that share the limit while
-	// the store fails: each has an equal part in Options.Fallback. It admits none too many
-	// if there are no more processes. At least 1 with OnErrorLocal, and 0 without.
-	LocalShare int
+	// LocalProcesses is, with OnErrorLocal, the number of processes that divide the limit in an
+	// outage: each admits an equal part of what remained. 0 means 1: each process admits all
+	// of it. It is 0 with another OnError.
+	LocalProcesses int
 
 	machine     algo.Machine
 	fingerprint string
 	parts       []*Limit // of Spread.Shards; the one share of Spread.Cells
-	fallback    *Limit   // the share of OnErrorLocal
+	share       *Limit   // of one of LocalProcesses; nil if they do not divide the limit
+	isShare     bool     // it is the share of another limit
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
@@ -135,7 +137,10 @@ func NewLimit(l Limit) (*Limit, error) {
 	if l.parts, err = l.Spread.divide(l); err != nil {
 		return nil, err
 	}
-	if l.fallback, err = l.OnError.share(l); err != nil {
+	if l.OnError == OnErrorLocal {
+		l.LocalProcesses = cmp.Or(l.LocalProcesses, 1)
+	}
+	if l.share, err = l.OnError.share(l); err != nil {
 		return nil, err
 	}
 	return &l, nil

@@ -16,11 +16,13 @@ type Options struct {
 	// Timeout bounds the store's work for one decision; 0 means DefaultTimeout. It is
 	// below MinWindow. Stores in this process are not timed.
 	Timeout time.Duration
-	// FirstTimeout is the Timeout of the first decision, and of the first after five
-	// seconds without a store call, which may have to connect anew, and of those that begin
-	// before it is answered; 0 means Timeout. Once the store has not answered in time, it is
-	// that of one decision in half a minute, where less than one a second asks. It is below
+	// ReconnectTimeout is the Timeout where the store may have to be connected to anew: of the first
+	// decision after five seconds without a store call, of one that comes a second or more after a call
+	// that failed, and of those that begin before it is answered. 0 means Timeout. It is below
 	// MinWindow, and no less than Timeout.
+	ReconnectTimeout time.Duration
+	// FirstTimeout is the Timeout of the first decision, and of those that begin before it is
+	// answered; 0 means ReconnectTimeout. It is below MinWindow, and no less than ReconnectTimeout.
 	FirstTimeout time.Duration
 	// Trust is how long a remembered state may refuse without asking the store; 0
 	// means a second, negative not at all. A refund, a reset or a changed limit made
@@ -34,10 +36,11 @@ type Options struct {
 	// Cells is the store, in this process, of limits with Spread.Cells. Without one a
 	// charge on such a limit is invalid.
 	Cells Store
-	// Fallback is the store, in this process, of limits with OnErrorLocal while Store fails.
-	// Without one a charge on such a limit is invalid; a Local store needs none, and what it
-	// has no room for is then denied.
-	Fallback Store
+	// Fallback is the most subjects that are counted in this process in an outage, by limits
+	// with OnErrorLocal; one with a long log counts as several. 0 means DefaultFallback. Who
+	// finds no room is denied (Decision.LocalFull). A Local store needs no fallback: whom it has no room
+	// for is denied at once.
+	Fallback int
 	// IntN chooses one of n at random, a shard or how long a busy subject has to wait, and
 	// is safe for concurrent use; nil means math/rand/v2's. With a generator of a known seed decisions can be repeated.
 	IntN func(n int) int
@@ -49,34 +52,35 @@ type Options struct {
 // DefaultTimeout is the time that a store has for a decision.
 const DefaultTimeout = 900 * time.Millisecond
 
+// DefaultFallback is how many subjects a process counts by itself in an outage: about 10 MB at most.
+const DefaultFallback = 50_000
+
 // connectionLife is after how long without a call connections to the store are taken to
 // be gone.
 const connectionLife = 5 * time.Second
 
-// While the store does not answer in time, every silencePause a decision waits for longer, if
-// none has asked for seldom: it may be that only connecting takes too long.
-const (
-	silencePause = 30 * time.Second
-	seldom       = time.Second
-)
+// seldom is after how long without a call one that follows a failure may have to connect anew. In
+// an outage those that come faster have no time for it: connections open beside them.
+const seldom = time.Second
 
 // Limiter decides requests against a Store. It is safe for concurrent use. Make one
 // per process, or environment, with New.
 type Limiter struct {
-	store    Store
-	cells    Store
-	fallback Store
-	timeout  time.Duration
-	first    time.Duration // in place of timeout, where the store has to be connected to
-	asked    atomic.Int64  // when the store was, last
-	silent   atomic.Int64  // since when it has not answered in time, or was last waited for; 0 if it has
-	memory   *memory       // nil for a Local store
-	accounts *accounts     // nil for a Local store
-	groups   groups        // of a shared store
-	pulse    pulse         // of a shared store
-	intN     func(n int) int
-	logger   *slog.Logger
-	scratch  sync.Pool
+	store     Store
+	cells     Store
+	local     *local // nil for a Local store
+	timeout   time.Duration
+	reconnect time.Duration // in place of timeout, where the store has to be connected to
+	first     time.Duration // the same, before it has ever been asked
+	asked     atomic.Int64  // when the store was, last; 0: never
+	failing   atomic.Bool   // it did not answer then
+	memory    *memory       // nil for a Local store
+	accounts  *accounts     // nil for a Local store
+	intN      func(n int) int
+	logger    *slog.Logger
+	scratch   sync.Pool
+	groups    groups // of a shared store
+	pulse     pulse  // of a shared store
 	// When it was last logged that the store holds other rules, and that a shadow limit
 	// would have refused.
 	superseded, shadowed occasion
@@ -103,7 +107,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, cells: o.Cells, fallback: o.Fallback, timeout: o.Timeout, first: o.FirstTimeout, intN: o.IntN, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, reconnect: o.ReconnectTimeout, first: o.FirstTimeout, intN: o.IntN, logger: o.Logger}
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {
 		l.timeout = 0
@@ -113,6 +117,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	} else {
 		l.memory = newMemory(o.Remember, o.Trust)
 		l.groups.waiting = map[Subject][]*waiter{}
+		l.local = newLocal(o.Fallback)
 		l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
 	}
 	return l, nil
@@ -164,8 +169,8 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 			forget(place{role, subject})
 			l.forget(subject)
 		}
-		if l.fallback != nil {
-			forget(place{ofFallback, c.Limit.counted(c.Subject)})
+		if l.local != nil {
+			forget(place{ofLocal, c.Limit.counted(c.Subject)})
 		}
 	}
 	return errors.Join(problems...)
@@ -185,7 +190,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	if err != nil {
 		return Decision{}, err
 	}
-	if l.memory == nil && len(charges) == 1 && !spread && !charges[0].Limit.Shadow && charges[0].Limit.OnError == OnErrorAllow && !r.look && !r.receipt {
+	if l.memory == nil && len(charges) == 1 && !spread && !charges[0].Limit.Shadow && !r.look && !r.receipt {
 		return l.decideOne(ctx, r, now, charges), nil
 	}
 	r.begin(now, charges, l.memory == nil)
@@ -196,7 +201,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 			l.settle(r, true)
 			return Decision{}, err
 		}
-		if known = l.refusedFromMemory(r); known {
+		if known = l.refusedFromMemory(r) || l.refusedLocally(r); known {
 			l.settle(r, true)
 		} else {
 			l.takeParts(ctx, r)
@@ -220,10 +225,15 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 	// Of the request's, because what a Store is given cannot be on the stack.
 	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], Result{})
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
-	d := Decision{Allowed: allowed || err != nil, At: at, Charges: charges}
+	d := Decision{Allowed: allowed, At: at, Charges: charges}
 	if err != nil {
-		if d.Reason = reasonOf(err); d.Reason == ReasonBusy {
-			d.Allowed, d.RetryAfter = false, l.busyWait()
+		switch d.Reason = reasonOf(err); {
+		case d.Reason == ReasonBusy:
+			d.RetryAfter = l.busyWait()
+		case it.limit.OnError == OnErrorAllow:
+			d.Allowed = true
+		default: // there is no other process memory to fall back to
+			d.Failed, d.LocalFull = true, it.limit.OnError == OnErrorLocal
 		}
 		l.logFailure(ctx, now, err)
 		return d
@@ -256,34 +266,29 @@ func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 	if r.ctx == nil {
 		r.ctx = ctx
 		if l.timeout > 0 {
-			timeout := l.timeout
-			if l.connects(r.now) {
-				timeout = l.first
-			}
-			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
+			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), l.patience(r.now))
 		}
 	}
 	return r.ctx
 }
 
-// connects reports whether a decision at now may have to wait for a connection to open.
-func (l *Limiter) connects(now algo.Instant) bool {
-	pause := now.Sub(algo.Instant(l.asked.Load())).Abs()
-	if silent := l.silent.Load(); silent != 0 {
-		return pause >= seldom && now.Sub(algo.Instant(silent)).Abs() >= silencePause
+// patience returns how long a decision at now may wait for the store: for longer where it may have
+// to open a connection. Who asks seldom may have to after a call that failed, too: it took its
+// connection with it.
+func (l *Limiter) patience(now algo.Instant) time.Duration {
+	asked := l.asked.Load()
+	switch pause := now.Sub(algo.Instant(asked)).Abs(); {
+	case asked == 0:
+		return l.first
+	case pause >= connectionLife, pause >= seldom && l.failing.Load():
+		return l.reconnect
 	}
-	return pause >= connectionLife
+	return l.timeout
 }
 
-// answered notes whether the store has answered in time a call at now that ended with err.
+// answered notes how a call at now ended.
 func (l *Limiter) answered(now algo.Instant, err error) {
-	silent := l.silent.Load()
-	switch {
-	case Answered(err) || reasonOf(err) != ReasonTimeout:
-		l.silent.Store(0)
-	case silent == 0 || now.Sub(algo.Instant(silent)).Abs() >= silencePause:
-		l.silent.Store(int64(now))
-	}
+	l.failing.Store(!Answered(err))
 	l.asked.Store(int64(now))
 }
 

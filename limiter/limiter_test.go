@@ -277,8 +277,8 @@ func TestLimiter_Take_trust(t *testing.T) {
 	}
 }
 
-// A store that fails admits, says why and is logged once; a refusal that is known
-// wins all the same.
+// A store that fails leaves the decision to this process, says why and is logged once; a refusal
+// that is known wins all the same.
 func TestLimiter_Take_failure(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -296,8 +296,8 @@ func TestLimiter_Take_failure(t *testing.T) {
 			l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
 			mine, theirs := perMinute(t, "mine", 10), perMinute(t, "theirs", 1)
 			d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 1})
-			if !d.Allowed || d.Reason != c.want || d.Limit != nil {
-				t.Errorf("got %+v, want it allowed for %s", d, c.want)
+			if !d.Allowed || d.Reason != c.want || d.Limit != mine || d.Remaining != 9 || d.Superseded {
+				t.Errorf("got %+v, want it allowed by this process for %s", d, c.want)
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), string(c.want)) || strings.Contains(log.String(), user.String()) {
 				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())

@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -9,18 +10,18 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// OnError is what becomes of a request if the store fails that counts one of its limits.
-// Of several limits whose store fails the strictest decides: deny before local before
+// OnError is what becomes of a request in an outage: the store fails that counts one of its
+// limits. Of several limits whose store fails the strictest decides: deny before local before
 // allow. A refusal that is known comes before all of them, and Decision.Reason says in any
 // case that the store failed.
 type OnError int
 
 // From the most lenient to the strictest.
 const (
-	// OnErrorAllow lets the request through, and charges nothing. The zero value.
-	OnErrorAllow OnError = iota
-	// OnErrorLocal lets this process decide, by its share of the limit: Limit.LocalShare. What
-	// costs more than the share ever allows (MaxLocalCost) is denied as by OnErrorDeny.
+	// OnErrorAllow lets the request through, and charges nothing: in an outage there is no limit.
+	OnErrorAllow OnError = iota - 1
+	// OnErrorLocal lets this process enforce the limit by itself, or its part of the limit:
+	// Limit.LocalProcesses. It starts from what it remembers of the store. The zero value.
 	OnErrorLocal
 	// OnErrorDeny denies the request: Decision.Failed, which HTTP answers with 503.
 	OnErrorDeny
@@ -39,31 +40,34 @@ func (o OnError) String() string {
 	return "OnError(" + strconv.Itoa(int(o)) + ")"
 }
 
-// share checks what l says of a failing store, and returns the part of it that one process
-// enforces then; nil if none does.
+// share checks what l says of an outage, and returns the part of it that one of several
+// processes enforces then; nil if each enforces all of it.
 func (o OnError) share(l Limit) (*Limit, error) {
 	most := min(MaxCells, smallest(l.Rate))
 	switch {
 	case o < OnErrorAllow || o > OnErrorDeny:
 		return nil, &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}
-	case o != OnErrorLocal && l.LocalShare != 0:
-		return nil, &algo.FieldError{Field: "local_share", Got: l.LocalShare, Want: "none without on_error local"}
+	case o != OnErrorLocal && l.LocalProcesses != 0:
+		return nil, &algo.FieldError{Field: "local_processes", Got: l.LocalProcesses, Want: "none without on_error local"}
 	case o != OnErrorLocal:
 		return nil, nil //nolint:nilnil // no share is no error
-	case l.LocalShare < 1 || int64(l.LocalShare) > most:
-		return nil, &algo.FieldError{Field: "local_share", Got: l.LocalShare, Want: fmt.Sprintf("1 to %d here", most)}
+	case l.LocalProcesses < 1 || int64(l.LocalProcesses) > most:
+		return nil, &algo.FieldError{Field: "local_processes", Got: l.LocalProcesses, Want: fmt.Sprintf("1 to %d here", most)}
+	case l.LocalProcesses == 1:
+		return nil, nil //nolint:nilnil // the whole is no share
 	}
-	l.OnError, l.LocalShare, l.Spread, l.Rate = OnErrorAllow, 0, Spread{}, share(l.Rate, 0, int64(l.LocalShare), false)
+	l.isShare, l.Spread, l.Rate = true, Spread{}, share(l.Rate, 0, int64(l.LocalProcesses), false)
+	l.OnError, l.LocalProcesses = OnErrorAllow, 0
 	return NewLimit(l)
 }
 
-// MaxLocalCost returns the largest cost that is allowed while the store fails: MaxCost, or
-// what the share of one process with OnErrorLocal holds.
+// MaxLocalCost returns the largest cost that is allowed in an outage: MaxCost, or what the
+// part of one process holds where LocalProcesses divide the limit.
 func (l *Limit) MaxLocalCost() int64 {
-	if l.fallback == nil {
+	if l.share == nil {
 		return l.MaxCost()
 	}
-	return l.fallback.machine.Capacity()
+	return l.share.machine.Capacity()
 }
 
 // degrade decides what stores have failed to, if nothing refuses. It reports whether the
@@ -71,7 +75,7 @@ func (l *Limit) MaxLocalCost() int64 {
 func (l *Limiter) degrade(ctx context.Context, r *request) (refused bool) {
 	strictest := OnErrorAllow
 	for i := range r.parts {
-		if p := &r.parts[i]; p.err != nil && !p.shadow() {
+		if p := &r.parts[i]; p.err != nil && !busy(p.err) && !p.shadow() {
 			for j := range p.items {
 				strictest = max(strictest, p.items[j].limit.OnError)
 			}
@@ -87,52 +91,236 @@ func (l *Limiter) degrade(ctx context.Context, r *request) (refused bool) {
 	return r.failed || r.refused()
 }
 
-// fallBack charges the shares of this process, one subject after the other until one
-// refuses. What the fallback has no room for is denied, or there would be no bound.
+// fallBack charges this process, one subject after the other until one refuses. What it has no
+// room for is denied, or there would be no bound.
 func (l *Limiter) fallBack(ctx context.Context, r *request) {
 	for i := range r.parts { // and not those that are appended
 		failed := &r.parts[i]
-		if failed.err == nil || failed.shadow() {
+		if failed.err == nil || busy(failed.err) || failed.shadow() {
 			continue
 		}
-		p := failed.fallback(l.fallback, r.look)
+		if l.local == nil { // a Local store that is full: it is this process already
+			r.failed, r.full = true, true
+			return
+		}
+		p := failed.byItself(l, r)
 		if len(p.items) == 0 {
 			continue
 		}
-		// A Local store that is full has none. A cost that no share ever allows is one of the outage,
-		// and not of the limit: the request may pass when the store is back.
-		if l.fallback == nil || p.tooLarge() {
+		// A cost that no part ever allows is one of the outage, and not of the limit: the request
+		// may pass when the store is back.
+		if p.tooLarge() {
 			r.failed = true
 			return
 		}
 		l.takeOnce(ctx, r, &p)
 		r.parts = append(r.parts, p)
-		if r.failed = p.err != nil; r.failed || p.refused {
+		if p.err != nil {
+			r.failed, r.full = true, errors.Is(p.err, ErrFull)
+		}
+		if r.failed || p.refused {
 			return
 		}
 	}
 }
 
-// tooLarge reports whether a charge costs more than its limit, a share, ever allows.
+// tooLarge reports whether a charge costs more than the part of this process ever allows.
 func (p *part) tooLarge() bool {
-	return slices.ContainsFunc(p.items, func(it item) bool { return !it.Spend && it.want > it.Limit.machine.Capacity() })
+	return slices.ContainsFunc(p.items, func(it item) bool { return it.Limit.isShare && !it.Spend && it.want > it.Limit.machine.Capacity() })
 }
 
-// fallback returns what p has of limits with OnErrorLocal, as the share of this process.
-func (p *part) fallback(store Store, look bool) part {
-	local := part{store: store}
+// byItself returns what p has of limits with OnErrorLocal, as this process counts it in an outage:
+// by its part of each limit, and by the limit. results has what it remembers of both.
+func (p *part) byItself(l *Limiter, r *request) part {
+	q := part{store: l.local}
 	for i := range p.items {
 		it := &p.items[i]
 		if it.limit.OnError != OnErrorLocal {
 			continue
 		}
-		charge := Charge{Subject: it.Subject, Limit: it.limit.fallback, Cost: it.want, Spend: it.Spend}
-		if look {
-			charge.Cost = 0
+		cost := it.want
+		if r.look {
+			cost = 0
 		}
-		local.items = append(local.items, item{Charge: charge, limit: it.limit, want: it.want})
-		local.charges = append(local.charges, charge)
+		known, whole := l.known(r.now, it), it.limit
+		if whole.share != nil {
+			portion := algo.Part(whole.machine, whole.share.machine, int64(whole.LocalProcesses), known, r.now)
+			q.add(it, whole.share, cost, Result{Machine: whole.share.machine, State: portion})
+		}
+		q.add(it, whole, cost, Result{Machine: whole.machine, State: known})
 	}
-	local.results = make([]Result, len(local.charges))
-	return local
+	return q
+}
+
+// add adds a charge on limit, which stands for that of an item.
+func (p *part) add(it *item, limit *Limit, cost int64, r Result) {
+	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Spend: it.Spend}
+	p.items = append(p.items, item{Charge: charge, limit: it.limit, want: it.want, spare: max(0, cost-it.want)})
+	p.charges, p.results = append(p.charges, charge), append(p.results, r)
+}
+
+// known returns the state of an item that this environment knows, of any age, as its limit counts
+// it at now: what it saw last, or what its counter has counted.
+func (l *Limiter) known(now algo.Instant, it *item) algo.State {
+	s := l.memory.known(now, it)
+	if it.limit.Spread.Sync > 0 {
+		if r := l.accounts.counted(it.Subject, it.limit.ID); r.Machine != nil {
+			s = algo.Merge(it.limit.machine, s, converted(r.Machine, it.limit, r.State, now))
+		}
+	}
+	return s
+}
+
+// outlive keeps what the counter of it has counted, which the store may never have got: until it
+// no longer counts, what the counter admits is charged to this process too.
+func (l *Limiter) outlive(now algo.Instant, it *item) {
+	if it.limit.Shadow || it.limit.OnError != OnErrorLocal {
+		return
+	}
+	if r := l.accounts.counted(it.Subject, it.limit.ID); r.Machine != nil {
+		l.local.raise(now, it.Subject, it.limit, converted(r.Machine, it.limit, r.State, now))
+	}
+}
+
+// counted returns what the counter of a limit has counted; no Machine if there is none.
+func (s *accounts) counted(subject Subject, id ID) Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.table[accountKey{subject, id}]; a != nil {
+		return a.counter.Result
+	}
+	return Result{}
+}
+
+// known returns the state of an item that was seen last, of any age, as its limit counts it
+// at now. That of a limit with shards is the sum of all.
+func (m *memory) known(now algo.Instant, it *item) (s algo.State) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := func(subject Subject) *memo {
+		memos := m.of(subject)
+		if i := slices.IndexFunc(memos, func(m memo) bool { return m.limit.ID == it.limit.ID }); i >= 0 {
+			return &memos[i]
+		}
+		return nil
+	}
+	if !it.sharded {
+		if memo := last(it.Subject); memo != nil {
+			s = converted(memo.result.Machine, it.limit, memo.result.State, now)
+		}
+		return s
+	}
+	for i := range it.limit.parts {
+		if memo := last(it.Subject.shard(i)); memo != nil {
+			s = algo.Sum(it.limit.machine, memo.result.Machine, s, memo.result.State, now)
+		}
+	}
+	return s
+}
+
+// refusedLocally reports whether what this process counted in an outage, and still counts,
+// refuses the request: then the store is not asked. Leases take no more than that leaves room
+// for. While the store fails it is asked all the same, to see whether it is back.
+func (l *Limiter) refusedLocally(r *request) bool {
+	if l.local == nil || l.failing.Load() || !l.local.holds(r.now) {
+		return false
+	}
+	for i := range r.parts {
+		p := &r.parts[i]
+		if !p.mirrored() || p.err != nil {
+			continue
+		}
+		q := p.mirror(l.local)
+		if len(q.items) == 0 || !l.local.look(r.now, q.charges[0].Subject, q.charges, q.results) {
+			continue
+		}
+		if q.refuser(r.now) != nil {
+			q.refused = true
+			r.parts = append(r.parts, q)
+			return true
+		}
+		p.fit(&q, r.now)
+	}
+	return false
+}
+
+// mirrored reports whether what the store is charged for p is charged to this process too.
+func (p *part) mirrored() bool { return p.remote && !p.shadow() }
+
+// mirror returns the charges of p on limits with OnErrorLocal as those of this process.
+func (p *part) mirror(store *local) part {
+	q := part{store: store}
+	for i := range p.items {
+		if it := &p.items[i]; it.limit.OnError == OnErrorLocal {
+			q.add(it, it.limit, p.charges[i].Cost, Result{})
+		}
+	}
+	return q
+}
+
+// fit makes leases of p no larger than what q, its mirror, has room for.
+func (p *part) fit(q *part, now algo.Instant) {
+	for i := range p.items {
+		it := &p.items[i]
+		j := slices.IndexFunc(q.items, func(other item) bool { return other.limit == it.limit })
+		if it.lease == nil || j < 0 || q.results[j].Machine == nil {
+			continue
+		}
+		room := q.results[j].Machine.Remaining(q.results[j].State, now)
+		p.charges[i].Cost = min(p.charges[i].Cost, max(it.want, room))
+	}
+}
+
+// chargeLocally charges this process what stores have admitted, where it holds charges of its
+// own that still count, and reports whether that refuses the request.
+func (l *Limiter) chargeLocally(r *request) (refused bool) {
+	if l.local == nil || r.look || !l.local.holds(r.now) {
+		return false
+	}
+	for i := range r.parts { // and not those that are appended
+		p := &r.parts[i]
+		if !p.mirrored() || !p.taken {
+			continue
+		}
+		q := p.mirror(l.local)
+		if len(q.items) == 0 {
+			continue
+		}
+		if !l.mirror(r, &q) {
+			r.parts[i].lost = true // with its leases, which would serve more than this process has room for
+			return true
+		}
+		if !p.items[0].sharded {
+			l.local.drop(q.charges[0].Subject, q.charges, p.mirrorOf(&q))
+		}
+	}
+	for i := range r.kept {
+		if it := r.kept[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
+			q := part{store: l.local}
+			if q.add(it, it.limit, it.want, Result{}); !l.mirror(r, &q) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// mirror charges q, the mirror of what a store has admitted, and reports whether that is
+// admitted here too.
+func (l *Limiter) mirror(r *request, q *part) bool {
+	q.taken = l.local.mirror(r.now, q.charges[0].Subject, q.charges, q.results)
+	q.refused = !q.taken
+	r.parts = append(r.parts, *q)
+	return q.taken
+}
+
+// mirrorOf returns the results of p that belong to the charges of q.
+func (p *part) mirrorOf(q *part) []Result {
+	results := make([]Result, 0, len(q.items))
+	for i := range p.items {
+		if p.items[i].limit.OnError == OnErrorLocal {
+			results = append(results, p.results[i])
+		}
+	}
+	return results
 }

@@ -23,12 +23,12 @@ import (
 
 // onError is a limit of n a minute, of which the share of a process is n/share.
 func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) *limiter.Limit {
-	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalShare: share})
+	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalProcesses: share})
 }
 
 // surviving is a Limiter over r with a fallback.
 func surviving(r *remote) *limiter.Limiter {
-	return storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
+	return storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 }
 
 // outcome is what a decision comes to.
@@ -138,7 +138,7 @@ func TestOnError_shadow(t *testing.T) {
 			if o == limiter.OnErrorLocal {
 				share = 10
 			}
-			tried := limit(t, limiter.Limit{Name: "tried", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Shadow: true, Spread: spread, OnError: o, LocalShare: share})
+			tried := limit(t, limiter.Limit{Name: "tried", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Shadow: true, Spread: spread, OnError: o, LocalProcesses: share})
 			for _, known := range []bool{false, true} {
 				if r.fail = nil; known {
 					take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1})
@@ -163,7 +163,7 @@ func TestOnError_spread(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Sync: 100 * time.Millisecond}, {Lease: 5}, {Shards: 2}} {
 		for o, want := range map[limiter.OnError][]string{
 			limiter.OnErrorAllow: {"degraded", "degraded", "degraded"},
-			limiter.OnErrorLocal: {"degraded", "degraded", "refused degraded"},
+			limiter.OnErrorLocal: {"degraded", "degraded", "refused degraded"}, // a tenth of 20
 			limiter.OnErrorDeny:  {"failed", "failed", "failed"},
 		} {
 			for _, known := range []bool{false, true} {
@@ -172,7 +172,7 @@ func TestOnError_spread(t *testing.T) {
 					if o == limiter.OnErrorLocal {
 						share = 10
 					}
-					busy := limit(t, limiter.Limit{Name: "busy", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: spread, OnError: o, LocalShare: share})
+					busy := limit(t, limiter.Limit{Name: "busy", Rate: algo.Rate{Requests: 20, Window: time.Hour}, Spread: spread, OnError: o, LocalProcesses: share})
 					c := limiter.Charge{Subject: user, Limit: busy, Cost: 1}
 					l, now := surviving(r), noon
 					for range 3 {
@@ -186,6 +186,9 @@ func TestOnError_spread(t *testing.T) {
 						r.fail[s] = limiter.ErrUnavailable
 					}
 					for i, want := range want {
+						if known && o == limiter.OnErrorLocal && i == 1 {
+							want = "refused degraded" // a tenth of what was taken before counts too
+						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
 							t.Errorf("request %d of the outage: %s, want %s", i+1, got, want)
 						}
@@ -199,8 +202,14 @@ func TestOnError_spread(t *testing.T) {
 					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
 						t.Errorf("after the outage: %+v", d)
 					}
-					// Nothing that was counted is lost, and what passed uncharged is not charged later; but a
-					// counter that went on by itself has counted.
+					// Nothing that was counted is lost. What passed uncharged is not charged to the store later,
+					// but counts here, as does what a counter went on with by itself.
+					if o == limiter.OnErrorLocal {
+						before += 2
+						if known {
+							before--
+						}
+					}
 					if d := takeAt(t, l, now.Add(2*time.Second), c); spread == (limiter.Spread{}) && d.Remaining != 20-before-2 {
 						t.Errorf("%d remain, want %d", d.Remaining, 20-before-2)
 					}
@@ -224,7 +233,7 @@ func TestOnError_local_bound(t *testing.T) {
 		{Algorithm: algo.LeakyBucket, Requests: 100, Window: time.Minute, Burst: 23},
 	} {
 		for _, n := range []int{2, 5, 23} {
-			local := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalShare: n})
+			local := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalProcesses: n})
 			celled := limit(t, limiter.Limit{Name: "a", Rate: rate, Spread: limiter.Spread{Cells: n}})
 			var shares, cells []*limiter.Limiter
 			for range n {
@@ -256,24 +265,42 @@ func TestOnError_local_bound(t *testing.T) {
 	}
 }
 
-// What the fallback has no room for is denied, and on a Local store that is full too.
+// Whom this process has no room for in an outage is denied, and a decision says so; a Local store
+// that is full denies too. Who counts nothing any more makes room, once a second.
 func TestOnError_local_full(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 2), Cost: 1}
 	full := newRemote()
 	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
-	down := newRemote()
-	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
-	for name, l := range map[string]*limiter.Limiter{
-		"fallback": storetest.Must(limiter.New(down, limiter.Options{Fallback: full, Logger: slog.New(slog.DiscardHandler)})),
-		"local":    storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-	} {
-		if d := take(t, l, c); outcome(d) != "failed" || (d.Reason == limiter.ReasonUnavailable) != (name == "fallback") {
-			t.Errorf("%s: %+v", name, d)
+	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	for name, charges := range map[string][]limiter.Charge{"one limit": {c}, "two": {c, {Subject: user, Limit: perMinute(t, "b", 1), Cost: 1}}} {
+		if d := take(t, l, charges...); outcome(d) != "failed" || !d.LocalFull || d.Reason != limiter.ReasonFull {
+			t.Errorf("a Local store, %s: %+v", name, d)
 		}
 	}
-	if _, err := storetest.Must(limiter.New(down, limiter.Options{})).Take(ctx, noon, []limiter.Charge{c}); !errors.Is(err, limiter.ErrInvalidCharge) || !strings.Contains(err.Error(), "Options.Fallback is nil") {
-		t.Errorf("no fallback: %v", err)
+	down := newRemote()
+	down.fail = map[limiter.Subject]error{}
+	l = storetest.Must(limiter.New(down, limiter.Options{Fallback: 3, Logger: slog.New(slog.DiscardHandler)}))
+	ask := func(i int, at time.Duration, want string) {
+		t.Helper()
+		c.Subject = limiter.User(fmt.Sprint(i))
+		down.fail[c.Subject] = limiter.ErrUnavailable
+		if d := takeAt(t, l, noon.Add(at), c); outcome(d) != want || d.LocalFull != (want == "failed") || d.Reason != limiter.ReasonUnavailable {
+			t.Errorf("caller %d after %s: want %s: %+v", i, at, want, d)
+		}
 	}
+	for i := range 10 {
+		want := "degraded"
+		if i >= 3 {
+			want = "failed"
+		}
+		ask(i, 0, want)
+	}
+	ask(0, time.Second, "degraded")
+	ask(3, time.Minute, "failed") // the first window still weighs
+	ask(0, 70*time.Second, "degraded")
+	ask(4, 2*time.Minute, "degraded") // of the others nothing counts any more
+	ask(5, 2*time.Minute, "degraded")
+	ask(6, 2*time.Minute, "failed")
 }
 
 // What costs more than a share ever allows is denied, and not refused for good: the limit has
@@ -345,8 +372,12 @@ func TestOnError_local_peek_refund(t *testing.T) {
 		t.Errorf("after a refund: %+v", d)
 	}
 	r.fail = nil
-	if d := take(t, l, c); outcome(d) != "allowed" || d.Remaining != 9 {
-		t.Errorf("what passed in the outage is not charged later: %+v", d)
+	if d := take(t, l, c); outcome(d) != "allowed" || d.Remaining != 8 {
+		t.Errorf("after the outage: %+v, want that what passed in it still counts", d)
+	}
+	other := storetest.Must(limiter.New(r, limiter.Options{}))
+	if d := take(t, other, c); outcome(d) != "allowed" || d.Remaining != 8 {
+		t.Errorf("another environment: %+v, want that what passed in the outage is not charged later", d)
 	}
 }
 
@@ -356,12 +387,12 @@ func TestNewLimit_onError(t *testing.T) {
 		limit limiter.Limit
 		want  string
 	}{
-		{limiter.Limit{OnError: -1}, "on_error OnError(-1), want allow, local or deny"},
-		{limiter.Limit{OnError: 3}, "on_error OnError(3), want allow, local or deny"},
-		{limiter.Limit{LocalShare: 2}, "local_share 2, want none without on_error local"},
-		{limiter.Limit{OnError: limiter.OnErrorDeny, LocalShare: 2}, "local_share 2, want none without on_error local"},
-		{limiter.Limit{OnError: limiter.OnErrorLocal}, "local_share 0, want 1 to 4 here"},
-		{limiter.Limit{OnError: limiter.OnErrorLocal, LocalShare: 5}, "local_share 5, want 1 to 4 here"},
+		{limiter.Limit{OnError: -2}, "on_error OnError(-2), want allow, local or deny"},
+		{limiter.Limit{OnError: 2}, "on_error OnError(2), want allow, local or deny"},
+		{limiter.Limit{OnError: limiter.OnErrorAllow, LocalProcesses: 2}, "local_processes 2, want none without on_error local"},
+		{limiter.Limit{OnError: limiter.OnErrorDeny, LocalProcesses: 2}, "local_processes 2, want none without on_error local"},
+		{limiter.Limit{LocalProcesses: -1}, "local_processes -1, want 1 to 4 here"},
+		{limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: 5}, "local_processes 5, want 1 to 4 here"},
 	} {
 		c.limit.Name, c.limit.Rate = "a", rate
 		_, err := limiter.NewLimit(c.limit)
@@ -370,8 +401,11 @@ func TestNewLimit_onError(t *testing.T) {
 			t.Errorf("got %v, want %s", err, c.want)
 		}
 	}
-	l := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalShare: 3})
-	if l.MaxCost() != 4 || l.MaxLocalCost() != 1 || perMinute(t, "b", 5).MaxLocalCost() != 5 {
+	l := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalProcesses: 3})
+	if one := perMinute(t, "b", 5); one.OnError != limiter.OnErrorLocal || one.LocalProcesses != 1 || one.MaxLocalCost() != 5 {
+		t.Errorf("by default: %+v, want local and one process", one)
+	}
+	if l.MaxCost() != 4 || l.MaxLocalCost() != 1 {
 		t.Errorf("costs of at most %d and %d", l.MaxCost(), l.MaxLocalCost())
 	}
 }
@@ -396,12 +430,12 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// The first decision has longer, and so has one after a pause if the store has answered
-// before it; all others, also of several subjects, have one deadline.
+// The first decision has longest. One after a pause that ends the life of connections, or that
+// follows a failure, has time to connect; all others, also of several subjects, have one deadline.
 func TestLimiter_Take_deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
-		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, ReconnectTimeout: 250 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		deny := onError(t, "a", 10, limiter.OnErrorDeny, 0)
 		charges := []limiter.Charge{{Subject: user, Limit: deny, Cost: 1}, {Subject: other, Limit: deny, Cost: 1}}
 		answered := func() {
@@ -415,11 +449,11 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			pause, want time.Duration
 			answered    bool // the store answers once before
 		}{
-			{0, 900 * time.Millisecond, false}, {0, 50 * time.Millisecond, false}, {4 * time.Second, 50 * time.Millisecond, false},
-			{5 * time.Second, 50 * time.Millisecond, false}, // and has not answered yet
-			{5 * time.Second, 900 * time.Millisecond, true}, {0, 50 * time.Millisecond, false},
+			{0, 900 * time.Millisecond, false}, {0, 50 * time.Millisecond, false}, {900 * time.Millisecond, 50 * time.Millisecond, false},
+			{time.Second, 250 * time.Millisecond, false}, {10 * time.Second, 250 * time.Millisecond, false},
+			{4 * time.Second, 50 * time.Millisecond, true}, {5 * time.Second, 250 * time.Millisecond, true}, {0, 50 * time.Millisecond, false},
 			{-time.Second, 50 * time.Millisecond, true},  // a later one was answered before
-			{-time.Minute, 900 * time.Millisecond, true}, // the clock was set back
+			{-time.Minute, 250 * time.Millisecond, true}, // the clock was set back
 		} {
 			if c.answered {
 				answered()
@@ -444,7 +478,7 @@ func TestLimiter_Take_deadline(t *testing.T) {
 			together.Go(func() { _, _ = l.Take(ctx, time.Now(), []limiter.Charge{theirs}) })
 		}
 		together.Wait()
-		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{900 * time.Millisecond}, 10)) {
+		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{250 * time.Millisecond}, 10)) {
 			t.Errorf("together they waited %s", store.waited)
 		}
 		store.waited = nil
@@ -479,21 +513,21 @@ func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subje
 	return c.remote.Take(ctx, now, s, charges, results)
 }
 
-// A call that hung, and connections that open more slowly than a deadline: half a minute later
-// somebody has the time to connect, and if that was in vain half a minute after it. Where requests
-// come one after the other, nobody has while the store hangs.
+// Connections that open more slowly than a deadline, after a call that hung: who asks seldom has the
+// time to connect, so that all are served, and waits no longer than that in an outage. Where
+// requests come one after the other, nobody has it while the store hangs.
 func TestLimiter_Take_slowConnection(t *testing.T) {
 	for _, c := range []struct {
 		pause, outage time.Duration
 		late, long    int // who is not served after the outage, and who waited for longer in it
 	}{
-		{10 * time.Second, 0, 2, 1}, {3 * time.Second, 0, 9, 1}, {10 * time.Second, time.Minute, 2, 3}, {3 * time.Second, time.Minute, 9, 3},
-		{900 * time.Millisecond, time.Minute, 0, 1},
+		{10 * time.Second, 0, 0, 0}, {3 * time.Second, 0, 0, 0}, {10 * time.Second, time.Minute, 0, 6}, {3 * time.Second, time.Minute, 0, 20},
+		{900 * time.Millisecond, time.Minute, 0, 0},
 	} {
 		t.Run(fmt.Sprint(c.pause, c.outage), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &connecting{remote: newRemote(), takes: 120 * time.Millisecond, hangs: true}
-				l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+				l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, ReconnectTimeout: 250 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 1000)}
 				begun, late, long := time.Now(), 0, 0
 				for i := 0; i == 0 || time.Since(begun) < time.Hour; i++ {
@@ -504,7 +538,9 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 					}
 					d := takeAt(t, l, asked, charge)
 					switch took := time.Since(asked); {
-					case took == 900*time.Millisecond:
+					case i > 0 && took > 250*time.Millisecond:
+						t.Errorf("request %d took %s", i+1, took)
+					case i > 0 && took == 250*time.Millisecond:
 						long++
 					case !store.hangs && d.Reason != limiter.ReasonNone:
 						late++
@@ -554,7 +590,7 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}))
-	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
+	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1000), Cost: 1}
 	for i := range 300 { // 3 seconds
 		r.fail = map[limiter.Subject]error{user: []error{limiter.ErrUnavailable, limiter.ErrBreakerOpen, limiter.ErrThrottled}[i%3]}
 		takeAt(t, l, noon.Add(time.Duration(i)*10*time.Millisecond), c)

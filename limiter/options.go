@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -12,18 +13,12 @@ import (
 // complete returns o with its defaults in place of zero values. An error wraps
 // *algo.FieldError.
 func (o Options) complete() (Options, error) {
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.FirstTimeout == 0 {
-		o.FirstTimeout = o.Timeout
-	}
-	if o.Trust == 0 {
-		o.Trust = time.Second
-	}
-	if o.Remember == 0 {
-		o.Remember = 10_000
-	}
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.ReconnectTimeout = cmp.Or(o.ReconnectTimeout, o.Timeout)
+	o.FirstTimeout = cmp.Or(o.FirstTimeout, o.ReconnectTimeout)
+	o.Trust = cmp.Or(o.Trust, time.Second)
+	o.Remember = cmp.Or(o.Remember, 10_000)
+	o.Fallback = cmp.Or(o.Fallback, DefaultFallback)
 	if o.IntN == nil {
 		o.IntN = rand.IntN
 	}
@@ -37,8 +32,10 @@ func (o Options) complete() (Options, error) {
 		want string
 	}{
 		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout)},
-		{"FirstTimeout", o.FirstTimeout >= o.Timeout && o.FirstTimeout < MinWindow, o.FirstTimeout, fmt.Sprintf("at least Timeout (%s) and less than %s; 0 means Timeout", o.Timeout, MinWindow)},
+		{"ReconnectTimeout", o.ReconnectTimeout >= o.Timeout && o.ReconnectTimeout < MinWindow, o.ReconnectTimeout, fmt.Sprintf("at least Timeout (%s) and less than %s; 0 means Timeout", o.Timeout, MinWindow)},
+		{"FirstTimeout", o.FirstTimeout >= o.ReconnectTimeout && o.FirstTimeout < MinWindow, o.FirstTimeout, fmt.Sprintf("at least ReconnectTimeout (%s) and less than %s; 0 means ReconnectTimeout", o.ReconnectTimeout, MinWindow)},
 		{"Remember", o.Remember > 0, o.Remember, "at least 1; 0 means 10000"},
+		{"Fallback", o.Fallback > 0, o.Fallback, fmt.Sprintf("at least 1; 0 means %d", DefaultFallback)},
 	} {
 		if !option.ok {
 			return o, fmt.Errorf("limiter: %w", &algo.FieldError{Field: "Options." + option.name, Got: option.got, Want: option.want})

@@ -25,7 +25,13 @@ func TestNew_options(t *testing.T) {
 		{"Options.FirstTimeout", limiter.Options{FirstTimeout: -1}},
 		{"Options.FirstTimeout", limiter.Options{Timeout: 100 * ms, FirstTimeout: 99 * ms}},
 		{"Options.FirstTimeout", limiter.Options{FirstTimeout: 50 * ms}}, // below the default Timeout
+		{"Options.FirstTimeout", limiter.Options{Timeout: 50 * ms, ReconnectTimeout: 250 * ms, FirstTimeout: 249 * ms}},
+		{"Options.ReconnectTimeout", limiter.Options{Timeout: 100 * ms, ReconnectTimeout: 99 * ms}},
+		{"Options.ReconnectTimeout", limiter.Options{ReconnectTimeout: time.Second}},
+		{"", limiter.Options{Timeout: 50 * ms, ReconnectTimeout: 250 * ms, FirstTimeout: 250 * ms}},
 		{"Options.Remember", limiter.Options{Remember: -1}},
+		{"", limiter.Options{Fallback: 1}},
+		{"Options.Fallback", limiter.Options{Fallback: -1}},
 	} {
 		l, err := limiter.New(newRemote(), c.Options)
 		if c.field == "" {

@@ -22,6 +22,7 @@ type part struct {
 	calls    int  // of a remote store
 	taken    bool
 	refused  bool
+	lost     bool // what leases took is not used
 	err      error
 }
 
@@ -90,7 +91,7 @@ func (p *part) size(now algo.Instant) {
 // a refusal; the others at once.
 func (l *Limiter) takeParts(ctx context.Context, r *request) {
 	begun, remote, refused := time.Time{}, 0, false
-	if len(r.parts) > 1 {
+	if len(r.parts) > 1 || l.local != nil && l.local.holds(r.now) {
 		begun = time.Now() // for its monotonic reading
 	}
 	var last *part
@@ -115,7 +116,7 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 		}
 		r.stored += time.Since(asked)
 	}
-	refused = r.refused() || l.degrade(ctx, r)
+	refused = r.refused() || l.degrade(ctx, r) || l.chargeLocally(r)
 	l.settle(r, refused)
 	if refused && len(r.parts) > 1 {
 		l.refundRest(ctx, r, time.Since(begun))

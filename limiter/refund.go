@@ -37,7 +37,7 @@ func (p *part) refund() refund {
 // giveBack asks the store. It drops a refund that fails: that admits fewer, never more.
 func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) Refunds {
 	if r.remote { // what was seen there is no more
-		l.memory.forget(r.subject)
+		l.memory.distrust(r.subject)
 	}
 	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
 	if err != nil {

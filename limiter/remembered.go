@@ -152,6 +152,16 @@ func (m *memory) forget(subject Subject) {
 	delete(m.older, subject)
 }
 
+// distrust keeps what is remembered of subject, for an outage, and refuses nobody by it.
+func (m *memory) distrust(subject Subject) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	memos := m.of(subject)
+	for i := range memos {
+		memos[i] = memo{limit: memos[i].limit, result: memos[i].result} // seen long ago
+	}
+}
+
 // remember keeps results as seen at now, and whether the store took the charges of items.
 func (m *memory) remember(now algo.Instant, subject Subject, items []item, charges []Charge, results []Result, taken bool) {
 	m.mu.Lock()

@@ -31,6 +31,7 @@ type request struct {
 	calls     int      // of a shared store, but for those of parts
 	failure   error    // of the store of a counter that decided by itself
 	failed    bool     // denied, because a store failed
+	full      bool     // and there was no room to count the caller here
 	waited    *account // whose answer another request was asked for
 	unsynced  *item    // one whose account could not ask the store, and must not decide
 	unasked   error    // why it could not
@@ -163,7 +164,7 @@ func mended(charges []Charge, results []Result) (n int) {
 // decision folds the parts of charges: any refusal wins, then the failure of a store.
 // remembered says that nothing was taken, because this environment knew a refusal.
 func (r *request) decision(charges []Charge, remembered bool) Decision {
-	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, At: r.at, Charges: charges, Overshoot: r.overshoot,
+	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, LocalFull: r.full, At: r.at, Charges: charges, Overshoot: r.overshoot,
 		StoreCalls: r.calls, StoreTime: r.stored, Refunds: r.refunds, Mended: r.mended}
 	if r.failure != nil && !busy(r.failure) { // a counter of a busy subject decides as ever
 		d.Reason = reasonOf(r.failure)

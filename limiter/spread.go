@@ -85,7 +85,7 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 	var parts []*Limit
 	for i := range max(s.Shards, min(s.Cells, 1)) {
 		part := l
-		part.OnError, part.LocalShare = OnErrorAllow, 0 // they are those of the whole
+		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // they are those of the whole
 		part.Spread, part.Rate = Spread{}, share(l.Rate, int64(i), int64(max(s.Shards, s.Cells)), s.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {

@@ -61,9 +61,9 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 type role int
 
 const (
-	shared     role = iota // Limiter.store
-	ofCells                // Options.Cells
-	ofFallback             // Options.Fallback
+	shared  role = iota // Limiter.store
+	ofCells             // Options.Cells
+	ofLocal             // Limiter.local
 )
 
 // place is a subject in one of the stores.
@@ -74,8 +74,8 @@ type place struct {
 
 func (l *Limiter) storeOf(r role) Store {
 	switch {
-	case r == ofFallback:
-		return l.fallback
+	case r == ofLocal:
+		return l.local
 	case r == ofCells && l.cells != nil:
 		return l.cells
 	}

@@ -90,7 +90,7 @@ func TestLimiter_Reset_fallback(t *testing.T) {
 		r.fail = map[limiter.Subject]error{}
 		l := surviving(r)
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
-			Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, OnError: limiter.OnErrorLocal, LocalShare: 5})}
+			Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, OnError: limiter.OnErrorLocal, LocalProcesses: 5})}
 		for _, s := range c.Limit.Subjects(user) {
 			r.fail[s] = limiter.ErrUnavailable
 		}

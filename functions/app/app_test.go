@@ -448,8 +448,8 @@ func TestDegraded(t *testing.T) {
 // which would be a 429; and 503 by the handler. Local is decided by the share.
 func TestDegraded_onError(t *testing.T) {
 	for policy, want := range map[string]struct{ effects, statuses []string }{
-		`"on_error":"deny"`:                   {[]string{"failed", "failed"}, []string{"503", "503"}},
-		`"on_error":"local","local_share":10`: {[]string{"Allow", "Deny"}, []string{"201", "429"}},
+		`"on_error":"deny"`:                       {[]string{"failed", "failed"}, []string{"503", "503"}},
+		`"on_error":"local","local_processes":10`: {[]string{"Allow", "Deny"}, []string{"201", "429"}},
 	} {
 		r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*",`+policy+`,"limits":{"*":{"name":"l","requests":10,"window":"1m"}}}]}`), rules.Options{Version: 1})
 		if err != nil {
@@ -457,7 +457,7 @@ func TestDegraded_onError(t *testing.T) {
 		}
 		fresh := func() *app.Environment {
 			e := environment(t, unreachable{})
-			e.Rules, e.Limiter = rules.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: e.Logger}))
+			e.Rules, e.Limiter = rules.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Logger: e.Logger}))
 			return e
 		}
 		e := fresh()

@@ -292,7 +292,7 @@ func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []
 
 // How long a decision waits for a store, and that on_error local has its memory.
 func TestConfig_Environment_deadline(t *testing.T) {
-	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_share":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`
+	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_processes":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`
 	file := write(t, "rules.json", rule)
 	for _, c := range []struct {
 		variables   []string

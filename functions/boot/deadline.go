@@ -12,15 +12,19 @@ import (
 //	redis      50 ms    one script; one more where the server does not know it yet
 //	dynamodb   100 ms   one conditional write, and one more for each guess at the state that
 //	                    was wrong (package dynamostore); the SDK retries nothing
-//	first      900 ms   the first decision of an environment, and one after 5 s without a
-//	                    call: connections were dropped, and have to be opened
+//	reconnect  250 ms   a decision that has to open a connection: after 5 s without a call, a
+//	                    second or more after one that failed, or because its connection,
+//	                    which had been used before, turns out to be dead: that call is
+//	                    made once more
+//	first      900 ms   the first decision of an environment
 //
-// A call whose connection had been used before, and turns out to be dead, is made once more,
-// within the same deadline. STORE_TIMEOUT replaces the first two.
+// STORE_TIMEOUT replaces the first two, and those after them where it is longer. A dial goes on
+// for up to 900 ms when the decision that began it waits no more: the next one finds the connection.
 const (
-	redisTimeout    = 50 * time.Millisecond
-	dynamoDBTimeout = 100 * time.Millisecond
-	firstTimeout    = limiter.DefaultTimeout
+	redisTimeout     = 50 * time.Millisecond
+	dynamoDBTimeout  = 100 * time.Millisecond
+	reconnectTimeout = 250 * time.Millisecond
+	firstTimeout     = limiter.DefaultTimeout
 
 	// maxIdle is after how long an idle connection is dropped. It is short because Lambda
 	// freezes a process between two events: who hangs up meanwhile is noticed by the next

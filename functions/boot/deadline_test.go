@@ -42,6 +42,7 @@ const (
 	refusing    ailment = "connections are refused"
 	unreachable ailment = "connections are not answered"
 	forgetting  ailment = "old connections lead nowhere"
+	hungUp      ailment = "old connections are reset"
 )
 
 // line is a server in this process, and the network to it. Its time is that of the test.
@@ -66,8 +67,10 @@ func (l *line) state(n int) ailment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case l.ailment == forgetting && n > l.since:
+	case (l.ailment == forgetting || l.ailment == hungUp) && n > l.since:
 		return healthy
+	case l.ailment == hungUp:
+		return resetting
 	case l.ailment == forgetting:
 		return swallowing
 	}
@@ -94,7 +97,15 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	time.Sleep(l.far)
 	ours, theirs := net.Pipe()
 	go l.serve(n, theirs)
-	return ours, nil
+	return pipe{ours}, nil
+}
+
+// pipe fails as a TCP connection does where the server has hung up: when it is read.
+type pipe struct{ net.Conn }
+
+func (p pipe) SetReadDeadline(t time.Time) error {
+	_ = p.Conn.SetReadDeadline(t)
+	return nil
 }
 
 // serve answers a connection, until it is closed.
@@ -230,7 +241,7 @@ func newWard(t *testing.T, store string) *ward {
 		case *redis.ClusterClient:
 			client.Options().Dialer = w.dial
 		}
-		w.store, w.close = storetest.Must(boot.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"}))), client.Close
+		w.store, w.close = storetest.Must(w.config.Guarded(redisstore.New(client, redisstore.Options{Namespace: "test"}))), client.Close
 	} else {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)
@@ -354,7 +365,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Outages of up to a minute: no decision waits longer than its deadline, few wait at all, and the
+// Outages of up to a minute: no decision waits longer than its deadline, or 250 ms after a pause, few wait at all, and the
 // store is used again within half a second and one deadline of their end.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
@@ -369,18 +380,19 @@ func TestDeadline_outage(t *testing.T) {
 						t.Fatalf("before it: %s: %+v", took, d)
 					}
 					w.fallIll(a)
-					begun, waited := time.Now(), 0
+					begun, waited, most := time.Now(), 0, deadlines[store]
 					for time.Since(begun) < length {
 						d, took := w.look(t, "/b")
-						if took > deadlines[store] || d.Reason == limiter.ReasonNone {
+						if took > most || d.Reason == limiter.ReasonNone {
 							t.Fatalf("after %s: %s: %+v", time.Since(begun), took, d)
 						}
 						if took > 0 {
 							waited++
 						}
 						pause := 10 * time.Millisecond
+						most = deadlines[store]
 						if waited == 20 { // nobody asks for longer than connections live
-							pause, waited = 6*time.Second, 21
+							pause, waited, most = 6*time.Second, 21, 250*time.Millisecond
 						}
 						time.Sleep(pause)
 					}
@@ -423,9 +435,8 @@ func TestDeadline_oldConnection(t *testing.T) {
 	})
 }
 
-// Connections that take longer than a deadline: 16 requests at once after a pause wait for them,
-// and of an environment that is asked every 10 s one call that hangs costs the requests of half
-// a minute.
+// Connections that take longer than a deadline: 16 requests at once after a pause wait for them, and
+// of an environment that is asked every 10 s only the request to a store that hangs is not served.
 func TestDeadline_slowConnection(t *testing.T) {
 	for store, far := range map[string]time.Duration{"dynamodb": 120 * time.Millisecond, "redis": 60 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -453,8 +464,62 @@ func TestDeadline_slowConnection(t *testing.T) {
 				reasons[d.Reason]++
 				w.fallIll(healthy)
 			}
-			if reasons[limiter.ReasonTimeout] != 3 || reasons[limiter.ReasonNone] != 357 {
-				t.Errorf("%s: %v, want three timeouts", store, reasons)
+			if reasons[limiter.ReasonTimeout] != 1 || reasons[limiter.ReasonNone] != 359 {
+				t.Errorf("%s: %v, want one timeout", store, reasons)
+			}
+		})
+	}
+}
+
+// A store that hangs costs the first request after a pause 250 ms, for its connections have been
+// dropped; those that follow wait for 50 and 100 ms until the breaker opens. Nobody waits for
+// 900 ms but the first request of an environment.
+func TestDeadline_idle(t *testing.T) {
+	for _, store := range []string{"dynamodb", "redis", "cluster"} {
+		for _, a := range []ailment{silent, swallowing, unreachable} {
+			for _, pause := range []time.Duration{5 * time.Second, 10 * time.Second, time.Hour} {
+				t.Run(fmt.Sprint(store, " ", a, " ", pause), func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						w := newWard(t, store)
+						defer w.end(t)
+						w.config.Warm(t.Context(), w.store, w.app)
+						if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != 0 {
+							t.Fatalf("before it: %s: %+v", took, d)
+						}
+						time.Sleep(pause)
+						w.fallIll(a)
+						short := deadlines[store]
+						for i, want := range []time.Duration{250 * time.Millisecond, short, short, short, short, 0} {
+							if d, took := w.look(t, "/a"); took != want || d.Reason != limiter.ReasonTimeout && want > 0 {
+								t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
+							}
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A connection that turns out to be dead while requests come costs them no deadline: the call is
+// made once more, and has 250 ms for a connection that takes longer than a deadline to open. For
+// DynamoDB net/http makes it once more by itself, within the deadline.
+func TestDeadline_deadConnection(t *testing.T) {
+	for _, store := range []string{"redis", "cluster"} {
+		synctest.Test(t, func(t *testing.T) {
+			w := newWard(t, store)
+			defer w.end(t)
+			w.config.Warm(t.Context(), w.store, w.app)
+			w.look(t, "/a")
+			w.far = 60 * time.Millisecond
+			w.fallIll(hungUp)
+			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != w.far {
+				t.Errorf("%s: %+v after %s, want it served after %s", store, d, took, w.far)
+			}
+			w.far = 260 * time.Millisecond
+			w.fallIll(hungUp)
+			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonTimeout || took != 250*time.Millisecond {
+				t.Errorf("%s: %+v after %s, want it to wait for 250ms", store, d, took)
 			}
 		})
 	}

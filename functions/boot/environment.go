@@ -48,16 +48,8 @@ func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limi
 	if err != nil {
 		return nil, err
 	}
-	fallback, err := memstore.New(memstore.Options{Subjects: maxFallback})
-	if err != nil {
-		return nil, err
-	}
-	return limiter.New(store, limiter.Options{Timeout: c.timeout(), FirstTimeout: max(firstTimeout, c.timeout()), Logger: logger, Cells: cells, Fallback: fallback})
+	return limiter.New(store, limiter.Options{Timeout: c.timeout(), ReconnectTimeout: max(reconnectTimeout, c.timeout()), FirstTimeout: max(firstTimeout, c.timeout()), Logger: logger, Cells: cells})
 }
-
-// maxFallback is how many limits of callers an environment counts by itself while the store fails,
-// where a sliding_log counts as several: a tenth of a Lambda function's 128 MB at most.
-const maxFallback = 50_000
 
 func (c Config) identifier() (*identity.Identifier, error) {
 	o := identity.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}

@@ -16,7 +16,9 @@ func (c Config) Share(client *dynamodb.Client) {
 }
 
 // Guarded returns store as an environment uses it. err is that of making it.
-func Guarded(store limiter.Store, err error) (limiter.Store, error) { return guarded(store, err) }
+func (c Config) Guarded(store limiter.Store, err error) (limiter.Store, error) {
+	return c.guarded(store, err)
+}
 
 // Warm opens the connections of an environment.
 func (c Config) Warm(ctx context.Context, store limiter.Store, e *app.Environment) {

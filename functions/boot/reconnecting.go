@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -14,18 +15,33 @@ import (
 
 // reconnecting is a store whose Take is tried once more if the connection that it used was
 // an old one and turns out to be dead. If the server had the charge already, it is made twice,
-// which admits fewer. A refund is not tried again: given back twice, it would admit more.
-type reconnecting struct{ limiter.Store }
+// which admits fewer. A refund is not tried again: given back twice, it would admit more. The second
+// call may open a connection, and so last until timeout after the first began.
+type reconnecting struct {
+	limiter.Store
+	timeout time.Duration
+}
 
 // Take implements limiter.Store.
 func (r reconnecting) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
-	line := new(line)
+	begun, line := time.Now(), new(line)
 	traced := line.trace(ctx)
 	allowed, err := r.Store.Take(traced, now, subject, charges, results)
 	if err != nil && ctx.Err() == nil && line.dead(err) {
+		ctx, cancel := r.longer(ctx, begun)
+		defer cancel()
 		return r.Store.Take(ctx, now, subject, charges, results)
 	}
 	return allowed, err
+}
+
+// longer returns ctx with a deadline no earlier than timeout after begun.
+func (r reconnecting) longer(ctx context.Context, begun time.Time) (context.Context, context.CancelFunc) {
+	end := begun.Add(r.timeout)
+	if deadline, ok := ctx.Deadline(); !ok || !deadline.Before(end) {
+		return ctx, func() {}
+	}
+	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
 // line is what is known of the connection that a call used last. The zero value is an old

@@ -39,23 +39,23 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 		if err != nil {
 			return nil, none, err
 		}
-		store, err := guarded(redisstore.New(client, redisstore.Options{Namespace: c.Namespace}))
+		store, err := c.guarded(redisstore.New(client, redisstore.Options{Namespace: c.Namespace}))
 		return store, client.Close, err
 	}
 	client, err := c.sharedDynamoDBClient(ctx)
 	if err != nil {
 		return nil, none, err
 	}
-	store, err := guarded(dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}))
+	store, err := c.guarded(dynamostore.New(client, dynamostore.Options{Table: c.Table, Namespace: c.Namespace}))
 	return store, none, err
 }
 
 // guarded returns store as an environment uses it. err is that of making it.
-func guarded(store limiter.Store, err error) (limiter.Store, error) {
+func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return breaker.New(reconnecting{store}, breaker.Options{})
+	return breaker.New(reconnecting{store, max(reconnectTimeout, c.timeout())}, breaker.Options{})
 }
 
 // DynamoDBClient returns a client that makes each attempt once: the store makes those

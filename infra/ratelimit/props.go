@@ -104,7 +104,7 @@ type Props struct {
 	// ReservedConcurrency is how many requests the authorizer can have at once at
 	// most, and how much of the account's concurrency nobody else gets. nil: no reserve.
 	// Above it API Gateway answers 503: infra/README.md has the sizing formula. It is at most
-	// the least local_share of the rules.
+	// the least local_processes of the rules.
 	ReservedConcurrency *float64
 	// ProvisionedConcurrency is how many environments of the authorizer are kept warm; 0
 	// is none.
@@ -225,8 +225,8 @@ func (p *Props) checkFiles() (problems []error) {
 		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s has mistakes:\n%w", p.Rules, err))
 	case parsed.Version() == 0:
 		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s says no version: add one that grows with every change, such as \"version\": %d, or set RulesVersion", p.Rules, 1))
-	case p.ReservedConcurrency != nil && parsed.LocalShare() > 0 && *p.ReservedConcurrency > float64(parsed.LocalShare()):
-		problems = append(problems, fmt.Errorf("ratelimit: ReservedConcurrency: got %v, more than the local_share %d of %s: if the store fails, that many environments with a share each admit more than the limit: raise local_share to %[1]v, or reserve less", *p.ReservedConcurrency, parsed.LocalShare(), p.Rules))
+	case p.ReservedConcurrency != nil && parsed.LocalProcesses() > 0 && *p.ReservedConcurrency > float64(parsed.LocalProcesses()):
+		problems = append(problems, fmt.Errorf("ratelimit: ReservedConcurrency: got %v, more than the local_processes %d of %s: in an outage that many environments with a part each admit more than the limit: raise local_processes to %[1]v, or reserve less", *p.ReservedConcurrency, parsed.LocalProcesses(), p.Rules))
 	}
 	return problems
 }

@@ -98,8 +98,8 @@ func TestNew_mistakes(t *testing.T) {
 	}
 	shared := filepath.Join(folder, "shared.json")
 	if err := os.WriteFile(shared, []byte(`{"version":1,"rules":[
-		{"endpoint":"/x","on_error":"local","local_share":30,"limits":{"*":{"requests":100,"window":"1m"}}},
-		{"endpoint":"/y","on_error":"local","local_share":20,"limits":{"*":{"requests":100,"window":"1m"}}},
+		{"endpoint":"/x","on_error":"local","local_processes":30,"limits":{"*":{"requests":100,"window":"1m"}}},
+		{"endpoint":"/y","on_error":"local","local_processes":20,"limits":{"*":{"requests":100,"window":"1m"}}},
 		{"endpoint":"/z","limits":{"*":{"requests":100,"window":"1m"}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestNew_mistakes(t *testing.T) {
 		"WarmWrites: got 5000.5, want a whole":                         func(p *ratelimit.Props) { p.WarmWrites = 5000.5 },
 		"WarmWrites: got 5000, want none with elast":                   func(p *ratelimit.Props) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
 		"Variables: got EVENTS, which the":                             func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
-		"ReservedConcurrency: got 21, more than the local_share 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
+		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
 		"ReservedConcurrency: want at least 1 and at le":               func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
 		p := props(t)

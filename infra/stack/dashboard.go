@@ -26,7 +26,7 @@ func (s *stage) newDashboard() {
 	m := s.limits.Metrics()
 	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: s.dashboardName()})
 	d.AddWidgets(
-		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed), m.Degraded(), s.restErrors(), s.httpErrors()),
+		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull), m.Degraded(), s.restErrors(), s.httpErrors()),
 		&contributors{region: s.stack.Region(), rule: s.limits.RefusedMost()},
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
 	)

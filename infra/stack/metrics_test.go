@@ -38,6 +38,8 @@ func written(t *testing.T) (names []string) {
 	r.Record(now, 0, limiter.Caller{}, d, nil)
 	d.Reason = limiter.ReasonBusy
 	r.Record(now, 0, limiter.Caller{}, d, nil)
+	d.Failed, d.LocalFull = true, true
+	r.Record(now, 0, limiter.Caller{}, d, nil)
 	r.RulesRefused(now)
 	r.EventsDropped(now.Add(time.Second), 1)
 	for line := range bytes.Lines(log.Bytes()) {
@@ -111,7 +113,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("looked at: %v\nwritten:   %v", looked, want)
 	}
-	if len(want)+len(unused) != 22 {
+	if len(want)+len(unused) != 23 {
 		t.Errorf("%d metrics are written: tell what they cost, here and in infra/README.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")

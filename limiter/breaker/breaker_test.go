@@ -291,7 +291,7 @@ func TestLimiter_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		l := storetest.Must(limiter.New(storetest.Must(breaker.New(s, breaker.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-		charges := charge(t, 1000)
+		charges := charge(t, 100_000)
 		take := func() (limiter.Decision, time.Duration) {
 			begun := time.Now()
 			d, err := l.Take(t.Context(), begun, charges)
@@ -321,13 +321,18 @@ func TestLimiter_outage(t *testing.T) {
 		s.hang.Store(false)
 		back := time.Now()
 		for d, _ := take(); d.Reason != limiter.ReasonNone; d, _ = take() {
+			requests++
 			time.Sleep(time.Millisecond)
 		}
 		if took := time.Since(back); took > time.Second {
 			t.Errorf("normal service after %s", took)
 		}
-		if d, _ := take(); d.Remaining != 1000-12 {
-			t.Errorf("%d remain, want %d: what was counted before still is, and what passed meanwhile is not", d.Remaining, 1000-12)
+		if d, _ := take(); d.Remaining != 100_000-12-int64(requests) {
+			t.Errorf("%d remain here, want %d: what passed in the outage still counts", d.Remaining, 100_000-12-requests)
+		}
+		other := storetest.Must(limiter.New(s, limiter.Options{}))
+		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 100_000-12 {
+			t.Errorf("%d remain elsewhere, want %d: what was counted before still is, and what passed meanwhile is not; %v", d.Remaining, 100_000-12, err)
 		}
 	})
 }
@@ -364,8 +369,12 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		s.hang.Store(false)
 		time.Sleep(breaker.DefaultPause + 1)
 		take("the first after it", 3, limiter.ReasonNone)
-		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3 {
-			t.Errorf("%d remain, want %d: %v", d.Remaining, 1000-3, err)
+		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3-4 {
+			t.Errorf("%d remain here, want %d: %v", d.Remaining, 1000-3-4, err)
+		}
+		other := storetest.Must(limiter.New(s, limiter.Options{}))
+		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3 {
+			t.Errorf("%d remain elsewhere, want %d: %v", d.Remaining, 1000-3, err)
 		}
 		s.failWith(limiter.ErrUnavailable)
 		for range 2 {

@@ -105,12 +105,12 @@ Weir-Degraded: store_timeout
 // While the store fails, who is limited by the share of one process is told its numbers, and no
 // policy: that of the limit did not decide, and holds again as soon as the store is back.
 func TestNewAnswer_share(t *testing.T) {
-	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalShare: 50})
+	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
 	if err != nil {
 		t.Fatal(err)
 	}
 	down := failing{storetest.Must(memstore.New(memstore.Options{})), &server{}}
-	limits := storetest.Must(limiter.New(down, limiter.Options{Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
+	limits := storetest.Must(limiter.New(down, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for i, want := range []string{
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 1\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=1;t=60\nWeir-Degraded: store_unavailable\n",
 		"X-RateLimit-Limit: 2\nX-RateLimit-Remaining: 0\nX-RateLimit-Reset: 1772625660\nRateLimit: \"search\";r=0;t=60\nWeir-Degraded: store_unavailable\n",
@@ -325,12 +325,12 @@ func TestMiddleware_credentials_degraded(t *testing.T) {
 	}
 }
 
-// A store that fails lets the request through, with a header that says so; rules that
-// cannot be applied do not.
+// A store that fails leaves the limit to this process, with a header that says so; rules that
+// cannot be applied let nobody through.
 func TestMiddleware_failure(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
-	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" || r.Header.Get("X-RateLimit-Limit") != "" {
+	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" || r.Header.Get("X-RateLimit-Remaining") != "19" {
 		t.Errorf("%s %v", r.Status, r.Header)
 	}
 	if r := s.get(t, http.MethodDelete, "/a"); r.StatusCode != http.StatusInternalServerError || s.served != 1 {

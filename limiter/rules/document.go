@@ -227,7 +227,7 @@ func (p *parser) rule(n *node) []spec {
 		r.cost = i
 	}
 	r.shadow = o.choice("mode", modes) == modeShadow || p.shadow
-	r.onError, r.localShare = p.onError(o)
+	r.onError, r.localProcesses = p.onError(o)
 	o.done()
 	p.rules.rules = append(p.rules.rules, r)
 	p.rules.index.add(r.pattern, len(p.rules.rules)-1)
@@ -238,30 +238,29 @@ func (p *parser) rule(n *node) []spec {
 }
 
 // onErrors are the words of on_error; the first is that of a rule which has none.
-var onErrors = []string{limiter.OnErrorAllow.String(), limiter.OnErrorDeny.String(), limiter.OnErrorLocal.String()}
+var onErrors = []string{limiter.OnErrorLocal.String(), limiter.OnErrorAllow.String(), limiter.OnErrorDeny.String()}
 
 // onError reads what becomes of a rule's requests while the store fails.
 func (p *parser) onError(o *object) (limiter.OnError, int) {
-	policy := limiter.OnErrorAllow
+	policy := limiter.OnErrorLocal
 	switch o.choice("on_error", onErrors) {
 	case limiter.OnErrorDeny.String():
 		policy = limiter.OnErrorDeny
-	case limiter.OnErrorLocal.String():
-		policy = limiter.OnErrorLocal
+	case limiter.OnErrorAllow.String():
+		policy = limiter.OnErrorAllow
 	}
-	n := o.member("local_share")
-	share, _ := o.whole(n, limiter.MaxCells)
+	n := o.member(processesField)
+	processes, ok := o.whole(n, limiter.MaxCells)
 	switch {
-	case policy == limiter.OnErrorLocal && n == nil:
-		p.problems.add(join(o.node.path, "local_share"), `is missing: with "on_error": "local" each environment enforces 1/local_share of the limits while the store fails`)
 	case policy != limiter.OnErrorLocal && n != nil:
-		p.problems.add(n.path, `stands without "on_error": "local", and means nothing`)
+		p.problems.add(n.path, `only has an effect with "on_error": "local"`)
 		return policy, 0
+	case policy != limiter.OnErrorLocal:
+		return policy, 0
+	case !ok:
+		processes = 1
 	}
-	if share == 0 && policy == limiter.OnErrorLocal { // which is noted
-		return limiter.OnErrorAllow, 0
-	}
-	return policy, int(share)
+	return policy, int(processes)
 }
 
 func (p *parser) endpoint(path, text string) pattern {

@@ -278,10 +278,10 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	}
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.name, Rule: label, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate), OnError: r.onError, LocalShare: r.localShare,
+		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate), OnError: r.onError, LocalProcesses: r.localProcesses,
 	})
-	if field, ok := errors.AsType[*algo.FieldError](err); ok && field.Field == shareField {
-		p.problems.add(join(r.path, shareField), "does not go with %s: got %v, want %s", s.path, field.Got, field.Want)
+	if field, ok := errors.AsType[*algo.FieldError](err); ok && field.Field == processesField {
+		p.problems.add(join(r.path, processesField), "does not go with %s: got %v, want %s", s.path, field.Got, field.Want)
 		return
 	} else if err != nil {
 		p.unmade(s.path, err)
@@ -293,7 +293,7 @@ func (p *parser) make(s spec, horizon time.Duration) {
 		p.problems.add(s.cost.path, "got %d, more than %s ever allows at once (%d)", r.cost, s.path, l.MaxCost())
 		return
 	case r.cost > l.MaxLocalCost():
-		p.problems.add(s.cost.path, "got %d, more than the local_share of %s ever allows at once (%d)", r.cost, s.path, l.MaxLocalCost())
+		p.problems.add(s.cost.path, "got %d, more than %s ever allows at once in an outage (%d), divided by local_processes", r.cost, s.path, l.MaxLocalCost())
 		return
 	}
 	made := limit{l, s.class, s.path, s.badCredentials}
@@ -313,8 +313,8 @@ func (p *parser) make(s spec, horizon time.Duration) {
 		case known.made.badCredentials != s.badCredentials:
 			p.problems.add(s.path, "shares the count of %s, so it must have the same only_bad_credentials", known.made.path)
 			return
-		case known.made.OnError != l.OnError || known.made.LocalShare != l.LocalShare:
-			p.problems.add(s.path, "shares the count of %s, so their rules must have the same on_error and local_share", known.made.path)
+		case known.made.OnError != l.OnError || known.made.LocalProcesses != l.LocalProcesses:
+			p.problems.add(s.path, "shares the count of %s, so their rules must have the same on_error and local_processes", known.made.path)
 			return
 		}
 		made.Limit = known.made.Limit
@@ -347,8 +347,8 @@ func (p *parser) spreads(path string, s limiter.Spread, r algo.Rate) limiter.Spr
 	return s
 }
 
-// shareField is of a rule, and fits its limits or not.
-const shareField = "local_share"
+// processesField belongs to a rule, and fits its limits or not.
+const processesField = "local_processes"
 
 // unmade notes why a limit could not be made.
 func (p *parser) unmade(path string, err error) {

@@ -226,8 +226,8 @@ func (p *parser) instead(o override, base *identified) *limiter.Limit {
 	case ok && slices.Contains(spreadFields, field.Field):
 		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(base.made.path, field.Field), field.Got, field.Want)
 		return nil
-	case ok && field.Field == shareField:
-		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(p.rules.rules[base.rule].path, shareField), field.Got, field.Want)
+	case ok && field.Field == processesField:
+		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(p.rules.rules[base.rule].path, processesField), field.Got, field.Want)
 		return nil
 	case err != nil:
 		p.unmade(o.path, err)

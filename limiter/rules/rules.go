@@ -36,8 +36,8 @@ type rule struct {
 	name    string             // of limits that have none
 	limits  map[string][]limit // by tier key
 
-	onError    limiter.OnError
-	localShare int
+	onError        limiter.OnError
+	localProcesses int
 }
 
 // label returns what metrics call the rule: its method, if it has one, and its endpoint.
@@ -75,13 +75,14 @@ func (r *Rules) Endpoint(i int) (pattern, method string) {
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.rules) }
 
-// LocalShare returns the least local_share of the rules with on_error local: if the store fails,
-// no limit admits more than it says while no more environments than that run. 0 if no rule has one.
-func (r *Rules) LocalShare() int {
+// LocalProcesses returns the least local_processes above 1 of the rules: in an outage, no limit
+// that is divided admits more than it says while no more environments than that run. 0 if no
+// rule divides its limits.
+func (r *Rules) LocalProcesses() int {
 	least := 0
 	for i := range r.rules {
-		if share := r.rules[i].localShare; share > 0 && (least == 0 || share < least) {
-			least = share
+		if n := r.rules[i].localProcesses; n > 1 && (least == 0 || n < least) {
+			least = n
 		}
 	}
 	return least

@@ -245,13 +245,13 @@ func TestRules_Labels(t *testing.T) {
 	}
 }
 
-func TestRules_LocalShare(t *testing.T) {
+func TestRules_LocalProcesses(t *testing.T) {
 	for document, want := range map[string]int{
 		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}}]}`: 0,
-		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/b","on_error":"local","local_share":9,"limits":{"*":{"requests":50,"window":"1m"}}},
-			{"endpoint":"/c","on_error":"local","local_share":7,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/d","on_error":"local","local_share":8,"limits":{"*":{"requests":50,"window":"1m"}}}]}`: 7,
+		`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/b","on_error":"local","local_processes":1,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/b2","local_processes":9,"limits":{"*":{"requests":50,"window":"1m"}}},
+			{"endpoint":"/c","on_error":"local","local_processes":7,"limits":{"*":{"requests":50,"window":"1m"}}},{"endpoint":"/d","on_error":"local","local_processes":8,"limits":{"*":{"requests":50,"window":"1m"}}}]}`: 7,
 	} {
-		if got := parse(t, document).LocalShare(); got != want {
+		if got := parse(t, document).LocalProcesses(); got != want {
 			t.Errorf("got %d, want %d of %s", got, want, document)
 		}
 	}
@@ -375,7 +375,7 @@ func TestRules_Charges_onError(t *testing.T) {
 	} {
 		var got []string
 		for _, c := range r.Charges(nil, "GET", rules.MustParsePath(c.path), limiter.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
-			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalShare, " ", c.Limit.MaxLocalCost()))
+			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalProcesses, " ", c.Limit.MaxLocalCost()))
 		}
 		if got := strings.Join(got, ", "); got != c.want {
 			t.Errorf("%s of %q: %s, want %s", c.path, c.user, got, c.want)

@@ -17,6 +17,8 @@
 //	                               store failed and a limit denies then: 500, 503
 //	Degraded         Count         of all four: the store failed, and it was not the limits that
 //	                               decided, or not all of them; a busy subject is no failure
+//	LocalFull        Count         of Failed: in an outage the environment had no room to count one
+//	                               more caller by itself
 //	Busy             Count         of Refused: the subject was charged too often at once
 //	Remembered       Count         of Refused: refused without a store call
 //	Shadowed         Count         of Allowed and Refused: a limit with Shadow would have refused

@@ -15,6 +15,7 @@ const (
 	Degraded        = "Degraded"
 	Remembered      = "Remembered"
 	Busy            = "Busy"
+	LocalFull       = "LocalFull"
 	Shadowed        = "Shadowed"
 	Unauthorized    = "Unauthorized"
 	Failed          = "Failed"
@@ -45,7 +46,7 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 // metrics is what is counted until it is written.
 type metrics struct {
 	allowed, refused, degraded, remembered, busy, shadowed int64
-	unauthorized, failed, storeCalls, mended               int64
+	unauthorized, failed, localFull, storeCalls, mended    int64
 	overshoot                                              int64 // the largest
 	refunds                                                limiter.Refunds
 	rulesRefused, eventsDropped                            int64
@@ -57,6 +58,9 @@ func (m *metrics) add(took time.Duration, d *limiter.Decision) {
 	switch {
 	case d.Failed:
 		m.failed++
+		if d.LocalFull {
+			m.localFull++
+		}
 		return
 	case !d.Allowed:
 		m.refused++
@@ -132,7 +136,7 @@ func (l *line) addTotals(m *metrics, rules inForce, at time.Time) {
 		value int64
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {Remembered, m.remembered}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed},
+		{Degraded, m.degraded}, {Remembered, m.remembered}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsWithheld, int64(m.refunds.Withheld)},
 		{Mended, m.mended}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {

@@ -212,6 +212,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
 		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},
+		{"denied because there is no room", limiter.Decision{Failed: true, LocalFull: true, Reason: limiter.ReasonBreaker}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "LocalFull": 1}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: limit("a")}, nil, counts{"Allowed": 1, "Refused": 0, "Shadowed": 1, "Latency": 1}},
 		{"refused and shadowed", limiter.Decision{Shadowed: limit("a")}, nil, counts{"Allowed": 0, "Refused": 1, "Shadowed": 1, "Latency": 1}},
 		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1, "StoreLatency": 1}},

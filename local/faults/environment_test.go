@@ -26,20 +26,20 @@ import (
 const document = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
-	{"endpoint":"/local","on_error":"local","local_share":5,"limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/local","on_error":"local","local_processes":5,"limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
 	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/soak/deny","on_error":"deny","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
 	{"endpoint":"/soak/lease","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window","lease":4}}},
-	{"endpoint":"/soak/local","on_error":"local","local_share":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
+	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
 // What the limits of document allow: those of policies, the part of it that an environment
 // allows by itself where on_error is local, and the limit that is there for load.
 const (
 	requests = 20
-	share    = requests / 5
+	share    = requests/5 - 1 // of before, a fifth is its part of the usage
 	plenty   = 3000
 )
 

@@ -135,7 +135,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 	} else {
 		f.begin(t, w)
 	}
-	failed := f.meanwhile(t, &found, w)
+	failed, admitted, alone := f.meanwhile(t, &found, w)
 	if f.end != nil {
 		f.end(t, w)
 	}
@@ -143,7 +143,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 		found.add("the store was used again after %s, want %s at most", resumed, back)
 	}
 	for _, policy := range policies {
-		f.settled(t, &found, w, policy, failed[policy])
+		f.settled(t, &found, w, policy, failed[policy], admitted, alone)
 	}
 	return found
 }
@@ -159,11 +159,13 @@ func (w *world) normal(found *problems, policy string) bool {
 }
 
 // meanwhile sends requests during the fault. It returns how many the store was asked for in
-// vain, by policy.
-func (f *fault) meanwhile(t *testing.T, found *problems, w *world) map[string]int {
+// vain, by policy, and how many of those with on_error local were admitted, and of them by the
+// environment alone.
+func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[string]int, admitted, alone int) {
 	t.Helper()
 	begun, dialed := time.Now(), w.dialed()
-	failed, spared, worst, by := 0, 0, time.Duration(0), map[string]int{}
+	failed, spared, worst := 0, 0, time.Duration(0)
+	by = map[string]int{}
 	for i := range during {
 		if i == during/2 {
 			within(t.Context(), f.lull)
@@ -171,6 +173,12 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) map[string]in
 		for _, policy := range policies {
 			a := w.ask(caller, policy)
 			worst = max(worst, a.took)
+			if policy == "local" && a.status == http.StatusNoContent {
+				admitted++
+				if a.degraded != "" {
+					alone++
+				}
+			}
 			switch a.degraded {
 			case limiter.ReasonNone:
 			case limiter.ReasonBreaker:
@@ -195,7 +203,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) map[string]in
 	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
 		found.add("%d connections for %d calls that failed", dialed, failed)
 	}
-	return by
+	return by, admitted, alone
 }
 
 // want returns the status of an answer to request i of a caller during a fault.
@@ -239,8 +247,9 @@ func (w *world) dialed() int64 {
 	return w.network.dialed.Load()
 }
 
-// settled checks what was counted, and that exactly the rest is left.
-func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed int) {
+// settled checks what was counted, and that exactly the rest is left. What the environment admitted
+// alone, by its own count, is not left either.
+func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed, admitted, alone int) {
 	t.Helper()
 	low, high := before, before
 	switch f.count {
@@ -263,6 +272,9 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 	counted := w.direct.counted(t, caller, policy)
 	if counted < low || counted > high {
 		found.add("%s: %d are counted, want %d to %d", policy, counted, low, high)
+	}
+	if policy == "local" && alone > 0 {
+		counted = max(counted, before+admitted)
 	}
 	for i := counted; i < requests; i++ {
 		if !w.normal(found, policy) {

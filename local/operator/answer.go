@@ -20,18 +20,18 @@ type Limit struct {
 	Counted []string `json:"counted,omitempty"`
 	ID      string   `json:"id"` // inside the subject
 
-	Algorithm     string `json:"algorithm"`
-	Requests      int64  `json:"requests"`
-	WindowSeconds int64  `json:"windowSeconds"`
-	Burst         int64  `json:"burst,omitempty"` // of a bucket
-	Cost          int64  `json:"cost"`            // what a request takes
-	Mode          string `json:"mode"`            // enforce or shadow
-	OnError       string `json:"onError"`         // allow, deny or local
-	LocalShare    int    `json:"localShare,omitempty"`
-	Lease         int64  `json:"lease,omitempty"`
-	Shards        int    `json:"shards,omitempty"`
-	SyncMS        int64  `json:"syncMs,omitempty"`
-	Cells         int    `json:"cells,omitempty"`
+	Algorithm      string `json:"algorithm"`
+	Requests       int64  `json:"requests"`
+	WindowSeconds  int64  `json:"windowSeconds"`
+	Burst          int64  `json:"burst,omitempty"` // of a bucket
+	Cost           int64  `json:"cost"`            // what a request takes
+	Mode           string `json:"mode"`            // enforce or shadow
+	OnError        string `json:"onError"`         // allow, deny or local
+	LocalProcesses int    `json:"localProcesses,omitempty"`
+	Lease          int64  `json:"lease,omitempty"`
+	Shards         int    `json:"shards,omitempty"`
+	SyncMS         int64  `json:"syncMs,omitempty"`
+	Cells          int    `json:"cells,omitempty"`
 	// Overridden says that the caller has these numbers of its own.
 	Overridden bool `json:"overridden,omitempty"`
 	// State is nil where it cannot be seen from here.
@@ -61,7 +61,7 @@ func newLimit(l rules.Listed) Limit {
 	made := Limit{
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.Rate.Window / time.Second), Burst: limit.Rate.Burst,
-		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalShare: limit.LocalShare,
+		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
 		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Overridden: l.Overridden,
 	}
 	if limit.Shadow {

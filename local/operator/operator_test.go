@@ -62,7 +62,7 @@ func newDesk(t testing.TB, kind string) *desk {
 	store := open(t, kind)
 	d.Operator = &operator.Operator{
 		Store: store, Kind: kind, Inside: true, Address: local,
-		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Fallback: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))},
+		Limiters: []*limiter.Limiter{storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))},
 		Rules:    func(context.Context, time.Time) *rules.Rules { return d.rules }, Clock: func() time.Time { return d.now },
 	}
 	return d
@@ -244,7 +244,7 @@ func TestExplain(t *testing.T) {
 		}
 		search := e.Limits[0]
 		state := operator.State{Charged: true, Capacity: 8, Remaining: 7, Passes: true, FullAt: search.State.FullAt}
-		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "allow" || *search.State != state {
+		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "local" || *search.State != state {
 			d.t.Errorf("%+v, %+v", search, search.State)
 		}
 		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]

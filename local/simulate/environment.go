@@ -42,13 +42,6 @@ func newEnvironment(s *simulation) (*environment, error) {
 		}
 		o.Cells = cells
 	}
-	if s.Limit.OnError == limiter.OnErrorLocal {
-		fallback, err := memstore.New(memstore.Options{})
-		if err != nil {
-			return nil, err
-		}
-		o.Fallback = fallback
-	}
 	l, err := limiter.New(s.open(e), o)
 	if err != nil {
 		return nil, err

@@ -85,7 +85,7 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		each(a, "", limiter.Limit{})
 	}
-	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", share), limiter.Limit{OnError: limiter.OnErrorLocal, LocalShare: share})
+	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", share), limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: share})
 	if l.Each > 1 { // one request can be neither leased in advance nor divided
 		lease := min(l.EachLease, l.Each)
 		each(algo.SlidingWindow, fmt.Sprintf(", lease %d", lease), limiter.Limit{Spread: limiter.Spread{Lease: lease}})

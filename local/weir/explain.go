@@ -179,7 +179,7 @@ func numbers(l operator.Limit) []string {
 	add(l.SyncMS > 0, "sync %d ms", l.SyncMS)
 	add(l.Cells > 0, "%d cells", l.Cells)
 	add(l.OnError != "allow", "on_error %s", l.OnError)
-	add(l.LocalShare > 0, "1/%d each", l.LocalShare)
+	add(l.LocalProcesses > 1, "1/%d each", l.LocalProcesses)
 	return words
 }
 

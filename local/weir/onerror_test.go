@@ -80,8 +80,8 @@ func newOutage(t *testing.T, document string) *local {
 // What a client sees of each on_error while the store is down, through both APIs.
 func TestServe_onError(t *testing.T) {
 	l := newOutage(t, `{"version":1,"rules":[
-		{"endpoint":"/api/v1/search","limits":{"*":{"requests":10,"window":"1m"}}},
-		{"endpoint":"/api/v1/data","on_error":"local","local_share":10,"limits":{"*":{"requests":10,"window":"1m","algorithm":"fixed_window"}}},
+		{"endpoint":"/api/v1/search","on_error":"allow","limits":{"*":{"requests":10,"window":"1m"}}},
+		{"endpoint":"/api/v1/data","on_error":"local","local_processes":10,"limits":{"*":{"requests":10,"window":"1m","algorithm":"fixed_window"}}},
 		{"endpoint":"/api/v1/items/{id}","on_error":"deny","limits":{"*":{"requests":10,"window":"1m"}}}]}`)
 	for name, api := range map[string]*httptest.Server{"REST API": l.rest, "HTTP API": l.http} {
 		for _, c := range []struct {

@@ -1,0 +1,72 @@
+package algo
+
+import "slices"
+
+// Merge returns a state of m that counts, at every instant, at least what a and b each count.
+func Merge(m Machine, a, b State) State {
+	switch m.(type) {
+	case *Bucket:
+		a.TAT = max(a.TAT, b.TAT)
+	case *Window:
+		newest := max(a.Window, b.Window)
+		a, b = a.shift(newest), b.shift(newest)
+		a.Count, a.Previous = max(a.Count, b.Count), max(a.Previous, b.Previous)
+	case *Log:
+		a.Newest = max(a.Newest, b.Newest)
+		if b.Entries.Len() > a.Entries.Len() {
+			a.Entries, b.Entries = b.Entries, a.Entries
+		}
+		// Of each rank, counted from the newest, the later instant.
+		merged, skip := make([]Instant, a.Entries.Len()), a.Entries.Len()-b.Entries.Len()
+		for i := range merged {
+			if merged[i] = a.Entries.At(i); i >= skip {
+				merged[i] = max(merged[i], b.Entries.At(i-skip))
+			}
+		}
+		a.Entries = NewEntries(merged...)
+	}
+	return a
+}
+
+// Sum returns a state of m that counts at now at least what a counts and, beside it, what s
+// does. s is of the machine from, a part of m.
+func Sum(m, from Machine, a, s State, now Instant) State {
+	w, ok := m.(*Window)
+	if part, same := from.(*Window); ok && same && part.Length == w.Length {
+		newest := max(a.Window, s.Window)
+		a, s = a.shift(newest), s.shift(newest)
+		a.Count, a.Previous = min(a.Count+s.Count, MaxCount), min(a.Previous+s.Previous, MaxCount)
+		return a
+	}
+	return m.Spend(a, now, from.Used(s, now))
+}
+
+// Part returns the state of the machine to, one of n equal parts of from, that counts an nth of
+// what s counts, rounded up.
+func Part(from, to Machine, n int64, s State, now Instant) State {
+	switch whole := from.(type) {
+	case *Window:
+		s.Count, s.Previous = mulDivCeil(s.Count, 1, n), mulDivCeil(s.Previous, 1, n)
+		return s
+	case *Log:
+		kept := make([]Instant, 0, 1+s.Entries.Len()/int(n))
+		for i := s.Entries.Len() - 1; i >= 0; i -= int(n) { // the newest of each n
+			kept = append(kept, s.Entries.At(i))
+		}
+		slices.Reverse(kept)
+		return State{Newest: s.Newest, Entries: NewEntries(kept...)}
+	default:
+		return to.owing(mulDivCeil(whole.Used(s, now), 1, n), now)
+	}
+}
+
+// shift returns the counts of a window as those of a window that is no older.
+func (s State) shift(newest int64) State {
+	switch newest - s.Window {
+	case 0:
+		return s
+	case 1:
+		return State{Window: newest, Previous: s.Count}
+	}
+	return State{Window: newest}
+}

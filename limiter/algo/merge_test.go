@@ -1,0 +1,63 @@
+package algo_test
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// What is merged counts at least what each of two histories does, and of the same history no
+// more; a sum counts both; n parts count all of a whole.
+func TestMerge(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	const start = algo.Instant(1_770_000_000_000_000_000)
+	for _, rate := range []algo.Rate{
+		{Algorithm: algo.SlidingWindow, Requests: 40, Window: time.Minute},
+		{Algorithm: algo.FixedWindow, Requests: 40, Window: time.Minute},
+		{Algorithm: algo.SlidingLog, Requests: 40, Window: time.Minute},
+		{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 40},
+		{Algorithm: algo.LeakyBucket, Requests: 60, Window: time.Minute, Burst: 40},
+	} {
+		m, err := algo.New(rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const n = 4
+		rate.Requests, rate.Burst = rate.Requests/n, rate.Burst/n
+		part, err := algo.New(rate)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 500 {
+			now := start
+			var a, b algo.State
+			for range random.IntN(60) {
+				now = now.Add(time.Duration(random.Int64N(int64(10 * time.Second))))
+				if a, _ = m.Take(a, now, 1+random.Int64N(3)); random.IntN(2) == 0 {
+					b, _ = m.Take(b, now, 1+random.Int64N(3))
+				}
+			}
+			merged, sum, portion := algo.Merge(m, a, b), algo.Sum(m, m, a, b, now), algo.Part(m, part, n, a, now)
+			if m.Used(merged, now) > max(m.Used(a, now), m.Used(b, now)) && rate.Algorithm != algo.SlidingWindow {
+				t.Fatalf("%s: merged counts %d, more than %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
+			}
+			if same := algo.Merge(m, a, a); same != a {
+				t.Fatalf("%s: %+v merged with itself is %+v", rate.Algorithm, a, same)
+			}
+			for range 20 {
+				if got, want := m.Used(merged, now), max(m.Used(a, now), m.Used(b, now)); got < want {
+					t.Fatalf("%s: merged counts %d, less than %d", rate.Algorithm, got, want)
+				}
+				if got, want := m.Used(sum, now), m.Used(a, now)+m.Used(b, now)-1; got < min(want, 2*m.Capacity()) { // each is rounded up
+					t.Fatalf("%s: the sum counts %d, less than %d", rate.Algorithm, got, want)
+				}
+				if got, want := n*part.Used(portion, now), m.Used(a, now); got < want-1 {
+					t.Fatalf("%s: %d parts count %d, less than %d", rate.Algorithm, n, got, want)
+				}
+				now = now.Add(time.Duration(random.Int64N(int64(10 * time.Second))))
+			}
+		}
+	}
+}

@@ -1,0 +1,320 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// flaky is a shared store that fails as its network and its server please: it does not get
+// charges, or gets them late, loses answers and refunds, and recovers.
+type flaky struct {
+	limiter.Store
+	mu     sync.Mutex
+	random *rand.Rand
+	down   bool     // most calls fail
+	late   []func() // charges that are under way
+}
+
+var (
+	errHangs   = fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)
+	errRefused = fmt.Errorf("%w: connection refused", limiter.ErrUnavailable)
+)
+
+func newFlaky(seed uint64) *flaky {
+	return &flaky{Store: storetest.Must(memstore.New(memstore.Options{})), random: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// fate decides what becomes of a call: whether it is made now, later or never, and its error.
+func (f *flaky) fate(call func()) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.random.IntN(8) == 0 {
+		f.down = !f.down
+	}
+	for len(f.late) > 0 && f.random.IntN(3) == 0 {
+		f.late[0]()
+		f.late = f.late[1:]
+	}
+	fate := f.random.IntN(5)
+	if !f.down && f.random.IntN(20) > 0 {
+		fate = 5
+	}
+	switch fate {
+	case 0:
+		return errRefused
+	case 1:
+		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
+	case 2: // the answer is lost
+		call()
+		return errHangs
+	case 3:
+		f.late = append(f.late, call)
+		return errHangs
+	case 4:
+		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)
+	}
+	call()
+	return nil
+}
+
+func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (taken bool, err error) {
+	sent, got := slices.Clone(charges), slices.Clone(results)
+	if err := f.fate(func() { taken, err = f.Store.Take(ctx, now, subject, sent, got) }); err != nil {
+		return false, err
+	}
+	copy(results, got)
+	return taken, err
+}
+
+func (f *flaky) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+	charges, results = slices.Clone(charges), slices.Clone(results)
+	if err := f.fate(func() { given, err = f.Store.Refund(ctx, subject, charges, results, elapsed) }); err != nil {
+		return 0, err
+	}
+	return given, err
+}
+
+var outageRates = []algo.Rate{
+	{Requests: 24, Window: time.Minute},
+	{Algorithm: algo.FixedWindow, Requests: 24, Window: time.Minute},
+	{Algorithm: algo.SlidingLog, Requests: 24, Window: time.Minute},
+	{Algorithm: algo.TokenBucket, Requests: 60, Window: time.Minute, Burst: 24},
+	{Algorithm: algo.LeakyBucket, Requests: 60, Window: time.Minute, Burst: 24},
+}
+
+// feasible is one caller's requests that were admitted, which one store that never fails could
+// have admitted too.
+type feasible struct {
+	machine algo.Machine
+	state   algo.State
+}
+
+func (f *feasible) admit(now time.Time, cost int64) bool {
+	next, ok := f.machine.Take(f.state, algo.InstantOf(now), cost)
+	f.state = next
+	return ok
+}
+
+// However a store fails and recovers, one environment alone never admits more than the limit: all that
+// it admits, a store that never fails could have admitted. So several together admit at
+// most as many times the limit. That holds however the limit is spread and divided.
+func TestOutage_bound(t *testing.T) {
+	rounds := uint64(8)
+	if testing.Short() {
+		rounds = 2
+	}
+	for _, rate := range outageRates {
+		for _, spread := range []limiter.Spread{{}, {Lease: 5}, {Sync: 2 * time.Second}, {Shards: 3}} {
+			if rate.Algorithm == algo.LeakyBucket && spread != (limiter.Spread{}) || rate.Algorithm == algo.SlidingLog && spread.Lease > 0 {
+				continue
+			}
+			for _, processes := range []int{1, 4} {
+				t.Run(fmt.Sprintf("%s %+v %d", rate.Algorithm, spread, processes), func(t *testing.T) {
+					admitted := 0
+					for seed := range rounds {
+						admitted += playOutage(t, seed, limiter.Limit{Name: "a", Rate: rate, Spread: spread, LocalProcesses: processes})
+					}
+					if admitted == 0 {
+						t.Error("nothing is admitted at all")
+					}
+				})
+			}
+		}
+	}
+}
+
+// playOutage lets three environments decide requests of two callers over a store that fails,
+// and returns how many are admitted.
+func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
+	t.Helper()
+	store, random := newFlaky(seed), rand.New(rand.NewPCG(seed, 2))
+	mine := limit(t, one)
+	all := limit(t, limiter.Limit{Name: "all", Rate: algo.Rate{Requests: 60, Window: time.Minute}, Global: true})
+	type environment struct {
+		*limiter.Limiter
+		callers [2]feasible
+	}
+	var environments []environment
+	for range 3 {
+		environments = append(environments, environment{
+			Limiter: storetest.Must(limiter.New(store, limiter.Options{Trust: -1, IntN: random.IntN, Logger: slog.New(slog.DiscardHandler)})),
+			callers: [2]feasible{{machine: mine.Machine()}, {machine: mine.Machine()}},
+		})
+	}
+	now := noon
+	for i := range 600 {
+		now = now.Add(time.Duration(random.Int64N(int64(400 * time.Millisecond))))
+		if random.IntN(100) == 0 {
+			now = now.Add(time.Duration(random.Int64N(int64(time.Minute))))
+		}
+		e, caller, cost := &environments[random.IntN(len(environments))], random.IntN(2), 1+random.Int64N(2)
+		charges := []limiter.Charge{{Subject: limiter.User(fmt.Sprint(caller)), Limit: mine, Cost: cost}}
+		if random.IntN(3) == 0 {
+			charges = append(charges, limiter.Charge{Subject: limiter.Global(), Limit: all, Cost: 1})
+		}
+		if d := takeAt(t, e.Limiter, now, charges...); d.Allowed {
+			admitted++
+			if !e.callers[caller].admit(now, cost) {
+				t.Fatalf("seed %d, request %d: one environment admits more than the limit: %+v", seed, i, d)
+			}
+		}
+	}
+	return admitted
+}
+
+// Requests at once, half of which the store does not answer in time: never more than the limit.
+func TestOutage_concurrent(t *testing.T) {
+	for seed := range uint64(20) {
+		store := newFlaky(seed)
+		l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 57, Window: 24 * time.Hour}})}
+		var admitted atomic.Int64
+		var together sync.WaitGroup
+		for range 64 {
+			together.Go(func() {
+				for range 10 {
+					if d, err := l.Take(ctx, noon, []limiter.Charge{c}); err != nil {
+						t.Error(err)
+					} else if d.Allowed {
+						admitted.Add(1)
+					}
+				}
+			})
+		}
+		together.Wait()
+		if n := admitted.Load(); n > 57 {
+			t.Fatalf("seed %d: %d admitted of 57", seed, n)
+		}
+	}
+}
+
+// An outage refuses nobody who has room: of a store that answers nobody, or loses its answers,
+// exactly the rest of the limit is admitted, and nothing more when it is back.
+func TestOutage_room(t *testing.T) {
+	for _, rate := range outageRates {
+		for name, lost := range map[string]bool{"not charged": false, "charged, and the answer lost": true} {
+			t.Run(string(rate.Algorithm)+" "+name, func(t *testing.T) {
+				inner := storetest.Must(memstore.New(memstore.Options{}))
+				store := &switched{Store: inner}
+				l := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+				c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: rate})}
+				count := func(want int) {
+					t.Helper()
+					got := 0
+					for range 50 {
+						if take(t, l, c).Allowed {
+							got++
+						}
+					}
+					if got != want {
+						t.Errorf("%d admitted, want %d", got, want)
+					}
+				}
+				for range 10 {
+					take(t, l, c)
+				}
+				store.fails, store.applies = true, lost
+				count(14)
+				store.fails = false
+				count(0)
+				store.fails, store.applies = true, false // local charges count in the next outage
+				count(0)
+				store.fails = false
+				if d := takeAt(t, l, noon.Add(time.Hour), c); !d.Allowed || d.Remaining != 23 {
+					t.Errorf("an hour later: %+v", d)
+				}
+			})
+		}
+	}
+}
+
+// switched is a store that fails when it is told to, with its charges applied or not.
+type switched struct {
+	limiter.Store
+	fails, applies bool
+}
+
+func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	if s.fails {
+		if s.applies {
+			_, _ = s.Store.Take(ctx, now, subject, charges, slices.Clone(results))
+		}
+		return false, errHangs
+	}
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
+
+// What is remembered counts in an outage whatever its age, and a refund of another request does
+// not make it forgotten. Once the store counts as much as this process, nothing is held any more.
+func TestOutage_remembered(t *testing.T) {
+	r := newRemote()
+	r.fail = map[limiter.Subject]error{}
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	daily := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 5, Window: 24 * time.Hour}})
+	c, theirs := limiter.Charge{Subject: user, Limit: daily, Cost: 1}, limiter.Charge{Subject: other, Limit: perMinute(t, "theirs", 1), Cost: 1}
+	for range 3 {
+		take(t, l, c)
+	}
+	take(t, l, theirs)
+	take(t, l, theirs) // refused
+	if d := takeAt(t, l, noon.Add(2*time.Second), c, theirs); d.Allowed || d.Refunds.Given != 1 {
+		t.Fatalf("%+v, want it refused by the other and refunded", d)
+	}
+	r.fail[user] = limiter.ErrUnavailable
+	later := noon.Add(time.Hour)
+	if d := takeAt(t, l, later, c); outcome(d) != "degraded" || d.Remaining > 1 {
+		t.Errorf("an hour later: %+v, want that three are remembered", d)
+	}
+	takeAt(t, l, later, c)
+	if d := takeAt(t, l, later, c); outcome(d) != "refused degraded" || d.Limit != daily || d.Superseded || d.RetryAfter != 11*time.Hour {
+		t.Errorf("beyond the limit: %+v", d)
+	}
+	r.fail[user] = nil
+	if d := takeAt(t, l, later, c); outcome(d) != "refused" || d.Limit != daily {
+		t.Errorf("the store is back: %+v, want what passed in the outage to count", d)
+	}
+	others := storetest.Must(limiter.New(r, limiter.Options{}))
+	for range 5 {
+		takeAt(t, others, later, c) // the store's count is full now
+	}
+	calls := r.takes.Load()
+	tomorrow := noon.Add(12 * time.Hour)
+	for range 5 {
+		if d := takeAt(t, l, tomorrow, c); outcome(d) != "allowed" {
+			t.Errorf("the next day: %+v", d)
+		}
+	}
+	if n := r.takes.Load() - calls; n != 5 {
+		t.Errorf("%d calls, want 5", n)
+	}
+}
+
+// Limits that the store decides cost nothing more where nothing is counted here.
+func TestOutage_reset(t *testing.T) {
+	r := newRemote()
+	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
+	take(t, l, c)
+	if d := take(t, l, c); d.Allowed {
+		t.Fatalf("%+v", d)
+	}
+	if err := l.Reset(ctx, []limiter.Charge{c}); err != nil {
+		t.Fatal(err)
+	}
+	if d := take(t, l, c); !d.Allowed {
+		t.Errorf("after a reset: %+v", d)
+	}
+}
