@@ -455,11 +455,11 @@ func ofFirst(i, calls int) int {
 	return 0
 }
 
-// crowd reports whether the call of g was for more than one request, or more waited for it.
-func (s *groups) crowd(g *group) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(g.queue) > 1 || len(s.waiting[g.subject]) > 0
+// crowd reports whether the call of a group was for more than one request, or more waited for it.
+func (g *groups) crowd(of *group) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(of.queue) > 1 || len(g.waiting[of.subject]) > 0
 }
 
 // remember keeps what the call of g returned. It was refused for the least of the costs, at

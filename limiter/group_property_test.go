@@ -264,7 +264,7 @@ func (p plan) run(t *testing.T) []string {
 		limits = append(limits, limit(t, limiter.Limit{Name: fmt.Sprint("l", i), Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: p.Capacity, Window: 24 * time.Hour}, OnError: limiter.OnErrorDeny}))
 	}
 	o := &outcomes{spans: map[limiter.ID][]span{}, admitted: map[limiter.ID]int64{}, lost: map[limiter.ID]int64{}, refused: map[limiter.ID][]int64{}}
-	synctest.Test(t, func(t *testing.T) {
+	synctest.Test(t, func(*testing.T) {
 		l := storetest.Must(limiter.New(w, limiter.Options{Timeout: p.Timeout, Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 		var wg sync.WaitGroup
 		for range p.Goroutines {
