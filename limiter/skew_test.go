@@ -1,6 +1,7 @@
 package limiter_test
 
 import (
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -51,5 +52,54 @@ func TestLimiter_fastClock(t *testing.T) {
 	}
 	if admitted < 600 { // 99 at once, none for three minutes, and then 100 a minute
 		t.Errorf("%d admitted in ten minutes, want 600 at least", admitted)
+	}
+}
+
+// estimated is a store that estimates how far its environment's clock is ahead.
+type estimated struct {
+	limiter.Store
+	ahead, uncertainty time.Duration
+}
+
+func (e estimated) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
+	return e.ahead, e.uncertainty, true
+}
+
+// Now is corrected by what is known to within 10 ms, and by nothing less certain.
+func TestLimiter_Now(t *testing.T) {
+	for _, c := range []struct{ ahead, uncertainty, want time.Duration }{
+		{time.Hour, 10 * time.Millisecond, time.Hour}, {-time.Hour, time.Millisecond, -time.Hour}, {time.Hour, 11 * time.Millisecond, 0},
+	} {
+		l := storetest.Must(limiter.New(estimated{newRemote(), c.ahead, c.uncertainty}, limiter.Options{}))
+		before := time.Now()
+		now := l.Now()
+		if off := now.Add(c.want); off.Before(before) || off.After(time.Now()) {
+			t.Errorf("%+v: Now is %s off", c, before.Sub(now))
+		}
+	}
+}
+
+// An environment that is 300 ms ahead, more than its bucket is deep, keeps the bucket from all
+// others, who get 0 of 1,000; with its clock corrected to within 10 ms they get their share.
+func TestLimiter_fastBucket(t *testing.T) {
+	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
+		store, who := newRemote(), limiter.User("u")
+		fast, right := storetest.Must(limiter.New(store, limiter.Options{})), storetest.Must(limiter.New(store, limiter.Options{}))
+		c := limiter.Charge{Subject: who, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second, Burst: 20}}), Cost: 1}
+		for i := range 20 {
+			takeAt(t, fast, noon.Add(ahead+time.Duration(i)), c)
+		}
+		admitted, at, r := 0, noon, rand.New(rand.NewPCG(1, 2))
+		for range 1000 { // 100 a second from each, and as much is allowed to both
+			at = at.Add(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
+			takeAt(t, fast, at.Add(ahead), c)
+			at = at.Add(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
+			if takeAt(t, right, at, c).Allowed {
+				admitted++
+			}
+		}
+		if admitted < want[0] || admitted > want[1] {
+			t.Errorf("%s ahead: the others get %d of 1,000, want %v", ahead, admitted, want)
+		}
 	}
 }

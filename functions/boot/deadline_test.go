@@ -176,6 +176,11 @@ func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
+		case strings.EqualFold(args[0], "time"): // in the round trip of what comes next
+			if _, err := io.WriteString(c, "-NOPERM\r\n"); err != nil {
+				return "", err
+			}
+			continue
 		case strings.EqualFold(args[0], "get"):
 			return "$-1\r\n", nil
 		case !strings.EqualFold(args[0], "hello"):
@@ -194,6 +199,11 @@ func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 		switch {
 		case err != nil:
 			return "", err
+		case strings.EqualFold(args[0], "time"): // in the round trip of what comes next
+			if _, err := io.WriteString(c, "-NOPERM\r\n"); err != nil {
+				return "", err
+			}
+			continue
 		case strings.EqualFold(args[0], "get"):
 			return "$-1\r\n", nil
 		case strings.EqualFold(args[0], "cluster"):

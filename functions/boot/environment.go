@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/records"
@@ -32,7 +31,7 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 		Limiter:     l,
 		Rules:       r,
 		Identifier:  i,
-		Clock:       time.Now,
+		Clock:       l.Now,
 		Logger:      logger,
 		BasePath:    c.BasePath,
 		MaxDelay:    c.MaxDelay,

@@ -54,6 +54,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	}
 	inForce := e.Rules.Current()
 	recorder.Rules(time.Now(), inForce.Version(), time.Time{}, inForce.Labels()) // until they are read again, if they ever are
+	recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
 	e.Recorder = recorder
 	// What it opens ends with the process.
 	if e.Events, _, err = c.OpenEvents(ctx, recorder, hash, logger, events.DefaultBudget); err != nil {

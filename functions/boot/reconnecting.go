@@ -44,6 +44,11 @@ func (r reconnecting) longer(ctx context.Context, begun time.Time) (context.Cont
 	return context.WithDeadline(context.WithoutCancel(ctx), end)
 }
 
+// ClockSkew implements limiter.SkewEstimator.
+func (r reconnecting) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
+	return limiter.ClockSkew(r.Store)
+}
+
 // line is what is known of the connection that a call used last. The zero value is an old
 // one, as far as is known.
 type line struct {

@@ -46,7 +46,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 		if err != nil {
 			return nil, errRedisURL
 		}
-		o.MaxRetries, o.PoolSize = -1, redisPoolSize
+		o.MaxRetries, o.PoolSize, o.PipelinePoolSize = -1, redisPoolSize, -1
 		o.DialerRetries, o.DialTimeout = 1, firstTimeout // the number of attempts
 		o.ContextTimeoutEnabled = true
 		o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
@@ -58,7 +58,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	if err != nil {
 		return nil, errRedisURL
 	}
-	o.DialerRetries, o.DialTimeout, o.PoolSize = 1, firstTimeout, redisPoolSize
+	o.DialerRetries, o.DialTimeout, o.PoolSize, o.PipelinePoolSize = 1, firstTimeout, redisPoolSize, -1
 	o.ContextTimeoutEnabled = true
 	o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet

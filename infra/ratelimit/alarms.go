@@ -30,6 +30,7 @@ const (
 	staleSeconds     = 300 // of a source that is asked every minute
 	concurrency      = 800 // of the 1,000 that an account has at first
 	slowMilliseconds = 250
+	skewMilliseconds = 250
 	// Half of what a request waits for the store, in milliseconds.
 	tableSlow = 50
 	cacheSlow = 25
@@ -60,6 +61,7 @@ func (l *Limits) newAlarms() {
 		{"failed", "Requests got 5xx because they could not be decided: keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
 		{"rules-refused", "A rules document has mistakes: the one before stays in force, and no environment starts with it. Correct it (make check) and publish it again. Each environment counts it once, so OK a minute later does not mean that it is corrected: rules-stale does.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
 		{"rules-stale", "For 300 seconds no environment could confirm its rules: their source cannot be read, or has a document that was refused. The rules before stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
+		{"clock-skew", "The clock of an environment is more than 250 ms off the store's: limits of buckets that fill faster refuse other callers, or admit more. Lambda keeps its clocks right, so look for an environment of your own.", m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}

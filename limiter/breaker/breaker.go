@@ -128,6 +128,11 @@ func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges [
 	return g.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
 }
 
+// ClockSkew implements limiter.SkewEstimator.
+func (g *guarded) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
+	return limiter.ClockSkew(g.Store)
+}
+
 var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
 
 func (g *guarded) execute(what call) (int, error) {

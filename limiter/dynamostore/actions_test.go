@@ -80,3 +80,21 @@ func TestActions(t *testing.T) {
 		t.Errorf("administration calls %v, listed are %v", got, dynamostore.AdministrationActions())
 	}
 }
+
+// The Date of each answer tells how far the clocks are apart, that of a refusal too.
+func TestStore_ClockSkew(t *testing.T) {
+	client, table := local(t)
+	store, who := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "skew"})), caller()
+	if _, _, ok := store.ClockSkew(); ok {
+		t.Error("known before any call")
+	}
+	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}
+	for range 2 {
+		if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]limiter.Result, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if ahead, uncertainty, ok := store.ClockSkew(); !ok || ahead.Abs() > uncertainty || uncertainty > time.Second {
+			t.Errorf("ahead %s, give or take %s (known %t); want 0: it is one machine", ahead, uncertainty, ok)
+		}
+	}
+}

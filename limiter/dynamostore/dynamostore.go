@@ -62,10 +62,14 @@ type Store struct {
 	api      API
 	o        Options
 	guesses  guesses
+	skew     limiter.Skew
 	untidied atomic.Int64 // when an error of tidying was logged last, in ns since 1970
 }
 
-var _ limiter.Store = (*Store)(nil)
+var (
+	_ limiter.Store         = (*Store)(nil)
+	_ limiter.SkewEstimator = (*Store)(nil)
+)
 
 // New returns a Store over api. Options that are out of range are an error.
 func New(api API, o Options) (*Store, error) {
@@ -174,6 +178,7 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 // update makes one attempt. It returns the item after it, or the item that failed
 // its condition.
 func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
+	sent, _ := s.skew.Begin()
 	out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName:                           aws.String(s.o.Table),
 		Key:                                 s.key(subject),
@@ -184,6 +189,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 		ReturnValues:                        types.ReturnValueAllNew,
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
+	s.observe(sent, out, err)
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
 		return failed.Item, false, nil
 	}

@@ -35,7 +35,7 @@ type Middleware struct {
 	// With an error, which is Identify's or the Limiter's, the decision was not enforced. A
 	// refusal has none, nor has a decision that failed: they come before what Identify says.
 	Observe func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error)
-	// Clock is read once per request; nil means time.Now.
+	// Clock is read once per request; nil means Limiter.Now.
 	Clock func() time.Time
 	// Logger gets what goes wrong besides the store, one line of a message a second; nil
 	// means slog.Default().
@@ -57,7 +57,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	}
 	clock, logger := m.Clock, m.Logger
 	if clock == nil {
-		clock = time.Now
+		clock = m.Limiter.Now
 	}
 	if logger == nil {
 		logger = slog.Default()

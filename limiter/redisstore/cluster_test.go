@@ -70,7 +70,7 @@ func cluster(t *testing.T) (*redis.Client, users) {
 		t.Fatal(err)
 	}
 	connect := func(name string) redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + ports[0]}, Username: name, Password: "secret", ContextTimeoutEnabled: true,
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:" + ports[0]}, Username: name, Password: "secret", ContextTimeoutEnabled: true, PipelinePoolSize: -1,
 			DisableIdentity: true, DisableRoutingPolicies: true, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 		})
 	}

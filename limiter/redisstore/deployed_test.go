@@ -22,7 +22,7 @@ func local(t testing.TB) *redis.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+	o.MaxRetries, o.PipelinePoolSize, o.ContextTimeoutEnabled = -1, -1, true
 	client := redis.NewClient(o)
 	t.Cleanup(func() {
 		if err := client.Close(); err != nil {

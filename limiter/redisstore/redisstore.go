@@ -69,15 +69,19 @@ type Client interface {
 type Store struct {
 	client   Client
 	o        Options
+	skew     limiter.Skew
 	untidied atomic.Int64 // when an error of tidying was logged last, in ns since 1970
 }
 
-var _ limiter.Store = (*Store)(nil)
+var (
+	_ limiter.Store         = (*Store)(nil)
+	_ limiter.SkewEstimator = (*Store)(nil)
+)
 
 // Commands returns what Take, Refund and the client under them call, in a cluster too: what an
 // access list must allow (redis.io/docs, "ACL"), on keys of all names.
 func Commands() []string {
-	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set"}
+	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set", "time"}
 }
 
 // AdministrationCommands returns what Inspect, Reset and the client under them call.
@@ -152,7 +156,11 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 // charge runs the script once. If that charges nothing, it returns the value that is
 // there.
 func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []limiter.Result) (value, bool, error) {
-	v, charged, err := run(ctx, s.client, takeScript, key, encodeTake(now, charges, results), lifetime(charges, results))
+	client := redis.Scripter(s.client)
+	if sent, due := s.skew.Begin(); due {
+		client = timed{s.client, key, sent, &s.skew}
+	}
+	v, charged, err := run(ctx, client, takeScript, key, encodeTake(now, charges, results), lifetime(charges, results))
 	if err != nil || !charged {
 		return v, false, err
 	}

@@ -39,6 +39,9 @@
 //	RulesAge         Seconds       since it was last known that their source has no other; an hour
 //	                               and more where that was never known; missing where nobody asks
 //	                               the source again
+//	ClockSkew        Milliseconds  how far the environment's clock is off the store's at least;
+//	                               missing while nothing is known, and where the store is this
+//	                               process
 //	EventsDropped    Count         events that were lost on their way to a broker (package events)
 //
 // A line has always Allowed and Refused, so that ratios have their denominators, and of the

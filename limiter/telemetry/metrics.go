@@ -30,6 +30,7 @@ const (
 	RulesVersion    = "RulesVersion"
 	RulesAge        = "RulesAge"
 	EventsDropped   = "EventsDropped"
+	ClockSkew       = "ClockSkew"
 
 	RuleAllowed  = "RuleAllowed"
 	RuleRefused  = "RuleRefused"
@@ -111,6 +112,18 @@ func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }
 
+// estimate is limiter.ClockSkew of a store; nil where nobody estimates.
+type estimate func() (ahead, uncertainty time.Duration, ok bool)
+
+// skew returns how far the clock is off at least, in either direction.
+func (e estimate) skew() (off time.Duration, ok bool) {
+	if e == nil {
+		return 0, false
+	}
+	ahead, uncertainty, ok := e()
+	return max(0, ahead.Abs()-uncertainty), ok
+}
+
 // line is one in the embedded metric format.
 type line struct {
 	members     map[string]any
@@ -130,7 +143,7 @@ func (l *line) add(name, unit string, value any) {
 
 // addTotals adds m, and which rules were in force at the time at. Allowed and Refused are
 // always there, so that a ratio has its denominator; of the others what is not zero.
-func (l *line) addTotals(m *metrics, rules inForce, at time.Time) {
+func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time) {
 	for i, c := range [...]struct {
 		name  string
 		value int64
@@ -149,6 +162,9 @@ func (l *line) addTotals(m *metrics, rules inForce, at time.Time) {
 	}
 	if age, ok := rules.age(at); ok {
 		l.add(RulesAge, "Seconds", age)
+	}
+	if skew, ok := clock.skew(); ok {
+		l.add(ClockSkew, "Milliseconds", skew.Milliseconds())
 	}
 	if m.latency.told > 0 {
 		l.add(Latency, "Milliseconds", m.latency.milliseconds())

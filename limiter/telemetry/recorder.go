@@ -34,6 +34,7 @@ type Recorder struct {
 	metrics  metrics
 	refusals refusals
 	rules    inForce
+	clock    estimate
 	byRule   byRule
 }
 
@@ -118,6 +119,17 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labe
 	}
 }
 
+// WatchClock makes each line say how far estimate finds this process's clock off that of the
+// store: limiter.ClockSkew. Call it before the first request.
+func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration, ok bool)) {
+	if r == nil || r.out == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.clock = estimate
+}
+
 // EventsDropped counts, at now, events of package events that did not reach their broker.
 func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	if r == nil || r.out == nil {
@@ -131,6 +143,7 @@ type batch struct {
 	at       time.Time
 	metrics  metrics
 	rules    inForce
+	clock    estimate
 	byRule   []ruleCounts
 	refusals refusals
 }
@@ -139,7 +152,7 @@ type batch struct {
 // those of who is refused.
 func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	l := newLine()
-	l.addTotals(&b.metrics, b.rules, b.at)
+	l.addTotals(&b.metrics, b.rules, b.clock, b.at)
 	for i, rule := range b.byRule {
 		if i > 0 {
 			l.write(out, Namespace(namespace), b.at)
@@ -192,7 +205,7 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 // take takes what is pending, and of rules so many, to be written under the time at. r.mu is
 // held.
 func (r *Recorder) take(at int64, rules int) *batch {
-	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules}
+	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
 	r.metrics = metrics{}
 	for range rules {
 		if c, ok := r.byRule.take(); ok {

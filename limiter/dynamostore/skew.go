@@ -1,0 +1,35 @@
+package dynamostore
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	awsmiddleware "github.com/aws/aws-sdk-go-v2/aws/middleware"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+)
+
+// hostSpread is how far the clocks of DynamoDB's hosts may be apart: no two calls need reach
+// the same one.
+const hostSpread = 50 * time.Millisecond
+
+// ClockSkew implements limiter.SkewEstimator, by the Date header of every answer to an update.
+// It has whole seconds, so one answer says little, and many say more.
+func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
+	ahead, uncertainty, ok = s.skew.ClockSkew()
+	return ahead, uncertainty + hostSpread, ok
+}
+
+// observe takes in the date of an answer to a call, if it has one.
+func (s *Store) observe(sent time.Time, out *dynamodb.UpdateItemOutput, err error) {
+	var date time.Time
+	if failed, ok := errors.AsType[*awshttp.ResponseError](err); ok && failed.Response != nil {
+		date, _ = http.ParseTime(failed.Response.Header.Get("Date"))
+	} else if err == nil && out != nil {
+		date, _ = awsmiddleware.GetServerTime(out.ResultMetadata)
+	}
+	if !date.IsZero() {
+		s.skew.Observe(sent, date, date.Add(time.Second))
+	}
+}

@@ -1,0 +1,59 @@
+package redisstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// timed is a client that asks for the server's time in the round trip of the next script call.
+type timed struct {
+	Client
+	key  string
+	sent time.Time
+	skew *limiter.Skew
+}
+
+// EvalSha implements redis.Scripter. A script that another node is to have was not run: the
+// client sends it there.
+func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	node := server(ctx, t.Client, t.key)
+	if node == nil || node.Options().PipelinePoolSize >= 0 { // or a pipeline would open a connection of its own
+		return t.Client.EvalSha(ctx, sha, keys, args...)
+	}
+	pipe := node.Pipeline()
+	clock := pipe.Time(ctx)
+	call := append([]any{"evalsha", sha, len(keys), t.key}, args...)
+	cmd := redis.NewCmd(ctx, call...)
+	cmd.SetFirstKeyPos(3)
+	_ = pipe.Process(ctx, final{cmd})
+	_, _ = pipe.Exec(ctx) // the commands have their errors
+	if now, err := clock.Result(); err == nil {
+		t.skew.Observe(t.sent, now, now.Add(time.Microsecond))
+	}
+	if redis.HasErrorPrefix(cmd.Err(), "MOVED ") || redis.HasErrorPrefix(cmd.Err(), "ASK ") {
+		return t.Client.EvalSha(ctx, sha, keys, args...)
+	}
+	return cmd
+}
+
+// server returns the client of the server that has key, nil if it is not known.
+func server(ctx context.Context, client Client, key string) *redis.Client {
+	switch c := client.(type) {
+	case *redis.ClusterClient:
+		if node, err := c.MasterForKey(ctx, key); err == nil {
+			return node
+		}
+	case *redis.Client:
+		return c
+	}
+	return nil
+}
+
+// ClockSkew implements limiter.SkewEstimator, by the server's TIME: the first script call asks
+// for it in the same round trip, and later ones now and then. A client whose PipelinePoolSize is
+// not negative would need another connection for that, and is not asked.
+func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) { return s.skew.ClockSkew() }

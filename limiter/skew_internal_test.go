@@ -1,0 +1,67 @@
+package limiter
+
+import (
+	"testing"
+	"time"
+)
+
+// Answers that name the time narrow the skew down, whole seconds too, and one that excludes
+// what was known is right: a clock was set.
+func TestSkew(t *testing.T) {
+	var s Skew
+	if _, _, ok := s.ClockSkew(); ok {
+		t.Error("known before any answer")
+	}
+	begun := time.Unix(1_800_000_000, 0)
+	const ahead = 300 * time.Millisecond // of this clock
+	answer := func(at, roundTrip, unit time.Duration) {
+		server := begun.Add(at + roundTrip/2)
+		s.observe(begun.Add(ahead+at), begun.Add(ahead+at+roundTrip), server.Truncate(unit), server.Truncate(unit).Add(unit))
+	}
+	expect := func(what string, want, most time.Duration) {
+		t.Helper()
+		got, uncertainty, ok := s.ClockSkew()
+		if !ok || uncertainty > most || (got-want).Abs() > uncertainty {
+			t.Errorf("%s: ahead %s, give or take %s (known %t); want %s, within %s", what, got, uncertainty, ok, want, most)
+		}
+	}
+	answer(0, 40*time.Millisecond, time.Microsecond)
+	expect("a slow answer", ahead, 21*time.Millisecond)
+	answer(time.Second, 2*time.Millisecond, time.Microsecond)
+	expect("a quick one", ahead, 2*time.Millisecond)
+	s = Skew{}
+	for i := range 50 {
+		answer(time.Duration(i)*717*time.Millisecond, 5*time.Millisecond, time.Second)
+	}
+	expect("dates", ahead, 30*time.Millisecond)
+	s.observe(begun, begun.Add(2*time.Millisecond), begun.Add(time.Hour), begun.Add(time.Hour+time.Microsecond))
+	expect("a clock that was set", -time.Hour, 2*time.Millisecond)
+}
+
+// What is known grows old: the clocks may have drifted apart.
+func TestSkew_drift(t *testing.T) {
+	var s Skew
+	begun := time.Unix(1_800_000_000, 0)
+	s.observe(begun, begun, begun, begun)
+	s.observe(begun.Add(1000*time.Second), begun.Add(1000*time.Second), begun.Add(999*time.Second), begun.Add(1001*time.Second))
+	if _, uncertainty, _ := s.ClockSkew(); uncertainty != 100*time.Millisecond {
+		t.Errorf("known to within %s after 1,000 s, want 100ms", uncertainty)
+	}
+}
+
+// Begin asks at once, each second until the skew is known well, and then twice a minute.
+func TestSkew_Begin(t *testing.T) {
+	for _, c := range []struct {
+		known time.Duration // how wide
+		age   time.Duration
+		due   bool
+	}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true}, {time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {
+		var s Skew
+		if c.known > 0 {
+			s = Skew{known: true, high: c.known, at: time.Now().Add(-c.age)}
+		}
+		if _, due := s.Begin(); due != c.due {
+			t.Errorf("%+v: due %t", c, due)
+		}
+	}
+}
