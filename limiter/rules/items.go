@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
@@ -99,9 +100,25 @@ func (p *parser) place(specs []spec) {
 		p.note("rules", "give a caller more limits than one item holds, so those by endpoint are in one item for each caller and endpoint")
 	}
 	for i := range specs {
+		p.noteShallow(specs[i].path, specs[i].rate)
 		if s := sizeOf(specs[i].rate); s.entries > 0 && units(s.total()) > 1 {
 			p.note(specs[i].path, "each write of its item costs up to %d write units on DynamoDB", units(s.total()))
 		}
+	}
+}
+
+// shallow is the depth of a bucket that a clock which is ahead by as much keeps full for others;
+// it is also the skew that has an alarm.
+const shallow = 250 * time.Millisecond
+
+// noteShallow notes a bucket that fills in less time than clocks may be apart.
+func (p *parser) noteShallow(path string, r algo.Rate) {
+	m, err := algo.New(r)
+	if err != nil {
+		return // which is noted elsewhere
+	}
+	if b, ok := m.(*algo.Bucket); ok && b.Depth < shallow {
+		p.note(path, "the bucket fills in %s: an environment whose clock is ahead by more keeps it from all others; 250ms and more (a larger burst) is safe with the clocks of AWS", b.Depth)
 	}
 }
 

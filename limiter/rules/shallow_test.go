@@ -1,0 +1,27 @@
+package rules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// A bucket that fills in less than 250 ms is noted, and no other.
+func TestParse_shallow(t *testing.T) {
+	for limit, want := range map[string]string{
+		`"requests":100,"window":"1s","algorithm":"token_bucket","burst":20`: "rules[0].limits.free: the bucket fills in 200ms",
+		`"requests":100,"window":"1s","algorithm":"leaky_bucket","burst":24`: "rules[0].limits.free: the bucket fills in 240ms",
+		`"requests":100,"window":"1s","algorithm":"token_bucket","burst":25`: "",
+		`"requests":100,"window":"1s"`:                                       "",
+	} {
+		r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","limits":{"free":{`+limit+`}}}]}`), rules.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "fills") {
+			t.Errorf("%s: notes %s, want %q", limit, notes, want)
+		}
+	}
+}
