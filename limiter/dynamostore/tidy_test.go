@@ -34,6 +34,30 @@ func TestStore_tidy_log(t *testing.T) {
 	}
 }
 
+// A large item loses its dead counts as soon as a limit has three counts, however few they are; a
+// small one keeps them until they are more than eight.
+func TestStore_tidy_crowded(t *testing.T) {
+	for limits, want := range map[int]int{2: 5, 6: 6} {
+		b, who := newTable(t), caller()
+		var charges []limiter.Charge
+		for i := range limits {
+			charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), sliding), Cost: 1})
+		}
+		for visit, some := range [][]limiter.Charge{charges, charges, charges[:1]} {
+			b.take(t, noon.Add(time.Duration(visit)*10*time.Minute), some...)
+		}
+		counts := 0
+		for name := range b.item(t, who) {
+			if name[0] == 'c' {
+				counts++
+			}
+		}
+		if counts != want {
+			t.Errorf("%d limits: %d counts after three visits, want %d", limits, counts, want)
+		}
+	}
+}
+
 // A limit goes when it has been idle for an hour, and not a nanosecond earlier; what cannot
 // be read stays.
 func TestStore_tidy_idle(t *testing.T) {

@@ -3,6 +3,7 @@ package dynamostore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -72,7 +73,7 @@ func document(t *testing.T, limits string) (*rules.Rules, error) {
 func fill(t *testing.T, limits []string, kind string) []string {
 	t.Helper()
 	for {
-		more := append(limits[:len(limits):len(limits)], fmt.Sprintf(`{"name":"l%d",%s}`, len(limits), kind))
+		more := slices.Concat(limits, []string{fmt.Sprintf(`{"name":"l%d",%s}`, len(limits), kind)})
 		if _, err := document(t, strings.Join(more, ",")); err != nil {
 			return limits
 		}
