@@ -166,7 +166,7 @@ func reshardUnderLoad(t *testing.T, w *world) {
 	var admitted, degraded atomic.Int64
 	var wg sync.WaitGroup
 	for range 4 {
-		e := newEnvironment(t, w.variables...)
+		e := newEnvironment(t, document, w.variables...)
 		wg.Go(func() {
 			for a := e.ask(busy, policy); a.status == 204 && admitted.Load() < 2*plenty; a = e.ask(busy, policy) {
 				if admitted.Add(1); a.degraded != "" {

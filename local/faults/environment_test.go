@@ -22,16 +22,24 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// document has one limit for each policy. Its windows do not end while a test runs.
+// document has one limit for each policy, and one of a day that has none. Its windows do not end while a test runs.
 const document = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/local","on_error":"local","local_processes":5,"limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/default","limits":{"*":{"requests":57,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
+	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}}
+]}`
+
+// soakDocument is for TestSoak. A document with more limits of a caller would have them in several
+// items, and faults that concern one item would not concern all policies.
+const soakDocument = `{"version":1,"rules":[
+	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/soak/allow","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
-	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/soak/deny","on_error":"deny","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}},
-	{"endpoint":"/soak/lease","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window","lease":4}}},
+	{"endpoint":"/soak/lease","on_error":"allow","limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window","lease":4}}},
 	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
@@ -68,7 +76,7 @@ type environment struct {
 }
 
 // newEnvironment builds an environment as a function does. Its log is the test's.
-func newEnvironment(t testing.TB, variables ...string) *environment {
+func newEnvironment(t testing.TB, document string, variables ...string) *environment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
@@ -108,7 +116,6 @@ func startEnvironment(variables []string, logger *slog.Logger) (e *environment, 
 		return nil, nil, err
 	}
 	reached = c.Probe(ctx, store)
-	served := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return &environment{variables: variables, app: built, store: store, handler: built.Serve(served), close: closeStore}, reached, nil
 }
 
@@ -119,6 +126,9 @@ type answer struct {
 	degraded limiter.Reason
 	took     time.Duration
 }
+
+// served is the API behind the limits.
+var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
 // ask sends a request of a caller, an address, to the endpoint of a policy.
 func (e *environment) ask(caller, policy string) answer {
@@ -146,7 +156,7 @@ func (e *environment) counted(t *testing.T, caller, policy string) int {
 	}
 	for _, entry := range entries {
 		if entry.ID == c.Limit.ID {
-			return requests - int(entry.Machine.Remaining(entry.State, now))
+			return int(entry.Machine.Capacity() - entry.Machine.Remaining(entry.State, now))
 		}
 	}
 	return 0

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"net/http"
@@ -64,6 +65,7 @@ const (
 // world is an environment and its store, with what lies between.
 type world struct {
 	*environment
+	document string                      // of rules; empty: document
 	at       func(address string) string // the variable that says where the store is
 	direct   *environment                // to the same store, without a network in between
 	deadline time.Duration
@@ -104,8 +106,9 @@ func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
 func (w *world) build(t *testing.T, through, directly string, both ...string) {
 	t.Helper()
 	both = slices.Clip(append(both, "NAMESPACE=faults-"+rand.Text(), "STORE_TIMEOUT="+w.deadline.String()))
-	w.environment = newEnvironment(t, append(both, w.at(through))...)
-	w.direct = newEnvironment(t, append(both, w.at(directly))...)
+	rules := cmp.Or(w.document, document)
+	w.environment = newEnvironment(t, rules, append(both, w.at(through))...)
+	w.direct = newEnvironment(t, rules, append(both, w.at(directly))...)
 	eventually(t, "the store is quick", func() bool {
 		a := w.direct.ask(onlooker, "plenty")
 		return a.degraded == "" && a.took < w.deadline/5
@@ -118,7 +121,7 @@ func (w *world) observe(t *testing.T, address string) {
 	if err := w.direct.close(); err != nil {
 		t.Error(err)
 	}
-	w.direct = newEnvironment(t, append([]string{w.at(address)}, w.direct.variables...)...) // the first one counts
+	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // the first one counts
 }
 
 // run tests what the table says of f, and returns what is not so.

@@ -24,14 +24,14 @@ const (
 	soakFault        = time.Second            // how long a fault lasts
 	soakPause        = 2 * time.Second        // and how long there is none
 
-	// The limits of document at soakPolicies.
+	// The limits of soakDocument at soakPolicies.
 	soakRequests = 40
 	soakWindow   = 5 * time.Second
 	soakShare    = soakRequests / 10
 	soakLease    = 4
 )
 
-// soakPolicies are the endpoints of document that are asked: the values of on_error, and one whose
+// soakPolicies are the endpoints of soakDocument that are asked: the values of on_error, and one whose
 // environments lease.
 var soakPolicies = []string{"soak/allow", "soak/deny", "soak/local", "soak/lease"}
 
@@ -46,7 +46,7 @@ func TestSoak(t *testing.T) {
 	}
 	for _, store := range stores[:2] {
 		t.Run(store.name, func(t *testing.T) {
-			w := &world{}
+			w := &world{document: soakDocument}
 			store.open(t, w)
 			defer w.end(t)
 			r := w.load(t)
@@ -88,7 +88,7 @@ func (w *world) load(t *testing.T) *record {
 	r := &record{cells: map[cell]*tally{}, reasons: map[limiter.Reason]int{}}
 	environments := []*environment{w.environment}
 	for range soakEnvironments - 1 {
-		environments = append(environments, newEnvironment(t, w.variables...))
+		environments = append(environments, newEnvironment(t, soakDocument, w.variables...))
 	}
 	for _, e := range environments { // the first decision of one may take longer
 		e.ask(onlooker, policies[0])

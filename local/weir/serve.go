@@ -206,6 +206,10 @@ func (s *server) listen(ctx context.Context, n int) (listeners []net.Listener, e
 	return listeners, nil
 }
 
+// localTimeouts are longer than at AWS, because a server here shares the machine with all else.
+// Those that are missing are limiter.DefaultTimeout.
+var localTimeouts = map[string]string{"redis": "200ms"}
+
 // prepare makes the keys of this checkout, and starts the server of the state.
 func (s *server) prepare(ctx context.Context) error {
 	if _, err := s.checkout.signingKey(); err != nil {
@@ -224,8 +228,7 @@ func (s *server) prepare(ctx context.Context) error {
 		"JWKS": s.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
 		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.apiKeysFile(), "API_KEY_SECRET_FILE": s.checkout.apiKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.subjectKeyFile(),
 		"RECORDS_TABLE": "", // the keys of this checkout are in files
-		// A server here shares the machine with all else.
-		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), limiter.DefaultTimeout.String()),
+		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.store], limiter.DefaultTimeout.String()),
 	}
 	if s.namespace != "" {
 		s.variables["NAMESPACE"] = s.namespace

@@ -1,0 +1,83 @@
+package faults
+
+import (
+	"net/http"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// daily is the limit of the endpoint that says nothing of on_error.
+const daily = 57
+
+// flood sends n requests, all of which are to be admitted or refused, and returns how many were
+// admitted and how long the slowest took.
+func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
+	t.Helper()
+	for range n {
+		a := w.ask(caller, "default")
+		worst = max(worst, a.took)
+		switch a.status {
+		case http.StatusNoContent:
+			admitted++
+		case http.StatusTooManyRequests:
+		default:
+			t.Errorf("%+v, want 204 or 429", a)
+		}
+	}
+	return admitted, worst
+}
+
+// A Redis that is stopped after the connections have been idle: the first answer takes 250 ms and
+// no other longer, the environment admits the rest of the limit and no more, and the server has
+// its count afterwards. TestDeadline_idle of functions/boot has the time to the nanosecond.
+func TestOutage_stopped(t *testing.T) {
+	w := &world{}
+	overRedis(t, w)
+	defer w.end(t)
+	for range 10 {
+		w.ask(caller, "default")
+	}
+	before := w.direct.counted(t, caller, "default")
+	w.app.Clock = func() time.Time { return time.Now().Add(10 * time.Second) }
+	w.handler = w.app.Serve(served)
+	w.server.signal(t, syscall.SIGSTOP)
+	admitted, worst := w.flood(t, 100)
+	w.server.signal(t, syscall.SIGCONT)
+	t.Logf("%d admitted of %d that were left, the slowest answer took %s", admitted, daily-10, worst)
+	if least, most := 250*time.Millisecond, 250*time.Millisecond+allowance; worst < least || worst > most {
+		t.Errorf("the slowest answer took %s, want %s to %s", worst, least, most)
+	}
+	if admitted != daily-10 {
+		t.Errorf("%d admitted, want %d: one environment enforces the limit alone", admitted, daily-10)
+	}
+	eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" })
+	if after := w.direct.counted(t, caller, "default"); after < before || after > before+breakerCalls {
+		t.Errorf("%d are counted, want %d and at most the %d calls that were lost", after, before, breakerCalls)
+	}
+	if admitted, _ := w.flood(t, 20); admitted != 0 {
+		t.Errorf("%d more admitted when the store is back, want none", admitted)
+	}
+}
+
+// breakerCalls is how many calls of a store that does not answer may be made in the test: until the breaker
+// opens, and one in each half second.
+const breakerCalls = 10
+
+// A store that is gone for good: an environment that has seen nobody admits the limit alone, and so
+// does one that has admitted some before.
+func TestOutage_gone(t *testing.T) {
+	for _, store := range stores[:2] {
+		t.Run(store.name, func(t *testing.T) {
+			w := &world{}
+			store.open(t, w)
+			defer w.end(t)
+			before, _ := w.flood(t, 10)
+			w.network.proxy.Stop()
+			admitted, _ := w.flood(t, 200)
+			if before+admitted != daily {
+				t.Errorf("%d admitted, and %d in the outage, want %d together", before, admitted, daily)
+			}
+		})
+	}
+}
