@@ -139,6 +139,40 @@ func TestConfig_rules_coldStart(t *testing.T) {
 	}
 }
 
+// A reload that counts limits in other items logs which counts restart, once and in few words.
+func TestConfig_rules_restarts(t *testing.T) {
+	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
+	var logged bytes.Buffer
+	d.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+	version := int64(0)
+	put := func(endpoints int) {
+		t.Helper()
+		var list []string
+		for i := range endpoints {
+			list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"30d","algorithm":"token_bucket"}}}`, i))
+		}
+		list = append(list, `{"endpoint":"*","limits":{"global":{"name":"all","requests":11,"window":"1m","per":["global"]}}}`)
+		v, err := records.NewRules(d.client, d.table).Put(t.Context(), d.now, []byte(`{"rules":[`+strings.Join(list, ",")+`]}`), "", version, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		version = v.Version
+		for range 3 {
+			d.now = d.now.Add(time.Minute)
+			_, _ = d.allows(t)
+		}
+	}
+	for _, c := range []struct{ endpoints, logged int }{{10, 0}, {11, 1}, {12, 1}} {
+		put(c.endpoints)
+		if n := strings.Count(logged.String(), "counts restart"); n != c.logged {
+			t.Errorf("%d endpoints: logged %d times, want %d:\n%s", c.endpoints, n, c.logged, &logged)
+		}
+	}
+	if text := logged.String(); !strings.Contains(text, "count=10") || !strings.Contains(text, "rules[9].limits.* (e9)") {
+		t.Errorf("logged %s", text)
+	}
+}
+
 // A document with mistakes leaves what is in force, is counted once and told with its mistakes; the
 // age of the rules grows until a good one comes.
 func TestConfig_rules_refused(t *testing.T) {
