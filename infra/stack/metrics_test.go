@@ -41,6 +41,7 @@ func written(t *testing.T) (names []string) {
 	d.Failed, d.LocalFull = true, true
 	r.Record(now, 0, limiter.Caller{}, d, nil)
 	r.RulesRefused(now)
+	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
 	r.EventsDropped(now.Add(time.Second), 1)
 	for line := range bytes.Lines(log.Bytes()) {
 		var format struct {
@@ -113,7 +114,7 @@ func TestStack_metrics(t *testing.T) {
 	if !slices.Equal(looked, want) {
 		t.Errorf("looked at: %v\nwritten:   %v", looked, want)
 	}
-	if len(want)+len(unused) != 23 {
+	if len(want)+len(unused) != 24 {
 		t.Errorf("%d metrics are written: tell what they cost, here and in infra/README.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")

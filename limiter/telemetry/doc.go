@@ -112,9 +112,9 @@
 // charges it: a million requests that one rule charges are at most 0.64 GB, be they spread over
 // however many environments, and refused ones 120 B more, for the lines of callers.
 //
-// CloudWatch asks $0.30 a month for each metric that had a value: for the totals at most 18 a
-// deployment ($5.40), and 2 or 3 for each of at most eleven names of rules ($6.60 to $9.90),
-// however many callers, environments and rules there are. Five rules and all totals are $8.40.
+// CloudWatch asks $0.30 a month for each metric that had a value: for the totals at most 21 a
+// deployment ($6.30), and 2 or 3 for each of at most eleven names of rules ($6.60 to $9.90),
+// however many callers, environments and rules there are. Five rules and all totals are $9.30.
 //
 // Lambda takes these lines for level INFO, so a function that is set to log less sends no
 // metrics.
