@@ -66,6 +66,7 @@ check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 
 # What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
 # Faults and starts have deadlines to meet, and so the machine to themselves.
+# Pressure is simulated for minutes of many requests, which the race detector makes five times as slow.
 # The CDK's packages are large, and one goroutine calls them: no race to detect there. The
 # tests of the SAM CLI have containers to run: they have a target of their own, as have those
 # that drive a browser or have Kafka.
@@ -73,6 +74,7 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console|Kafka)' $$(go list ./... | grep -Ev '/infra|/local/(faults|size)$$')
 	.bin/weir with dynamodb,redis -- go test -p 1 -race -shuffle=on -timeout=10m ./local/faults ./local/size
 	$(MAKE) test-kafka
+	go test -shuffle=on -timeout=10m -run '^TestPressure' ./local/simulate
 	go test -shuffle=on -timeout=10m ./infra/...
 	go -C local/bench test ./...
 	$(MAKE) test-console

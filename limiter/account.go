@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -12,6 +13,7 @@ import (
 type account struct {
 	limit   *Limit
 	lease   lease
+	strain  strain
 	counter counter
 	// asking is closed when the store has answered the request that asks it for all; nil
 	// if none does.
@@ -25,9 +27,20 @@ type account struct {
 type accounts struct {
 	most int
 
+	// strainedUntil is an instant after which no limit is strained, unless there is another signal.
+	strainedUntil atomic.Int64
+
 	mu    sync.Mutex
 	table map[accountKey]*account
 	swept algo.Instant
+	// throttled are the subjects that were throttled last, and when.
+	throttled [several]throttling
+}
+
+// throttling is that a subject was throttled at an instant.
+type throttling struct {
+	subject Subject
+	at      algo.Instant
 }
 
 type accountKey struct {
@@ -54,6 +67,15 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	a = &account{limit: limit}
 	s.table[key] = a
 	return a
+}
+
+// next returns how many requests to take at now for the next lease of an item.
+func (a *account) next(now algo.Instant, it *item) int64 {
+	if lease := it.limit.Spread.Lease; lease > 0 {
+		return a.lease.next(now, it.want, lease)
+	}
+	most := a.strain.now(now) * it.want
+	return min(most, max(2*it.want, a.lease.next(now, it.want, most)))
 }
 
 // answered wakes who waits for the answer of the store. The caller holds the lock.
@@ -94,7 +116,7 @@ func (s *accounts) sweep(now algo.Instant) bool {
 
 // idle reports whether a may be forgotten.
 func (a *account) idle(now algo.Instant) bool {
-	if a.asking != nil || a.lease.left(now) > 0 {
+	if a.asking != nil || a.lease.left(now) > 0 || a.strain.now(now) > 1 {
 		return false
 	}
 	c := &a.counter

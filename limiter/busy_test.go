@@ -16,9 +16,8 @@ import (
 // were charged is given back. A refusal that is known names its limit.
 func TestLimiter_Take_busy(t *testing.T) {
 	for name, err := range map[string]error{
-		"item throttled": fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled),
-		"lost races":     limiter.ErrContended,
-		"no time left":   fmt.Errorf("%w: no time for more: %w", limiter.ErrContended, context.DeadlineExceeded),
+		"lost races":   limiter.ErrContended,
+		"no time left": fmt.Errorf("%w: no time for more: %w", limiter.ErrContended, context.DeadlineExceeded),
 	} {
 		for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorDeny, limiter.OnErrorLocal} {
 			t.Run(fmt.Sprintf("%s, %s", name, policy), func(t *testing.T) {

@@ -63,4 +63,4 @@ func TimedOut(err error) bool {
 	return ok && network.Timeout()
 }
 
-var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected}
+var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errQuiet}

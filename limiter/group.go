@@ -82,6 +82,13 @@ func (g *groups) enter(ctx context.Context, r *request, p *part) *waiter {
 	return w
 }
 
+// waited reports whether requests wait for a call of subject.
+func (g *groups) waited(subject Subject) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting[subject]) > 0
+}
+
 // leave ends the call of p, which entered. Those who wait for it form the next group.
 func (l *Limiter) leave(p *part) {
 	subject := p.charges[0].Subject
@@ -391,6 +398,9 @@ func (l *Limiter) finish(g *group, taken bool, calls int, err error) {
 	} else if l.groups.crowd(g) {
 		err = l.crowded(err)
 	}
+	if busy(err) {
+		l.signal(g.at, g.charges, false)
+	}
 	for _, w := range g.queue {
 		w.calls++
 	}
@@ -462,13 +472,11 @@ func (g *groups) crowd(of *group) bool {
 	return len(of.queue) > 1 || len(g.waiting[of.subject]) > 0
 }
 
-// remember keeps what the call of g returned. It was refused for the least of the costs, at
-// least, if that does not fit.
+// remember keeps what the call of g returned. It was admitted or refused for the least of the costs,
+// at least, if that does not fit.
 func (l *Limiter) remember(g *group, taken bool) {
-	if !taken {
-		for i, t := range g.totals {
-			g.charges[i].Cost = t.least
-		}
+	for i, t := range g.totals {
+		g.charges[i].Cost = t.least
 	}
-	l.memory.remember(g.at, g.subject, make([]item, len(g.charges)), g.charges, g.results, taken)
+	l.memory.remember(g.at, g.subject, g.charges, g.results, taken)
 }

@@ -261,7 +261,7 @@ func (p plan) run(t *testing.T) []string {
 		used: map[limiter.ID]int64{}, states: map[limiter.ID][]int64{}, mine: map[limiter.ID]int64{}}
 	var limits []*limiter.Limit
 	for i := range p.Limits {
-		limits = append(limits, limit(t, limiter.Limit{Name: fmt.Sprint("l", i), Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: p.Capacity, Window: 24 * time.Hour}, OnError: limiter.OnErrorDeny}))
+		limits = append(limits, limit(t, limiter.Limit{Name: fmt.Sprint("l", i), Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: p.Capacity, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 1}, OnError: limiter.OnErrorDeny}))
 	}
 	o := &outcomes{spans: map[limiter.ID][]span{}, admitted: map[limiter.ID]int64{}, lost: map[limiter.ID]int64{}, refused: map[limiter.ID][]int64{}}
 	synctest.Test(t, func(*testing.T) {

@@ -27,6 +27,17 @@ func (r *request) spreads(it *item) bool {
 	return it.want > 0 && (s.Sync > 0 || s.Lease > 1 && !it.Spend && !r.look)
 }
 
+// account returns the account that decides an item; nil if none does. The caller holds the lock.
+func (s *accounts) account(r *request, it *item) *account {
+	if r.spreads(it) {
+		return s.of(r.now, it.Subject, it.limit)
+	}
+	if it.want > 0 && !it.Spend && !r.look && it.limit.leasable() && s.strained(r.now) {
+		return s.strain(r.now, it.Subject, it.limit)
+	}
+	return nil
+}
+
 // keep decides from accounts what they can decide. Leases that are used up stay
 // items, which renew them; counters that are due ask the store first. It reports false
 // if an account refuses, and then nothing is charged.
@@ -60,10 +71,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 	refused := false
 	for i := range r.items {
 		it := &r.items[i]
-		if !r.spreads(it) {
-			continue
-		}
-		a := s.of(r.now, it.Subject, it.limit)
+		a := s.account(r, it)
 		if a == nil {
 			continue
 		}
@@ -75,7 +83,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		case r.look:
 			k.result = a.counter.Result
 			k.allowed = it.Spend || k.result.wait(r.now, it.want) == 0
-		case !serves && a.lost(r):
+		case !serves && r.spreads(it) && a.lost(r):
 			r.unkeep()
 			r.unsynced, r.unasked = it, a.failed
 			return nil, nil
@@ -87,10 +95,12 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 			refused = refused || !k.allowed && !it.limit.Shadow
 		case serves:
 			k.use(r.now)
+		case a.asking != nil && !r.spreads(it):
+			continue // charged for itself, with others who do not wait either
 		case a.asking != nil:
 			wait, r.waited = a.asking, a
 		default:
-			it.lease, it.size = a, a.lease.next(r.now, it.want, it.limit.Spread.Lease)
+			it.lease, it.size = a, a.next(r.now, it)
 			continue
 		}
 		if wait != nil || due != nil {
@@ -239,6 +249,7 @@ func (l *Limiter) settle(r *request, refused bool) {
 			}
 			lease := &it.lease.lease
 			lease.renew(r.now, p.results[j], p.charges[j].Cost, used)
+			lease.grace = it.limit.grace()
 			it.serial, it.spare = lease.serial, lease.granted-used
 		}
 	}

@@ -15,7 +15,8 @@ type lease struct {
 	Result        // what the store held after they were taken
 	granted, used int64
 	taken         algo.Instant
-	serial        int64 // tells one lease of an account from the next
+	serial        int64         // tells one lease of an account from the next
+	grace         time.Duration // before a bucket's lease leaks
 }
 
 // left returns how many requests the lease still serves at now.
@@ -28,7 +29,7 @@ func (l *lease) left(now algo.Instant) int64 {
 	left := l.granted - l.used
 	switch m := l.Machine.(type) {
 	case *algo.Bucket: // what has leaked meanwhile would have leaked from the bucket too
-		left -= int64((age + m.Interval - 1) / m.Interval)
+		left -= int64((max(0, age-l.grace) + m.Interval - 1) / m.Interval)
 	case *algo.Window: // it was charged to this window
 		if m.Index(now) > l.State.Window {
 			return 0

@@ -27,8 +27,8 @@ type Options struct {
 	// Trust is how long a remembered state may refuse without asking the store; 0
 	// means a second, negative not at all. A refund, a reset or a changed limit made
 	// elsewhere is noticed after that time at the latest. Where others take again and
-	// again what room this process foresees, as in a flood, it asks half as often each
-	// time: about once in Trust.
+	// again what room this process foresees, as in a flood, about one call in Trust is
+	// refused.
 	Trust time.Duration
 	// Remember is of how many subjects state is remembered, and the most leases and
 	// counters that are held; 0 means 10,000.
@@ -41,7 +41,7 @@ type Options struct {
 	// finds no room is denied (Decision.LocalFull). A Local store needs no fallback: whom it has no room
 	// for is denied at once.
 	Fallback int
-	// IntN chooses one of n at random, a shard or how long a busy subject has to wait, and
+	// IntN chooses one of n at random, a shard or how long a caller has to wait, and
 	// is safe for concurrent use; nil means math/rand/v2's. With a generator of a known seed decisions can be repeated.
 	IntN func(n int) int
 	// Logger gets the failures of the store: for each reason at most a line a second, with
@@ -115,7 +115,7 @@ func New(store Store, o Options) (*Limiter, error) {
 			l.cells = store
 		}
 	} else {
-		l.memory = newMemory(o.Remember, o.Trust)
+		l.memory = newMemory(o.Remember, o.Trust, o.IntN)
 		l.groups.waiting = map[Subject][]*waiter{}
 		l.local = newLocal(o.Fallback)
 		l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
@@ -195,7 +195,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 	}
 	r.begin(now, charges, l.memory == nil)
 	defer l.end(r)
-	known := spread && l.memory != nil && !l.keep(ctx, r) // that the request is refused
+	known := l.memory != nil && (spread || l.accounts.strained(r.now)) && !l.keep(ctx, r) // that the request is refused
 	if !known {
 		if err := r.arrange(l); err != nil {
 			l.settle(r, true)

@@ -160,7 +160,7 @@ func TestLimiter_Take_refund(t *testing.T) {
 				store = r.Store
 			}
 			l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1}))
-			bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})
+			bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Hour}})
 			mine, global := perMinute(t, "mine", 10), perMinute(t, "global", 3)
 			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
 			for i := range 6 {

@@ -23,6 +23,7 @@ type part struct {
 	taken    bool
 	refused  bool
 	lost     bool // what leases took is not used
+	skipped  bool // a shadow limit that is backed off: neither asked nor counted
 	err      error
 }
 
@@ -51,6 +52,16 @@ func (p *part) refuses(i int, now algo.Instant) bool {
 	return it.hold > 0 || !it.Spend && r.Machine != nil && r.Machine.RetryAfter(r.State, now, it.want) > 0
 }
 
+// full reports whether a state that is known of the items refuses, whatever the back-off.
+func (p *part) full(now algo.Instant) bool {
+	for i := range p.items {
+		if m := p.results[i].Machine; m != nil && m.RetryAfter(p.results[i].State, now, p.items[i].want) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // refusedFromMemory looks up every part in memory, and reports whether one that is
 // enforced is refused. Leases take no more than memory leaves room for.
 func (l *Limiter) refusedFromMemory(r *request) bool {
@@ -62,10 +73,17 @@ func (l *Limiter) refusedFromMemory(r *request) bool {
 		if !p.remote {
 			continue
 		}
+		if !r.look && l.resting(r.now, p) {
+			p.err = errResting
+			continue
+		}
 		if p.items[0].sharded {
 			p.refused = l.pickShard(r, p)
 		} else {
 			p.refused = l.memory.recall(r.now, p.charges[0].Subject, p.items, p.results)
+		}
+		if p.refused && p.shadow() && !p.full(r.now) { // a back-off says nothing of the limit
+			p.refused, p.skipped = false, true
 		}
 		p.size(r.now)
 	}
@@ -79,9 +97,9 @@ func (p *part) size(now algo.Instant) {
 		if it.lease == nil {
 			continue
 		}
-		size := it.size
+		size := it.want
 		if hint := p.results[i]; hint.Machine != nil { // near the limit, leave some to others
-			size = min(size, max(it.want, hint.Machine.Remaining(hint.State, now)/2))
+			size = min(it.size, max(it.want, hint.Machine.Remaining(hint.State, now)/2))
 		}
 		p.charges[i].Cost = size
 	}
@@ -98,7 +116,7 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 	for i := range r.parts {
 		p := &r.parts[i]
 		switch {
-		case refused || p.refused || p.err != nil:
+		case refused || p.refused || p.skipped || p.err != nil:
 		case p.remote:
 			last = p
 			remote++
@@ -120,16 +138,6 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 	l.settle(r, refused)
 	if refused && len(r.parts) > 1 {
 		l.refundRest(ctx, r, time.Since(begun))
-	}
-}
-
-// takeRemote takes the subjects of a shared store, all at once. A breaker lets one of them
-// through to see whether the store is back: if it is, the others are taken too, so that the
-// first request is served as ever and not the one after it.
-func (l *Limiter) takeRemote(ctx context.Context, r *request) {
-	l.takeAll(ctx, r, func(p *part) bool { return !p.refused && p.err == nil })
-	if !r.refused() && slices.ContainsFunc(r.parts, func(p part) bool { return p.calls > 0 && Answered(p.err) }) {
-		l.takeAll(ctx, r, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })
 	}
 }
 
@@ -177,10 +185,11 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 		p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
 	case p.spends():
 		l.take(ctx, r.now, p)
+		l.press(ctx, r, p)
 	default:
 		l.takeTurn(ctx, r, p)
 	}
-	p.refused = !p.taken && p.err == nil || p.remote && errors.Is(p.err, ErrItemThrottled) && l.memory.insist(r.now, subject, p.items, p.results)
+	p.refused = !p.taken && p.err == nil
 	if r.look && p.err == nil {
 		p.taken, p.refused = false, p.refuser(r.now) != nil
 	}
@@ -200,6 +209,7 @@ func (l *Limiter) takeTurn(ctx context.Context, r *request, p *part) {
 	p.err = ErrUnavailable // if the store panics
 	defer l.leave(p)
 	l.take(ctx, r.now, p)
+	l.press(ctx, r, p)
 }
 
 // take takes from the shared store. A lease that it refuses is tried again as the one request
@@ -210,7 +220,7 @@ func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
 		l.askFor(ctx, now, p)
 	}
 	if p.err == nil {
-		l.memory.remember(now, p.charges[0].Subject, p.items, p.charges, p.results, p.taken)
+		l.memory.remember(now, p.charges[0].Subject, p.charges, p.results, p.taken)
 	}
 }
 

@@ -7,20 +7,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// memory is what an environment remembers of subjects: the states it saw last. It
-// refuses a flood without a store call, and tells a store which branch of its write
+// memory is the denial cache of an environment: the states it saw last. It
+// refuses a flood without a store call, and hints to a store which branch of its write
 // to guess. It never admits.
 //
-// Where many environments refuse one subject, each foresees when there is room, and all but one
-// are overtaken. Who is, waits twice as long before it asks again, each time, up to trust: so
-// a flood costs each of them about one refused call a second, however often there is room.
+// Its backOff bounds what a state costs that foresees room which other environments have taken.
 //
 // It is bounded: two generations of at most half the subjects each, where a subject
 // with many limits or a long log counts as several. A subject in use moves to the recent generation;
 // when that is full it becomes the older one, and what the older one held is forgotten.
 type memory struct {
-	trust time.Duration // how long a remembered state may refuse
-	half  int           // subjects a generation
+	trust time.Duration   // how long a remembered state may refuse
+	half  int             // subjects a generation
+	intN  func(n int) int // chooses one of n at random
 
 	mu            sync.Mutex
 	recent, older map[Subject][]memo
@@ -37,34 +36,14 @@ const (
 // memo is the state of one limit as of the instant at which it was seen. A new
 // version of the rules has new Limits, so its decisions find nothing remembered.
 type memo struct {
-	limit   *Limit
-	result  Result
-	seen    algo.Instant
-	refused bool          // since the store has last let somebody through
-	pause   time.Duration // the last one, where others had taken the room that was foreseen; 0 before
-	until   algo.Instant  // when it is over
+	limit  *Limit
+	result Result
+	seen   algo.Instant
+	backOff
 }
 
-// minPause doubles to a second in ten steps.
-const minPause = time.Millisecond
-
-// hold returns for how long the store is not asked, though the state foresees room.
-func (m *memo) hold(now algo.Instant) time.Duration {
-	if left := m.until.Sub(now); left <= m.pause { // or the clock was set back
-		return max(0, left)
-	}
-	return 0
-}
-
-// overtaken makes the next pause, because the store has no room at now for what m foresees it for.
-func (m *memo) overtaken(now algo.Instant, cost int64, most time.Duration) {
-	wait := m.result.Machine.RetryAfter(m.result.State, m.seen, cost)
-	m.pause = min(most, 2*max(m.pause, wait, minPause))
-	m.until = now.Add(m.pause)
-}
-
-func newMemory(subjects int, trust time.Duration) *memory {
-	return &memory{trust: trust, half: max(1, subjects/2), recent: map[Subject][]memo{}}
+func newMemory(subjects int, trust time.Duration, intN func(int) int) *memory {
+	return &memory{trust: trust, half: max(1, subjects/2), intN: intN, recent: map[Subject][]memo{}}
 }
 
 // recall fills results with what is remembered of the items of subject, and
@@ -84,41 +63,21 @@ func (m *memory) recall(now algo.Instant, subject Subject, items []item, results
 		}
 		results[i] = memo.result
 		if it.Cost > 0 && !it.Spend {
-			it.hold = memo.hold(now)
+			it.hold = memo.hold(now, memo, it.Cost, m.trust)
 		}
 		age := now.Sub(memo.seen)
 		if stale[i] = it.hold == 0 && (age > m.trust || -age > m.trust); !stale[i] {
 			full := it.hold > 0 || !it.Spend && memo.result.Machine.RetryAfter(memo.result.State, now, it.Cost) > 0
-			memo.refused, refuses = memo.refused || full, refuses || full
+			if full {
+				memo.of(it.Cost).early++
+				refuses = true
+			}
 		}
 	}
 	for i := range results {
 		if refuses && stale[i] {
 			results[i] = Result{}
 		}
-	}
-	return refuses
-}
-
-// insist is recall for a subject that the store has no time for. It refuses whom it
-// has refused before, until the state of then would be that of somebody new: who keeps an item
-// busier than it can be is not let through for it.
-func (m *memory) insist(now algo.Instant, subject Subject, items []item, results []Result) (refuses bool) {
-	if m.trust <= 0 {
-		return false
-	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	memos := m.of(subject)
-	for i := range items {
-		it := &items[i]
-		results[i] = Result{}
-		memo := find(memos, it.Limit)
-		if memo == nil || !memo.refused || it.Spend || it.Cost == 0 || memo.result.Machine.ResetAfter(memo.result.State, now) == 0 {
-			continue
-		}
-		memo.overtaken(now, it.want, m.trust)
-		it.hold, results[i], refuses = memo.pause, memo.result, true
 	}
 	return refuses
 }
@@ -162,8 +121,8 @@ func (m *memory) distrust(subject Subject) {
 	}
 }
 
-// remember keeps results as seen at now, and whether the store took the charges of items.
-func (m *memory) remember(now algo.Instant, subject Subject, items []item, charges []Charge, results []Result, taken bool) {
+// remember keeps results as seen at now, and whether the store took the charges.
+func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, results []Result, taken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memos, ok := m.recent[subject]
@@ -172,16 +131,20 @@ func (m *memory) remember(now algo.Instant, subject Subject, items []item, charg
 	} else {
 		memos = m.older[subject]
 	}
-	known := len(memos)
+	size := len(memos)
 	for i, c := range charges {
 		next := memo{limit: c.Limit, result: results[i], seen: now}
-		next.refused = !taken && !c.Spend && next.result.Machine.RetryAfter(next.result.State, now, c.Cost) > 0
-		if before := find(memos, c.Limit); next.refused && before != nil && before.refused {
-			next.pause, next.until = before.pause, before.until
-			if before.result.Machine.RetryAfter(before.result.State, now, c.Cost) == 0 {
-				next.overtaken(now, c.Cost, m.trust)
-			}
-			items[i].hold = next.hold(now)
+		known := false // that it is refused, but not when the store was asked
+		if before := find(memos, c.Limit); before != nil {
+			next.backOff = before.backOff
+			known = before.result.Machine.RetryAfter(before.result.State, now, c.Cost) > 0
+		}
+		switch {
+		case c.Spend || c.Cost == 0 || m.trust <= 0:
+		case taken:
+			next.admitted(now, c.Cost, m.trust)
+		case !known && next.result.Machine.RetryAfter(next.result.State, now, c.Cost) > 0:
+			next.refused(now, c.Cost, m.trust, m.intN)
 		}
 		memos = keep(memos, next)
 	}
@@ -189,7 +152,7 @@ func (m *memory) remember(now algo.Instant, subject Subject, items []item, charg
 	if m.weight > m.half && len(m.recent) > 1 {
 		m.older, m.recent, m.weight, ok = m.recent, make(map[Subject][]memo, len(m.recent)), weight(memos), false
 	}
-	if !ok || len(memos) != known {
+	if !ok || len(memos) != size {
 		m.recent[subject] = memos
 	}
 }

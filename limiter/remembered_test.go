@@ -1,7 +1,6 @@
 package limiter_test
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -10,42 +9,91 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Whoever is overtaken again and again asks half as often each time, and not at all before
-// what it was told; one admission, and it asks as before.
+// An environment whose calls others overtake makes three that are refused, and then about one in
+// Trust; the store's refusals report the wait of its state, those of the back-off its end.
 func TestLimiter_Take_overtaken(t *testing.T) {
 	r := newRemote()
-	both := environments(2, r)
+	draw := func(n int) int { return n - 1 } // the latest
+	first := storetest.Must(limiter.New(r, limiter.Options{}))
+	second := storetest.Must(limiter.New(r, limiter.Options{IntN: draw}))
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
 	for i, c := range []struct {
-		ms     int
-		first  bool // goes first, and is let through
-		calls  int64
-		wait   time.Duration
-		called bool // the other
+		ms    int
+		taken bool // the first environment takes what there is
+		asked int  // by the second
+		wait  time.Duration
 	}{
-		{0, true, 2, 100 * time.Millisecond, true},
-		{99, false, 0, time.Millisecond, false},
-		{100, true, 2, 200 * time.Millisecond, true},
-		{200, true, 1, 100 * time.Millisecond, false},
-		{299, false, 0, time.Millisecond, false},
-		{300, true, 2, 400 * time.Millisecond, true},
-		{700, true, 2, 800 * time.Millisecond, true},
-		{1500, true, 2, time.Second, true}, // the trust, and no longer
-		{2500, true, 2, time.Second, true},
-		{3500, false, 1, 0, true},
-		{3501, false, 0, 99 * time.Millisecond, false},
-		{3600, true, 2, 200 * time.Millisecond, true},
-		{3800, true, 2, 400 * time.Millisecond, true},
+		{0, true, 1, 100 * time.Millisecond},
+		{99, false, 0, time.Millisecond}, // by its state
+		{100, true, 1, 100 * time.Millisecond},
+		{200, true, 1, 100 * time.Millisecond}, // until 1 s, when no more than two are unpaid
+		{300, true, 0, 700 * time.Millisecond},
+		{999, true, 0, time.Millisecond},
+		{1099, false, 1, 0}, // there is room, and it is asked
+		{1199, true, 1, 100 * time.Millisecond},
+		{1999, true, 0, time.Millisecond},
+		{2000, true, 1, 99 * time.Millisecond},
 	} {
 		now := noon.Add(time.Duration(c.ms) * time.Millisecond)
-		r.takes.Store(0)
-		if c.first && !takeAt(t, both[0], now, charge).Allowed {
-			t.Fatalf("%d: the first is refused", i)
+		if c.taken {
+			takeAt(t, first, now, charge)
 		}
-		d := takeAt(t, both[1], now, charge)
-		if d.Allowed != (c.wait == 0) || d.RetryAfter != c.wait || r.takes.Load() != c.calls || d.Remembered == c.called {
-			t.Errorf("%d, after %d ms: %d calls, %+v, want %d calls and to wait %s", i, c.ms, r.takes.Load(), d, c.calls, c.wait)
+		if d := takeAt(t, second, now, charge); d.Allowed != (c.wait == 0) || d.RetryAfter != c.wait || d.StoreCalls != c.asked {
+			t.Errorf("%d, after %d ms: %+v, want %d calls and to wait %s", i, c.ms, d, c.asked, c.wait)
 		}
+	}
+}
+
+// What a cost of 50 was refused backs no smaller cost off that the state had room for; nor does it
+// look, nor force, and nobody else waits for it.
+func TestLimiter_Take_backOff_cost(t *testing.T) {
+	r := newRemote()
+	draw := func(n int) int { return n - 1 } // the latest
+	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{IntN: draw}))
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Burst: 60, Window: time.Second}})
+	charge := func(cost int64) limiter.Charge { return limiter.Charge{Subject: user, Limit: l, Cost: cost} }
+	now := noon
+	for range 10 { // others take what the second environment foresees for 50
+		takeAt(t, first, now, charge(50))
+		if d := takeAt(t, second, now, charge(50)); d.Allowed {
+			t.Fatalf("%+v, want it refused", d)
+		}
+		now = now.Add(50 * time.Millisecond)
+	}
+	if d := takeAt(t, second, now, charge(50)); d.Allowed || !d.Remembered || d.RetryAfter < 100*time.Millisecond {
+		t.Errorf("a cost of 50: %+v, want it backed off", d)
+	}
+	if d := takeAt(t, second, now, charge(1)); !d.Allowed {
+		t.Errorf("a cost of 1: %+v, want it allowed", d)
+	}
+	if d, err := second.Peek(ctx, now, []limiter.Charge{charge(50)}); err != nil || !d.Allowed {
+		t.Errorf("a look: %+v, %v, want it allowed", d, err)
+	}
+	forced := charge(50)
+	forced.Spend = true
+	if d := takeAt(t, second, now, forced); !d.Allowed || d.StoreCalls != 1 {
+		t.Errorf("forced: %+v, want it charged", d)
+	}
+}
+
+// A shadow limit that is backed off is not asked, and does not count as a refusal.
+func TestLimiter_Take_backOff_shadow(t *testing.T) {
+	r := newRemote()
+	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{}))
+	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Shadow: true, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
+	now := noon
+	for range 5 {
+		takeAt(t, first, now, charge)
+		takeAt(t, second, now, charge)
+		now = now.Add(100 * time.Millisecond)
+	}
+	before := r.takes.Load()
+	if d := takeAt(t, second, now, charge); !d.Allowed || d.Shadowed != nil || r.takes.Load() != before {
+		t.Errorf("backed off, where there is room: %+v after %d calls, want no refusal counted and no call", d, r.takes.Load()-before)
+	}
+	takeAt(t, first, now, charge)
+	if d := takeAt(t, first, now, charge); d.Shadowed == nil {
+		t.Errorf("refused by its state: %+v, want it counted", d)
 	}
 }
 
@@ -77,70 +125,6 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 				t.Errorf("%d calls were refused in 10 s, want %d at most", refused, most)
 			}
 		})
-	}
-}
-
-// Who makes its item busier than a store takes is not let through for it: what the store
-// refused when it was last asked is refused still. Others are not, and nobody for longer than
-// the store would remember.
-func TestLimiter_Take_throttled(t *testing.T) {
-	throttled := fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
-	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{}))
-	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
-	other := charge
-	other.Subject = limiter.User("bob")
-	take(t, l, other)
-	take(t, l, charge)
-	r.fail = map[limiter.Subject]error{user: throttled, other.Subject: throttled}
-	at := func(ms int) time.Time { return noon.Add(time.Duration(ms) * time.Millisecond) }
-	if d := takeAt(t, l, at(100), charge); d.Allowed || d.Reason != limiter.ReasonBusy {
-		t.Errorf("let through when it was last asked: %+v, want it busy", d)
-	}
-	r.fail = map[limiter.Subject]error{}
-	takeAt(t, l, at(100), charge)
-	if d := takeAt(t, l, at(100), charge); d.Allowed {
-		t.Fatalf("%+v, want a refusal", d)
-	}
-	r.fail = map[limiter.Subject]error{user: throttled, other.Subject: throttled}
-	if d := takeAt(t, l, at(199), charge); d.Allowed || d.RetryAfter != time.Millisecond || d.StoreCalls != 0 || d.Reason != "" {
-		t.Errorf("after 199 ms: %+v, want to wait a millisecond", d)
-	}
-	if d := takeAt(t, l, at(200), charge); d.Allowed || d.StoreCalls != 1 || d.Reason != limiter.ReasonBusy { // the bucket would be full
-		t.Errorf("after 200 ms: %+v, want it busy", d)
-	}
-	if d := takeAt(t, l, at(199), other); d.Allowed || d.Reason != limiter.ReasonBusy {
-		t.Errorf("another caller: %+v, want it busy", d)
-	}
-}
-
-// While the state of a refusal would be remembered, a store that is too busy is asked half as
-// often each time, and refuses.
-func TestLimiter_Take_throttled_pause(t *testing.T) {
-	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{}))
-	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 20, Window: time.Second}})}
-	take(t, l, charge)
-	r.fail = map[limiter.Subject]error{user: fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)}
-	if d := take(t, l, charge); d.Allowed || d.Reason != limiter.ReasonBusy {
-		t.Errorf("never refused: %+v, want it busy", d)
-	}
-	r.fail = map[limiter.Subject]error{}
-	for range 20 {
-		take(t, l, charge)
-	}
-	r.fail = map[limiter.Subject]error{user: fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)}
-	for _, c := range []struct {
-		ms, asked int
-		wait      time.Duration
-	}{{100, 1, 200 * time.Millisecond}, {299, 0, time.Millisecond}, {300, 1, 400 * time.Millisecond}, {700, 1, 800 * time.Millisecond}, {1500, 1, time.Second}, {2000, 0, 500 * time.Millisecond}} {
-		d := takeAt(t, l, noon.Add(time.Duration(c.ms)*time.Millisecond), charge)
-		if d.Allowed || d.RetryAfter != c.wait || d.StoreCalls != c.asked || d.Reason != "" {
-			t.Errorf("after %d ms: %+v, want %d calls and to wait %s", c.ms, d, c.asked, c.wait)
-		}
-	}
-	if d := takeAt(t, l, noon.Add(2500*time.Millisecond), charge); d.Allowed || d.StoreCalls != 1 || d.Reason != limiter.ReasonBusy {
-		t.Errorf("when its state would be that of somebody new: %+v, want it busy", d)
 	}
 }
 

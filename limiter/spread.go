@@ -15,7 +15,8 @@ import (
 // one that no longer has Sync forgets what was counted since the counts were last together.
 type Spread struct {
 	// Lease is the most requests that an environment takes from the store at once, to
-	// serve them by itself. How many it takes follows its traffic, from one up.
+	// serve them by itself. How many it takes follows its traffic, from one up. With 1 it takes
+	// none in advance, whatever the pressure.
 	//
 	// It admits none too many. It may admit too few: at most one lease for each
 	// environment, a second long at most, is charged and not used. A bucket's lease leaks

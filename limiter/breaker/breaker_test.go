@@ -380,9 +380,9 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		for range 2 {
 			_, _ = l.Take(t.Context(), time.Now(), charges)
 		}
-		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)) // that is an answer too, and refuses
+		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)) // that is an answer too; nobody else charges the item, so on_error decides
 		time.Sleep(breaker.DefaultPause + 1)
-		take("throttled", 1, limiter.ReasonBusy)
+		take("throttled", 3*8, limiter.ReasonThrottled)
 	})
 }
 

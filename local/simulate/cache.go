@@ -49,7 +49,7 @@ type cache struct {
 func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	sent, found, allowed := []limiter.Charge{charges[0]}, make([]limiter.Result, 1), false
 	billed, problem := c.env.sim.measured(c.env), error(nil)
-	err := c.env.trip(func(at algo.Instant) {
+	err := c.env.trip(ctx, func(at algo.Instant) {
 		if problem = errTurnedAway; c.cluster.serve(subject, at, billed) {
 			allowed, problem = c.cluster.store.Take(ctx, now, subject, sent, found)
 		}

@@ -38,6 +38,6 @@
 // needs a quota of 100,000, and starts 1,000 environments of a function in 10 seconds.
 // Result.Concurrency says what quota is needed; no time is taken to get there. DynamoDB's table has no limit of its own (a new one on demand takes
 // 4,000 write units a second, and an account 40,000 unless AWS raises that), hot items have been
-// isolated already, and reads are not throttled. ElastiCache grows
+// isolated already, except in the tests of pressure. ElastiCache grows
 // at once, and its network takes no more time under load.
 package simulate

@@ -4,19 +4,30 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // dynamo is the store of one environment over a table. It makes the attempts that
 // limiter/dynamostore makes for one charge, without spelling them as expressions, which
 // would take ten times as long; a test holds both to the same calls and answers.
 type dynamo struct {
-	limiter.Store // of which only Take is called
-	env           *environment
+	limiter.Store // of which only Take and Refund are called
+	link          link
 	table         *table
-	guess         int // above 0: a bucket of which nothing is known is busy
+	guess         atomic.Int32 // above 0: a bucket of which nothing is known is busy
+}
+
+// link carries the calls of an environment to the store.
+type link interface {
+	// trip makes one call: serve when it arrives, and the error of a call without an answer in time.
+	trip(ctx context.Context, serve func(at algo.Instant)) error
+	// measured reports whether the request that the environment decides counts.
+	measured() bool
 }
 
 // The bounds of a decision's attempts, and of guess, as dynamostore has them.
@@ -27,11 +38,11 @@ const (
 )
 
 // Take implements limiter.Store.
-func (d *dynamo) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	a := &attempt{Charge: charges[0], machine: charges[0].Limit.Machine(), now: now, seen: results[0].State}
 	most, passes := a.machine.Capacity(), false
 	if a.Cost == 0 || a.Cost > most && (!a.Spend || a.Cost > 2*most) {
-		found, err := d.read(subject)
+		found, err := d.read(ctx, subject)
 		if err != nil {
 			return false, err
 		}
@@ -43,7 +54,7 @@ func (d *dynamo) Take(_ context.Context, now algo.Instant, subject limiter.Subje
 			results[0] = limiter.Result{Machine: a.machine, State: a.seen}
 			return passes, nil
 		}
-		found, err := d.write(subject, a)
+		found, err := d.write(ctx, subject, a)
 		if i > 0 && errors.Is(err, context.DeadlineExceeded) {
 			return false, fmt.Errorf("%w: %w", limiter.ErrContended, err)
 		}
@@ -55,7 +66,7 @@ func (d *dynamo) Take(_ context.Context, now algo.Instant, subject limiter.Subje
 		}
 		if found.applied {
 			results[0] = limiter.Result{Machine: a.machine, State: found.state}
-			d.cut(subject, a, found.state)
+			d.cut(ctx, subject, a, found.state)
 			return true, nil
 		}
 		passes = a.learn(found.state)
@@ -78,7 +89,7 @@ func (d *dynamo) predict(a *attempt) (guessed bool) {
 	}
 	a.busy = a.seen.TAT > a.now
 	if guessed = !a.busy; guessed {
-		a.busy = d.guess > 0
+		a.busy = d.guess.Load() > 0
 	}
 	return guessed
 }
@@ -92,44 +103,58 @@ func (d *dynamo) teach(a *attempt, found reply) {
 		busy = found.state.TAT > a.now
 	}
 	if busy {
-		d.guess = min(d.guess+1, sure)
+		d.guess.Store(min(d.guess.Load()+1, sure))
 	} else {
-		d.guess = max(d.guess-1, -sure)
+		d.guess.Store(max(d.guess.Load()-1, -sure))
 	}
 }
 
 // cut removes the expired entries of a log once its list is twice as long as it need be.
-func (d *dynamo) cut(subject limiter.Subject, a *attempt, s algo.State) {
+func (d *dynamo) cut(ctx context.Context, subject limiter.Subject, a *attempt, s algo.State) {
 	l, ok := a.machine.(*algo.Log)
 	if !ok || int64(s.Entries.Len()) < l.Deepest() {
 		return
 	}
 	if trimmed := l.Trim(s); trimmed != s {
-		_, _ = d.write(subject, &attempt{seen: s, next: trimmed, replace: true}) // if it fails, a later charge does it
+		_, _ = d.write(ctx, subject, &attempt{seen: s, next: trimmed, replace: true}) // if it fails, a later charge does it
 	}
 }
 
-func (d *dynamo) write(subject limiter.Subject, a *attempt) (reply, error) {
-	billed := d.env.sim.measured(d.env)
+func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt) (reply, error) {
+	billed := d.link.measured()
 	sent := *a // which may arrive when nobody waits any more
-	return d.call(func(at algo.Instant) reply { return d.table.write(subject, at, &sent, billed) })
+	return d.call(ctx, func(at algo.Instant) reply { return d.table.write(subject, at, &sent, billed) })
 }
 
-func (d *dynamo) read(subject limiter.Subject) (reply, error) {
-	billed := d.env.sim.measured(d.env)
-	return d.call(func(at algo.Instant) reply { return d.table.read(subject, at, billed) })
+func (d *dynamo) read(ctx context.Context, subject limiter.Subject) (reply, error) {
+	billed := d.link.measured()
+	return d.call(ctx, func(at algo.Instant) reply { return d.table.read(subject, at, billed) })
 }
 
-func (d *dynamo) call(serve func(at algo.Instant) reply) (reply, error) {
+func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (reply, error) {
 	found := new(reply)
-	err := d.env.trip(func(at algo.Instant) { *found = serve(at) })
+	err := d.link.trip(ctx, func(at algo.Instant) { *found = serve(at) })
 	switch {
 	case err != nil:
 		return reply{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	case found.throttled:
-		return reply{}, errThrottled
+	case found.throttled != nil:
+		return reply{}, fmt.Errorf("%w: %w", limiter.ErrUnavailable, found.throttled)
 	}
 	return *found, nil
 }
 
-var errThrottled = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
+// Refund implements limiter.Store.
+func (d *dynamo) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+	for i, c := range charges {
+		found, err := d.call(ctx, func(at algo.Instant) reply {
+			return d.table.refund(subject, at, results[i].Machine, results[i].State, c.Cost, elapsed+dynamostore.DefaultMargin)
+		})
+		if err != nil {
+			return given, err
+		}
+		if found.applied {
+			given++
+		}
+	}
+	return given, nil
+}

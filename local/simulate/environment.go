@@ -74,7 +74,7 @@ func (e *environment) run(yield func(struct{}) bool) {
 // trip makes one call of the store: half of a round trip's time, what serve does when it
 // arrives, and the other half. An error says that none came before the deadline; the call itself may still be
 // served.
-func (e *environment) trip(serve func(at algo.Instant)) error {
+func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
 	s := e.sim
 	there := s.latency.draw(s.random) / 2
 	arrival := s.now.Add(there)
@@ -94,6 +94,9 @@ func (e *environment) trip(serve func(at algo.Instant)) error {
 	}
 	return nil
 }
+
+// measured implements link.
+func (e *environment) measured() bool { return e.sim.measured(e) }
 
 // arrive has the call served that arrives now.
 func (e *environment) arrive() {

@@ -40,7 +40,7 @@ func (c carried) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ .
 // carry makes a call of a real server as a call of the simulation.
 func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	s, billed := e.sim, e.sim.measured(e)
-	if late := e.trip(func(algo.Instant) {
+	if late := e.trip(context.Background(), func(algo.Instant) {
 		if billed {
 			s.meter.calls++
 		}

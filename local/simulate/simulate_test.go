@@ -118,23 +118,24 @@ func TestRun_sync(t *testing.T) {
 	}
 }
 
-// An item takes what it takes in a second, from the first second on, and throttles the rest,
-// which is let through.
+// An item takes what it takes in a second, from the first second on, and throttles the rest. Each
+// request that is charged is a write; the others were tried again.
 func TestRun_hotItem(t *testing.T) {
 	for _, rate := range []float64{800, 3000} {
 		p := small(DynamoDB)
 		p.Rate, p.Environments, p.ItemWrites, p.Warmup, p.Measured = rate, 1000, 1000, 0, 3*time.Second
 		r := simulated(t, Scenario{Name: "hot", Parameters: p, Limit: limit(t, limiter.Limit{
-			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow},
+			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
 		hot := rate > p.ItemWrites
 		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) { // a few come when nothing is spare yet
 			t.Errorf("%g a second: %g throttled, %d degraded", rate, r.Throttled, r.Degraded)
 		}
-		if want := min(rate, p.ItemWrites); math.Abs(r.Hottest-want) > 0.15*want {
+		if want := min(rate, p.ItemWrites); r.Hottest > 1.15*want || !hot && r.Hottest < 0.85*want {
 			t.Errorf("%g a second: %g writes in the hottest second, want %g", rate, r.Hottest, want)
 		}
-		if r.Calls != r.Requests || r.Units != r.Requests-r.Degraded {
+		charged := r.Requests - r.Degraded // and an attempt after a throttled one may lose the race
+		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/200 {
 			t.Errorf("%g a second: %d calls and %d units for %d requests, %d degraded", rate, r.Calls, r.Units, r.Requests, r.Degraded)
 		}
 		if most := p.ItemWrites*p.Measured.Seconds() + 10; float64(r.Units) > most {

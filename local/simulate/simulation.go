@@ -78,7 +78,7 @@ func (s *simulation) openStore() {
 	switch s.Store {
 	case DynamoDB:
 		table := newTable(s.meter, s.ItemWrites)
-		s.open = func(e *environment) limiter.Store { return &dynamo{env: e, table: table} }
+		s.open = func(e *environment) limiter.Store { return &dynamo{link: e, table: table} }
 	case ElastiCache:
 		cluster, err := newCluster(s.meter, s.SlotECPUs, s.CacheECPUs)
 		if err != nil {

@@ -1,23 +1,36 @@
 package simulate
 
 import (
+	"time"
+
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// table is a DynamoDB table, as far as a limiter notices. Each item has its own allowance
-// of write units. So adaptive capacity has given each hot item a partition of its own already, which is
+// table is a DynamoDB table, as far as a limiter notices. Unless neighbours says otherwise, each
+// item has a partition of its own: adaptive capacity has isolated it, which is
 // the best that it can do. The table as a whole has no limit.
 type table struct {
 	*meter
-	rate  float64 // units a second of an item
+	rate  float64 // write units a second of a partition, and so of an item
 	items map[limiter.Subject]*item
+	// neighbours reports whether a subject shares the one crowded partition; nil: none does.
+	neighbours func(limiter.Subject) bool
+	crowded    *partition
+	// throttled reports whether the table as a whole throttles writes; nil: never.
+	throttled func(at algo.Instant) bool
 }
+
+// partition is what the items of a key range take together.
+type partition struct{ writes, reads allowance }
+
+// readsPerWrite is how many more read units than write units a partition takes in a second.
+const readsPerWrite = 3
 
 // item is one subject of the table.
 type item struct {
 	heat
-	allowance
+	*partition
 	state  algo.State
 	exists bool
 }
@@ -30,10 +43,23 @@ func newTable(m *meter, rate float64) *table {
 func (t *table) find(subject limiter.Subject, at algo.Instant) *item {
 	it := t.items[subject]
 	if it == nil {
-		it = &item{allowance: newAllowance(t.rate, at)}
+		it = &item{partition: t.place(subject, at)}
 		t.items[subject] = it
 	}
 	return it
+}
+
+// place returns the partition of a new item.
+func (t *table) place(subject limiter.Subject, at algo.Instant) *partition {
+	shared := t.neighbours != nil && t.neighbours(subject)
+	if shared && t.crowded != nil {
+		return t.crowded
+	}
+	p := &partition{newAllowance(t.rate, at), newAllowance(readsPerWrite*t.rate, at)}
+	if shared {
+		t.crowded = p
+	}
+	return p
 }
 
 // reply is what a call of the table returned.
@@ -41,7 +67,7 @@ type reply struct {
 	state     algo.State // after the write, or what failed its condition
 	exists    bool
 	applied   bool
-	throttled bool
+	throttled error // nil, or by the partition or by the table
 }
 
 // write makes one attempt. billed says that it is of a request that counts.
@@ -50,9 +76,13 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 	if billed {
 		t.calls++
 	}
-	if !it.open(at) {
+	if t.throttled != nil && t.throttled(at) {
 		t.refuse(at)
-		return reply{throttled: true}
+		return reply{throttled: limiter.ErrThrottled}
+	}
+	if !it.writes.open(at) {
+		t.refuse(at)
+		return reply{throttled: limiter.ErrItemThrottled}
 	}
 	next, ok := a.test(it.state, it.exists)
 	units := sizeUnits(it.state)
@@ -60,7 +90,7 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 		units = max(units, sizeUnits(next))
 		it.state, it.exists = next, true
 	}
-	it.spare -= units
+	it.writes.spare -= units
 	if billed {
 		t.writes += int64(units)
 	}
@@ -71,11 +101,35 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 // read gets an item, consistently: a unit for each 4 KB begun.
 func (t *table) read(subject limiter.Subject, at algo.Instant, billed bool) reply {
 	it := t.find(subject, at)
+	units := int64(kilobytes(it.state)+3) / 4
 	if billed {
 		t.calls++
-		t.reads += int64(kilobytes(it.state)+3) / 4
+	}
+	if !it.reads.open(at) {
+		return reply{throttled: limiter.ErrItemThrottled}
+	}
+	it.reads.spare -= float64(units)
+	if billed {
+		t.reads += units
 	}
 	return reply{state: it.state, exists: it.exists}
+}
+
+// refund gives back a charge as limiter/dynamostore does in its conditional writes.
+func (t *table) refund(subject limiter.Subject, at algo.Instant, m algo.Machine, charged algo.State, cost int64, late time.Duration) reply {
+	it := t.find(subject, at)
+	t.calls++
+	next := m.Refund(it.state, charged, cost, late)
+	if next == it.state {
+		return reply{exists: it.exists}
+	}
+	if !it.writes.open(at) {
+		t.refuse(at)
+		return reply{throttled: limiter.ErrItemThrottled}
+	}
+	it.state = next
+	it.writes.spare -= sizeUnits(next)
+	return reply{state: next, exists: true, applied: true}
 }
 
 // An item without entries of a log takes under 200 bytes, and an entry 12.

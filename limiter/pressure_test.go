@@ -1,0 +1,210 @@
+package limiter_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// partition is a remote store that throttles the writes of some subjects.
+type partition struct {
+	*remote
+	mu       sync.Mutex
+	throttle map[limiter.Subject]int // how many of the next ones; -1: all
+	between  func()                  // runs at each throttled write: what others charge meanwhile
+	reads    int
+	costs    []int64 // of all writes that were not throttled
+}
+
+var errThrottledItem = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
+
+func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if charges[0].Cost == 0 {
+		p.reads++
+		return p.remote.Take(ctx, now, s, charges, results)
+	}
+	if n := p.throttle[s]; n != 0 {
+		p.throttle[s]--
+		if p.between != nil {
+			p.between()
+		}
+		return false, errThrottledItem
+	}
+	p.costs = append(p.costs, charges[0].Cost)
+	return p.remote.Take(ctx, now, s, charges, results)
+}
+
+// pressed returns a Limiter over a partition, where others charge the user's item all the time, or
+// nobody does.
+func pressed(t *testing.T, hot bool, l *limiter.Limit) (*limiter.Limiter, *partition) {
+	t.Helper()
+	p := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
+	if hot {
+		p.between = func() {
+			charges, results := []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}, make([]limiter.Result, 1)
+			if _, err := p.Store.Take(ctx, algo.InstantOf(noon), user, charges, results); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	o := limiter.Options{Logger: slog.New(slog.DiscardHandler)}
+	return storetest.Must(limiter.New(p, o)), p
+}
+
+func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limiter.OnError) *limiter.Limit {
+	t.Helper()
+	l := limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: n, Window: time.Hour}, OnError: policy}
+	return limit(t, l)
+}
+
+// A throttled write whose item refuses is refused by that, whoever made the partition busy.
+func TestLimiter_Take_throttled_refuses(t *testing.T) {
+	l := pressedLimit(t, algo.SlidingWindow, 1, limiter.OnErrorAllow)
+	e, p := pressed(t, true, l)
+	p.throttle[user] = -1
+	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+	if d := take(t, e, c); d.Allowed || d.Limit != l || d.RetryAfter == 0 || d.Reason != limiter.ReasonNone || p.reads != 1 {
+		t.Errorf("%+v after %d reads, want it refused by the limit after one", d, p.reads)
+	}
+}
+
+// An item that others charge between the attempts is the hot one: busy, and on_error has no say.
+// One that nobody charges has a hot neighbour: on_error decides.
+func TestLimiter_Take_throttled_hot(t *testing.T) {
+	for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny} {
+		for _, hot := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, hot %t", policy, hot), func(t *testing.T) {
+				l := pressedLimit(t, algo.SlidingLog, 300, policy)
+				e, p := pressed(t, hot, l)
+				p.throttle[user] = -1
+				c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+				d := take(t, e, c)
+				if hot && (d.Allowed || d.Reason != limiter.ReasonBusy || d.Failed) {
+					t.Errorf("%+v, want it busy", d)
+				}
+				if !hot && (d.Allowed != (policy != limiter.OnErrorDeny) || d.Reason != limiter.ReasonThrottled) {
+					t.Errorf("%+v, want on_error to decide", d)
+				}
+				before := p.reads
+				d = take(t, e, c)
+				if hot && (d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || p.reads != before) {
+					t.Errorf("at once: %+v, want it busy without a call", d)
+				}
+				if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
+					t.Errorf("a look: %+v, want it to read", look)
+				}
+			})
+		}
+	}
+}
+
+// A write that is throttled by chance is tried again.
+func TestLimiter_Take_throttled_again(t *testing.T) {
+	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorDeny)
+	e, p := pressed(t, false, l)
+	p.throttle[user] = 3
+	if d := take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone || d.Remaining != 9 {
+		t.Errorf("%+v, want it allowed", d)
+	}
+}
+
+// Pressure doubles the lease, up to half of what remains, and four quiet seconds halve it. Without
+// pressure every request is one write.
+func TestLimiter_Take_pressure_leases(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			l := pressedLimit(t, algorithm, 1000, limiter.OnErrorDeny)
+			e, p := pressed(t, true, l)
+			c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+			send := func(at time.Duration, n int) {
+				t.Helper()
+				p.costs = nil
+				for range n {
+					if d := takeAt(t, e, noon.Add(at), c); !d.Allowed {
+						t.Fatalf("%+v, want it allowed", d)
+					}
+				}
+			}
+			if send(0, 3); fmt.Sprint(p.costs) != "[1 1 1]" {
+				t.Errorf("without pressure: charges of %d, want 1 each", p.costs)
+			}
+			p.throttle[user] = 2 // the second shows that the item is hot
+			send(0, 1)
+			if send(0, 4); fmt.Sprint(p.costs) != "[2 2]" {
+				t.Errorf("after one signal: charges of %d, want leases of 2", p.costs)
+			}
+			p.throttle[user] = 1
+			if send(0, 8); fmt.Sprint(p.costs) != "[2 4 4]" {
+				t.Errorf("after another: charges of %d, want leases of 2 and 4", p.costs)
+			}
+			if send(4*time.Second, 5); fmt.Sprint(p.costs) != "[2 2 2]" {
+				t.Errorf("after four quiet seconds: charges of %d, want leases of 2", p.costs)
+			}
+			if send(8*time.Second, 3); fmt.Sprint(p.costs) != "[1 1 1]" {
+				t.Errorf("after eight: charges of %d, want 1 each", p.costs)
+			}
+		})
+	}
+}
+
+// A lease never takes more than half of what remains, so that others find something.
+func TestLimiter_Take_lease_half(t *testing.T) {
+	r := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
+	e := storetest.Must(limiter.New(r, limiter.Options{}))
+	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Lease: 10}})
+	for range 10 {
+		take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1})
+	}
+	if fmt.Sprint(r.costs) != "[1 2 3 2 1 1]" {
+		t.Errorf("leases of %d, want half of what remains at most", r.costs)
+	}
+}
+
+// Logs, leaky buckets, shallow buckets and limits that are spread otherwise are never leased.
+func TestLimiter_Take_pressure_notLeased(t *testing.T) {
+	for name, l := range map[string]limiter.Limit{
+		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour}},
+		"leaky bucket":   {Rate: algo.Rate{Algorithm: algo.LeakyBucket, Requests: 100, Window: time.Hour}},
+		"shallow bucket": {Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l.Name = "a"
+			made := limit(t, l)
+			e, p := pressed(t, true, made)
+			c := limiter.Charge{Subject: user, Limit: made, Cost: 1}
+			p.throttle[user] = 2
+			for range 5 {
+				take(t, e, c)
+			}
+			for _, cost := range p.costs {
+				if cost != 1 {
+					t.Errorf("charges of %d, want 1 each", p.costs)
+				}
+			}
+		})
+	}
+}
+
+// A flood of subjects that are throttled one after the other is not any one of them: on_error decides
+// at once.
+func TestLimiter_Take_throttled_several(t *testing.T) {
+	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)
+	e, p := pressed(t, false, l)
+	for i := range 8 {
+		subject := limiter.User(fmt.Sprint(i))
+		p.throttle[subject] = -1
+		d := take(t, e, limiter.Charge{Subject: subject, Limit: l, Cost: 1})
+		if few := i < 3; !d.Allowed || d.Reason != limiter.ReasonThrottled || few != (d.StoreCalls > 1) {
+			t.Errorf("subject %d: %+v, want more attempts %t", i, d, few)
+		}
+	}
+}

@@ -1,0 +1,42 @@
+package limiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// A request that another limit refuses takes nothing from a fast bucket that all share, for as many
+// calls as before; one that passes charges both, each in one call.
+func TestLimiter_Take_drain(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket} {
+		t.Run(string(algorithm), func(t *testing.T) {
+			r := newRemote()
+			l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1}))
+			shared := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: limit(t, limiter.Limit{Name: "shared", Global: true, Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})}
+			own := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "own", Rate: algo.Rate{Algorithm: algorithm, Requests: 60, Burst: burst(algorithm, 2), Window: time.Minute}})}
+			if algorithm != algo.TokenBucket {
+				own.Limit = perMinute(t, "own", 2)
+			}
+			for i := range 100 {
+				d := take(t, l, shared, own)
+				if allowed := i < 2; d.Allowed != allowed || allowed && d.StoreCalls != 2 || !allowed && d.StoreCalls != 1 {
+					t.Fatalf("request %d: %+v", i, d)
+				}
+			}
+			if d := take(t, l, limiter.Charge{Subject: shared.Subject, Limit: shared.Limit, Cost: 1000 - 2}); !d.Allowed {
+				t.Errorf("%+v, want all but the two that passed in the shared bucket", d)
+			}
+		})
+	}
+}
+
+func burst(a algo.Algorithm, n int64) int64 {
+	if a == algo.TokenBucket {
+		return n
+	}
+	return 0
+}

@@ -1,0 +1,192 @@
+//go:build !race
+
+package simulate
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// fleet is environments of real Limiters over one modelled table, in the time of a synctest
+// bubble. Unlike a simulation it has several limits and kinds of callers at once, requests on
+// several subjects, and environments that decide several requests at once if none is free.
+type fleet struct {
+	t          *testing.T
+	table      *table
+	latency    lognormal
+	traffic    *rand.Rand
+	all        []*member
+	free       []*member
+	begin, end time.Time
+	wg         sync.WaitGroup
+
+	mu sync.Mutex // of all the above: two calls may have the same instant
+}
+
+// member is one environment.
+type member struct {
+	fleet   *fleet
+	limiter *limiter.Limiter
+	random  *rand.Rand
+	busy    int // requests that it decides
+}
+
+// stream is requests of one kind.
+type stream struct {
+	name string
+	rate float64 // a second, together; for patient callers, that of their first attempts does not matter
+	// charges returns those of a request by one of callers.
+	charges func(caller int) []limiter.Charge
+	start   time.Duration // when the first may come
+	stop    time.Duration // and the last; 0: at the end
+	callers int           // that make the requests, each as likely; 0 means 1
+	// patient says that each caller sends a request at once after one that was allowed, and
+	// after a refusal waits as long as it says.
+	patient bool
+
+	log                         []request
+	admitted, refused, degraded int
+	calls                       int // of the store
+}
+
+// runFleet lets streams run for some time.
+func runFleet(t *testing.T, environments int, length time.Duration, prepare func(*table), streams ...*stream) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		from := algo.InstantOf(time.Now())
+		f := &fleet{
+			t: t, latency: newLognormal(4*time.Millisecond, 12*time.Millisecond),
+			traffic: rand.New(rand.NewPCG(1, 2)), begin: time.Now(), end: time.Now().Add(length),
+			table: newTable(&meter{from: from, end: from.Add(length)}, 1000),
+		}
+		prepare(f.table)
+		for i := range environments {
+			f.all = append(f.all, newMember(t, f, uint64(i)))
+		}
+		f.free = append(f.free, f.all...)
+		for _, s := range streams {
+			if s.patient {
+				for caller := range max(1, s.callers) {
+					f.wg.Go(func() { f.wait(s, caller) })
+				}
+			} else {
+				f.wg.Go(func() { f.send(s) })
+			}
+			time.Sleep(time.Nanosecond) // so that no two begin at once
+		}
+		f.wg.Wait()
+	})
+}
+
+func newMember(t *testing.T, f *fleet, seed uint64) *member {
+	m := &member{fleet: f, random: rand.New(rand.NewPCG(seed, 3))}
+	l, err := limiter.New(&dynamo{link: m, table: f.table}, limiter.Options{
+		Timeout: 100 * time.Millisecond, IntN: m.draw, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.limiter = l
+	return m
+}
+
+func (m *member) draw(n int) int {
+	m.fleet.mu.Lock()
+	defer m.fleet.mu.Unlock()
+	return m.random.IntN(n)
+}
+
+// measured implements link.
+func (m *member) measured() bool { return true }
+
+// trip implements link. A call that is too late is served all the same.
+func (m *member) trip(ctx context.Context, serve func(at algo.Instant)) error {
+	f := m.fleet
+	f.mu.Lock()
+	there := f.latency.draw(m.random) / 2
+	f.mu.Unlock()
+	arrive := func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		serve(algo.InstantOf(time.Now()))
+	}
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < 2*there {
+		time.AfterFunc(there, arrive)
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	time.Sleep(there)
+	arrive()
+	time.Sleep(there)
+	return nil
+}
+
+// send makes the requests of s as a Poisson process.
+func (f *fleet) send(s *stream) {
+	random := rand.New(rand.NewPCG(4, math.Float64bits(s.rate)))
+	time.Sleep(s.start)
+	for {
+		time.Sleep(time.Duration(random.ExpFloat64() * float64(time.Second) / s.rate))
+		if now := time.Now(); now.After(f.end) || s.stop > 0 && now.After(f.begin.Add(s.stop)) {
+			return
+		}
+		caller := random.IntN(max(1, s.callers))
+		f.wg.Go(func() { f.decide(s, caller) })
+	}
+}
+
+// wait makes the requests of a patient caller.
+func (f *fleet) wait(s *stream, caller int) {
+	for time.Now().Before(f.end) {
+		if d := f.decide(s, caller); !d.Allowed {
+			time.Sleep(max(d.RetryAfter, time.Microsecond))
+		}
+	}
+}
+
+// decide gives a request to an environment that is free, or else to any.
+func (f *fleet) decide(s *stream, caller int) limiter.Decision {
+	now := time.Now()
+	f.mu.Lock()
+	var m *member
+	if n := len(f.free); n > 0 {
+		i := f.traffic.IntN(n)
+		m, f.free[i] = f.free[i], f.free[n-1]
+		f.free = f.free[:n-1]
+	} else {
+		m = f.all[f.traffic.IntN(len(f.all))]
+	}
+	m.busy++
+	f.mu.Unlock()
+
+	d, err := m.limiter.Take(context.Background(), now, s.charges(caller))
+	if err != nil {
+		f.t.Error(err)
+	}
+
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if m.busy--; m.busy == 0 {
+		f.free = append(f.free, m)
+	}
+	s.log = append(s.log, request{at: algo.InstantOf(now), caller: uint32(caller), admitted: d.Allowed})
+	s.calls += d.StoreCalls
+	if d.Allowed {
+		s.admitted++
+	} else {
+		s.refused++
+	}
+	if d.Reason != limiter.ReasonNone {
+		s.degraded++
+	}
+	return d
+}

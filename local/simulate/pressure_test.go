@@ -1,0 +1,253 @@
+//go:build !race
+
+package simulate
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// fleets are how many environments the scenarios have.
+var fleets = []int{20, 600}
+
+// Requests that come faster than an item takes writes never pass a limit by more than 1 %,
+// whatever the algorithm, and quiet callers whose items share the partition lose next to
+// nothing, though it throttles them too.
+func TestPressure_hotItem(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit  limiter.Limit
+		rate   float64
+		length time.Duration
+	}{
+		"100000 a day":           {limiter.Limit{Rate: algo.Rate{Requests: 100_000, Window: 24 * time.Hour}}, 2000, time.Minute},
+		"100000 a day, lease":    {limiter.Limit{Rate: algo.Rate{Requests: 100_000, Window: 24 * time.Hour}, Spread: limiter.Spread{Lease: 1000}}, 2000, 10 * time.Second},
+		"20000 a minute":         {limiter.Limit{Rate: algo.Rate{Requests: 20_000, Window: time.Minute}}, 5000, 10 * time.Second},
+		"20000 a minute, bucket": {limiter.Limit{Rate: algo.Rate{Requests: 20_000, Window: time.Minute, Algorithm: algo.TokenBucket}}, 5000, 10 * time.Second},
+		"log of 300 an hour":     {limiter.Limit{Rate: algo.Rate{Requests: 300, Window: time.Hour, Algorithm: algo.SlidingLog}}, 2000, 10 * time.Second},
+	} {
+		for _, n := range fleets {
+			t.Run(fmt.Sprintf("%s, %d", name, n), func(t *testing.T) {
+				t.Parallel()
+				hot, quiet := one("hot", c.rate, local(t, c.limit)), quiet(t)
+				runFleet(t, n, c.length, crowd, hot, quiet)
+				withinLimit(t, hot)
+				servesHonest(t, quiet, 0)
+			})
+		}
+	}
+}
+
+// A caller below half of its limit whose item is too hot for one write a request gets leases, and
+// loses next to nothing with 20 environments, and a few percent of it with 600.
+func TestPressure_hotHonest(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket} {
+		for _, n := range fleets {
+			if n > 20 && algorithm == algo.TokenBucket {
+				continue
+			}
+			t.Run(fmt.Sprintf("%s, %d", algorithm, n), func(t *testing.T) {
+				t.Parallel()
+				hot, quiet := one("hot", 2000, local(t, limiter.Limit{Rate: algo.Rate{Requests: 300_000, Window: time.Minute, Algorithm: algorithm}})), quiet(t)
+				runFleet(t, n, 15*time.Second, crowd, hot, quiet)
+				if n > 20 { // leases of a second spare few writes where each environment has three requests in it
+					hot.refused -= len(hot.log) / 20
+				}
+				servesHonest(t, hot, 0)
+				servesHonest(t, quiet, 0)
+			})
+		}
+	}
+}
+
+// one returns a stream of one caller.
+func one(name string, rate float64, l *limiter.Limit) *stream {
+	return &stream{name: name, rate: rate, charges: func(int) []limiter.Charge {
+		return []limiter.Charge{{Subject: limiter.User(name), Limit: l, Cost: 1}}
+	}}
+}
+
+// quiet returns callers who stay below half of their limits.
+func quiet(t *testing.T) *stream {
+	l := local(t, limiter.Limit{Rate: algo.Rate{Requests: 60, Window: time.Minute}})
+	return &stream{name: "quiet", rate: 45, callers: 100, charges: func(caller int) []limiter.Charge {
+		return []limiter.Charge{{Subject: limiter.User(fmt.Sprintf("quiet%d", caller)), Limit: l, Cost: 1}}
+	}}
+}
+
+// local returns a limit that each environment enforces by itself in an outage.
+func local(t *testing.T, l limiter.Limit) *limiter.Limit {
+	l.OnError = limiter.OnErrorLocal
+	return limit(t, l)
+}
+
+// crowd puts all items into one partition.
+func crowd(t *table) { t.neighbours = func(limiter.Subject) bool { return true } }
+
+// withinLimit judges what a caller of one limit was admitted.
+func withinLimit(t *testing.T, s *stream) {
+	t.Helper()
+	l := s.charges(0)[0].Limit
+	v := judge(l.Machine(), int64(l.Rate.Window), 0, s.log)
+	over := 100 * float64(v.overMost) / float64(l.Machine().Capacity())
+	t.Logf("%s: %d of %d admitted, %d degraded; over %d (%.2f %%)", s.name, s.admitted, len(s.log), s.degraded, v.overMost, over)
+	if over > 1 {
+		t.Errorf("%s: %.2f %% above the limit, want 1 %% at most", s.name, over)
+	}
+}
+
+// servesHonest judges what callers lose who stay below half of their limits, beyond what is due.
+func servesHonest(t *testing.T, s *stream, due int) {
+	t.Helper()
+	lost := 100 * float64(s.refused-due) / float64(len(s.log))
+	t.Logf("%s: %d of %d refused, %d due (%.2f %%), %d degraded", s.name, s.refused, len(s.log), due, lost, s.degraded)
+	if lost > 1 || math.IsNaN(lost) {
+		t.Errorf("%s: lost %.2f %%, want 1 %% at most", s.name, lost)
+	}
+}
+
+// Honest callers of a shared limit keep their place beside one whose requests cost 50: what
+// that one is refused says nothing about requests of cost 1.
+func TestPressure_costs(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
+		for _, n := range fleets {
+			t.Run(fmt.Sprintf("%s, %d", algorithm, n), func(t *testing.T) {
+				t.Parallel()
+				l := local(t, limiter.Limit{Rate: algo.Rate{Requests: 1000, Window: time.Second, Algorithm: algorithm}})
+				shared := func(name string, rate float64, cost int64) *stream {
+					return &stream{name: name, rate: rate, charges: func(int) []limiter.Charge {
+						return []limiter.Charge{{Subject: limiter.Global(), Limit: l, Cost: cost}}
+					}}
+				}
+				honest, costly := shared("honest", 300, 1), shared("costly", 200, 50)
+				runFleet(t, n, 10*time.Second, crowd, honest, costly)
+				t.Logf("costly: %d of %d admitted, %d calls refused", costly.admitted, len(costly.log), costly.calls-costly.admitted)
+				servesHonest(t, honest, oracle(l.Machine(), honest, costly))
+			})
+		}
+	}
+}
+
+// A caller who waits as long as refusals say gets what one environment alone would admit, less the
+// round trips of its refused requests: 8 % where the limit admits one each 100 ms.
+// One who does not wait gets no more, and costs each environment about one refused call a second.
+func TestPressure_patience(t *testing.T) {
+	for _, rate := range []algo.Rate{
+		{Requests: 10, Window: time.Second, Burst: 1, Algorithm: algo.TokenBucket},
+		{Requests: 10, Window: time.Second, Algorithm: algo.SlidingWindow},
+		{Requests: 600, Window: time.Minute, Algorithm: algo.SlidingWindow},
+	} {
+		t.Run(fmt.Sprintf("%s %d in %s", rate.Algorithm, rate.Requests, rate.Window), func(t *testing.T) {
+			t.Parallel()
+			const seconds = 30
+			l, due := local(t, limiter.Limit{Rate: rate}), 0
+			for _, n := range append([]int{1, 2}, fleets...) {
+				patient, pushy := one("patient", 0, l), one("pushy", 200, l)
+				patient.patient = true
+				for _, s := range []*stream{patient, pushy} {
+					runFleet(t, n, seconds*time.Second, crowd, s)
+				}
+				if n == 1 {
+					due = max(patient.admitted, pushy.admitted)
+				}
+				refused := float64(pushy.calls-pushy.admitted) / seconds / float64(n)
+				t.Logf("%d environments: patient %d, pushy %d of %d; %.2f refused calls a second and environment", n, patient.admitted, pushy.admitted, due, refused)
+				if 100*patient.admitted < 92*due || pushy.admitted > due || refused > 1.5 {
+					t.Errorf("%d environments: patient %d, pushy %d of %d; %.2f refused calls a second and environment", n, patient.admitted, pushy.admitted, due, refused)
+				}
+			}
+		})
+	}
+}
+
+// While the table as a whole is throttled nobody who has room is refused, neither who always had nor
+// who was refused before.
+func TestPressure_table(t *testing.T) {
+	for _, n := range fleets {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			always, returns, greedy := quiet(t), quiet(t), quiet(t)
+			greedy.rate, greedy.callers, greedy.stop, greedy.name = 2000, returns.callers, 4*time.Second, "greedy"
+			always.charges = named(always, "always")
+			returns.start, returns.name = 90*time.Second, "returns" // the callers of greedy
+			runFleet(t, n, 2*time.Minute, func(t *table) {
+				from := t.from.Add(95 * time.Second)
+				t.throttled = func(at algo.Instant) bool { return at > from && at < from.Add(20*time.Second) }
+			}, always, greedy, returns)
+			if greedy.refused == 0 {
+				t.Error("nobody was refused before")
+			}
+			servesHonest(t, always, 0)
+			servesHonest(t, returns, 0)
+		})
+	}
+}
+
+// named returns the charges of s for other callers.
+func named(s *stream, name string) func(int) []limiter.Charge {
+	charges := s.charges
+	return func(caller int) []limiter.Charge {
+		list := charges(caller)
+		list[0].Subject = list[0].Subject.And(limiter.User(name))
+		return list
+	}
+}
+
+// Requests that a caller's own limit refuses take nothing from a limit that all share, though
+// a fast bucket cannot be given back what was charged.
+func TestPressure_drain(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
+		for _, n := range fleets {
+			t.Run(fmt.Sprintf("%s, %d", algorithm, n), func(t *testing.T) {
+				t.Parallel()
+				shared := local(t, limiter.Limit{Global: true, Rate: algo.Rate{Requests: 500, Window: time.Second, Burst: 500, Algorithm: algo.TokenBucket}})
+				own := local(t, limiter.Limit{Rate: algo.Rate{Requests: 60, Window: time.Minute, Algorithm: algorithm}})
+				low := local(t, limiter.Limit{Rate: algo.Rate{Requests: 1, Window: time.Hour, Algorithm: algorithm}})
+				both := func(name string, l *limiter.Limit) func(int) []limiter.Charge {
+					return func(caller int) []limiter.Charge {
+						return []limiter.Charge{{Subject: limiter.User(fmt.Sprint(name, caller)), Limit: l, Cost: 1}, {Subject: limiter.Global(), Limit: shared, Cost: 1}}
+					}
+				}
+				honest := &stream{name: "honest", rate: 200, start: 5 * time.Second, callers: 500, charges: both("honest", own)}
+				refused := &stream{name: "refused", rate: 2000, callers: 1000, charges: both("refused", low)}
+				runFleet(t, n, 12*time.Second, func(t *table) {
+					t.neighbours = func(limiter.Subject) bool { return false }
+				}, honest, refused)
+				t.Logf("refused: %d of %d admitted", refused.admitted, len(refused.log))
+				servesHonest(t, honest, 0)
+			})
+		}
+	}
+}
+
+// oracle returns how many requests of the first stream the algorithm refuses if it sees those of all
+// in the order of their instants.
+func oracle(m algo.Machine, streams ...*stream) (refused int) {
+	type charge struct {
+		request
+		stream int
+		cost   int64
+	}
+	var all []charge
+	for i, s := range streams {
+		cost := s.charges(0)[0].Cost
+		for _, r := range s.log {
+			all = append(all, charge{r, i, cost})
+		}
+	}
+	slices.SortFunc(all, func(a, b charge) int { return cmp.Compare(a.at, b.at) })
+	var state algo.State
+	for _, c := range all {
+		var ok bool
+		if state, ok = m.Take(state, c.at, c.cost); !ok && c.stream == 0 {
+			refused++
+		}
+	}
+	return refused
+}
