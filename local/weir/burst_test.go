@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
 )
@@ -74,10 +76,12 @@ func burstGateways(t *testing.T, c checkout, store, namespace string, n int) (ur
 }
 
 // burst sends the requests of one caller over so many new connections, spread over urls, and
-// returns how many of them passed.
-func burst(t *testing.T, urls []string, token string, connections int) (passed int64) {
+// returns how many of them passed, and how many had each answer.
+func burst(t *testing.T, urls []string, token string, connections int) (passed int64, answers map[string]int) {
 	t.Helper()
 	var admitted, next atomic.Int64
+	var mu sync.Mutex
+	answers = map[string]int{}
 	var wg sync.WaitGroup
 	for i := range connections {
 		client := &http.Client{Transport: &http.Transport{}}
@@ -98,7 +102,11 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 				}
 				_, _ = io.Copy(io.Discard, answer.Body)
 				_ = answer.Body.Close()
-				switch degraded := answer.Header.Get("Weir-Degraded"); {
+				degraded := answer.Header.Get("Weir-Degraded")
+				mu.Lock()
+				answers[fmt.Sprint(answer.StatusCode, " ", degraded)]++
+				mu.Unlock()
+				switch {
 				case answer.StatusCode == http.StatusOK:
 					admitted.Add(1)
 				case answer.StatusCode != http.StatusTooManyRequests:
@@ -108,26 +116,37 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 		})
 	}
 	wg.Wait()
-	return admitted.Load()
+	return admitted.Load(), answers
 }
 
 // 640 requests of one caller come at once, over few connections and over many, through one gateway
-// and through two: exactly the 57 that the limit allows in a day pass, each time.
+// and through two: exactly the 57 that the limit allows in a day pass, each time. Where the machine
+// is too busy for a deadline, a request may be charged and refused: then never more than 57 pass, and
+// the burst says nothing else and is sent again, a few times.
 func TestServe_burst(t *testing.T) {
 	for _, store := range stores[1:] {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("%s, %d gateways", store, n), func(t *testing.T) {
 				storetest.Server(t, store, serverVariables[store])
-				c := scratch(t)
+				t.Setenv("STORE_TIMEOUT", limiter.DefaultTimeout.String())
+				c, again := scratch(t), 5
 				urls := burstGateways(t, c, store, namespace(), n)
 				for _, connections := range []int{4, 64, 256} {
-					for round := range *bursts {
-						token, err := makeToken(c, fmt.Sprintf("burst-%d-%d", connections, round), "free", time.Hour, nil)
+					for round := 0; round < *bursts; round++ {
+						token, err := makeToken(c, rand.Text(), "free", time.Hour, nil)
 						if err != nil {
 							t.Fatal(err)
 						}
-						if passed := burst(t, urls, token, connections); passed != burstLimit {
-							t.Errorf("round %d over %d connections: %d passed, want %d", round+1, connections, passed, burstLimit)
+						passed, answers := burst(t, urls, token, connections)
+						late := answers["429 "+string(limiter.ReasonBusy)] > 0 || answers["429 "+string(limiter.ReasonTimeout)] > 0
+						if passed < burstLimit && late && again > 0 {
+							t.Logf("round %d over %d connections: %d passed; %v", round+1, connections, passed, answers)
+							again--
+							round--
+							continue
+						}
+						if passed != burstLimit {
+							t.Errorf("round %d over %d connections: %d passed, want %d; %v", round+1, connections, passed, burstLimit, answers)
 						}
 					}
 				}
@@ -159,8 +178,8 @@ func TestServe_burst_busyMachine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if passed := burst(t, urls, token, connections); passed > burstLimit {
-					t.Errorf("%d passed over %d connections, at most %d", passed, connections, burstLimit)
+				if passed, answers := burst(t, urls, token, connections); passed > burstLimit {
+					t.Errorf("%d passed over %d connections, at most %d; %v", passed, connections, burstLimit, answers)
 				}
 			}
 		})
