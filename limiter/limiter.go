@@ -74,6 +74,7 @@ type Limiter struct {
 	first     time.Duration // the same, before it has ever been asked
 	asked     atomic.Int64  // when the store was, last; 0: never
 	failing   atomic.Bool   // it did not answer then
+	active    atomic.Int64  // requests that are being decided
 	memory    *memory       // nil for a Local store
 	accounts  *accounts     // nil for a Local store
 	intN      func(n int) int
@@ -194,6 +195,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 		return l.decideOne(ctx, r, now, charges), nil
 	}
 	r.begin(now, charges, l.memory == nil)
+	l.active.Add(1)
 	defer l.end(r)
 	known := l.memory != nil && (spread || l.accounts.strained(r.now)) && !l.keep(ctx, r) // that the request is refused
 	if !known {
@@ -250,6 +252,7 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 
 // end frees what r holds, also if a store panics.
 func (l *Limiter) end(r *request) {
+	l.active.Add(-1)
 	if r.cancel != nil {
 		r.cancel()
 	}

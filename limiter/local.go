@@ -59,15 +59,25 @@ func (l *local) holds(now algo.Instant) bool {
 	}
 	clear(l.table)
 	l.weight = 0
-	l.held.Store(0)
+	l.recount()
 	return false
 }
 
-// Take implements Store, but that results are more than hints: on entry each holds a state of
-// the charge's own machine, and at least as much is counted.
+// Take implements Store.
 func (l *local) Take(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error) {
+	clear(results)
+	return l.take(now, subject, charges, results, func() {})
+}
+
+// take is Take, but that it counts at least what results hold once known has filled them, with
+// states of the charges' own machines. No charge that the store admits is missed: what was
+// answered before known looks is among what it finds, and who is answered later finds the lock taken.
+func (l *local) take(now algo.Instant, subject Subject, charges []Charge, results []Result, known func()) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.held.Add(1) // so that holds waits for the lock
+	defer l.recount()
+	known()
 	states, writes := l.table[subject], false
 	for i, c := range charges {
 		s, _ := heldOf(states, c.Limit).as(c.Limit, now)
@@ -89,19 +99,26 @@ func (l *local) Take(_ context.Context, now algo.Instant, subject Subject, charg
 	return true, nil
 }
 
-// raise makes what is counted of limit at least s, if there is room.
-func (l *local) raise(now algo.Instant, subject Subject, limit *Limit, s algo.State) {
+// raise makes what is counted of limit at least what known returns, if there is room. As in take,
+// no charge is missed.
+func (l *local) raise(now algo.Instant, subject Subject, limit *Limit, known func() (algo.State, bool)) {
 	charges, results := []Charge{{Subject: subject, Limit: limit, Cost: 1, Spend: true}}, []Result{{Machine: limit.machine}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.held.Add(1)
+	defer l.recount()
+	s, ok := known()
 	states := l.table[subject]
-	if states == nil && !l.room(now) {
+	if !ok || states == nil && !l.room(now) {
 		return
 	}
 	counted, _ := heldOf(states, limit).as(limit, now)
 	results[0].State = algo.Merge(limit.machine, counted, s)
 	l.write(subject, states, charges, results)
 }
+
+// recount counts the subjects that are held. The caller holds the lock.
+func (l *local) recount() { l.held.Store(int64(len(l.table))) }
 
 // mirror charges what the store has charged too, of limits that are held, and reports whether
 // all of them admit it. A limit that is not held has no Machine in results.
@@ -156,7 +173,9 @@ func apply(now algo.Instant, charges []Charge, results []Result) bool {
 	return true
 }
 
-// drop forgets what of charges the store counts as well: stored is what it holds of them.
+// drop forgets what of charges the store counts as well: stored is what it holds of them. All that
+// this process admitted MUST be charged to it: no other request is under way. Then what it may
+// admit from now on, and what it has admitted, are together no more than the limit.
 func (l *local) drop(subject Subject, charges []Charge, stored []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -242,7 +261,7 @@ func (l *local) put(subject Subject, states []localState) {
 		l.table[subject] = states
 		l.weight += localWeight(states)
 	}
-	l.held.Store(int64(len(l.table)))
+	l.recount()
 }
 
 // room reports whether there is room for one more subject. If not, at most once a second,
@@ -261,7 +280,6 @@ func (l *local) room(now algo.Instant) bool {
 			delete(l.table, subject)
 		}
 	}
-	l.held.Store(int64(len(l.table)))
 	return l.weight < l.most
 }
 

@@ -1,7 +1,6 @@
 package limiter
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,7 +71,7 @@ func (l *Limit) MaxLocalCost() int64 {
 
 // degrade decides what stores have failed to, if nothing refuses. It reports whether the
 // request is now refused.
-func (l *Limiter) degrade(ctx context.Context, r *request) (refused bool) {
+func (l *Limiter) degrade(r *request) (refused bool) {
 	strictest := OnErrorAllow
 	for i := range r.parts {
 		if p := &r.parts[i]; p.err != nil && !busy(p.err) && !p.shadow() {
@@ -86,14 +85,14 @@ func (l *Limiter) degrade(ctx context.Context, r *request) (refused bool) {
 	case OnErrorDeny:
 		r.failed = true
 	case OnErrorLocal:
-		l.fallBack(ctx, r)
+		l.fallBack(r)
 	}
 	return r.failed || r.refused()
 }
 
 // fallBack charges this process, one subject after the other until one refuses. What it has no
 // room for is denied, or there would be no bound.
-func (l *Limiter) fallBack(ctx context.Context, r *request) {
+func (l *Limiter) fallBack(r *request) {
 	for i := range r.parts { // and not those that are appended
 		failed := &r.parts[i]
 		if failed.err == nil || busy(failed.err) || failed.shadow() {
@@ -113,7 +112,7 @@ func (l *Limiter) fallBack(ctx context.Context, r *request) {
 			r.failed = true
 			return
 		}
-		l.takeOnce(ctx, r, &p)
+		l.takeAlone(r, &p)
 		r.parts = append(r.parts, p)
 		if p.err != nil {
 			r.failed, r.full = true, errors.Is(p.err, ErrFull)
@@ -124,13 +123,34 @@ func (l *Limiter) fallBack(ctx context.Context, r *request) {
 	}
 }
 
+// takeAlone charges this process for p, which counts at least what it knows of the store.
+func (l *Limiter) takeAlone(r *request, p *part) {
+	p.taken, p.err = l.local.take(r.now, p.charges[0].Subject, p.charges, p.results, func() { l.recall(r.now, p) })
+	p.refused = !p.taken && p.err == nil
+	if r.look && p.err == nil {
+		p.taken, p.refused = false, p.refuser(r.now) != nil
+	}
+}
+
+// recall fills the results of p with what this process knows of each limit, or of its share.
+func (l *Limiter) recall(now algo.Instant, p *part) {
+	for i := range p.items {
+		it := &p.items[i]
+		known := l.known(now, it)
+		if it.Limit.isShare {
+			known = algo.Part(it.limit.machine, it.Limit.machine, int64(it.limit.LocalProcesses), known, now)
+		}
+		p.results[i] = Result{Machine: it.Limit.machine, State: known}
+	}
+}
+
 // tooLarge reports whether a charge costs more than the part of this process ever allows.
 func (p *part) tooLarge() bool {
 	return slices.ContainsFunc(p.items, func(it item) bool { return it.Limit.isShare && !it.Spend && it.want > it.Limit.machine.Capacity() })
 }
 
 // byItself returns what p has of limits with OnErrorLocal, as this process counts it in an outage:
-// by its part of each limit, and by the limit. results has what it remembers of both.
+// by its part of each limit, and by the limit.
 func (p *part) byItself(l *Limiter, r *request) part {
 	q := part{store: l.local}
 	for i := range p.items {
@@ -142,21 +162,19 @@ func (p *part) byItself(l *Limiter, r *request) part {
 		if r.look {
 			cost = 0
 		}
-		known, whole := l.known(r.now, it), it.limit
-		if whole.share != nil {
-			portion := algo.Part(whole.machine, whole.share.machine, int64(whole.LocalProcesses), known, r.now)
-			q.add(it, whole.share, cost, Result{Machine: whole.share.machine, State: portion})
+		if share := it.limit.share; share != nil {
+			q.add(it, share, cost)
 		}
-		q.add(it, whole, cost, Result{Machine: whole.machine, State: known})
+		q.add(it, it.limit, cost)
 	}
 	return q
 }
 
 // add adds a charge on limit, which stands for that of an item.
-func (p *part) add(it *item, limit *Limit, cost int64, r Result) {
+func (p *part) add(it *item, limit *Limit, cost int64) {
 	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Spend: it.Spend}
 	p.items = append(p.items, item{Charge: charge, limit: it.limit, want: it.want, spare: max(0, cost-it.want)})
-	p.charges, p.results = append(p.charges, charge), append(p.results, r)
+	p.charges, p.results = append(p.charges, charge), append(p.results, Result{})
 }
 
 // known returns the state of an item that this environment knows, of any age, as its limit counts
@@ -177,9 +195,13 @@ func (l *Limiter) outlive(now algo.Instant, it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal {
 		return
 	}
-	if r := l.accounts.counted(it.Subject, it.limit.ID); r.Machine != nil {
-		l.local.raise(now, it.Subject, it.limit, converted(r.Machine, it.limit, r.State, now))
-	}
+	l.local.raise(now, it.Subject, it.limit, func() (s algo.State, ok bool) {
+		r := l.accounts.counted(it.Subject, it.limit.ID)
+		if r.Machine == nil {
+			return s, false
+		}
+		return converted(r.Machine, it.limit, r.State, now), true
+	})
 }
 
 // counted returns what the counter of a limit has counted; no Machine if there is none.
@@ -204,7 +226,7 @@ func (m *memory) known(now algo.Instant, it *item) (s algo.State) {
 		}
 		return nil
 	}
-	if !it.sharded {
+	if it.limit.Spread.Shards == 0 {
 		if memo := last(it.Subject); memo != nil {
 			s = converted(memo.result.Machine, it.limit, memo.result.State, now)
 		}
@@ -222,7 +244,7 @@ func (m *memory) known(now algo.Instant, it *item) (s algo.State) {
 // refuses the request: then the store is not asked. Leases take no more than that leaves room
 // for. While the store fails it is asked all the same, to see whether it is back.
 func (l *Limiter) refusedLocally(r *request) bool {
-	if l.local == nil || l.failing.Load() || !l.local.holds(r.now) {
+	if l.local == nil || !l.local.holds(r.now) {
 		return false
 	}
 	for i := range r.parts {
@@ -234,12 +256,14 @@ func (l *Limiter) refusedLocally(r *request) bool {
 		if len(q.items) == 0 || !l.local.look(r.now, q.charges[0].Subject, q.charges, q.results) {
 			continue
 		}
-		if q.refuser(r.now) != nil {
+		switch {
+		case q.refuser(r.now) == nil:
+			p.fit(&q, r.now)
+		case !l.failing.Load():
 			q.refused = true
 			r.parts = append(r.parts, q)
 			return true
 		}
-		p.fit(&q, r.now)
 	}
 	return false
 }
@@ -252,7 +276,7 @@ func (p *part) mirror(store *local) part {
 	q := part{store: store}
 	for i := range p.items {
 		if it := &p.items[i]; it.limit.OnError == OnErrorLocal {
-			q.add(it, it.limit, p.charges[i].Cost, Result{})
+			q.add(it, it.limit, p.charges[i].Cost)
 		}
 	}
 	return q
@@ -290,14 +314,14 @@ func (l *Limiter) chargeLocally(r *request) (refused bool) {
 			r.parts[i].lost = true // with its leases, which would serve more than this process has room for
 			return true
 		}
-		if !p.items[0].sharded {
+		if !p.items[0].sharded && l.active.Load() == 1 {
 			l.local.drop(q.charges[0].Subject, q.charges, p.mirrorOf(&q))
 		}
 	}
 	for i := range r.kept {
 		if it := r.kept[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
 			q := part{store: l.local}
-			if q.add(it, it.limit, it.want, Result{}); !l.mirror(r, &q) {
+			if q.add(it, it.limit, it.want); !l.mirror(r, &q) {
 				return true
 			}
 		}

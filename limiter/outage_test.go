@@ -124,7 +124,7 @@ func TestOutage_bound(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %+v %d", rate.Algorithm, spread, processes), func(t *testing.T) {
 					admitted := 0
 					for seed := range rounds {
-						admitted += playOutage(t, seed, limiter.Limit{Name: "a", Rate: rate, Spread: spread, LocalProcesses: processes})
+						admitted += playOutage(t, seed+20, limiter.Limit{Name: "a", Rate: rate, Spread: spread, LocalProcesses: processes})
 					}
 					if admitted == 0 {
 						t.Error("nothing is admitted at all")
@@ -147,9 +147,15 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 		callers [2]feasible
 	}
 	var environments []environment
+	var drawing sync.Mutex
+	intN := func(n int) int { // subjects of one request are charged at once
+		drawing.Lock()
+		defer drawing.Unlock()
+		return random.IntN(n)
+	}
 	for range 3 {
 		environments = append(environments, environment{
-			Limiter: storetest.Must(limiter.New(store, limiter.Options{Trust: -1, IntN: random.IntN, Logger: slog.New(slog.DiscardHandler)})),
+			Limiter: storetest.Must(limiter.New(store, limiter.Options{Trust: -1, IntN: intN, Logger: slog.New(slog.DiscardHandler)})),
 			callers: [2]feasible{{machine: mine.Machine()}, {machine: mine.Machine()}},
 		})
 	}
@@ -298,6 +304,83 @@ func TestOutage_remembered(t *testing.T) {
 	}
 	if n := r.takes.Load() - calls; n != 5 {
 		t.Errorf("%d calls, want 5", n)
+	}
+}
+
+// A request that this process refuses by what it counted in an outage does not ask the store, once
+// that is back, and takes nothing of it from others.
+func TestOutage_refused(t *testing.T) {
+	r := newRemote()
+	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1}
+	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	for range 5 {
+		take(t, l, c)
+	}
+	r.fail = nil
+	calls := r.takes.Load()
+	for range 20 {
+		if d := take(t, l, c); d.Allowed || d.Limit != c.Limit || d.Reason != limiter.ReasonNone || d.RetryAfter <= 0 {
+			t.Errorf("%+v, want it refused by its limit", d)
+		}
+	}
+	if n := r.takes.Load() - calls; n != 1 {
+		t.Errorf("%d calls, want one that finds the store back", n)
+	}
+	if d := mustPeek(t, storetest.Must(limiter.New(r, limiter.Options{})), noon, c); d.Remaining != 5 {
+		t.Errorf("%d remain for others, want 5", d.Remaining)
+	}
+}
+
+// A lease takes no more than this process has room for, so that what is left of the limit is
+// admitted.
+func TestOutage_lease(t *testing.T) {
+	r := newRemote()
+	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
+		Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 50},
+	})}
+	for range 31 { // leases of 1, 2, 4, 8 and 16, all used up
+		take(t, l, c)
+	}
+	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+	later := noon.Add(500 * time.Millisecond)
+	admitted := 31
+	for range 64 {
+		if takeAt(t, l, later, c).Allowed {
+			admitted++
+		}
+	}
+	r.fail = nil
+	for range 20 {
+		d := takeAt(t, l, later, c)
+		if d.Allowed != (admitted < 100) {
+			t.Errorf("after %d: %+v", admitted, d)
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+}
+
+// What a counter has sent, and the store never got, still counts when the store is back.
+func TestOutage_sync(t *testing.T) {
+	r := newRemote()
+	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
+		Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}, Spread: limiter.Spread{Sync: time.Second},
+	})}
+	admitted, now := 0, noon
+	for i := range 30 {
+		if r.fail = nil; i >= 6 && i < 9 {
+			r.fail = map[limiter.Subject]error{user: errHangs}
+		}
+		if now = now.Add(300 * time.Millisecond); takeAt(t, l, now, c).Allowed {
+			admitted++
+		}
+	}
+	if admitted != 10 {
+		t.Errorf("%d admitted, want 10", admitted)
 	}
 }
 

@@ -134,7 +134,7 @@ func (l *Limiter) takeParts(ctx context.Context, r *request) {
 		}
 		r.stored += time.Since(asked)
 	}
-	refused = r.refused() || l.degrade(ctx, r) || l.chargeLocally(r)
+	refused = r.refused() || l.degrade(r) || l.chargeLocally(r)
 	l.settle(r, refused)
 	if refused && len(r.parts) > 1 {
 		l.refundRest(ctx, r, time.Since(begun))
