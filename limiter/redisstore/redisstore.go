@@ -216,8 +216,11 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 	var tried value // to no avail, by the script under other rules: it caps no debts
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
-		if err != nil || outcome.next == nil {
-			return outcome.allowed, err
+		if err != nil {
+			return false, err
+		}
+		if outcome.next == nil {
+			return outcome.allowed, nil
 		}
 		var done bool
 		if outcome.others && !bytes.Equal(v, tried) {
@@ -226,8 +229,11 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 		} else {
 			v, done, err = run(ctx, s.client, replaceScript, key, []byte(v), []byte(outcome.next), outcome.next.ttl(now, charges))
 		}
-		if err != nil || done {
-			return done && outcome.allowed, err
+		if err != nil {
+			return false, err
+		}
+		if done {
+			return outcome.allowed, nil
 		}
 	}
 	return false, fmt.Errorf("%w: %d attempts", limiter.ErrContended, settleAttempts)

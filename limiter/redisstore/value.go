@@ -282,7 +282,7 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 		list = appendHeld(list, id, h)
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: %w: a subject of more than %d limits", limiter.ErrUnavailable, limiter.ErrItemThrottled, maxLimits)
+		return nil, fmt.Errorf("%w: a subject of more than %d limits", limiter.ErrContended, maxLimits) // which opens no limit, whatever on_error says
 	}
 	return newValue(list), nil
 }

@@ -34,8 +34,8 @@ func TestStore_value_full(t *testing.T) {
 		t.Errorf("%d commands for a limit that is there, want 1", calls.Load())
 	}
 	results := make([]limiter.Result, 1)
-	if _, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); !errors.Is(err, limiter.ErrItemThrottled) {
-		t.Errorf("limit 256: got error %v, want ErrItemThrottled", err)
+	if ok, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); ok || !errors.Is(err, limiter.ErrContended) {
+		t.Errorf("limit 256: allowed %t, error %v; want false, ErrContended", ok, err)
 	}
 	for _, version := range []int64{1, 2} {
 		_, results := take(t, s, noon, limit(7, version))
