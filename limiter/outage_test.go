@@ -69,8 +69,10 @@ func (f *flaky) fate(call func()) error {
 	return nil
 }
 
-func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (taken bool, err error) {
+func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	sent, got := slices.Clone(charges), slices.Clone(results)
+	var taken bool // and err are written late where nobody reads them any more
+	var err error
 	if err := f.fate(func() { taken, err = f.Store.Take(ctx, now, subject, sent, got) }); err != nil {
 		return false, err
 	}
@@ -78,8 +80,10 @@ func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return taken, err
 }
 
-func (f *flaky) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+func (f *flaky) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
+	var given int
+	var err error
 	if err := f.fate(func() { given, err = f.Store.Refund(ctx, subject, charges, results, elapsed) }); err != nil {
 		return 0, err
 	}
