@@ -15,6 +15,7 @@ type account struct {
 	lease   lease
 	strain  strain
 	counter counter
+	portion *portion // of Spread.Adaptive
 	// asking is closed when the store has answered the request that asks it for all; nil
 	// if none does.
 	asking chan struct{}
@@ -59,12 +60,12 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	case a != nil && a.asking != nil: // under rules that are about to change
 		return a
 	case a != nil: // the rules changed; what is pending stays
-		*a = account{limit: limit, lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending, charged: a.counter.charged, epoch: a.counter.epoch, own: a.counter.own, lost: a.counter.lost}}
+		*a = account{limit: limit, portion: newPortion(limit), lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending, charged: a.counter.charged, epoch: a.counter.epoch, own: a.counter.own, lost: a.counter.lost}}
 		return a
 	case len(s.table) >= s.most && !s.sweep(now):
 		return nil
 	}
-	a = &account{limit: limit}
+	a = &account{limit: limit, portion: newPortion(limit)}
 	s.table[key] = a
 	return a
 }
@@ -86,10 +87,27 @@ func (a *account) answered() {
 
 // serves reports whether a can decide the item by itself.
 func (a *account) serves(now algo.Instant, it *item) bool {
-	if it.limit.Spread.Sync > 0 {
-		return a.counter.Machine != nil && (a.failed == nil || it.alone())
+	if it.limit.Spread.counted() {
+		return a.counter.Machine != nil && (a.failed == nil || busy(a.failed) || it.alone())
 	}
 	return a.lease.left(now) >= it.want
+}
+
+// due reports whether it is time to ask the store for the counter of a.
+func (a *account) due(now algo.Instant) bool {
+	if p := a.portion; p != nil {
+		return a.counter.Machine == nil || now >= p.due || p.due.Sub(now) > 2*maxReport
+	}
+	return a.counter.due(now, a.limit.Spread.Sync)
+}
+
+// states returns those of the counter and of the share.
+func (a *account) states() states {
+	s := states{total: a.counter.State, own: a.counter.own.State}
+	if a.portion != nil {
+		s.share = a.portion.State
+	}
+	return s
 }
 
 // lost reports whether r has nothing to expect of the store: who asked it last got no answer,
@@ -123,7 +141,7 @@ func (a *account) idle(now algo.Instant) bool {
 	if c.pending > 0 || c.lost {
 		return !c.counts(now, a.limit.Horizon)
 	}
-	return c.due(now, a.limit.Spread.Sync)
+	return a.due(now)
 }
 
 func (s *accounts) forget(subject Subject) {

@@ -23,10 +23,8 @@ type counter struct {
 	lost bool // something in own may be missing in the store
 }
 
-// states are those of a counter: the total, and what is of this environment.
-type states struct{ total, own algo.State }
-
-func (c *counter) states() states { return states{c.State, c.own.State} }
+// states are those of an account: the total, what is of this environment, and of its share.
+type states struct{ total, own, share algo.State }
 
 // due reports whether it is time to ask the store.
 func (c *counter) due(now algo.Instant, interval time.Duration) bool {

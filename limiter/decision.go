@@ -67,7 +67,9 @@ type Decision struct {
 	// that were asked would. After a refusal by another limit some may not have been asked.
 	Shadowed *Limit
 	// Overshoot is by how many requests a limit with Spread.Sync was found to be past its
-	// capacity, when this request brought its counts together.
+	// capacity, when this request brought its counts together; or one with Spread.Adaptive
+	// past what it admits in its window, or in four seconds if that is shorter. Environments
+	// report at different times, so there it varies by some percent of the limit.
 	Overshoot int64
 	// Remembered says that the request was refused by what this environment knew, without
 	// a store call.
@@ -110,6 +112,10 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 	if it.sharded { // as if the others were as full
 		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
 	}
+	share := it.limit.Spread.Adaptive && !it.decided(r) // of this environment
+	if share {
+		capacity = it.limit.machine.Capacity()
+	}
 	var wait time.Duration
 	if d.Allowed {
 		if queue, ok := r.Machine.(*algo.Bucket); ok && it.limit.Rate.Algorithm == algo.LeakyBucket && it.want > 0 {
@@ -127,7 +133,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 		}
 	}
 	d.Limit, d.Cost = it.limit, it.want
-	d.Superseded = !it.decided(r) || it.Limit.isShare
+	d.Superseded = !share && !it.decided(r) || it.Limit.isShare
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait

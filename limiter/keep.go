@@ -24,7 +24,7 @@ type kept struct {
 // spreads reports whether an account decides the item.
 func (r *request) spreads(it *item) bool {
 	s := &it.limit.Spread
-	return it.want > 0 && (s.Sync > 0 || s.Lease > 1 && !it.Spend && !r.look)
+	return it.want > 0 && (s.counted() || s.Lease > 1 && !it.Spend && !r.look)
 }
 
 // account returns the account that decides an item; nil if none does. The caller holds the lock.
@@ -76,18 +76,17 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 			continue
 		}
 		k := kept{item: it, account: a}
-		synchronized, serves := it.limit.Spread.Sync > 0, a.serves(r.now, it)
+		synchronized, serves := it.limit.Spread.counted(), a.serves(r.now, it)
 		switch {
 		case r.look && a.counter.Machine == nil:
 			continue // the store knows more
 		case r.look:
-			k.result = a.counter.Result
-			k.allowed = it.Spend || k.result.wait(r.now, it.want) == 0
+			k.look(r.now)
 		case !serves && r.spreads(it) && a.lost(r):
 			r.unkeep()
 			r.unsynced, r.unasked = it, a.failed
 			return nil, nil
-		case synchronized && a.asking == nil && (!serves || a.counter.due(r.now, it.limit.Spread.Sync)):
+		case synchronized && a.asking == nil && (!serves || a.due(r.now)):
 			due = it
 			a.asking = make(chan struct{})
 		case synchronized && serves:
@@ -126,12 +125,30 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 	return nil, nil
 }
 
-// count charges a counter.
+// look tells what count would.
+func (k *kept) look(now algo.Instant) {
+	k.result = k.account.counter.Result
+	if p := k.account.portion; p != nil && (!p.strict || k.result.wait(now, k.item.want) == 0) {
+		k.result = p.Result
+	}
+	k.allowed = k.item.Spend || k.result.wait(now, k.item.want) == 0
+}
+
+// count charges a counter and, if it is adaptive, the share of this environment.
 func (k *kept) count(now algo.Instant) {
-	c := &k.account.counter
-	k.before, k.serial = c.states(), c.epoch
-	k.allowed = c.take(now, k.item.want, k.item.Spend)
-	k.after, k.result = c.states(), c.Result
+	c, p := &k.account.counter, k.account.portion
+	k.before, k.serial = k.account.states(), c.epoch
+	if p == nil {
+		k.allowed = c.take(now, k.item.want, k.item.Spend)
+		k.after, k.result = k.account.states(), c.Result
+		return
+	}
+	k.allowed = p.take(now, k.item.want, k.item.Spend)
+	if k.allowed && !c.take(now, k.item.want, k.item.Spend || !p.strict) {
+		k.allowed, k.result, p.State = false, c.Result, k.before.share
+		return
+	}
+	k.after, k.result = k.account.states(), p.Result
 }
 
 // use serves the item from a lease.
@@ -146,9 +163,12 @@ func (k *kept) undo() Refunds {
 	switch {
 	case !k.allowed, k.item.Cost == 0: // nothing was charged
 		return Refunds{}
-	case k.item.limit.Spread.Sync > 0:
+	case k.item.limit.Spread.counted():
 		if !k.account.counter.undo(k.serial, k.before, k.after, k.item.want) {
 			return Refunds{Withheld: 1}
+		}
+		if p := k.account.portion; p != nil {
+			p.undo(k)
 		}
 	case k.account.lease.serial == k.serial:
 		k.account.lease.used -= k.item.want
@@ -169,6 +189,11 @@ func (r *request) takeBack() {
 // unkeep undoes what accounts were charged, as if they had not been asked.
 func (r *request) unkeep() {
 	r.takeBack()
+	for i := range r.kept { // they will be asked for again
+		if k := &r.kept[i]; !k.allowed && k.account.portion != nil && !r.look {
+			k.account.portion.unask(k.item.want)
+		}
+	}
 	for i := range r.items {
 		r.items[i].done, r.items[i].lease, r.items[i].spare = false, nil, 0
 	}
@@ -181,34 +206,33 @@ func (r *request) unkeep() {
 func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	l.accounts.mu.Lock()
 	a := l.accounts.of(r.now, it.Subject, it.limit)
-	sent, at := a.counter.send(r.now)
+	out := a.report(r.now, it.Subject)
 	l.accounts.mu.Unlock()
 
-	charges := []Charge{{Subject: it.Subject, Limit: a.limit, Cost: sent, Spend: true}}
-	results := make([]Result, 1)
+	results := make([]Result, len(out.charges))
 	calls, err := 1, ErrUnavailable // if the store panics
 	defer func() {
 		l.accounts.mu.Lock()
 		defer l.accounts.mu.Unlock()
 		if err == nil {
-			r.overshoot = max(r.overshoot, a.counter.sync(r.now, results[0]))
+			r.overshoot = max(r.overshoot, a.reported(r.now, out, results, l.intN))
 		} else {
-			a.counter.unsent(r.now, sent, calls > 0 && mayHaveCharged(err))
+			a.unreported(r.now, out, calls > 0 && mayHaveCharged(err), busy(err), l.intN)
 		}
 		a.failed = err
 		a.answered()
 	}()
 	asked := time.Now()
-	_, calls, err = l.ask(l.deadline(ctx, r), r.now, at, it.Subject, charges, results)
+	_, calls, err = l.ask(l.deadline(ctx, r), r.now, out.at, it.Subject, out.charges, results)
 	r.calls += calls
 	r.stored += time.Since(asked)
 	if err == nil {
-		r.mended += mended(charges, results)
+		r.mended += mended(out.charges, results)
 	} else {
 		l.outlive(r.now, it)
 	}
 	switch {
-	case err == nil:
+	case err == nil, busy(err) && (a.portion != nil || a.counter.Machine != nil):
 	case a.counter.Machine == nil || !it.alone():
 		r.unsynced, r.unasked = it, err
 		return false

@@ -105,6 +105,7 @@ type Limit struct {
 	parts       []*Limit // of Spread.Shards; the one share of Spread.Cells
 	share       *Limit   // of one of LocalProcesses; nil if they do not divide the limit
 	isShare     bool     // it is the share of another limit
+	reports     *reports // of Spread.Adaptive
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
@@ -141,6 +142,9 @@ func NewLimit(l Limit) (*Limit, error) {
 		l.LocalProcesses = cmp.Or(l.LocalProcesses, 1)
 	}
 	if l.share, err = l.OnError.share(l); err != nil {
+		return nil, err
+	}
+	if l.reports, err = newReports(&l); err != nil {
 		return nil, err
 	}
 	return &l, nil

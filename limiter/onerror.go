@@ -192,7 +192,7 @@ func (l *Limiter) known(now algo.Instant, it *item) algo.State {
 // outlive keeps what the counter of it has counted, which the store may never have got: until it
 // no longer counts, what the counter admits is charged to this process too.
 func (l *Limiter) outlive(now algo.Instant, it *item) {
-	if it.limit.Shadow || it.limit.OnError != OnErrorLocal {
+	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil { // a share goes on by itself
 		return
 	}
 	l.local.raise(now, it.Subject, it.limit, func() (s algo.State, ok bool) {

@@ -310,7 +310,7 @@ func TestSpread_cells(t *testing.T) {
 // Spread limits of all kinds and others in one request: a refusal by any charges none.
 func TestSpread_together(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
-	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "none": {}}
+	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}, "none": {}}
 	for tightest := range kinds {
 		t.Run(tightest, func(t *testing.T) {
 			e := environments(1, newRemote())[0]
@@ -332,14 +332,14 @@ func TestSpread_together(t *testing.T) {
 			if tightest == "cells" {
 				want = 12
 			}
-			if tightest == "shards" && allowed >= 12 && allowed <= 24 {
+			if (tightest == "shards" || tightest == "adaptive") && allowed >= 12 && allowed <= 24 {
 				want = allowed // it may refuse early
 			}
 			if allowed != want {
 				t.Fatalf("%d allowed, want %d", allowed, want)
 			}
 			for _, c := range charges {
-				if c.Limit.Name == tightest || c.Limit.Name == "shards" {
+				if c.Limit.Name == tightest || c.Limit.Name == "shards" || c.Limit.Name == "adaptive" {
 					continue
 				}
 				left := 0
@@ -367,7 +367,7 @@ func limiterSpread(s limiter.Spread, r algo.Rate) limiter.Spread {
 // A limit that is tried out refuses nobody, counts for itself and says what it would
 // have done.
 func TestLimit_Shadow(t *testing.T) {
-	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "cells": {Cells: 2}} {
+	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}} {
 		t.Run(name, func(t *testing.T) {
 			e := environments(1, newRemote())[0]
 			rate := algo.Rate{Requests: 4, Window: time.Minute}
@@ -420,6 +420,10 @@ func TestSpread_mistakes(t *testing.T) {
 		"shards ": {Spread: limiter.Spread{Shards: 2, Lease: 2}},
 		"sync_ms": {Spread: limiter.Spread{Sync: 2 * time.Minute}},
 		"cells":   {Spread: limiter.Spread{Cells: 1}},
+
+		"adaptive":   {Spread: limiter.Spread{Adaptive: true, Lease: 2}},
+		"adaptive ":  {Spread: limiter.Spread{Adaptive: true}, Rate: algo.Rate{Algorithm: algo.SlidingLog}},
+		"adaptive  ": {Spread: limiter.Spread{Adaptive: true}, Rate: algo.Rate{Algorithm: algo.LeakyBucket}},
 	} {
 		l.Name, l.Rate.Requests, l.Rate.Window = "a", 10, time.Minute
 		_, err := limiter.NewLimit(l)
@@ -447,7 +451,7 @@ func TestSpread_bounded(t *testing.T) {
 // A look knows what this environment counted of a limit that it synchronizes, and takes
 // nothing of a lease.
 func TestSpread_peek(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {}} {
+	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10_000, Window: time.Minute}, Spread: spread})
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
@@ -470,7 +474,7 @@ func TestSpread_peek(t *testing.T) {
 // A reset forgets all that a limit counts, whatever spreads it, in a store of this process
 // and in one that is shared.
 func TestLimiter_Reset(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {}} {
+	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {Adaptive: true}, {}} {
 		for _, shadow := range []bool{false, true} {
 			for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
 				e := storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{})), Logger: slog.New(slog.DiscardHandler)}))
@@ -651,7 +655,7 @@ func (s *slow) pass(f func()) {
 
 // A store that panics wedges no account.
 func TestSpread_panic(t *testing.T) {
-	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}} {
+	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}, {Adaptive: true}} {
 		store := &panicking{remote: newRemote()}
 		e := storetest.Must(limiter.New(store, limiter.Options{}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: spread})}

@@ -15,7 +15,7 @@ type Standing struct {
 	// Known is false if the store holds nothing of the limit: it is at full quota.
 	Known bool
 	// Capacity and Remaining are in requests: 0 <= Remaining <= Capacity. Of a limit with
-	// shards they are the sums of all.
+	// shards they are the sums of all, of one with adaptive shares the average of four seconds.
 	Capacity, Remaining int64
 	// RetryAfter is how long until the charge would pass if nobody else is charged; 0: it
 	// would now; algo.Never: it never will. Of a limit with shards it is the shortest.
@@ -52,6 +52,10 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 				held[at] = entries
 			}
 			s.add(limits[j], entries, algo.InstantOf(now), j == 0)
+		}
+		if limits[0] == c.Limit.admittedApart() {
+			s.Remaining = int64(float64(s.Remaining) / float64(s.Capacity) * float64(c.Limit.machine.Capacity()))
+			s.Capacity = c.Limit.machine.Capacity()
 		}
 	}
 	return standings, nil
@@ -90,6 +94,8 @@ func (l *Limiter) whereabouts(c Charge) (r role, subjects []Subject, limits []*L
 		return ofCells, c.Limit.Subjects(c.Subject), c.Limit.parts
 	case c.Limit.Spread.Shards > 0 && l.memory != nil:
 		return shared, c.Limit.Subjects(c.Subject), c.Limit.parts
+	case c.Limit.admittedApart() != nil && l.memory != nil:
+		return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit.admittedApart()}
 	}
 	return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit}
 }

@@ -28,8 +28,9 @@ type Options struct {
 	// Assigned says that Version goes before what the document says, for documents that are
 	// kept under versions.
 	Assigned bool
-	// LeaseAbove is the rate in requests a second above which a limit leases, unless the
-	// document says how it is spread: a hundredth of a second's requests at once. 0 means
+	// LeaseAbove is the rate in requests a second above which a limit spares its item, unless
+	// the document says how it is spread: one of all callers by adaptive shares, another one by
+	// leases of a hundredth of a second's requests. 0 means
 	// never. For DynamoDB it is LeaseAboveDynamoDB.
 	LeaseAbove int64
 	// MaxDelay is how long whoever honours Decision.Delay waits at most: leaky buckets

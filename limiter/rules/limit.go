@@ -73,16 +73,19 @@ func (p *parser) spread(o *object) (s limiter.Spread) {
 	return s
 }
 
-// leases returns how many requests a limit that says nothing of it leases at once.
-func (p *parser) leases(r algo.Rate) int64 {
-	perSecond := r.Requests * int64(time.Second) / int64(r.Window)
-	if p.o.LeaseAbove == 0 || perSecond <= p.o.LeaseAbove || r.Algorithm == algo.SlidingLog || r.Algorithm == algo.LeakyBucket {
-		return 0
-	}
+// large reports whether a limit needs more writes than one item takes, and can do with fewer.
+func (p *parser) large(r algo.Rate) bool {
+	return p.o.LeaseAbove > 0 && perSecond(r) > p.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
+}
+
+func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Window) }
+
+// leases returns how many requests a large limit that says nothing of it leases at once.
+func leases(r algo.Rate) int64 {
 	if capacity(r) < 2 { // there is never more than one to take
 		return 0
 	}
-	return min(max(2, perSecond/100), capacity(r))
+	return min(max(2, perSecond(r)/100), capacity(r))
 }
 
 // window reads window_seconds or window.
@@ -278,7 +281,7 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	}
 	l, err := limiter.NewLimit(limiter.Limit{
 		Name: s.name, Rule: label, Rate: s.rate, ID: limiter.NewID(parts...), Global: c.global, Version: p.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate), OnError: r.onError, LocalProcesses: r.localProcesses,
+		Shadow: r.shadow, Spread: p.spreads(s.path, s.spread, s.rate, c.global), OnError: r.onError, LocalProcesses: r.localProcesses,
 	})
 	if field, ok := errors.AsType[*algo.FieldError](err); ok && field.Field == processesField {
 		p.problems.add(join(r.path, processesField), "does not go with %s: got %v, want %s", s.path, field.Got, field.Want)
@@ -331,19 +334,25 @@ func (p *parser) make(s spec, horizon time.Duration) {
 	r.limits[s.tier] = append(r.limits[s.tier], made)
 }
 
-// spreads returns how a limit is spread: as the document says, or by leases if it says
-// nothing of a limit that is large.
-func (p *parser) spreads(path string, s limiter.Spread, r algo.Rate) limiter.Spread {
-	if s != (limiter.Spread{}) {
+// spreads returns how a limit is spread: as the document says, or if it says nothing of a limit
+// that is large, by adaptive shares if it is one of all callers, else by leases.
+func (p *parser) spreads(path string, s limiter.Spread, r algo.Rate, global bool) limiter.Spread {
+	if s != (limiter.Spread{}) || !p.large(r) {
 		return s
 	}
-	if s.Lease = p.leases(r); s.Lease > 0 {
-		note := fmt.Sprintf("more than %d requests a second, so on DynamoDB it leases up to %d at once", p.o.LeaseAbove, s.Lease)
+	note := fmt.Sprintf("more than %d requests a second, so on DynamoDB ", p.o.LeaseAbove)
+	if global {
+		s.Adaptive = true
+		note += "each environment admits a share of it by its share of the demand: within 5 % of the limit in all, and some seconds of it more when demand rises (lease admits none too many)"
+	} else if s.Lease = leases(r); s.Lease > 0 {
+		note += fmt.Sprintf("it leases up to %d at once", s.Lease)
 		if r.Algorithm == algo.TokenBucket { // what leaks from leases that many environments hold is lost
-			note += ", which spares a bucket little: more than 1,000 requests a second throttle its item, and on_error decides; a window leases well, and shards share a bucket"
+			note += ", which spares a bucket little: more than 1,000 requests a second throttle its item; a window leases well, and shards share a bucket"
 		}
-		p.rules.notes = append(p.rules.notes, Problem{path, note})
+	} else {
+		return s
 	}
+	p.rules.notes = append(p.rules.notes, Problem{path, note})
 	return s
 }
 

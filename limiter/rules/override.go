@@ -214,7 +214,7 @@ func (p *parser) instead(o override, base *identified) *limiter.Limit {
 	l.Rate = o.rate
 	switch {
 	case base.spread == limiter.Spread{}:
-		l.Spread = p.spreads(o.path, base.spread, o.rate)
+		l.Spread = p.spreads(o.path, base.spread, o.rate, l.Global)
 	case l.Spread.Lease > 0 && o.rate.Algorithm == algo.SlidingLog:
 		l.Spread.Lease = 0
 	default:

@@ -47,34 +47,48 @@ func TestParse_shadow(t *testing.T) {
 	}
 }
 
-// A limit that one DynamoDB item cannot bear leases, unless it says how it is spread, and
-// the notes tell.
-func TestParse_leases(t *testing.T) {
-	document := `{"rules":[
-		{"endpoint":"/a","limits":{"global":{"requests":100000,"window":"1s"}}},
-		{"endpoint":"/b","limits":{"global":{"requests":500,"window":"1s"}}},
-		{"endpoint":"/c","limits":{"global":{"requests":100000,"window":"1s","shards":4}}},
-		{"endpoint":"/d","limits":{"global":{"requests":100000,"window":"1s","lease":1}}},
-		{"endpoint":"/e","limits":{"global":{"requests":60060,"window":"1m","algorithm":"token_bucket"}}},
-		{"endpoint":"/f","limits":{"global":{"requests":328,"window":"1s","algorithm":"sliding_log"}}},
-		{"endpoint":"/g","limits":{"global":{"requests":50000,"window":"1s","algorithm":"token_bucket","burst":10}}},
-		{"endpoint":"/h","limits":{"global":{"requests":50000,"window":"1s","algorithm":"leaky_bucket","burst":1}}}]}`
-	for above, want := range map[int64][]int64{0: {0, 0, 0, 1, 0, 0, 0, 0}, rules.LeaseAboveDynamoDB: {1000, 0, 0, 1, 10, 0, 10, 0}} {
-		r, err := rules.Parse([]byte(document), rules.Options{LeaseAbove: above})
+// A limit that one DynamoDB item cannot bear spares it, unless it says how it is spread: one of all
+// callers by adaptive shares, one of each caller by leases. The notes say so, with the error bound.
+func TestParse_large(t *testing.T) {
+	document := func(key string) []byte {
+		return []byte(strings.ReplaceAll(`{"rules":[
+		{"endpoint":"/a","limits":{"KEY":{"requests":100000,"window":"1s"}}},
+		{"endpoint":"/b","limits":{"KEY":{"requests":500,"window":"1s"}}},
+		{"endpoint":"/c","limits":{"KEY":{"requests":100000,"window":"1s","shards":4}}},
+		{"endpoint":"/d","limits":{"KEY":{"requests":100000,"window":"1s","lease":1}}},
+		{"endpoint":"/e","limits":{"KEY":{"requests":60060,"window":"1m","algorithm":"token_bucket"}}},
+		{"endpoint":"/f","limits":{"KEY":{"requests":328,"window":"1s","algorithm":"sliding_log"}}},
+		{"endpoint":"/g","limits":{"KEY":{"requests":50000,"window":"1s","algorithm":"token_bucket","burst":10}}},
+		{"endpoint":"/h","limits":{"KEY":{"requests":50000,"window":"1s","algorithm":"leaky_bucket","burst":1}}}]}`, "KEY", key))
+	}
+	unset, adaptive := limiter.Spread{}, limiter.Spread{Adaptive: true}
+	lease := func(n int64) limiter.Spread { return limiter.Spread{Lease: n} }
+	for _, c := range []struct {
+		key   string
+		above int64
+		want  []limiter.Spread
+		note  string
+	}{
+		{"*", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
+		{"*", rules.LeaseAboveDynamoDB, []limiter.Spread{lease(1000), unset, {Shards: 4}, lease(1), lease(10), unset, lease(10), unset},
+			"rules[4].limits.*: more than 500 requests a second, so on DynamoDB it leases up to 10 at once, which spares a bucket little"},
+		{"global", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
+		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{adaptive, unset, {Shards: 4}, lease(1), adaptive, unset, adaptive, unset},
+			"rules[0].limits.global: more than 500 requests a second, so on DynamoDB each environment admits a share of it by its share of the demand: within 5 % of the limit"},
+	} {
+		r, err := rules.Parse(document(c.key), rules.Options{LeaseAbove: c.above})
 		if err != nil {
 			t.Fatal(err)
 		}
-		var got []int64
+		var got []limiter.Spread
 		for _, path := range []string{"/a", "/b", "/c", "/d", "/e", "/f", "/g", "/h"} {
-			got = append(got, r.Charges(nil, "GET", rules.MustParsePath(path), alice)[0].Limit.Spread.Lease)
+			got = append(got, r.Charges(nil, "GET", rules.MustParsePath(path), alice)[0].Limit.Spread)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("above %d: leases %v, want %v", above, got, want)
+		if !slices.Equal(got, c.want) {
+			t.Errorf("%s above %d: %+v, want %+v", c.key, c.above, got, c.want)
 		}
-		if notes := fmt.Sprint(r.Notes()); strings.Contains(notes, "rules[0].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 1000 at once") != (above > 0) {
-			t.Errorf("notes %s", notes)
-		} else if strings.Contains(notes, "rules[4].limits.global: more than 500 requests a second, so on DynamoDB it leases up to 10 at once, which spares a bucket little") != (above > 0) {
-			t.Errorf("notes of a bucket: %s", notes)
+		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, "so on DynamoDB") {
+			t.Errorf("%s above %d: notes %s", c.key, c.above, notes)
 		}
 	}
 }

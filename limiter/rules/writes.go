@@ -75,7 +75,7 @@ func (r *Rules) mostWrites(rule *rule, caller limiter.Caller) (most int) {
 				switch s := c.Limit.Spread; {
 				case s.Shards > 0:
 					shards++
-				case s.Cells == 0:
+				case s.Cells == 0 && !s.Adaptive: // whose environments report now and then
 					items[c.Limit.Subjects(c.Subject)[0]]++
 				}
 			}

@@ -26,7 +26,7 @@
 //	                               the caller included
 //	StoreCalls       Count         Decision.StoreCalls; a call may be several requests of DynamoDB
 //	StoreLatency     Milliseconds  Decision.StoreTime, of requests with store calls
-//	Overshoot        Count         Decision.Overshoot, of limits with Spread.Sync: the largest
+//	Overshoot        Count         Decision.Overshoot, of limits with Spread.Sync or Adaptive: the largest
 //	RefundsGiven     Count         charges that were given back: of requests that another limit
 //	                               refused, and by Receipt.Refund
 //	RefundsWithheld  Count         charges that were not, for it would not have been safe, or the

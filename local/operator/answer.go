@@ -32,6 +32,7 @@ type Limit struct {
 	Shards         int    `json:"shards,omitempty"`
 	SyncMS         int64  `json:"syncMs,omitempty"`
 	Cells          int    `json:"cells,omitempty"`
+	Adaptive       bool   `json:"adaptive,omitempty"` // each environment has a share
 	// Overridden says that the caller has these numbers of its own.
 	Overridden bool `json:"overridden,omitempty"`
 	// State is nil where it cannot be seen from here.
@@ -62,7 +63,7 @@ func newLimit(l rules.Listed) Limit {
 		Name: limit.Name, Path: l.Path, Tier: l.Tier, Subject: l.Charge.Subject.String(), ID: limit.ID.String(),
 		Algorithm: string(limit.Rate.Algorithm), Requests: limit.Rate.Requests, WindowSeconds: int64(limit.Rate.Window / time.Second), Burst: limit.Rate.Burst,
 		Cost: l.Charge.Cost, Mode: "enforce", OnError: limit.OnError.String(), LocalProcesses: limit.LocalProcesses,
-		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Overridden: l.Overridden,
+		Lease: s.Lease, Shards: s.Shards, SyncMS: s.Sync.Milliseconds(), Cells: s.Cells, Adaptive: s.Adaptive, Overridden: l.Overridden,
 	}
 	if limit.Shadow {
 		made.Mode = "shadow"

@@ -245,10 +245,13 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		return c
 	}
 	subjects := map[limiter.Subject]bool{}
-	var lease, shards, sync bool
+	var lease, shards, sync, adaptive bool
 	for _, charge := range charges {
 		switch s := charge.Limit.Spread; {
 		case s.Cells > 0:
+			continue
+		case s.Adaptive: // and none between reports
+			adaptive = true
 			continue
 		case s.Shards > 0: // which of them makes no difference
 			shards = true
@@ -268,6 +271,9 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	}
 	if sync {
 		c.Notes = append(c.Notes, "a limit with sync_ms costs a call of its own once in that time, and none in between")
+	}
+	if adaptive {
+		c.Notes = append(c.Notes, "a limit with adaptive shares costs nothing here: all environments together report about 360 times a second")
 	}
 	if shards {
 		c.Notes = append(c.Notes, "a shard that refuses costs one more: another is asked")

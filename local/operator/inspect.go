@@ -172,11 +172,11 @@ func (o *Operator) afterwards(listed []rules.Listed) []string {
 	var sync, own bool
 	for _, l := range listed {
 		limit := l.Charge.Limit
-		sync = sync || limit.Spread.Sync > 0
+		sync = sync || limit.Spread.Sync > 0 || limit.Spread.Adaptive
 		own = own || limit.Spread.Cells > 0 || limit.OnError == limiter.OnErrorLocal
 	}
 	if sync {
-		notes = append(notes, "what they counted of a limit with sync_ms since they last synchronized, they still charge")
+		notes = append(notes, "what they counted of a limit with sync_ms or adaptive shares since they last reported it, they still charge")
 	}
 	if own {
 		notes = append(notes, "what they count in their own memory (cells, the share of on_error local) they keep")

@@ -73,10 +73,11 @@ func (o *Operator) stand(ctx context.Context, now time.Time, listed []rules.List
 
 // notes says what the state of limits does not show.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
-	var lease, sync, cells, local, shards bool
+	var lease, sync, cells, local, shards, adaptive bool
 	for _, l := range listed {
 		s := l.Charge.Limit.Spread
 		lease, sync, cells, shards = lease || s.Lease > 1, sync || s.Sync > 0, cells || s.Cells > 0, shards || s.Shards > 0
+		adaptive = adaptive || s.Adaptive
 		local = local || l.Charge.Limit.OnError == limiter.OnErrorLocal
 	}
 	add := func(is bool, text string) {
@@ -88,6 +89,7 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	add(lease && remote, "what environments have leased counts as charged")
 	add(shards && remote, "a limit with shards is told as their sum: a request asks one or two of them")
 	add(sync && remote, "what environments counted since they last synchronized is not shown")
+	add(adaptive && remote, "of a limit with adaptive shares the average of four seconds is shown, as environments reported it")
 	add(cells && o.Inside, "a limit with cells is counted by each function for itself: shown is the first API's")
 	add(cells && !o.Inside, "a limit with cells is counted in the memory of each environment: it cannot be seen from here")
 	add(local && remote, "what environments count by themselves while the store fails is not shown")

@@ -67,7 +67,7 @@ func (e *environment) run(yield func(struct{}) bool) {
 		if e.stopped {
 			return
 		}
-		e.sim.decided(e, d)
+		e.sim.decides(e, d)
 	}
 }
 

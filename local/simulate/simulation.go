@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -32,6 +33,7 @@ type simulation struct {
 	callers        zipf
 	latency        lognormal
 	open           func(*environment) limiter.Store
+	decides        func(*environment, limiter.Decision) // what notes a decision
 	meter          *meter
 
 	log       []request
@@ -51,6 +53,9 @@ func Run(ctx context.Context, s Scenario, progress *atomic.Int64) (Result, error
 	if err := s.validate(); err != nil {
 		return Result{}, err
 	}
+	if s.Limit.Spread.Adaptive {
+		return Result{}, errors.New("limit: has adaptive shares, which RunFleet simulates")
+	}
 	sim := newSimulation(&s)
 	sim.openStore()
 	if err := sim.run(ctx, progress); err != nil {
@@ -62,7 +67,7 @@ func Run(ctx context.Context, s Scenario, progress *atomic.Int64) (Result, error
 func newSimulation(s *Scenario) *simulation {
 	from := epoch.Add(s.Warmup)
 	end := from.Add(s.Measured)
-	return &simulation{
+	sim := &simulation{
 		Scenario: s, now: epoch, from: from, end: end,
 		traffic: rand.New(rand.NewPCG(s.Seed, 0)),
 		random:  rand.New(rand.NewPCG(s.Seed, 1)),
@@ -71,6 +76,8 @@ func newSimulation(s *Scenario) *simulation {
 		meter:   &meter{from: from, end: end},
 		log:     make([]request, 0, int(s.Rate*(s.Warmup+s.Measured).Seconds()*1.01)+1000),
 	}
+	sim.decides = sim.decided
+	return sim
 }
 
 // openStore makes the store, and what opens it for an environment.

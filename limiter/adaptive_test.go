@@ -1,0 +1,227 @@
+package limiter_test
+
+import (
+	"errors"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// traffic is a Poisson process of requests to random ones of many environments.
+type traffic struct {
+	t      *testing.T
+	all    []*limiter.Limiter
+	charge limiter.Charge
+	random *rand.Rand
+	now    time.Time
+}
+
+func adaptive(t *testing.T, n int, store limiter.Store, l limiter.Limit) *traffic {
+	l.Name, l.Global, l.Spread = "all", true, limiter.Spread{Adaptive: true}
+	tr := &traffic{t: t, random: rand.New(rand.NewPCG(1, uint64(n))), now: noon, charge: limiter.Charge{Subject: limiter.Global(), Limit: limit(t, l), Cost: 1}}
+	for range n {
+		tr.all = append(tr.all, storetest.Must(limiter.New(store, limiter.Options{IntN: tr.random.IntN, Logger: slog.New(slog.DiscardHandler)})))
+	}
+	return tr
+}
+
+// run lets requests come at a rate for a time, and returns how many came and were admitted.
+func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) {
+	for end := tr.now.Add(during); ; {
+		next := tr.now.Add(time.Duration(tr.random.ExpFloat64() * float64(time.Second) / rate))
+		if next.After(end) {
+			tr.now = end
+			return came, admitted
+		}
+		tr.now = next
+		came++
+		d, err := tr.all[tr.random.IntN(len(tr.all))].Take(ctx, tr.now, []limiter.Charge{tr.charge})
+		if err != nil {
+			tr.t.Fatal(err)
+		}
+		if !d.Allowed && d.Reason == limiter.ReasonNone && (d.Limit != tr.charge.Limit || d.RetryAfter <= 0 || d.Superseded) {
+			tr.t.Fatalf("refused with %+v", d)
+		}
+		if d.Allowed {
+			admitted++
+		}
+	}
+}
+
+// Environments that have reported admit the limit between them, and refuse hardly anybody of a
+// traffic below it.
+func TestAdaptive(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
+		for _, n := range []int{1, 3, 20, 300} {
+			store := newRemote()
+			tr := adaptive(t, n, store, limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: 2000, Window: time.Second}})
+			if came, admitted := tr.run(1000, 8*time.Second); admitted*100 < came*99 {
+				t.Errorf("%s, %d environments at half the limit: %d of %d admitted", algorithm, n, admitted, came)
+			}
+			tr.run(4000, 4*time.Second)
+			calls := store.takes.Load()
+			if _, admitted := tr.run(4000, 8*time.Second); admitted > 16_000*105/100 || admitted < 16_000*90/100 {
+				t.Errorf("%s, %d environments at twice the limit: %d admitted in 8 s, want 16000", algorithm, n, admitted)
+			}
+			if calls = store.takes.Load() - calls; calls > int64(min(500, 2*n+2)*8) {
+				t.Errorf("%s, %d environments: %d calls in 8 s", algorithm, n, calls)
+			}
+		}
+	}
+}
+
+// A demand that rises fivefold adds at most what Spread.Adaptive says: two seconds of the limit, and for
+// each environment a request and twice the root of those in a second.
+func TestAdaptive_surge(t *testing.T) {
+	const requests = 4000
+	for _, n := range []int{20, 300} {
+		tr := adaptive(t, n, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: requests, Window: time.Second}})
+		tr.run(requests/2, 10*time.Second)
+		most := 2*float64(requests) + float64(n)*(1+2*math.Sqrt(float64(requests)/float64(n)))
+		over := 0.0
+		for range 10 {
+			_, admitted := tr.run(requests*5/2, time.Second)
+			over += float64(admitted) - requests*1.05
+			t.Log(n, admitted, over)
+			if over > most {
+				t.Fatalf("%d environments: %g too many, at most %g", n, over, most)
+			}
+		}
+		if _, admitted := tr.run(requests*5/2, 4*time.Second); admitted > 4*requests*105/100 {
+			t.Errorf("%d environments, after ten seconds: %d admitted in 4 s, want %d", n, admitted, 4*requests)
+		}
+	}
+}
+
+// A long window is kept in the store: what is left of it is divided, and it is used up.
+func TestAdaptive_longWindow(t *testing.T) {
+	const requests = 30_000
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
+		tr := adaptive(t, 20, newRemote(), limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
+		// Ten times the rate is there at once, because the window is empty.
+		if came, admitted := tr.run(5000, 3*time.Second); admitted*100 < came*99 {
+			t.Errorf("%s: %d of %d admitted in an empty window", algorithm, admitted, came)
+		}
+		total := 15_000
+		_, admitted := tr.run(5000, 56*time.Second)
+		total += admitted
+		most := requests
+		if algorithm == algo.TokenBucket { // it fills again meanwhile
+			most *= 2
+		}
+		if total > most*105/100 || total < most*90/100 {
+			t.Errorf("%s: %d admitted in a minute of %d", algorithm, total, most)
+		}
+	}
+}
+
+// The store counts no demand twice, though calls and answers are lost.
+func TestAdaptive_lost(t *testing.T) {
+	for seed := range uint64(20) {
+		store := newLossy(seed)
+		tr := adaptive(t, 5, store, limiter.Limit{OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
+		_, admitted := tr.run(100, 20*time.Second)
+		if counted := used(t, store, tr.now, tr.charge); counted > int64(admitted) || counted == 0 {
+			t.Errorf("seed %d: the store counts %d of %d that were admitted", seed, counted, admitted)
+		}
+	}
+}
+
+// An item that is throttled stops nobody: environments go on with the shares that they have, and
+// report less often. In an outage on_error decides.
+func TestAdaptive_failure(t *testing.T) {
+	for _, c := range []struct {
+		failure error
+		policy  limiter.OnError
+		least   int
+		reason  limiter.Reason
+	}{
+		{limiter.ErrItemThrottled, limiter.OnErrorDeny, 4950, limiter.ReasonNone},
+		{limiter.ErrBreakerOpen, limiter.OnErrorAllow, 4950, limiter.ReasonBreaker},
+		{limiter.ErrBreakerOpen, limiter.OnErrorDeny, 0, limiter.ReasonBreaker},
+	} {
+		store := newRemote()
+		tr := adaptive(t, 10, store, limiter.Limit{OnError: c.policy, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+		tr.run(1000, 5*time.Second)
+		store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, c.failure)}
+		tr.run(100, 2*time.Second)
+		calls := store.takes.Load()
+		came, admitted := tr.run(1000, 5*time.Second)
+		if admitted*5000 < c.least*came || c.least == 0 && admitted > 0 {
+			t.Errorf("%v, %s: %d of %d admitted", c.failure, c.policy, admitted, came)
+		}
+		if n := store.takes.Load() - calls; errors.Is(c.failure, limiter.ErrItemThrottled) && n > 30 {
+			t.Errorf("%v: %d calls in 5 s", c.failure, n)
+		}
+		if d, err := tr.all[0].Take(ctx, tr.now, []limiter.Charge{tr.charge}); err != nil || d.Reason != c.reason || d.Failed != (c.least == 0) {
+			t.Errorf("%v, %s: %+v, %v", c.failure, c.policy, d, err)
+		}
+	}
+}
+
+// Environments that find the item throttled from their first look on admit by themselves.
+func TestAdaptive_throttledFromStart(t *testing.T) {
+	store := newRemote()
+	store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)}
+	tr := adaptive(t, 10, store, limiter.Limit{OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+	if came, admitted := tr.run(1000, 5*time.Second); admitted != came {
+		t.Errorf("%d of %d admitted", admitted, came)
+	}
+	store.fail = nil
+	tr.run(4000, 12*time.Second)
+	if _, admitted := tr.run(4000, 4*time.Second); admitted > 8400 {
+		t.Errorf("%d admitted in 4 s of 8000, once the item answers", admitted)
+	}
+}
+
+// What another limit refuses, or is given back, is neither demand nor admitted.
+func TestAdaptive_undo(t *testing.T) {
+	store := newRemote()
+	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
+	e := tr.all[0]
+	_, before := tr.run(1000, 3*time.Second)
+	for range 50 {
+		if takeAt(t, e, tr.now, tr.charge, limiter.Charge{Subject: user, Limit: tight, Cost: 1}).Allowed {
+			before++
+		}
+		_, receipt, err := e.TakeRefundable(ctx, tr.now, []limiter.Charge{tr.charge})
+		if err != nil {
+			t.Fatal(err)
+		}
+		receipt.Refund(ctx, tr.now)
+	}
+	tr.now = tr.now.Add(time.Minute)
+	takeAt(t, e, tr.now, tr.charge)
+	if counted := used(t, store, tr.now, tr.charge); counted != int64(before) {
+		t.Errorf("the store counts %d, want %d", counted, before)
+	}
+}
+
+// Costs above the share are admitted now and then, and rules that change keep what was counted.
+func TestAdaptive_costs(t *testing.T) {
+	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+	tr.charge.Cost = 400 // a share is 40 a second
+	if came, admitted := tr.run(2, 20*time.Second); admitted != came {
+		t.Errorf("%d of %d admitted", admitted, came)
+	}
+	tr.run(10, 30*time.Second)
+	if _, admitted := tr.run(10, 60*time.Second); admitted > 60*5*115/100 || admitted < 60*5*70/100 {
+		t.Errorf("%d admitted in a minute, want 300", admitted)
+	}
+}
+
+// Inspect shows what environments reported, as a part of the limit.
+func TestAdaptive_inspect(t *testing.T) {
+	tr := adaptive(t, 10, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
+	tr.run(1000, 12*time.Second)
+	list, err := tr.all[0].Inspect(ctx, tr.now, []limiter.Charge{tr.charge})
+	if err != nil || len(list) != 1 || list[0].Capacity != 2000 || list[0].Remaining < 850 || list[0].Remaining > 1150 || list[0].Superseded {
+		t.Errorf("%+v, %v: want half of 2000 to remain", list, err)
+	}
+}

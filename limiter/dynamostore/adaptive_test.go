@@ -1,0 +1,64 @@
+package dynamostore_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// taking counts what a store is asked for.
+type taking struct {
+	limiter.Store
+	takes atomic.Int64
+}
+
+func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	s.takes.Add(1)
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
+
+// A report of an adaptive limit is one call, of one write unit, though it charges three counts;
+// and environments over DynamoDB admit what those over a memory do.
+func TestStore_adaptive(t *testing.T) {
+	store, m := metered(t)
+	counted := &taking{Store: store}
+	for _, rate := range []algo.Rate{
+		{Requests: 200, Window: time.Second},
+		{Requests: 200, Window: time.Second, Algorithm: algo.TokenBucket},
+		{Requests: 12_000, Window: time.Hour, Algorithm: algo.TokenBucket, Burst: 2000},
+	} {
+		limit, err := limiter.NewLimit(limiter.Limit{Name: "all", Global: true, Rate: rate, Spread: limiter.Spread{Adaptive: true}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		charges, random := []limiter.Charge{{Subject: caller(), Limit: limit, Cost: 1}}, rand.New(rand.NewPCG(1, 2))
+		var all []*limiter.Limiter
+		for range 10 {
+			all = append(all, storetest.Must(limiter.New(counted, limiter.Options{IntN: random.IntN})))
+		}
+		calls, takes, admitted := m.calls.Load(), counted.takes.Load(), 0
+		for i := range 6000 { // 15 s at twice the limit
+			if decide(t, all[random.IntN(len(all))], noon.Add(time.Duration(i)*2500*time.Microsecond), charges...).Allowed {
+				admitted++
+			}
+		}
+		calls, takes = m.calls.Load()-calls, counted.takes.Load()-takes
+		if calls > takes+takes/50 || takes > 10*2*15+30 {
+			t.Errorf("%+v: %d calls for %d reports", rate, calls, takes)
+		}
+		least, most := 15*200, 15*210+2*200+2*200 // and what comes at first, and the reserve
+		if rate.Burst > 0 {
+			least, most = 1900, 2200
+		}
+		if admitted > most || admitted < least {
+			t.Errorf("%+v: %d admitted in 15 s, want %d to %d", rate, admitted, least, most)
+		}
+		t.Logf("%s: %d admitted in 15 s by %d reports, %d calls", rate.Algorithm, admitted, takes, calls)
+	}
+}
