@@ -258,10 +258,10 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 		s := f.open(t, "dynamodb")
 		for i := range 20 { // most of them on an old connection
 			want := want
-			if want == limiter.ErrThrottled && i >= 5 { // an outage, which opens the breaker
+			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // an outage, which opens the breaker
 				want = limiter.ErrBreakerOpen
 			}
-			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != (want != limiter.ErrBreakerOpen) {
+			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != !errors.Is(want, limiter.ErrBreakerOpen) {
 				t.Errorf("%s, call %d: %v, want %v", answer, i+1, err, want)
 			}
 		}

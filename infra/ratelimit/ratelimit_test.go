@@ -151,12 +151,12 @@ func TestNew_mistakes(t *testing.T) {
 		`Zones: got "eu-central-1a" twice`: func(p *ratelimit.Props) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a", "eu-central-1a"}
 		},
-		"WarmWrites: got 3999, want a whole number":                    func(p *ratelimit.Props) { p.WarmWrites = 3999 },
-		"WarmWrites: got 5000.5, want a whole":                         func(p *ratelimit.Props) { p.WarmWrites = 5000.5 },
-		"WarmWrites: got 5000, want none with elast":                   func(p *ratelimit.Props) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
-		"Variables: got EVENTS, which the":                             func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"WarmWrites: got 3999, want a whole number":                        func(p *ratelimit.Props) { p.WarmWrites = 3999 },
+		"WarmWrites: got 5000.5, want a whole":                             func(p *ratelimit.Props) { p.WarmWrites = 5000.5 },
+		"WarmWrites: got 5000, want none with elast":                       func(p *ratelimit.Props) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
+		"Variables: got EVENTS, which the":                                 func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
-		"ReservedConcurrency: want at least 1 and at le":               func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
+		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
 		p := props(t)
 		change(p)
