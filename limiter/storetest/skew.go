@@ -57,6 +57,15 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 }
 
+// A forced charge of nothing passes beside another charge, also where the state is deeper than
+// the largest debt is for a clock that is behind.
+func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
+	p, l := newPair(t, s), Limit(t, "a", rate)
+	other := Limit(t, "b", rates[1])
+	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Spend: true}}, nil)
+	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Spend: true}, {Limit: other, Cost: 1}}, nil)
+}
+
 // However far apart two clocks are, the bound of one clock holds, with their distance added: a
 // clamped state hands out no quota again.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {

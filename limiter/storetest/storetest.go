@@ -46,6 +46,7 @@ func Run(t *testing.T, s Suite) {
 		{"Stale", testStale},
 		{"FarAhead", testFarAhead},
 		{"FarAheadCharged", testFarAheadCharged},
+		{"ForceNothing", testForceNothing},
 		{"Skew", testSkew},
 		{"Forgotten", testForgotten},
 		{"Critical", testCritical},
