@@ -75,6 +75,7 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://a.example/"}, badOrigin("https://a.example/")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=http://a.example"}, badOrigin("http://a.example")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://*.example, a.example"}, badOrigin("https://*.example") + "\n" + badOrigin("a.example")},
+		{[]string{"NAMESPACE=a", "STORE=memory", "SAMPLE_LOGIN=demo"}, "SAMPLE_LOGIN: no colon, want user:password"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: is missing: without it any issuer that shares a key is believed"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed"},

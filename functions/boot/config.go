@@ -168,6 +168,7 @@ func (c *Config) validate() error {
 	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
 	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.SubjectKeyFile)
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
+	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon, want user:password")
 	c.checkEvents(check)
 	return errors.Join(problems...)
 }

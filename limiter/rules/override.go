@@ -103,6 +103,7 @@ func (p *parser) readOverrides(n *node) {
 			}
 			l.done()
 			if ok && !p.mistaken(before) {
+				p.noteShallow(m.node.path, rate)
 				p.overrides = append(p.overrides, override{m.node.path, who, m.key, rate})
 			}
 		}

@@ -24,4 +24,12 @@ func TestParse_shallow(t *testing.T) {
 			t.Errorf("%s: notes %s, want %q", limit, notes, want)
 		}
 	}
+	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","limits":{"free":{"requests":100,"window":"1m"}}}],
+		"overrides":[{"user":"u","limits":{"a":{"requests":3000,"window":"1m","algorithm":"token_bucket","burst":1}}}]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if notes, want := fmt.Sprint(r.Notes()), "overrides[0].limits.a: the bucket fills in 20ms"; !strings.Contains(notes, want) {
+		t.Errorf("notes %s, want %q", notes, want)
+	}
 }

@@ -32,10 +32,22 @@ func (s *server) tellRules(_ time.Time, n rules.News) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
 		fmt.Fprintf(s.out, "rules  %s (%s, version %d) are in force now\n", s.rules, count(n.Rules.Len()), n.Rules.Version())
+		if len(n.Restarts) > 0 {
+			fmt.Fprintf(s.out, "rules  counts that restart, because other items hold them now: %s\n", listed(n.Restarts))
+		}
 	case n.Err == nil || n.Repeated:
 	case mistaken:
 		fmt.Fprintf(s.out, "rules  %s has mistakes; version %d stays in force\n  %s\n", s.rules, n.Rules.Version(), strings.ReplaceAll(problems.Error(), "\n", "\n  "))
 	default:
 		fmt.Fprintf(s.out, "rules  %v; version %d stays in force\n", n.Err, n.Rules.Version())
 	}
+}
+
+// listed joins the first of some names.
+func listed(names []string) string {
+	const most = 10
+	if more := len(names) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), more)
+	}
+	return strings.Join(names, ", ")
 }

@@ -102,6 +102,10 @@ func TestServe_tellRules(t *testing.T) {
 	}
 	write(fmt.Sprintf(valid, 1))
 	scratch(t)
+	crowd := fmt.Sprintf(valid, 4) // with more limits of a caller than one item holds
+	for i := range 14 {
+		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
+	}
 	var out bytes.Buffer
 	s := &server{rules: file, out: &out, logger: slog.New(slog.DiscardHandler), clock: time.Now}
 	t.Cleanup(s.close)
@@ -119,7 +123,8 @@ func TestServe_tellRules(t *testing.T) {
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: is 1, that of the rules in force, which are others: give a changed document a higher one\n"},
 		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
 		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: version 2, and 3 is in force: give it a higher one; version 3 stays in force\n"},
-		{"", "rules  stat FILE: no such file or directory; version 3 stays in force\n"},
+		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart, because other items hold them now: rules[14].limits.* (all)\n"},
+		{"", "rules  stat FILE: no such file or directory; version 4 stays in force\n"},
 		{"", ""},
 	} {
 		out.Reset()

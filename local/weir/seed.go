@@ -74,7 +74,7 @@ func seed(ctx context.Context, c checkout, endpoint string, renew bool) (s seede
 func (s seeded) print(out io.Writer, renew bool) {
 	switch {
 	case s.Table == "":
-		fmt.Fprintln(out, "no table made: give --endpoint or set DYNAMODB_ENDPOINT")
+		fmt.Fprintln(out, "no table made, as make run needs none (--endpoint or DYNAMODB_ENDPOINT makes one)")
 	case s.Made:
 		fmt.Fprintf(out, "made table %s at %s\n", s.Table, s.Endpoint)
 	default:
