@@ -19,6 +19,7 @@ type partition struct {
 	mu       sync.Mutex
 	throttle map[limiter.Subject]int // how many of the next ones; -1: all
 	between  func()                  // runs at each throttled write: what others charge meanwhile
+	deaf     bool                    // reads are throttled too
 	reads    int
 	costs    []int64 // of all writes that were not throttled
 }
@@ -30,6 +31,9 @@ func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	defer p.mu.Unlock()
 	if charges[0].Cost == 0 {
 		p.reads++
+		if p.deaf {
+			return false, errThrottledItem
+		}
 		return p.remote.Take(ctx, now, s, charges, results)
 	}
 	if n := p.throttle[s]; n != 0 {
@@ -101,6 +105,10 @@ func TestLimiter_Take_throttled_hot(t *testing.T) {
 				}
 				if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
 					t.Errorf("a look: %+v, want it to read", look)
+				}
+				p.deaf, before = true, p.reads
+				if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
+					t.Errorf("a look that is throttled: %+v after %d reads, want one, and on_error to decide", look, p.reads-before)
 				}
 			})
 		}
