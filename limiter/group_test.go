@@ -327,6 +327,33 @@ func TestGroup_panic(t *testing.T) {
 	})
 }
 
+// blank is a store that charges a group and returns no state.
+type blank struct{ *paced }
+
+func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	taken, err := b.paced.Take(ctx, now, s, charges, results)
+	if charges[0].Cost > 1 {
+		clear(results)
+	}
+	return taken, err
+}
+
+// A store that returns no state has failed: nobody panics over it, and all who wait are answered.
+func TestGroup_blank(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := storetest.Must(limiter.New(blank{newPaced()}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
+		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) })[1:] {
+			if !d.Allowed || d.Reason != limiter.ReasonUnavailable {
+				t.Errorf("request %d: %+v, want on_error to decide", i+2, d)
+			}
+		}
+		if l.InFlight() != 0 {
+			t.Errorf("%d in flight", l.InFlight())
+		}
+	})
+}
+
 // An error of the store is that of all whom the call was for.
 func TestGroup_failure(t *testing.T) {
 	for err, want := range map[error]limiter.Reason{

@@ -288,7 +288,7 @@ func localWeight(states []localState) int {
 	if len(states) == 0 {
 		return 0
 	}
-	w := 1
+	w := (len(states) + subjectLimits - 1) / subjectLimits
 	for i := range states {
 		w += len(states[i].state.Entries) / subjectWeight
 	}

@@ -98,7 +98,8 @@ func (l *Limiter) fallBack(r *request) {
 		if failed.err == nil || busy(failed.err) || failed.shadow() {
 			continue
 		}
-		if l.local == nil { // a Local store that is full: it is this process already
+		// A store in this process that is full: all of the limit here would be more than its cell.
+		if l.local == nil || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
 			r.failed, r.full = true, true
 			return
 		}

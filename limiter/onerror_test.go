@@ -277,6 +277,12 @@ func TestOnError_local_full(t *testing.T) {
 			t.Errorf("a Local store, %s: %+v", name, d)
 		}
 	}
+	// Cells without room give out nothing: this process counts all of the limit, which is too much.
+	l = storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: inProcess{full}, Logger: slog.New(slog.DiscardHandler)}))
+	cell := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "cells", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Cells: 20}})}
+	if d := take(t, l, cell); outcome(d) != "failed" || !d.LocalFull {
+		t.Errorf("full cells: %+v", d)
+	}
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
 	l = storetest.Must(limiter.New(down, limiter.Options{Fallback: 3, Logger: slog.New(slog.DiscardHandler)}))

@@ -242,9 +242,16 @@ func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject
 	if errors.Is(err, ErrBreakerOpen) {
 		return false, 0, err
 	}
+	if err == nil && slices.ContainsFunc(results, func(r Result) bool { return r.Machine == nil }) {
+		taken, err = false, errBlank
+	}
 	l.answered(now, err) // what the next deadline depends on
 	return taken, 1, l.pulse.judge(begun, err)
 }
+
+// errBlank is the failure of a store that breaks its contract. Without it the states would be
+// remembered, and reading them would panic.
+var errBlank = fmt.Errorf("%w: %w: no state of a limit that was asked for", ErrUnavailable, ErrFormat)
 
 // shrink gives up what leases would have taken beyond the request, and reports whether
 // the request alone has room.

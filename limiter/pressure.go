@@ -178,13 +178,14 @@ func (l *Limiter) pressThrottled(ctx context.Context, r *request, p *part) {
 		quietly()
 		return
 	}
-	busy, last := hot, false
+	busy, last, unread := hot, false, false
 	var before []Result
 	for try := range tries + 1 {
 		if !hot {
 			refuses, err := l.inspect(ctx, r, p)
 			switch {
 			case err != nil: // its reads are throttled too, or there is no more time
+				unread = unread || errors.Is(err, ErrItemThrottled)
 			case refuses:
 				l.refuse(r.now, p)
 				return
@@ -211,6 +212,9 @@ func (l *Limiter) pressThrottled(ctx context.Context, r *request, p *part) {
 	}
 	switch {
 	case !busy:
+		if unread { // once it may be a quiet one; if it comes again soon it is the hot one
+			l.signal(r.now, p.charges, false)
+		}
 		quietly()
 		return
 	case before == nil: // known as hot, and not read yet

@@ -150,8 +150,9 @@ type contained struct {
 	*spec
 	at     int // its place in the document
 	size   size
-	shards bool // it is in items of its own, and in one step with the others where the store is a memory
-	always bool // it is there whatever tier a caller has: callers of all tiers share it
+	shards bool   // it is in items of its own, and in one step with the others where the store is a memory
+	always bool   // it is there whatever tier a caller has: callers of all tiers share it
+	is     hashed // limits of several rules may be one
 }
 
 // containers returns the items of callers, in file order.
@@ -170,13 +171,15 @@ func (p *parser) containers(specs []spec) (list []*container) {
 		s := &specs[i]
 		class := &p.rules.classes[s.class]
 		c := contained{spec: s, at: i, size: p.sizeOf(s, class, own), shards: s.spread.Shards > 0, always: s.tier == globalKey || class.allTiers()}
-		is, _ := p.identity(s)
+		c.is, _ = p.identity(s)
+		// Whether a caller has a limit of otherTiers depends on the tiers that its rule names.
+		every := s.tier == otherTiers && !c.always
 		for _, family := range class.families {
 			k := key{family, p.rules.rules[s.rule].shadow, s.spread.Cells > 0}
-			if seen[shared{k, is}] {
+			if seen[shared{k, c.is}] && !every {
 				continue
 			}
-			seen[shared{k, is}] = true
+			seen[shared{k, c.is}] = true
 			if byKey[k] == nil {
 				byKey[k] = &container{name: family}
 				list = append(list, byKey[k])
@@ -243,12 +246,22 @@ func (p *parser) misfit(specs []spec) *Problem {
 				}
 			}
 			slices.SortFunc(met, func(a, b contained) int { return cmp.Compare(a.at, b.at) })
-			if o := overflowing(met); o != nil {
+			if o := overflowing(distinct(met)); o != nil {
 				return &Problem{o.last.path, o.message(c.name, tier)}
 			}
 		}
 	}
 	return nil
+}
+
+// distinct leaves of the limits that are one the first.
+func distinct(limits []contained) []contained {
+	seen := make(map[hashed]bool, len(limits))
+	return slices.DeleteFunc(limits, func(c contained) bool {
+		before := seen[c.is]
+		seen[c.is] = true
+		return before
+	})
 }
 
 // maxSteps bounds the work of finding out whether limits fit.
