@@ -225,7 +225,7 @@ func sampleCredentials(t *testing.T, dir string) (variables, files map[string]st
 		t.Fatal(err)
 	}
 	files = map[string]string{}
-	for name, content := range map[string][]byte{jwksFile: keys, apiKeysFile: records, apiKeySecretFile: []byte(secret)} {
+	for name, content := range map[string][]byte{jwksFile: keys, apiKeysFile: records, apiKeySecretFile: []byte(secret), subjectKeyFile: []byte(secret + secret)} {
 		files[name] = filepath.Join(dir, name)
 		if err := os.WriteFile(files[name], content, 0o600); err != nil {
 			t.Fatal(err)
