@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
-// The key is made once, whoever makes it at the same time, and functions read it by what they
+// The key is made once, however many make it at the same time, and functions read it by what they
 // are allowed.
 func TestKeys_SubjectKey(t *testing.T) {
 	var operator, function calls
