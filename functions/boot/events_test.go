@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -177,15 +178,16 @@ func TestConfig_OpenEvents_kinesis(t *testing.T) {
 	}
 }
 
-// asked is a context that tells whether anybody has waited by it.
+// asked is a context that records whether its Done was called. A timer derived from it calls Done
+// too, on a goroutine of its own.
 type asked struct {
 	context.Context
-	done bool
+	done atomic.Bool
 }
 
 // Done implements context.Context.
 func (a *asked) Done() <-chan struct{} {
-	a.done = true
+	a.done.Store(true)
 	return a.Context.Done()
 }
 
@@ -202,7 +204,7 @@ func TestOpen_events(t *testing.T) {
 	e.Events.Record(e.Clock(), 0, limiter.Caller{User: "alice"}, limiter.Decision{}, nil)
 	e.Events.Begin(e.Clock())
 	ctx := &asked{Context: t.Context()}
-	if e.Events.Wait(ctx); !ctx.done {
+	if e.Events.Wait(ctx); !ctx.done.Load() {
 		t.Error("nobody waits for events")
 	}
 }
