@@ -83,7 +83,7 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
 test-kafka: .bin/weir ## Test events with Apache Kafka
-	.bin/weir with --install kafka -- go test -count=1 -timeout=5m -v -run '^TestKafka' ./functions/kafkasink ./local/weir
+	.bin/weir with --install kafka -- go test -count=1 -timeout=5m -v -run '^TestKafka' ./functions/sinks/kafka ./local/weir
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))

@@ -143,7 +143,7 @@ type report struct {
 // report takes what is pending on its way to the store.
 func (a *account) report(now algo.Instant, subject Subject) (out report) {
 	charge := func(l *Limit, cost int64) {
-		out.charges = append(out.charges, Charge{Subject: subject, Limit: l, Cost: cost, Spend: true})
+		out.charges = append(out.charges, Charge{Subject: subject, Limit: l, Cost: cost, Force: true})
 	}
 	p := a.portion
 	switch {
@@ -223,7 +223,7 @@ func (p *portion) learn(now algo.Instant, out report, results []Result, random f
 	used := func(i int) float64 { return float64(results[i].Machine.Used(results[i].State, now)) / over }
 	p.environments = used(2) / 1000
 	m := results[1].Machine
-	p.own = m.Spend(p.own, now, out.charges[1].Cost)
+	p.own = m.Force(p.own, now, out.charges[1].Cost)
 	mine := float64(m.Used(p.own, now))
 	defer func() { // what was just reported here stands for a whole interval of this environment alone
 		p.total = max(0, used(1)-mine/over) + p.rate
@@ -371,7 +371,7 @@ func (p *portion) take(now algo.Instant, cost int64, force bool) (allowed bool) 
 			p.Machine = &algo.Bucket{Interval: b.Interval, Burst: cost, Depth: b.Interval * time.Duration(cost)}
 		}
 	}
-	p.State, allowed = Charge{Cost: cost, Spend: force}.Apply(p.Machine, p.State, now)
+	p.State, allowed = Charge{Cost: cost, Force: force}.Apply(p.Machine, p.State, now)
 	return allowed
 }
 

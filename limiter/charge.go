@@ -14,16 +14,16 @@ type Charge struct {
 	Subject Subject
 	Limit   *Limit
 	Cost    int64
-	// Spend charges even past the limit, into a debt of at most one capacity. It is for
+	// Force charges even past the limit, into a debt of at most one capacity. It is for
 	// costs that are known afterwards. A limit with shards cannot be spent on.
-	Spend bool
+	Force bool
 }
 
 // Apply returns what the charge makes of a state that m decides, and whether it is
 // allowed. All stores go through it.
 func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.State, bool) {
-	if c.Spend {
-		return m.Spend(s, now, c.Cost), true
+	if c.Force {
+		return m.Force(s, now, c.Cost), true
 	}
 	return m.Take(s, now, c.Cost)
 }
@@ -44,7 +44,7 @@ func (l *Limiter) validate(now time.Time, charges []Charge) (spread bool, err er
 			return false, fmt.Errorf("%w: limit %q without a subject", ErrInvalidCharge, c.Limit.Name)
 		case c.Cost < 0:
 			return false, fmt.Errorf("%w: cost %d on limit %q, must not be negative", ErrInvalidCharge, c.Cost, c.Limit.Name)
-		case c.Spend && c.Limit.Spread.Shards > 0:
+		case c.Force && c.Limit.Spread.Shards > 0:
 			return false, fmt.Errorf("%w: limit %q has shards, none of which can bear the debt of all", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.Spread.Cells > 0 && l.cells == nil:
 			return false, fmt.Errorf("%w: limit %q counts in cells, and Options.Cells is nil", ErrInvalidCharge, c.Limit.Name)

@@ -34,10 +34,10 @@ func (c *counter) due(now algo.Instant, interval time.Duration) bool {
 
 // take charges cost, or reports that the limit refuses it.
 func (c *counter) take(now algo.Instant, cost int64, spend bool) bool {
-	next, ok := Charge{Cost: cost, Spend: spend}.Apply(c.Machine, c.State, now)
+	next, ok := Charge{Cost: cost, Force: spend}.Apply(c.Machine, c.State, now)
 	if ok {
 		c.State = next
-		c.own.State = c.Machine.Spend(c.own.State, now, cost)
+		c.own.State = c.Machine.Force(c.own.State, now, cost)
 		c.pending += cost
 		c.charged = max(c.charged, now)
 	}
@@ -62,7 +62,7 @@ func (c *counter) send(now algo.Instant) (sent int64, at algo.Instant) {
 func (c *counter) sync(now algo.Instant, r Result) (overshoot int64) {
 	c.Result, c.synced = r, now
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
-	c.State = r.Machine.Spend(r.State, now, c.pending)
+	c.State = r.Machine.Force(r.State, now, c.pending)
 	if c.own.Machine != nil && c.own.Machine != r.Machine {
 		c.own.State = algo.Convert(c.own.Machine, r.Machine, c.own.State, now)
 	}
@@ -77,7 +77,7 @@ func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 		s.TAT = max(s.TAT, own.TAT)
 		return s
 	}
-	return m.Spend(s, now, max(0, m.Used(own, now)-m.Used(s, now)))
+	return m.Force(s, now, max(0, m.Used(own, now)-m.Used(s, now)))
 }
 
 // unsent takes back what was sent and not answered, unless the store may have charged it.

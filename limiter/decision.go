@@ -71,9 +71,9 @@ type Decision struct {
 	// past what it admits in its window, or in four seconds if that is shorter. Environments
 	// report at different times, so there it varies by some percent of the limit.
 	Overshoot int64
-	// Remembered says that the request was refused by what this environment knew, without
+	// FromCache says that the request was refused by what this environment knew, without
 	// a store call.
-	Remembered bool
+	FromCache bool
 	// StoreCalls is how many calls of a shared store the decision took, those that gave
 	// back what a refused request was charged included. A Local store costs none, and
 	// what a store needs several attempts for is one call.
@@ -84,9 +84,9 @@ type Decision struct {
 	// Refunds is what became of what a refused request had been charged by some subjects
 	// before another refused it.
 	Refunds Refunds
-	// Mended is how many of the limits had a state that was further ahead than honest clocks
+	// Clamped is how many of the limits had a state that was further ahead than honest clocks
 	// get, and was clamped (algo.Clamp): they refused, or admitted less.
-	Mended int
+	Clamped int
 	// Charges are those that were decided on: what Take was given, which must not be changed
 	// as long as the Decision is read.
 	Charges []Charge
@@ -97,11 +97,11 @@ type Decision struct {
 
 // Refunds is of how many charges something was given back, and of how many nothing was: it
 // would not have been safe, or the store failed.
-type Refunds struct{ Given, Withheld int }
+type Refunds struct{ Given, Dropped int }
 
 func (r *Refunds) add(other Refunds) {
 	r.Given += other.Given
-	r.Withheld += other.Withheld
+	r.Dropped += other.Dropped
 }
 
 // speak makes the limit of an item the one that speaks if it is stricter than the
@@ -125,7 +125,7 @@ func (d *Decision) speak(it *item, r Result, now algo.Instant) {
 			return
 		}
 	} else {
-		if !it.Spend {
+		if !it.Force {
 			wait = max(it.hold, r.Machine.RetryAfter(r.State, now, it.want))
 		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {

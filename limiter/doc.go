@@ -35,7 +35,7 @@
 // # Besides taking
 //
 // [Limiter.Peek] tells what a request would get. [Limiter.TakeRefundable] returns a
-// [Receipt] that gives a charge back. A [Charge] with Spend goes past the limit, into a
+// [Receipt] that gives a charge back. A [Charge] with Force goes past the limit, into a
 // debt. [Limiter.Reset] forgets subjects, and [Store] has Inspect. A [Limit] with Shadow
 // is tried out: it refuses nobody.
 //

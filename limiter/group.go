@@ -17,7 +17,7 @@ import (
 // in order of arrival, at the latest of their instants. If the store refuses the sum, the state
 // that it returns decides who is charged by the next call.
 //
-// Charges with Spend go to the store by themselves: they pass whatever the state is, so they
+// Charges with Force go to the store by themselves: they pass whatever the state is, so they
 // cannot share a call with charges that may be refused.
 
 // mostCalls is how many calls a request waits for: the one that is in flight when it comes, one
@@ -242,7 +242,7 @@ func (g *group) place(w *waiter) bool {
 			t := total{Charge: Charge{Subject: c.Subject, Limit: c.Limit}, next: Result{Machine: c.Limit.machine}}
 			if k := slices.IndexFunc(g.known, func(k total) bool { return k.Limit.same(c.Limit) }); k >= 0 {
 				t.known = g.known[k].result
-				t.known.Mended = false // that was answered
+				t.known.Clamped = false // that was answered
 				t.next = t.known
 			}
 			g.totals = append(g.totals, t)
@@ -434,7 +434,7 @@ func (g *group) answerTaken(calls int) {
 	for i, w := range slices.Backward(g.members) {
 		for j, c := range w.charges {
 			next := &g.totals[w.at[j]].next
-			w.results[j] = Result{Machine: next.Machine, State: next.State, Mended: i == 0 && next.Mended}
+			w.results[j] = Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
 			if !w.sees {
 				next.State = without(next.Machine, next.State, c.Cost)
 			}

@@ -429,7 +429,7 @@ func TestGroup_spend(t *testing.T) {
 		for i, d := range oneByOne(12, func(i int) limiter.Decision {
 			if i == 3 {
 				forced := c
-				forced.Cost, forced.Spend = 4, true
+				forced.Cost, forced.Force = 4, true
 				return takeAt(t, l, begun, forced)
 			}
 			return takeAt(t, l, begun, c)

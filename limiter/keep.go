@@ -24,7 +24,7 @@ type kept struct {
 // spreads reports whether an account decides the item.
 func (r *request) spreads(it *item) bool {
 	s := &it.limit.Spread
-	return it.want > 0 && (s.counted() || s.Lease > 1 && !it.Spend && !r.look)
+	return it.want > 0 && (s.counted() || s.Lease > 1 && !it.Force && !r.look)
 }
 
 // account returns the account that decides an item; nil if none does. The caller holds the lock.
@@ -32,7 +32,7 @@ func (s *accounts) account(r *request, it *item) *account {
 	if r.spreads(it) {
 		return s.of(r.now, it.Subject, it.limit)
 	}
-	if it.want > 0 && !it.Spend && !r.look && it.limit.leasable() && s.strained(r.now) {
+	if it.want > 0 && !it.Force && !r.look && it.limit.leasable() && s.strained(r.now) {
 		return s.strain(r.now, it.Subject, it.limit)
 	}
 	return nil
@@ -131,7 +131,7 @@ func (k *kept) look(now algo.Instant) {
 	if p := k.account.portion; p != nil && (!p.strict || k.result.wait(now, k.item.want) == 0) {
 		k.result = p.Result
 	}
-	k.allowed = k.item.Spend || k.result.wait(now, k.item.want) == 0
+	k.allowed = k.item.Force || k.result.wait(now, k.item.want) == 0
 }
 
 // count charges a counter and, if it is adaptive, the share of this environment.
@@ -139,12 +139,12 @@ func (k *kept) count(now algo.Instant) {
 	c, p := &k.account.counter, k.account.portion
 	k.before, k.serial = k.account.states(), c.epoch
 	if p == nil {
-		k.allowed = c.take(now, k.item.want, k.item.Spend)
+		k.allowed = c.take(now, k.item.want, k.item.Force)
 		k.after, k.result = k.account.states(), c.Result
 		return
 	}
-	k.allowed = p.take(now, k.item.want, k.item.Spend)
-	if k.allowed && !c.take(now, k.item.want, k.item.Spend || !p.strict) {
+	k.allowed = p.take(now, k.item.want, k.item.Force)
+	if k.allowed && !c.take(now, k.item.want, k.item.Force || !p.strict) {
 		k.allowed, k.result, p.State = false, c.Result, k.before.share
 		return
 	}
@@ -165,7 +165,7 @@ func (k *kept) undo() Refunds {
 		return Refunds{}
 	case k.item.limit.Spread.counted():
 		if !k.account.counter.undo(k.serial, k.before, k.after, k.item.want) {
-			return Refunds{Withheld: 1}
+			return Refunds{Dropped: 1}
 		}
 		if p := k.account.portion; p != nil {
 			p.undo(k)
@@ -173,7 +173,7 @@ func (k *kept) undo() Refunds {
 	case k.account.lease.serial == k.serial:
 		k.account.lease.used -= k.item.want
 	default:
-		return Refunds{Withheld: 1}
+		return Refunds{Dropped: 1}
 	}
 	return Refunds{Given: 1}
 }
@@ -227,7 +227,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	r.calls += calls
 	r.stored += time.Since(asked)
 	if err == nil {
-		r.mended += mended(out.charges, results)
+		r.clamped += clamped(out.charges, results)
 	} else {
 		l.outlive(r.now, it)
 	}

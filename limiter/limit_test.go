@@ -122,7 +122,7 @@ func TestLimiter_Peek(t *testing.T) {
 		take(t, l, c)
 		take(t, l, c)
 		got, want := mustPeek(t, l, noon, c), takeAt(t, l, noon, c)
-		want.Remembered, want.StoreCalls, want.StoreTime = got.Remembered, got.StoreCalls, got.StoreTime
+		want.FromCache, want.StoreCalls, want.StoreTime = got.FromCache, got.StoreCalls, got.StoreTime
 		if !reflect.DeepEqual(got, want) || got.Allowed {
 			t.Errorf("got %+v, want %+v", got, want)
 		}
@@ -134,11 +134,11 @@ func TestLimiter_Peek(t *testing.T) {
 }
 
 // What is spent past a limit is a debt that refuses others.
-func TestCharge_Spend(t *testing.T) {
+func TestCharge_Force(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		a := perMinute(t, "a", 10)
 		for i, want := range []int64{6, 2, 0, 0} {
-			if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 4, Spend: true}); !d.Allowed || d.Remaining != want {
+			if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 4, Force: true}); !d.Allowed || d.Remaining != want {
 				t.Fatalf("spending %d: %+v", i, d)
 			}
 		}
@@ -147,7 +147,7 @@ func TestCharge_Spend(t *testing.T) {
 		}
 		// What is refused elsewhere in the request does not spend.
 		b := perMinute(t, "b", 1)
-		both := []limiter.Charge{{Subject: other, Limit: a, Cost: 1, Spend: true}, {Subject: other, Limit: b, Cost: 1}}
+		both := []limiter.Charge{{Subject: other, Limit: a, Cost: 1, Force: true}, {Subject: other, Limit: b, Cost: 1}}
 		take(t, l, both...)
 		if d := take(t, l, both...); d.Allowed || d.Limit != b {
 			t.Fatalf("refused by the other: %+v", d)

@@ -240,7 +240,7 @@ func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charg
 		l.logFailure(ctx, now, err)
 		return d
 	}
-	d.Mended = mended(r.charges, r.results)
+	d.Clamped = clamped(r.charges, r.results)
 	if d.speak(&it, r.results[0], now); d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}

@@ -203,7 +203,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 				if d.Allowed {
 					t.Fatalf("admitted from memory after %d ms", i)
 				}
-				if d.Limit != flooded || d.RetryAfter <= 0 || !d.Remembered && i%1001 != 0 {
+				if d.Limit != flooded || d.RetryAfter <= 0 || !d.FromCache && i%1001 != 0 {
 					t.Fatalf("refused after %d ms: %+v", i, d)
 				}
 				now = now.Add(time.Millisecond)
@@ -234,7 +234,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 	if r.hints[0].Machine != nil || r.hints[1].State.Count != 3 {
 		t.Errorf("hints %+v, want none for a and a count of 3 for b", r.hints)
 	}
-	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed || !d.Remembered {
+	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed || !d.FromCache {
 		t.Errorf("a is used up: %+v", d)
 	}
 	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1}); !d.Allowed {
@@ -252,7 +252,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 	now = now.Add(2 * time.Second)
 	tight := perMinute(t, "tight", 1)
 	takeAt(t, l, now, limiter.Charge{Subject: other, Limit: tight, Cost: 1})
-	if d := takeAt(t, l, now, old, limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.Remembered || d.Limit != tight {
+	if d := takeAt(t, l, now, old, limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.FromCache || d.Limit != tight {
 		t.Errorf("%+v, want a refusal by tight from memory", d)
 	}
 	// It is bounded.

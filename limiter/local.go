@@ -102,7 +102,7 @@ func (l *local) take(now algo.Instant, subject Subject, charges []Charge, result
 // raise makes what is counted of limit at least what known returns, if there is room. As in take,
 // no charge is missed.
 func (l *local) raise(now algo.Instant, subject Subject, limit *Limit, known func() (algo.State, bool)) {
-	charges, results := []Charge{{Subject: subject, Limit: limit, Cost: 1, Spend: true}}, []Result{{Machine: limit.machine}}
+	charges, results := []Charge{{Subject: subject, Limit: limit, Cost: 1, Force: true}}, []Result{{Machine: limit.machine}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held.Add(1)

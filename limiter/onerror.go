@@ -147,7 +147,7 @@ func (l *Limiter) recall(now algo.Instant, p *part) {
 
 // tooLarge reports whether a charge costs more than the part of this process ever allows.
 func (p *part) tooLarge() bool {
-	return slices.ContainsFunc(p.items, func(it item) bool { return it.Limit.isShare && !it.Spend && it.want > it.Limit.machine.Capacity() })
+	return slices.ContainsFunc(p.items, func(it item) bool { return it.Limit.isShare && !it.Force && it.want > it.Limit.machine.Capacity() })
 }
 
 // byItself returns what p has of limits with OnErrorLocal, as this process counts it in an outage:
@@ -173,7 +173,7 @@ func (p *part) byItself(l *Limiter, r *request) part {
 
 // add adds a charge on limit, which stands for that of an item.
 func (p *part) add(it *item, limit *Limit, cost int64) {
-	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Spend: it.Spend}
+	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
 	p.items = append(p.items, item{Charge: charge, limit: it.limit, want: it.want, spare: max(0, cost-it.want)})
 	p.charges, p.results = append(p.charges, charge), append(p.results, Result{})
 }

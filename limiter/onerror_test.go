@@ -328,11 +328,11 @@ func TestOnError_local_tooLarge(t *testing.T) {
 	if d := mustPeek(t, l, noon, small); d.Remaining != 2 {
 		t.Errorf("%d remain of the other's share, want both: nothing passed", d.Remaining)
 	}
-	large.Spend = true
+	large.Force = true
 	if d := take(t, l, large); outcome(d) != "degraded" {
 		t.Errorf("what is spent goes past the share: %+v", d)
 	}
-	r.fail, large.Spend = nil, false
+	r.fail, large.Force = nil, false
 	if d := take(t, l, large); outcome(d) != "allowed" {
 		t.Errorf("after the outage: %+v", d)
 	}
@@ -651,7 +651,7 @@ func TestOnError_sync_alone(t *testing.T) {
 		}
 		now := noon.Add(time.Duration(want.second) * time.Second)
 		d := takeAt(t, l, now, c)
-		if outcome(d) != want.outcome || d.Reason != want.reason || d.StoreCalls != want.calls || d.Remembered != (!d.Allowed && d.StoreCalls == 0) || lines() != want.lines {
+		if outcome(d) != want.outcome || d.Reason != want.reason || d.StoreCalls != want.calls || d.FromCache != (!d.Allowed && d.StoreCalls == 0) || lines() != want.lines {
 			t.Errorf("request %d: %d lines, want %+v: %+v", i+1, lines(), want, d)
 		}
 		if look := mustPeek(t, l, now, c); look.Reason != want.reason {

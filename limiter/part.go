@@ -49,7 +49,7 @@ func (p *part) refuser(now algo.Instant) *Limit {
 // refuses reports whether the state that is known of item i refuses it.
 func (p *part) refuses(i int, now algo.Instant) bool {
 	it, r := &p.items[i], p.results[i]
-	return it.hold > 0 || !it.Spend && r.Machine != nil && r.Machine.RetryAfter(r.State, now, it.want) > 0
+	return it.hold > 0 || !it.Force && r.Machine != nil && r.Machine.RetryAfter(r.State, now, it.want) > 0
 }
 
 // full reports whether a state that is known of the items refuses, whatever the back-off.
@@ -183,7 +183,7 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 	switch {
 	case !p.remote:
 		p.taken, p.err = p.store.Take(ctx, r.now, subject, p.charges, p.results)
-	case p.spends():
+	case p.forces():
 		l.take(ctx, r.now, p)
 		l.press(ctx, r, p)
 	default:
@@ -196,8 +196,8 @@ func (l *Limiter) takeOnce(ctx context.Context, r *request, p *part) {
 }
 
 // spends reports whether a charge of p goes past its limit.
-func (p *part) spends() bool {
-	return slices.ContainsFunc(p.charges, func(c Charge) bool { return c.Spend })
+func (p *part) forces() bool {
+	return slices.ContainsFunc(p.charges, func(c Charge) bool { return c.Force })
 }
 
 // takeTurn takes from the shared store, with others if a call for the subject is in flight.

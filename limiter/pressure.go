@@ -140,7 +140,7 @@ func (l *Limiter) resting(now algo.Instant, p *part) bool {
 	defer s.mu.Unlock()
 	return slices.ContainsFunc(p.items, func(it item) bool {
 		a := s.strain(now, it.Subject, it.limit)
-		return a != nil && it.Cost > 0 && !it.Spend && a.strain.until > now && a.strain.until.Sub(now) <= maxHold
+		return a != nil && it.Cost > 0 && !it.Force && a.strain.until > now && a.strain.until.Sub(now) <= maxHold
 	})
 }
 

@@ -26,7 +26,7 @@ func (p *part) refund() refund {
 	}
 	back := refund{store: p.store, subject: p.charges[0].Subject, remote: p.remote}
 	for i := range p.items {
-		if it := &p.items[i]; it.lease == nil && !it.Spend && p.charges[i].Cost > 0 {
+		if it := &p.items[i]; it.lease == nil && !it.Force && p.charges[i].Cost > 0 {
 			back.charges = append(back.charges, p.charges[i])
 			back.results = append(back.results, p.results[i])
 		}
@@ -66,7 +66,7 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	}
 	receipt := &Receipt{limiter: l, at: now}
 	for _, k := range r.kept {
-		if !k.item.Spend {
+		if !k.item.Force {
 			receipt.kept = append(receipt.kept, k)
 		}
 	}

@@ -62,12 +62,12 @@ func (m *memory) recall(now algo.Instant, subject Subject, items []item, results
 			continue
 		}
 		results[i] = memo.result
-		if it.Cost > 0 && !it.Spend {
+		if it.Cost > 0 && !it.Force {
 			it.hold = memo.hold(now, memo, it.Cost, m.trust)
 		}
 		age := now.Sub(memo.seen)
 		if stale[i] = it.hold == 0 && (age > m.trust || -age > m.trust); !stale[i] {
-			full := it.hold > 0 || !it.Spend && memo.result.Machine.RetryAfter(memo.result.State, now, it.Cost) > 0
+			full := it.hold > 0 || !it.Force && memo.result.Machine.RetryAfter(memo.result.State, now, it.Cost) > 0
 			if full {
 				memo.of(it.Cost).early++
 				refuses = true
@@ -140,7 +140,7 @@ func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, r
 			known = before.result.Machine.RetryAfter(before.result.State, now, c.Cost) > 0
 		}
 		switch {
-		case c.Spend || c.Cost == 0 || m.trust <= 0:
+		case c.Force || c.Cost == 0 || m.trust <= 0:
 		case taken:
 			next.admitted(now, c.Cost, m.trust)
 		case !known && next.result.Machine.RetryAfter(next.result.State, now, c.Cost) > 0:
@@ -168,7 +168,7 @@ func weight(memos []memo) int {
 
 // keep replaces the memo of the same limit, of any version, or adds one.
 func keep(memos []memo, m memo) []memo {
-	m.result.Mended = false // that was told
+	m.result.Clamped = false // that was told
 	for i := range memos {
 		if memos[i].limit.ID == m.limit.ID {
 			memos[i] = m

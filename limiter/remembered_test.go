@@ -60,7 +60,7 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 		}
 		now = now.Add(50 * time.Millisecond)
 	}
-	if d := takeAt(t, second, now, charge(50)); d.Allowed || !d.Remembered || d.RetryAfter < 100*time.Millisecond {
+	if d := takeAt(t, second, now, charge(50)); d.Allowed || !d.FromCache || d.RetryAfter < 100*time.Millisecond {
 		t.Errorf("a cost of 50: %+v, want it backed off", d)
 	}
 	if d := takeAt(t, second, now, charge(1)); !d.Allowed {
@@ -70,7 +70,7 @@ func TestLimiter_Take_backOff_cost(t *testing.T) {
 		t.Errorf("a look: %+v, %v, want it allowed", d, err)
 	}
 	forced := charge(50)
-	forced.Spend = true
+	forced.Force = true
 	if d := takeAt(t, second, now, forced); !d.Allowed || d.StoreCalls != 1 {
 		t.Errorf("forced: %+v, want it charged", d)
 	}

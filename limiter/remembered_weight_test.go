@@ -31,7 +31,7 @@ func TestLimiter_Remember_weight(t *testing.T) {
 			for _, l0 := range limits[len(limits)-1:] {
 				if d := send(7-who, l0); d.Allowed || d.RetryAfter == 0 {
 					t.Fatalf("%+v", d)
-				} else if d.Remembered {
+				} else if d.FromCache {
 					remembered++
 				}
 			}

@@ -27,7 +27,7 @@ type request struct {
 	overshoot int64
 	stored    time.Duration // waited for a shared store
 	refunds   Refunds
-	mended    int
+	clamped   int
 	calls     int      // of a shared store, but for those of parts
 	failure   error    // of the store of a counter that decided by itself
 	failed    bool     // denied, because a store failed
@@ -152,9 +152,9 @@ func (r *request) refused() bool {
 }
 
 // mended returns of how many charges the store had to mend the state; a look mends nothing.
-func mended(charges []Charge, results []Result) (n int) {
+func clamped(charges []Charge, results []Result) (n int) {
 	for i := range results {
-		if results[i].Mended && charges[i].Cost > 0 {
+		if results[i].Clamped && charges[i].Cost > 0 {
 			n++
 		}
 	}
@@ -165,7 +165,7 @@ func mended(charges []Charge, results []Result) (n int) {
 // remembered says that nothing was taken, because this environment knew a refusal.
 func (r *request) decision(charges []Charge, remembered bool) Decision {
 	d := Decision{Allowed: !r.failed && !r.refused(), Failed: r.failed, LocalFull: r.full, At: r.at, Charges: charges, Overshoot: r.overshoot,
-		StoreCalls: r.calls, StoreTime: r.stored, Refunds: r.refunds, Mended: r.mended}
+		StoreCalls: r.calls, StoreTime: r.stored, Refunds: r.refunds, Clamped: r.clamped}
 	if r.failure != nil && !busy(r.failure) { // a counter of a busy subject decides as ever
 		d.Reason = reasonOf(r.failure)
 	}
@@ -173,7 +173,7 @@ func (r *request) decision(charges []Charge, remembered bool) Decision {
 	for i := range r.parts {
 		p := &r.parts[i]
 		d.StoreCalls += p.calls
-		d.Mended += mended(p.charges, p.results)
+		d.Clamped += clamped(p.charges, p.results)
 		if p.shadow() {
 			if p.refused && d.Shadowed == nil {
 				d.Shadowed = p.refuser(r.now)
@@ -213,6 +213,6 @@ func (r *request) decision(charges []Charge, remembered bool) Decision {
 	if pressed && d.Limit == nil {
 		d.Reason = ReasonBusy
 	}
-	d.Remembered = remembered && d.StoreCalls == 0
+	d.FromCache = remembered && d.StoreCalls == 0
 	return d
 }

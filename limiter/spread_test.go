@@ -524,7 +524,7 @@ func TestLimiter_Reset_pending(t *testing.T) {
 // A debt has no place in one of many shards.
 func TestSpread_shards_spend(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
-	_, err := environments(1, newRemote())[0].Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1, Spend: true}})
+	_, err := environments(1, newRemote())[0].Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1, Force: true}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
 		t.Errorf("got %v", err)
 	}
@@ -738,7 +738,7 @@ func TestSpread_lease_back(t *testing.T) {
 		t.Errorf("%d admitted of the 9 that are left", admitted)
 	}
 	for _, spread := range []limiter.Spread{{}, {Sync: time.Second}, {Lease: 5}} {
-		c := limiter.Charge{Subject: other, Cost: 4, Spend: true, Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
+		c := limiter.Charge{Subject: other, Cost: 4, Force: true, Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
 		if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
 			t.Fatal(err)
 		}

@@ -61,10 +61,10 @@ type Local interface{ Local() }
 type Result struct {
 	Machine algo.Machine
 	State   algo.State
-	// Mended says that Take found another state, further ahead of its instant than honest
+	// Clamped says that Take found another state, further ahead of its instant than honest
 	// clocks get, and clamped it (algo.Clamp), if it did not only look. It is no part of the
 	// state.
-	Mended bool
+	Clamped bool
 }
 
 // Held is one limit of a subject as a store holds it. The zero value is a limit
@@ -98,7 +98,7 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 	if h.Version >= limit.Version {
 		return h, changed
 	}
-	next := Held{Result: Result{own, algo.Convert(h.Machine, own, h.State, now), h.Mended}, Version: limit.Version}
+	next := Held{Result: Result{own, algo.Convert(h.Machine, own, h.State, now), h.Clamped}, Version: limit.Version}
 	if own.Ahead(next.State, now) { // or who reads what is written now would mark it at once
 		next.clamp(now)
 	}
@@ -109,7 +109,7 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 func (h *Held) clamp(now algo.Instant) (changed bool) {
 	s, k := algo.Clamp(h.Machine, h.State, h.Mark, now)
 	changed = s != h.State || k != h.Mark
-	h.Mended = h.Mended || s != h.State
+	h.Clamped = h.Clamped || s != h.State
 	h.State, h.Mark = s, k
 	return changed
 }

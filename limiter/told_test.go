@@ -58,7 +58,7 @@ func TestDecision_store(t *testing.T) {
 			t.Fatal(d, err)
 		}
 		takeAt(t, l, noon, bucket)
-		if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{Given: 1, Withheld: 1}) {
+		if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{Given: 1, Dropped: 1}) {
 			t.Errorf("%+v, want the window's charge given back and the bucket's withheld", done)
 		}
 	})
@@ -75,7 +75,7 @@ func TestReceipt_Refund_withheld(t *testing.T) {
 			t.Fatal(err)
 		}
 		takeAt(t, l, noon.Add(3*time.Second), c) // asks the store anew
-		if done := receipt.Refund(ctx, noon.Add(3*time.Second)); done != (limiter.Refunds{Withheld: 1}) {
+		if done := receipt.Refund(ctx, noon.Add(3*time.Second)); done != (limiter.Refunds{Dropped: 1}) {
 			t.Errorf("%s: %+v, want it withheld", name, done)
 		}
 	}
@@ -99,25 +99,25 @@ func TestDecision_Mended(t *testing.T) {
 			}
 			l := storetest.Must(limiter.New(store, limiter.Options{}))
 			takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), c...)
-			if d := mustPeek(t, l, noon, c[0]); d.Mended != 0 || !d.Allowed {
+			if d := mustPeek(t, l, noon, c[0]); d.Clamped != 0 || !d.Allowed {
 				t.Errorf("%s: a look: %+v", name, d)
 			}
 			for i := range 6 {
-				if d := takeAt(t, l, noon.Add(time.Duration(2+i)*time.Second), c...); d.Mended != 0 || d.Allowed != (i < 4) {
+				if d := takeAt(t, l, noon.Add(time.Duration(2+i)*time.Second), c...); d.Clamped != 0 || d.Allowed != (i < 4) {
 					t.Errorf("%s: request %d of the 4 that are left: %+v", name, i+1, d)
 				}
 			}
 			clamped := noon.Add(2*time.Second + 2*time.Minute + 5*time.Second)
-			if d := mustPeek(t, l, clamped, c[0]); d.Mended != 0 || d.Allowed {
+			if d := mustPeek(t, l, clamped, c[0]); d.Clamped != 0 || d.Allowed {
 				t.Errorf("%s: a look: %+v", name, d)
 			}
 			clamped = clamped.Add(2 * time.Second) // when that is forgotten
-			if d := takeAt(t, l, clamped, c...); d.Mended != len(c) || d.Allowed {
-				t.Errorf("%s: %d mended, want %d and a refusal: %+v", name, d.Mended, len(c), d)
+			if d := takeAt(t, l, clamped, c...); d.Clamped != len(c) || d.Allowed {
+				t.Errorf("%s: %d mended, want %d and a refusal: %+v", name, d.Clamped, len(c), d)
 			}
 			for range 3 {
-				if d := takeAt(t, l, clamped, c...); d.Mended != 0 || d.Allowed {
-					t.Errorf("%s: again %d mended: %+v", name, d.Mended, d)
+				if d := takeAt(t, l, clamped, c...); d.Clamped != 0 || d.Allowed {
+					t.Errorf("%s: again %d mended: %+v", name, d.Clamped, d)
 				}
 			}
 			if err := l.Reset(ctx, c); err != nil {
@@ -136,7 +136,7 @@ func TestDecision_Mended_counter(t *testing.T) {
 	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
 	takeAt(t, l, noon.Add(2*time.Second), c) // brings what was counted at noon, and finds it ahead
 	takeAt(t, l, noon.Add(3*time.Minute), c)
-	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Mended != 1 || d.StoreCalls != 1 {
-		t.Errorf("%d mended, want 1: %+v", d.Mended, d)
+	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Clamped != 1 || d.StoreCalls != 1 {
+		t.Errorf("%d mended, want 1: %+v", d.Clamped, d)
 	}
 }

@@ -29,7 +29,7 @@ func (p *part) wave() wave {
 		it := &p.items[i]
 		bucket, ok := it.Limit.machine.(*algo.Bucket)
 		switch {
-		case !ok || it.Spend || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
+		case !ok || it.Force || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
 		case it.limit.Global:
 			return sharedWave
 		default:

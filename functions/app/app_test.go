@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -70,23 +70,23 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := identity.ParseKeySet(sample(t, "jwks.json"))
+	set, err := caller.ParseKeySet(sample(t, "jwks.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	list := `[{"id":"sample-enterprise","tier":"enterprise","hash":"` + identity.HashAPIKey([]byte(secret), samples.APIKey) + `"}]`
-	keys, err := identity.ParseAPIKeys([]byte(list), []byte(secret))
+	list := `[{"id":"sample-enterprise","tier":"enterprise","hash":"` + caller.HashAPIKey([]byte(secret), samples.APIKey) + `"}]`
+	keys, err := caller.ParseAPIKeys([]byte(list), []byte(secret))
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
 	return &app.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: rules.Fixed(r), Logger: logger,
-		Identifier: identity.New(identity.Options{Tokens: tokens, APIKeys: keys}),
+		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: keys}),
 		Clock:      func() time.Time { return noon },
 	}
 }
@@ -582,7 +582,7 @@ func TestRules_writes(t *testing.T) {
 		{http.MethodPost, "/api/v1/data", "alice", "endpoint:POST:/api/v1/data ip:203.0.113.7 user:alice"},
 	} {
 		store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
-		caller := limiter.Caller{User: c.user, IP: identity.Prefix(identity.ParseAddress("203.0.113.7"), 64)}
+		caller := limiter.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
 		charges := shipped.Charges(nil, c.method, rules.MustParsePath(c.path), caller)
 		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)

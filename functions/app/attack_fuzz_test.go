@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/app"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -24,7 +24,7 @@ func FuzzAttack_request(f *testing.F) {
 	for _, path := range []string{"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "*", "/%"} {
 		f.Add(uint8(0), "GET", path, "203.0.113.7", "", "", "198.51.100.1")
 		f.Add(uint8(1), "HEAD", path, "::ffff:203.0.113.7", token, "", "")
-		f.Add(uint8(2), "get", path, "2001:db8::1", "", identity.NewAPIKey(), "1.1.1.1, 2.2.2.2")
+		f.Add(uint8(2), "get", path, "2001:db8::1", "", caller.NewAPIKey(), "1.1.1.1, 2.2.2.2")
 		f.Add(uint8(3), "POST", path, "", "Bearer a.b.c", "x", ",")
 	}
 	f.Fuzz(func(t *testing.T, host uint8, method, path, address, authorization, key, forwarded string) {

@@ -31,7 +31,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -65,17 +65,17 @@ func newTarget(t testing.TB) *target {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := identity.ParseKeySet(document)
+	set, err := caller.ParseKeySet(document)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: set, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	a := &target{store: &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}, key: key}
 	a.Environment = environment(t, a.store)
-	a.Identifier = identity.New(identity.Options{Tokens: tokens, APIKeys: identity.NewRemoteRecords(noRecords{})})
+	a.Identifier = caller.New(caller.Options{Tokens: tokens, APIKeys: caller.NewRemoteRecords(noRecords{})})
 	if a.Rules, err = live(rules.Parse([]byte(attacked), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ type noRecords struct{}
 
 func (noRecords) Secrets(context.Context) ([][]byte, error) { return [][]byte{[]byte(secret)}, nil }
 
-func (noRecords) Record(context.Context, string) (identity.Record, bool, error) {
-	return identity.Record{}, false, nil
+func (noRecords) Record(context.Context, string) (caller.Record, bool, error) {
+	return caller.Record{}, false, nil
 }
 
 // token returns what Authorization says for claims that the issuer has signed.
@@ -531,9 +531,9 @@ func TestAttack_spendAnothers(t *testing.T) {
 			"two tokens":                {"Authorization": good + ", " + good},
 			"expired":                   {"Authorization": a.token(t, map[string]any{"sub": "victim", "exp": noon.Add(-time.Hour).Unix()})},
 			"for another API":           {"Authorization": a.token(t, map[string]any{"sub": "victim", "aud": "other"})},
-			"an unknown key beside it":  {"Authorization": good, "X-Api-Key": identity.NewAPIKey()},
+			"an unknown key beside it":  {"Authorization": good, "X-Api-Key": caller.NewAPIKey()},
 			"an id in place of the key": {"X-Api-Key": "victim"},
-			"a hash in place of it":     {"X-Api-Key": identity.HashAPIKey([]byte(secret), "victim")},
+			"a hash in place of it":     {"X-Api-Key": caller.HashAPIKey([]byte(secret), "victim")},
 		} {
 			for range 10 {
 				if got := send(request{header: header}); got.status != http.StatusUnauthorized {
@@ -583,7 +583,7 @@ func TestAttack_memory(t *testing.T) {
 			key, token := "", ""
 			switch i % 4 {
 			case 1, 3:
-				key = identity.NewAPIKey()
+				key = caller.NewAPIKey()
 			case 2:
 				token = fmt.Sprintf("Bearer %s.e30.AAAA", base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"alg":"ES256","kid":"%d"}`, i)))
 			case 0:
@@ -599,7 +599,7 @@ func TestAttack_memory(t *testing.T) {
 		return m.HeapAlloc
 	}
 	for range 12_000 { // of which 10,000 are remembered as unknown
-		_, _ = a.Identifier.Caller(ctx, noon, identity.Credentials{APIKey: identity.NewAPIKey()})
+		_, _ = a.Identifier.Caller(ctx, noon, caller.Credentials{APIKey: caller.NewAPIKey()})
 	}
 	first := flood(0, 4_000)
 	then := flood(4_000, 16_000)
@@ -618,7 +618,7 @@ func TestAttack_log(t *testing.T) {
 		a.Recorder = telemetry.New(&log, "test", nil)
 		for name, host := range hosts {
 			for i := range 500 {
-				key := identity.NewAPIKey()
+				key := caller.NewAPIKey()
 				token := a.forged(t, map[string]any{"sub": "victim\n{\"weir\":\"refused\"}"})
 				r := request{address: fmt.Sprintf("192.0.2.%d", i%3), header: map[string]string{"X-Api-Key": key}, path: "/api/v1/search\n%0asecret-in-a-path"}
 				if i%2 == 0 {

@@ -14,8 +14,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -85,7 +85,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 		return policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}, a.Rules.Current()), nil
 	}
 	a.Events.Begin(now) // goes on beside the store call
-	address := identity.ParseAddress(event.RequestContext.Identity.SourceIP)
+	address := caller.ParseAddress(event.RequestContext.Identity.SourceIP)
 	path, err := rules.ParsePath(event.Path, a.basePath(event.RequestContext.DomainName))
 	if err != nil { // it would run something else than what it is charged for
 		caller := a.observeMalformed(ctx, now, address)

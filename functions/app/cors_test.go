@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -97,7 +97,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	e.CORSOrigins = []string{"https://app.example.com"}
-	e.Identifier = identity.New(identity.Options{RequireCredential: true}) // which no preflight has
+	e.Identifier = caller.New(caller.Options{RequireCredential: true}) // which no preflight has
 	for range 20 {
 		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
 			t.Fatalf("authorizer: %+v, %v", p, err)

@@ -11,9 +11,9 @@ import (
 	"github.com/rs/cors"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/events"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -26,7 +26,7 @@ type Environment struct {
 	// Rules are those in force. A request has one version of them from its start to its end,
 	// and waits at its end for a reading that it has begun.
 	Rules      *rules.Live
-	Identifier *identity.Identifier
+	Identifier *caller.Identifier
 	// Clock is read once per request.
 	Clock  func() time.Time
 	Logger *slog.Logger
@@ -34,7 +34,7 @@ type Environment struct {
 	// authorizer has decided; nil records nothing.
 	Recorder *telemetry.Recorder
 	// Events is told of the same requests; nil sends none.
-	Events *events.Publisher
+	Events *decisionlog.Publisher
 	// BasePath is what a custom domain puts before every path, such as "/v1", in the normal
 	// form of rules, which do not see it. Empty if there is none. By the domain of API
 	// Gateway, a load balancer or net/http paths come without it, and are left as they are.
@@ -118,7 +118,7 @@ func (e *Environment) basePath(domain string) string {
 // observeMalformed records a request that came at now and whose path is malformed, which is refused without being
 // charged, and returns its caller, who is known by the address alone.
 func (e *Environment) observeMalformed(ctx context.Context, now time.Time, address netip.Addr) limiter.Caller {
-	caller, _ := e.Identifier.Caller(ctx, now, identity.Credentials{Address: address}) // a missing credential does not matter here
+	caller, _ := e.Identifier.Caller(ctx, now, caller.Credentials{Address: address}) // a missing credential does not matter here
 	e.observe(now, 0, caller, limiter.Decision{At: now}, nil)
 	return caller
 }
@@ -149,15 +149,15 @@ func (e *Environment) identify(r *http.Request, now time.Time) (limiter.Caller, 
 	e.Events.Begin(now) // goes on beside the store call
 	address := originOf(r.Context()).address
 	if !address.IsValid() {
-		address = identity.ParseAddress(r.RemoteAddr)
+		address = caller.ParseAddress(r.RemoteAddr)
 	}
 	return e.Identifier.Caller(r.Context(), now, credentials(r.Header, address))
 }
 
 // credentials returns those of a request. A header that comes twice is joined, which
 // makes it invalid: whoever reads the other one must not be told another caller.
-func credentials(h http.Header, address netip.Addr) identity.Credentials {
-	return identity.Credentials{
+func credentials(h http.Header, address netip.Addr) caller.Credentials {
+	return caller.Credentials{
 		Authorization: strings.Join(h["Authorization"], ", "),
 		APIKey:        strings.Join(h["X-Api-Key"], ", "),
 		Address:       address,

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -133,11 +133,11 @@ func (e *proxyEvent) authorizerContext() map[string]any {
 func (e *proxyEvent) address(header http.Header) netip.Addr {
 	switch e.host() {
 	case httpAPI:
-		return identity.ParseAddress(e.RequestContext.HTTP.SourceIP)
+		return caller.ParseAddress(e.RequestContext.HTTP.SourceIP)
 	case loadBalancer:
-		return identity.LastHop(header["X-Forwarded-For"])
+		return caller.LastHop(header["X-Forwarded-For"])
 	default:
-		return identity.ParseAddress(e.RequestContext.Identity.SourceIP)
+		return caller.ParseAddress(e.RequestContext.Identity.SourceIP)
 	}
 }
 

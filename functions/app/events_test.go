@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/functions/app"
-	"github.com/weir-limits/weir/limiter/events"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -21,11 +21,11 @@ import (
 // eventLog is a broker that keeps what it is sent.
 type eventLog struct {
 	mu     sync.Mutex
-	events []events.Event
+	events []decisionlog.Event
 	hang   bool
 }
 
-// Send implements events.Sink.
+// Send implements decisionlog.Sink.
 func (l *eventLog) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 	if l.hang {
 		<-ctx.Done()
@@ -34,7 +34,7 @@ func (l *eventLog) Send(ctx context.Context, batch [][]byte) (lost int, err erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, line := range batch {
-		var e events.Event
+		var e decisionlog.Event
 		if err := json.Unmarshal(line, &e); err != nil {
 			return len(batch), err
 		}
@@ -43,9 +43,9 @@ func (l *eventLog) Send(ctx context.Context, batch [][]byte) (lost int, err erro
 	return 0, nil
 }
 
-func publisher(l *eventLog) *events.Publisher {
-	return events.New(events.Options{
-		Namespace: "test", Hash: telemetry.NewSubjectHash("test", nil), Sink: l, OneIn: 1, Budget: events.DefaultBudget, Logger: slog.New(slog.DiscardHandler),
+func publisher(l *eventLog) *decisionlog.Publisher {
+	return decisionlog.New(decisionlog.Options{
+		Namespace: "test", Hash: telemetry.NewSubjectHash("test", nil), Sink: l, OneIn: 1, Budget: decisionlog.DefaultBudget, Logger: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -55,11 +55,11 @@ func TestEvents(t *testing.T) {
 	for _, c := range []struct {
 		name, event string
 		function    func(*app.Environment) lambda.Handler
-		want        map[events.Outcome]int64
+		want        map[decisionlog.Outcome]int64
 	}{
-		{"authorizer", "rest-authorizer-anonymous.json", app.NewAuthorizer, map[events.Outcome]int64{"allowed": 2, "refused": 3}},
-		{"handler", "http-api-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[events.Outcome]int64{"allowed": 2, "refused": 3}},
-		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[events.Outcome]int64{}},
+		{"authorizer", "rest-authorizer-anonymous.json", app.NewAuthorizer, map[decisionlog.Outcome]int64{"allowed": 2, "refused": 3}},
+		{"handler", "http-api-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[decisionlog.Outcome]int64{"allowed": 2, "refused": 3}},
+		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[decisionlog.Outcome]int64{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &eventLog{}
@@ -70,7 +70,7 @@ func TestEvents(t *testing.T) {
 				_, _ = f.Invoke(t.Context(), sample(t, c.event))
 			}
 			e.Events.Close(t.Context(), e.Clock())
-			got := map[events.Outcome]int64{}
+			got := map[decisionlog.Outcome]int64{}
 			for _, each := range l.events {
 				got[each.Outcome] += each.Count
 				if each.Rule == "" || each.Limit == "" || each.Subject == "" || each.Cost != each.Count {
@@ -106,7 +106,7 @@ func TestEvents_hung(t *testing.T) {
 				}
 				switch took := time.Since(begun); took {
 				case 0:
-				case events.DefaultBudget:
+				case decisionlog.DefaultBudget:
 					delayed++
 				default:
 					t.Errorf("%s: a request took %s", c.event, took)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -38,7 +38,7 @@ func ExampleEnvironment_Serve() {
 	e := &app.Environment{
 		Limiter:    l,
 		Rules:      rules.Fixed(r),
-		Identifier: identity.New(identity.Options{}),
+		Identifier: caller.New(caller.Options{}),
 		Clock:      time.Now,
 		Logger:     slog.Default(),
 	}

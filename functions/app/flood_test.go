@@ -19,8 +19,8 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/weir-limits/weir/functions"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -136,7 +136,7 @@ func forgedToken(i int) map[string]string {
 	return map[string]string{"Authorization": fmt.Sprintf("Bearer %d.e30.AAAA", i)}
 }
 
-func unknownKey(int) map[string]string { return map[string]string{"X-Api-Key": identity.NewAPIKey()} }
+func unknownKey(int) map[string]string { return map[string]string{"X-Api-Key": caller.NewAPIKey()} }
 
 // send sends request i from an address, and returns the status of its answer.
 func (f *flood) send(t *testing.T, a *target, address string, i int) int {

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -54,17 +54,17 @@ func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []floa
 }
 
 // unverifiable is an identifier whose issuer cannot be reached.
-func unverifiable(t testing.TB) *identity.Identifier {
+func unverifiable(t testing.TB) *caller.Identifier {
 	t.Helper()
-	down, err := identity.NewRemoteKeys("http://127.0.0.1:1/")
+	down, err := caller.NewRemoteKeys("http://127.0.0.1:1/")
 	if err != nil {
 		t.Fatal(err)
 	}
-	tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
+	tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: down, Issuer: samples.Issuer, Audience: samples.Audience, Algorithms: []string{"ES256"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return identity.New(identity.Options{Tokens: tokens})
+	return caller.New(caller.Options{Tokens: tokens})
 }
 
 // What becomes of a request is counted, alike by the authorizer and by the middleware.
@@ -81,7 +81,7 @@ func TestRecorder(t *testing.T) {
 	}{
 		{"allowed", shared, 1, "", map[string]int{"Allowed": 1, "StoreCalls": 2}},
 		{"refused", memory, 4, "", map[string]int{"Allowed": 3, "Refused": 1}},
-		{"remembered", shared, 5, "", map[string]int{"Allowed": 3, "Refused": 2, "Remembered": 2, "StoreCalls": 6}},
+		{"remembered", shared, 5, "", map[string]int{"Allowed": 3, "Refused": 2, "FromCache": 2, "StoreCalls": 6}},
 		{"degraded", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
 		{"denied", func(t testing.TB) *app.Environment {
 			e := environment(t, unreachable{})
@@ -94,7 +94,7 @@ func TestRecorder(t *testing.T) {
 		}, 2, "", map[string]int{"Failed": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
 		{"unauthorized while the store fails", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "x", map[string]int{"Unauthorized": 2, "Degraded": 2, "StoreCalls": 2}},
-		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "Remembered": 1, "StoreCalls": 8}},
+		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "FromCache": 1, "StoreCalls": 8}},
 		{"failed", func(t testing.TB) *app.Environment {
 			e := shared(t)
 			e.Identifier = unverifiable(t)

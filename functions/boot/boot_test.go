@@ -22,7 +22,7 @@ import (
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -166,20 +166,20 @@ func TestConfig_Environment(t *testing.T) {
 		t.Fatal(err)
 	}
 	jwks, secret := write(t, "jwks.json", string(keys)), write(t, "secret", "0123456789abcdef")
-	records := write(t, "apikeys.json", `[{"id":"k1","tier":"paid","hash":"`+identity.HashAPIKey([]byte("0123456789abcdef"), "the-key")+`"}]`)
+	records := write(t, "apikeys.json", `[{"id":"k1","tier":"paid","hash":"`+caller.HashAPIKey([]byte("0123456789abcdef"), "the-key")+`"}]`)
 	local := []string{"STORE=memory", "WEIR_LOCAL=true", "RULES_FILE=" + rules, "JWKS=" + jwks, "JWT_ISSUER=" + events.Issuer, "JWT_AUDIENCE=" + events.Audience, "JWT_ALGORITHMS=ES256,EdDSA",
 		"API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=" + secret, "REQUIRE_CREDENTIAL=true", "BASE_PATH=/v1"}
 	e, err = load(t, local...).Environment(store, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if caller, err := e.Identifier.Caller(t.Context(), time.Now(), identity.Credentials{APIKey: "the-key"}); err != nil || caller.APIKey != "k1" {
+	if caller, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{APIKey: "the-key"}); err != nil || caller.APIKey != "k1" {
 		t.Errorf("API key: %+v, %v", caller, err)
 	}
-	if _, err := e.Identifier.Caller(t.Context(), time.Now(), identity.Credentials{Authorization: "Bearer x"}); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{Authorization: "Bearer x"}); !errors.Is(err, limiter.ErrInvalidCredential) {
 		t.Errorf("bad token: %v", err)
 	}
-	if _, err := e.Identifier.Caller(t.Context(), time.Now(), identity.Credentials{}); !errors.Is(err, limiter.ErrMissingCredential) || e.BasePath != "/v1" {
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, limiter.ErrMissingCredential) || e.BasePath != "/v1" {
 		t.Errorf("no credential: %v", err)
 	}
 	for want, variables := range map[string][]string{

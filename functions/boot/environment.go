@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
@@ -50,21 +50,21 @@ func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limi
 	return limiter.New(store, limiter.Options{Timeout: c.timeout(), ReconnectTimeout: max(reconnectTimeout, c.timeout()), FirstTimeout: max(firstTimeout, c.timeout()), Logger: logger, Cells: cells})
 }
 
-func (c Config) identifier() (*identity.Identifier, error) {
-	o := identity.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}
+func (c Config) identifier() (*caller.Identifier, error) {
+	o := caller.Options{RequireCredential: c.RequireCredential, IPv6Bits: c.IPv6Bits}
 	table, err := c.records(context.Background())
 	if err != nil {
 		return nil, err
 	}
 	if table != nil {
-		o.APIKeys = identity.NewRemoteRecords(table)
+		o.APIKeys = caller.NewRemoteRecords(table)
 	}
 	if c.JWKS != "" {
 		keys, err := c.keys(table)
 		if err != nil {
 			return nil, err
 		}
-		o.Tokens, err = identity.NewVerifier(identity.TokenOptions{
+		o.Tokens, err = caller.NewVerifier(caller.TokenOptions{
 			Keys: keys, Issuer: c.JWTIssuer, Audience: c.JWTAudience, Algorithms: c.JWTAlgorithms, UserClaim: c.JWTUserClaim, TierClaim: c.JWTTierClaim,
 		})
 		if err != nil {
@@ -80,11 +80,11 @@ func (c Config) identifier() (*identity.Identifier, error) {
 		if err != nil {
 			return nil, fmt.Errorf("API_KEY_SECRET_FILE: %w", err)
 		}
-		if o.APIKeys, err = identity.ParseAPIKeys(list, secret); err != nil {
+		if o.APIKeys, err = caller.ParseAPIKeys(list, secret); err != nil {
 			return nil, fmt.Errorf("API_KEYS_FILE %s, API_KEY_SECRET_FILE %s: %w", c.APIKeysFile, c.APIKeySecretFile, err)
 		}
 	}
-	return identity.New(o), nil
+	return caller.New(o), nil
 }
 
 // records returns the records table, nil if there is none.
@@ -99,18 +99,18 @@ func (c Config) records(ctx context.Context) (*records.Table, error) {
 	return records.NewTable(client, c.RecordsTable), nil
 }
 
-func (c Config) keys(table *records.Table) (identity.KeySource, error) {
+func (c Config) keys(table *records.Table) (caller.KeySource, error) {
 	switch {
 	case c.JWKS == JWKSRecords:
-		return identity.NewFetchedKeys(table.SigningKeys), nil
+		return caller.NewFetchedKeys(table.SigningKeys), nil
 	case isURL(c.JWKS):
-		return identity.NewRemoteKeys(c.JWKS)
+		return caller.NewRemoteKeys(c.JWKS)
 	}
 	document, err := os.ReadFile(c.JWKS)
 	if err != nil {
 		return nil, fmt.Errorf("JWKS: %w", err)
 	}
-	set, err := identity.ParseKeySet(document)
+	set, err := caller.ParseKeySet(document)
 	if err != nil {
 		return nil, fmt.Errorf("JWKS %s: %w", c.JWKS, err)
 	}

@@ -12,12 +12,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	"github.com/aws/aws-sdk-go-v2/service/kinesis"
+	awskinesis "github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/smithy-go/logging"
 
-	"github.com/weir-limits/weir/functions/kafkasink"
-	"github.com/weir-limits/weir/functions/kinesissink"
-	"github.com/weir-limits/weir/limiter/events"
+	"github.com/weir-limits/weir/functions/sinks/kafka"
+	"github.com/weir-limits/weir/functions/sinks/kinesis"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -81,9 +81,9 @@ func isAddress(s string) bool {
 
 // OpenEvents returns what sends events of decisions, nil if there are none, and what ends it.
 // It does not connect. hash names callers, and budget is what a request waits for it at most.
-func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, hash telemetry.SubjectHash, logger *slog.Logger, budget time.Duration) (p *events.Publisher, closeSink func(), err error) {
+func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, hash telemetry.SubjectHash, logger *slog.Logger, budget time.Duration) (p *decisionlog.Publisher, closeSink func(), err error) {
 	closeSink = func() {}
-	var sink events.Sink
+	var sink decisionlog.Sink
 	switch c.Events {
 	case "":
 		return nil, closeSink, nil
@@ -98,25 +98,25 @@ func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, ha
 		if err != nil {
 			return nil, closeSink, err
 		}
-		sink = kinesissink.New(client, c.KinesisStream)
+		sink = kinesis.New(client, c.KinesisStream)
 	}
-	return events.New(events.Options{
+	return decisionlog.New(decisionlog.Options{
 		Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
 		Budget: budget, Dropped: recorder.EventsDropped, Logger: logger,
 	}), closeSink, nil
 }
 
-func (c Config) kafkaSink(ctx context.Context) (*kafkasink.Sink, error) {
+func (c Config) kafkaSink(ctx context.Context) (*kafka.Sink, error) {
 	o, err := c.KafkaOptions(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return kafkasink.New(o)
+	return kafka.New(o)
 }
 
 // KafkaOptions returns how the topic of events is reached.
-func (c Config) KafkaOptions(ctx context.Context) (kafkasink.Options, error) {
-	o := kafkasink.Options{Brokers: c.KafkaBrokers, Topic: c.KafkaTopic, TLS: c.KafkaTLS}
+func (c Config) KafkaOptions(ctx context.Context) (kafka.Options, error) {
+	o := kafka.Options{Brokers: c.KafkaBrokers, Topic: c.KafkaTopic, TLS: c.KafkaTLS}
 	if !c.KafkaIAM {
 		return o, nil
 	}
@@ -130,7 +130,7 @@ func (c Config) KafkaOptions(ctx context.Context) (kafkasink.Options, error) {
 
 // KinesisClient returns a client that tries a call again, for no request waits: a connection
 // that died while Lambda had frozen the process must not cost a batch.
-func (c Config) KinesisClient(ctx context.Context) (*kinesis.Client, error) {
+func (c Config) KinesisClient(ctx context.Context) (*awskinesis.Client, error) {
 	config, err := c.awsConfig(ctx, kinesisVariable, c.KinesisEndpoint)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (c Config) KinesisClient(ctx context.Context) (*kinesis.Client, error) {
 	if config.Region == "" {
 		return nil, fmt.Errorf("AWS_REGION: is missing: the stream %s is in a region", c.KinesisStream)
 	}
-	return kinesis.NewFromConfig(config, func(o *kinesis.Options) {
+	return awskinesis.NewFromConfig(config, func(o *awskinesis.Options) {
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {

@@ -18,9 +18,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/kinesissink"
+	"github.com/weir-limits/weir/functions/sinks/kinesis"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/events"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -58,7 +58,7 @@ func publish(t *testing.T, variables ...string) (log string) {
 	var out, metrics bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&out, nil))
 	recorder := telemetry.New(&metrics, "dev", hash)
-	p, closeSink, err := c.OpenEvents(t.Context(), recorder, hash, logger, events.DefaultBudget)
+	p, closeSink, err := c.OpenEvents(t.Context(), recorder, hash, logger, decisionlog.DefaultBudget)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,10 +77,10 @@ func publish(t *testing.T, variables ...string) (log string) {
 }
 
 // outcomes returns the outcomes of events in order.
-func outcomes(t *testing.T, lines ...[]byte) (all []events.Outcome) {
+func outcomes(t *testing.T, lines ...[]byte) (all []decisionlog.Outcome) {
 	t.Helper()
 	for _, line := range lines {
-		var e events.Event
+		var e decisionlog.Event
 		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != hash(limiter.User("alice")) {
 			t.Errorf("%s: %v", line, err)
 		}
@@ -128,11 +128,11 @@ func TestConfig_OpenEvents_kafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	var got []events.Outcome
+	var got []decisionlog.Outcome
 	for len(got) < 2 && t.Context().Err() == nil {
 		reader.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { got = append(got, outcomes(t, r.Value)...) })
 	}
-	if !slices.Equal(got, []events.Outcome{"refused", "allowed"}) {
+	if !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -142,7 +142,7 @@ func TestConfig_OpenEvents_kafka(t *testing.T) {
 func TestConfig_OpenEvents_kinesis(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		var actions []string
-		var got []events.Outcome
+		var got []decisionlog.Outcome
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 			actions = append(actions, "kinesis:"+operation)
@@ -166,11 +166,11 @@ func TestConfig_OpenEvents_kinesis(t *testing.T) {
 		}))
 		log := publish(t, "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
 		server.Close()
-		if !slices.Equal(actions, kinesissink.Actions()) {
-			t.Errorf("got %v called, want %v, once", actions, kinesissink.Actions())
+		if !slices.Equal(actions, kinesis.Actions()) {
+			t.Errorf("got %v called, want %v, once", actions, kinesis.Actions())
 		}
 		switch {
-		case status == http.StatusOK && (log != "" || !slices.Equal(got, []events.Outcome{"refused", "allowed"})):
+		case status == http.StatusOK && (log != "" || !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"})):
 			t.Errorf("got %v, %s", got, log)
 		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
 			t.Errorf("got %s", log)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/events"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -57,7 +57,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
 	e.Recorder = recorder
 	// What it opens ends with the process.
-	if e.Events, _, err = c.OpenEvents(ctx, recorder, hash, logger, events.DefaultBudget); err != nil {
+	if e.Events, _, err = c.OpenEvents(ctx, recorder, hash, logger, decisionlog.DefaultBudget); err != nil {
 		return nil, err
 	}
 	c.warm(ctx, store, e)

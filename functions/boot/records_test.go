@@ -23,8 +23,8 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -183,7 +183,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			if got := d.requests.Load() - before; got != 0 {
 				t.Errorf("malformed keys cost %d requests", got)
 			}
-			d.want(t, "unknown", identity.NewAPIKey(), "Unauthorized", "", 401)
+			d.want(t, "unknown", caller.NewAPIKey(), "Unauthorized", "", 401)
 			if _, err := d.keys.Revoke(t.Context(), "acme", ""); err != nil {
 				t.Fatal(err)
 			}

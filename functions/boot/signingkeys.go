@@ -14,7 +14,7 @@ import (
 	"github.com/sethvargo/go-envconfig"
 
 	"github.com/weir-limits/weir/functions/records"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // signingKeysConfig is what the variables of the function signingkeys say: no others.
@@ -42,7 +42,7 @@ func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*
 	if err := envconfig.ProcessWith(ctx, &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)}); err != nil {
 		return nil, fmt.Errorf("environment: %w", err)
 	}
-	fetch, err := identity.FetchFrom(c.JWKS)
+	fetch, err := caller.FetchFrom(c.JWKS)
 	if err != nil {
 		return nil, fmt.Errorf("JWKS: %w", err)
 	}

@@ -20,10 +20,10 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/breaker"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 // OpenStore returns the store that c names, and what closes it. One that is not in this
@@ -55,7 +55,7 @@ func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return breaker.New(reconnecting{store, max(reconnectTimeout, c.timeout())}, breaker.Options{})
+	return resilient.New(reconnecting{store, max(reconnectTimeout, c.timeout())}, resilient.Options{})
 }
 
 // DynamoDBClient returns a client that makes each attempt once: the store makes those

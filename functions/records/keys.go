@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // What an operator may have meant otherwise; compare with errors.Is.
@@ -82,8 +82,8 @@ func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key 
 	if err != nil {
 		return "", Key{}, err
 	}
-	key = identity.NewAPIKey()
-	hash := identity.HashAPIKey(secret, key)
+	key = caller.NewAPIKey()
+	hash := caller.HashAPIKey(secret, key)
 	k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
 	if _, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: itemOf(hash, k)}); err != nil {
 		return "", Key{}, fmt.Errorf("records table: %w", err)

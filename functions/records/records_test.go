@@ -23,7 +23,7 @@ import (
 	samples "github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
@@ -110,10 +110,10 @@ func TestKeys(t *testing.T) {
 	client, table := local(t, &operator)
 	keys := records.NewKeys(client, table)
 	reader := records.NewTable(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.APIOptions = nil }, function.install), table)
-	lookup := func(key string) (identity.Record, error) {
-		return identity.NewRemoteRecords(reader).Lookup(ctx, noon, key)
+	lookup := func(key string) (caller.Record, error) {
+		return caller.NewRemoteRecords(reader).Lookup(ctx, noon, key)
 	}
-	if _, err := lookup(identity.NewAPIKey()); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := lookup(caller.NewAPIKey()); !errors.Is(err, limiter.ErrInvalidCredential) {
 		t.Errorf("in an empty table: %v", err)
 	}
 	first, made := create(t, keys, records.Key{ID: "acme", Tier: "paid", Owner: "Acme, Zürich"}, false)
@@ -173,7 +173,7 @@ func TestKeys_Create_first(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if _, err := identity.NewRemoteRecords(records.NewTable(client, table)).Lookup(ctx, noon, key); err != nil {
+			if _, err := caller.NewRemoteRecords(records.NewTable(client, table)).Lookup(ctx, noon, key); err != nil {
 				t.Error(err)
 			}
 		})
@@ -238,7 +238,7 @@ func TestKeys_pages(t *testing.T) {
 	if revoked, err := keys.Revoke(ctx, "g", ""); err != nil || len(revoked) != 1 || len(warned) != 2 {
 		t.Errorf("%d keys, %v; warned of %v", len(revoked), err, warned)
 	}
-	if _, _, err := records.NewTable(client, table).Record(ctx, "abc"); !errors.Is(err, identity.ErrRecord) || !strings.HasPrefix(err.Error(), want) {
+	if _, _, err := records.NewTable(client, table).Record(ctx, "abc"); !errors.Is(err, caller.ErrRecord) || !strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
 	}
 	if revoked, err := keys.Revoke(ctx, "", ""); !errors.Is(err, records.ErrNotFound) || len(revoked) != 0 {
@@ -319,7 +319,7 @@ func TestKeys_Rotate(t *testing.T) {
 	keys := records.NewKeys(client, table)
 	good := func(key string) bool {
 		t.Helper()
-		_, err := identity.NewRemoteRecords(records.NewTable(client, table)).Lookup(ctx, noon, key)
+		_, err := caller.NewRemoteRecords(records.NewTable(client, table)).Lookup(ctx, noon, key)
 		if err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
 			t.Error(err)
 		}
@@ -415,7 +415,7 @@ func TestTable_Secrets(t *testing.T) {
 	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32), "previous": secrets[0]})
 	newer, _ := create(t, keys, records.Key{ID: "new"}, false)
 	for _, key := range []string{key, newer} {
-		if _, err := identity.NewRemoteRecords(reader).Lookup(ctx, noon, key); err != nil {
+		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); err != nil {
 			t.Error(err)
 		}
 	}
@@ -423,7 +423,7 @@ func TestTable_Secrets(t *testing.T) {
 		t.Errorf("the current secret is the first to be tried: %v, %v", all, err)
 	}
 	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32)})
-	if _, err := identity.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, limiter.ErrInvalidCredential) {
 		t.Errorf("after the overlap: %v", err)
 	}
 	for want, attributes := range map[string]map[string][]byte{
@@ -434,7 +434,7 @@ func TestTable_Secrets(t *testing.T) {
 		if _, err := reader.Secrets(ctx); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if _, err := identity.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, limiter.ErrUnverified) {
+		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, limiter.ErrUnverified) {
 			t.Errorf("a lookup: %v", err)
 		}
 	}

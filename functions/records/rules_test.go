@@ -135,7 +135,7 @@ func TestRules_Put_atOnce(t *testing.T) {
 				defer mu.Unlock()
 				if err == nil {
 					won = append(won, v)
-				} else if !errors.Is(err, records.ErrOvertaken) {
+				} else if !errors.Is(err, records.ErrConflict) {
 					t.Error(err)
 				}
 			})

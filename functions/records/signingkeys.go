@@ -8,7 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // WriteAPI is what SigningKeys needs of DynamoDB. A *dynamodb.Client implements it.
@@ -22,12 +22,12 @@ type WriteAPI interface {
 //
 // Nobody outside can invoke it, so an error is worth an alarm: it says that the issuer or
 // the table failed, or that the document is no key set. The keys that were copied before
-// then stay as they are, and are good until they are a day old (identity.RemoteKeys). A key
+// then stay as they are, and are good until they are a day old (caller.RemoteKeys). A key
 // set without a key is one, by which the issuer withdraws them all.
 type SigningKeys struct {
 	API   WriteAPI
 	Table string
-	Fetch identity.Fetch
+	Fetch caller.Fetch
 	Clock func() time.Time
 }
 
@@ -43,7 +43,7 @@ func (s *SigningKeys) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 	if len(document) > maxSigningKeys {
 		return nil, fmt.Errorf("signing keys: got %d bytes, want at most %d", len(document), maxSigningKeys)
 	}
-	if _, err := identity.ParseKeySet(document); err != nil {
+	if _, err := caller.ParseKeySet(document); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}
 	it := keyOf(SigningKeysKey)

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // ReadActions returns what a policy allows on the table to the functions that identify callers.
@@ -50,7 +50,7 @@ type Table struct {
 	retryable func(error) bool
 }
 
-var _ identity.KeyTable = (*Table)(nil)
+var _ caller.KeyTable = (*Table)(nil)
 
 // NewTable returns the table of this name. It tries a read that fails once more, whatever
 // the client does: a read, unlike a charge, may be repeated, and the first one after Lambda
@@ -59,7 +59,7 @@ func NewTable(api ReadAPI, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
 
-// Secrets implements identity.KeyTable.
+// Secrets implements caller.KeyTable.
 func (t *Table) Secrets(ctx context.Context) ([][]byte, error) {
 	it, err := t.get(ctx, secretsKey)
 	if err != nil || it == nil {
@@ -68,21 +68,21 @@ func (t *Table) Secrets(ctx context.Context) ([][]byte, error) {
 	return it.secrets()
 }
 
-// Record implements identity.KeyTable.
-func (t *Table) Record(ctx context.Context, hash string) (r identity.Record, ok bool, err error) {
+// Record implements caller.KeyTable.
+func (t *Table) Record(ctx context.Context, hash string) (r caller.Record, ok bool, err error) {
 	it, err := t.get(ctx, apiKeyPrefix+hash)
 	if err != nil || it == nil {
-		return identity.Record{}, false, err
+		return caller.Record{}, false, err
 	}
 	k, err := it.key()
 	if err != nil {
-		return identity.Record{}, false, fmt.Errorf("%w: %w", err, identity.ErrRecord)
+		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
 	}
-	return identity.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
+	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
 }
 
 // SigningKeys returns the issuer's key set as it was copied last, and when. It is an
-// identity.Fetch.
+// caller.Fetch.
 func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.Time, err error) {
 	it, err := t.get(ctx, SigningKeysKey)
 	switch {

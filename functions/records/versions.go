@@ -37,8 +37,8 @@ const Kept = 50
 const maxNote = 200
 
 var (
-	// ErrOvertaken is a version that was put while another was being prepared.
-	ErrOvertaken = errors.New("another version was put meanwhile: nothing was changed")
+	// ErrConflict is a version that was put while another was being prepared.
+	ErrConflict = errors.New("another version was put meanwhile: nothing was changed")
 	// ErrNoVersion is a version that is not kept.
 	ErrNoVersion = errors.New("there is no such version")
 )
@@ -101,7 +101,7 @@ func (r *Rules) History(ctx context.Context) ([]Version, error) {
 // Put puts a document into force as a new version, at now: one higher than after, which is in
 // force as far as the caller knows (0: none), no lower than least, which is what the document
 // says itself, and the time in Unix seconds if that is higher: a function that was deployed with a
-// document of a version above the time decides by it under version 1 until there is one here. The error wraps ErrOvertaken if another one is in force.
+// document of a version above the time decides by it under version 1 until there is one here. The error wraps ErrConflict if another one is in force.
 //
 // It takes what it is given: parse the document first.
 func (r *Rules) Put(ctx context.Context, now time.Time, document []byte, note string, after, least int64) (Version, error) {
@@ -122,7 +122,7 @@ func (r *Rules) Put(ctx context.Context, now time.Time, document []byte, note st
 		return Version{}, err
 	}
 	if newest := append(history, Version{})[0].Version; newest != after {
-		return Version{}, fmt.Errorf("%w: version %d is in force", ErrOvertaken, newest)
+		return Version{}, fmt.Errorf("%w: version %d is in force", ErrConflict, newest)
 	}
 	return v, r.write(ctx, v, compressed, slices.Insert(history, 0, v), after)
 }
@@ -153,7 +153,7 @@ func (r *Rules) write(ctx context.Context, v Version, compressed []byte, history
 	}
 	_, err := r.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: writes})
 	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok && overtaken(canceled) {
-		return ErrOvertaken
+		return ErrConflict
 	}
 	if err != nil {
 		return fmt.Errorf("records table: %w", err)

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/kafkasink"
-	"github.com/weir-limits/weir/functions/kinesissink"
+	"github.com/weir-limits/weir/functions/sinks/kafka"
+	"github.com/weir-limits/weir/functions/sinks/kinesis"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -137,7 +137,7 @@ func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
-		Actions:    jsii.Strings(kinesissink.Actions()...),
+		Actions:    jsii.Strings(kinesis.Actions()...),
 		Resources:  &[]*string{stream.StreamArn()},
 	}))
 }
@@ -154,11 +154,11 @@ func (l *Limits) equipEvents(f awslambda.Function) {
 	}
 	setVariables(f, variables)
 	if k := e.Kafka; k != nil {
-		allow(f, kafkasink.ClusterActions(), jsii.String(k.Cluster))
-		allow(f, kafkasink.TopicActions(), k.topicARN())
+		allow(f, kafka.ClusterActions(), jsii.String(k.Cluster))
+		allow(f, kafka.TopicActions(), k.topicARN())
 		return
 	}
-	allow(f, kinesissink.Actions(), e.Stream.StreamArn())
+	allow(f, kinesis.Actions(), e.Stream.StreamArn())
 	if key := e.Stream.EncryptionKey(); key != nil {
 		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts in the name of who writes
 	}

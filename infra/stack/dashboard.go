@@ -31,7 +31,7 @@ func (s *stage) newDashboard() {
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
 	)
 	d.AddWidgets(
-		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.Remembered, telemetry.Busy, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
+		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
 		graph("Milliseconds a decision, and those of them in the store", []awscloudwatch.IMetric{
 			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"), m.Metric(telemetry.StoreLatency, "p99"),
 		}),
@@ -39,7 +39,7 @@ func (s *stage) newDashboard() {
 	)
 	d.AddWidgets(
 		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused), m.ByRule("tried out:", telemetry.RuleShadowed)}),
-		graph("What is not exact: requests past a limit, refunds, mended counts, events lost", s.sums(telemetry.RefundsGiven, telemetry.RefundsWithheld, telemetry.Mended, telemetry.EventsDropped), m.Metric(telemetry.Overshoot, "Maximum")),
+		graph("What is not exact: requests past a limit, refunds, mended counts, events lost", s.sums(telemetry.RefundsGiven, telemetry.RefundsDropped, telemetry.Clamped, telemetry.EventsDropped), m.Metric(telemetry.Overshoot, "Maximum")),
 		graph("Rules: oldest and newest version in force, and seconds since their source was asked", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
 			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
 	)

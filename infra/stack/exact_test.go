@@ -59,7 +59,7 @@ func TestStack_network(t *testing.T) {
 
 // Functions reach the brokers at their ports, and nothing else but DynamoDB.
 func TestStack_network_kafka(t *testing.T) {
-	made := parse(t, synthesize(t, settings(t, kafka)))
+	made := parse(t, synthesize(t, settings(t, toKafka)))
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
 	_, in := made.one(t, "AWS::EC2::SecurityGroupIngress", "")
 	if p := in.Properties; p["GroupId"] != "sg-0123456789abcdef0" || p["FromPort"] != 9098.0 || p["ToPort"] != 9098.0 || !strings.Contains(text(t, p["SourceSecurityGroupId"]), clients) {

@@ -18,7 +18,7 @@ var golden = map[string]func(*stack.Settings){
 	"dynamodb":    func(*stack.Settings) {},
 	"elasticache": elasticache,
 	"everything":  everything,
-	"kafka":       kafka,
+	"kafka":       toKafka,
 }
 
 func TestGolden(t *testing.T) {

@@ -78,8 +78,8 @@ func everything(s *stack.Settings) {
 	s.RulesFrom = "table"
 }
 
-// kafka sends events to a cluster that is there, with the state in DynamoDB.
-func kafka(s *stack.Settings) {
+// toKafka sends events to a cluster that is there, with the state in DynamoDB.
+func toKafka(s *stack.Settings) {
 	s.Throttle, s.WarmWrites = 2000, 12000
 	s.Events = "kafka"
 	s.Kafka = stack.Kafka{

@@ -30,7 +30,7 @@ func written(t *testing.T) (names []string) {
 	now := time.Now()
 	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
 	r.Rules(now, 1, now, []string{l.Rule})
-	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l}}, Limit: l, Shadowed: l, Remembered: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Mended: 1, Refunds: limiter.Refunds{Given: 1, Withheld: 1}}
+	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l}}, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
 	for _, err := range []error{nil, limiter.ErrInvalidCredential, limiter.ErrUnverified} {
 		r.Record(now, 0, limiter.Caller{}, d, err)
 	}

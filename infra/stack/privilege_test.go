@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/kafkasink"
-	"github.com/weir-limits/weir/functions/kinesissink"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/sinks/kafka"
+	"github.com/weir-limits/weir/functions/sinks/kinesis"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
@@ -24,13 +24,13 @@ func TestStack_privilege(t *testing.T) {
 			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions()},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesissink.Actions(), "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesissink.Actions(), "*": slices.Concat(network, xray)},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesis.Actions(), "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesis.Actions(), "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": records.SigningKeyActions(), "*": xray},
 		},
 		"kafka": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafkasink.ClusterActions(), kafkaTopic: kafkasink.TopicActions(), "*": network},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafkasink.ClusterActions(), kafkaTopic: kafkasink.TopicActions(), "*": network},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafka.ClusterActions(), kafkaTopic: kafka.TopicActions(), "*": network},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafka.ClusterActions(), kafkaTopic: kafka.TopicActions(), "*": network},
 		},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))

@@ -155,7 +155,7 @@ func (p pattern) measure(t *testing.T) row {
 		case byWindow:
 			result.Admitted++
 			c.admitted = append(c.admitted, now)
-			c.judge = log.Spend(c.judge, now, 1)
+			c.judge = log.Force(c.judge, now, 1)
 			if !right {
 				result.WronglyAdmitted++
 			}

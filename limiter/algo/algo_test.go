@@ -133,12 +133,12 @@ func TestSpend(t *testing.T) {
 		m := machine(t, c.rate)
 		var s algo.State
 		for _, cost := range c.costs {
-			s = m.Spend(s, start, cost)
+			s = m.Force(s, start, cost)
 		}
 		if got := m.RetryAfter(s, start, 1); got != c.retryAfter {
 			t.Errorf("%s after spending %v: retry after %s, want %s", m.Fingerprint(), c.costs, got, c.retryAfter)
 		}
-		if again := m.Spend(s, start, 0); again != s {
+		if again := m.Force(s, start, 0); again != s {
 			t.Errorf("%s: spending nothing changed %+v to %+v", m.Fingerprint(), s, again)
 		}
 		if m.Ahead(s, start) {
@@ -319,17 +319,17 @@ func TestParse(t *testing.T) {
 
 // A log that is put into as much debt as it takes, as soon as it takes it, and by clocks
 // that are behind, holds no more entries than the largest debt has.
-func TestLog_Deepest(t *testing.T) {
+func TestLog_MaxDebt(t *testing.T) {
 	for _, window := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, time.Hour} {
 		l := &algo.Log{Length: window, Requests: 10}
 		s, now, largest := algo.State{}, start, 0
 		for i := range 400 {
-			s = l.Spend(s, now.Add(-time.Duration(i%3)*time.Second), 2*l.Requests)
+			s = l.Force(s, now.Add(-time.Duration(i%3)*time.Second), 2*l.Requests)
 			largest = max(largest, s.Entries.Len())
 			now = now.Add(window / 4)
 		}
-		if int64(largest) != l.Deepest() {
-			t.Errorf("%s: %d entries, want %d", window, largest, l.Deepest())
+		if int64(largest) != l.MaxDebt() {
+			t.Errorf("%s: %d entries, want %d", window, largest, l.MaxDebt())
 		}
 	}
 }

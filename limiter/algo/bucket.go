@@ -54,16 +54,16 @@ func (b *Bucket) Take(s State, now Instant, cost int64) (State, bool) {
 	return s, true
 }
 
-// Spend implements Machine.
-func (b *Bucket) Spend(s State, now Instant, cost int64) State {
+// Force implements Machine.
+func (b *Bucket) Force(s State, now Instant, cost int64) State {
 	if cost > 0 {
-		s.TAT = max(s.TAT, min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Burst))), b.Deepest(now)))
+		s.TAT = max(s.TAT, min(max(s.TAT, now).Add(b.Increment(min(cost, 2*b.Burst))), b.MaxDebt(now)))
 	}
 	return s
 }
 
-// Deepest returns the TAT of the largest debt at now.
-func (b *Bucket) Deepest(now Instant) Instant { return now.Add(2 * b.Depth) }
+// MaxDebt returns the TAT of the largest debt at now.
+func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 
 // Delay returns how long after now a request leaves a queue, where s is the state that
 // its charge left. Departures are then one Interval apart.
@@ -100,7 +100,7 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 // Refunds are counted, for without the count a TAT that returns to its old value
 // by other refunds looks untouched and quota is created.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
-	back := b.Withheld(cost, late)
+	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {
 		back = b.Increment(cost)
 	}
@@ -116,14 +116,14 @@ func (b *Bucket) Untouched(s, charged State) bool {
 	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
 }
 
-// Withheld returns what of cost may be given back to a bucket that others have
+// Refundable returns what of cost may be given back to a bucket that others have
 // used since: Increment less late, 0 at the least.
-func (b *Bucket) Withheld(cost int64, late time.Duration) time.Duration {
+func (b *Bucket) Refundable(cost int64, late time.Duration) time.Duration {
 	return max(0, b.Increment(min(cost, b.Burst))-late)
 }
 
 // Ahead implements Machine. A debt is at most twice Depth.
-func (b *Bucket) Ahead(s State, now Instant) bool { return s.TAT > b.Spoiled(now) }
+func (b *Bucket) Ahead(s State, now Instant) bool { return s.TAT > b.MaxHonest(now) }
 
 func (b *Bucket) newest(s State) int64 { return int64(s.TAT) }
 
@@ -132,8 +132,8 @@ func (b *Bucket) full(s State, at Instant) State {
 	return s
 }
 
-// Spoiled returns the newest TAT that is not Ahead of now.
-func (b *Bucket) Spoiled(now Instant) Instant { return now.Add(2*b.Depth + maxSkew) }
+// MaxHonest returns the newest TAT that is not Ahead of now.
+func (b *Bucket) MaxHonest(now Instant) Instant { return now.Add(2*b.Depth + maxSkew) }
 
 // Capacity implements Machine.
 func (b *Bucket) Capacity() int64 { return b.Burst }

@@ -50,7 +50,7 @@ func TestClamp(t *testing.T) {
 		if c.m.Ahead(c.honest, start) || !c.m.Ahead(c.s, start) {
 			t.Errorf("%s: %+v ahead %t, %+v ahead %t; want false, true", c.m.Fingerprint(), c.honest, c.m.Ahead(c.honest, start), c.s, c.m.Ahead(c.s, start))
 		}
-		if spent := c.m.Spend(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s, start.Add(time.Millisecond), 1) {
+		if spent := c.m.Force(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s, start.Add(time.Millisecond), 1) {
 			t.Errorf("%s: a forced charge by the clock that is behind made %+v of %+v, which counts less", c.m.Fingerprint(), spent, c.s)
 		}
 		s, mark := algo.Clamp(c.m, c.s, algo.Mark{}, start)
@@ -81,7 +81,7 @@ func TestClamp_retryAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
 		far := now.Add(4*m.Horizon() + time.Duration(rapid.Int64Range(int64(10*time.Second), int64(1000*time.Hour)).Draw(t, "ahead")))
-		s = m.Spend(s, far, m.Capacity())
+		s = m.Force(s, far, m.Capacity())
 		if !m.Ahead(s, now) {
 			t.Skip("a window that is not over")
 		}

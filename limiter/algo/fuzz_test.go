@@ -162,7 +162,7 @@ func FuzzParse(f *testing.F) {
 		cost = max(0, cost)
 		if m.Ahead(s, now) {
 			m.Take(s, now, cost)
-			m.Spend(s, now, min(cost, 50_000))
+			m.Force(s, now, min(cost, 50_000))
 			if wait := m.RetryAfter(s, now, cost); wait < 0 {
 				t.Errorf("%s %+v: retry after %s", fingerprint, s, wait)
 			}
@@ -170,7 +170,7 @@ func FuzzParse(f *testing.F) {
 			s, _ = algo.Clamp(m, s, mark, now.Add(m.Horizon()+5*time.Second))
 		}
 		m.Take(s, now, cost)
-		m.Spend(s, now, min(cost, 50_000))
+		m.Force(s, now, min(cost, 50_000))
 		m.RetryAfter(s, now, cost)
 		m.Refund(s, s, cost, time.Second)
 		m.Idle(s)

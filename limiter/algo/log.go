@@ -105,18 +105,18 @@ func (l *Log) Take(s State, now Instant, cost int64) (State, bool) {
 	return l.append(s, now, cost), true
 }
 
-// Spend implements Machine.
-func (l *Log) Spend(s State, now Instant, cost int64) State {
+// Force implements Machine.
+func (l *Log) Force(s State, now Instant, cost int64) State {
 	live, _ := l.Live(s, now)
-	if cost = min(cost, l.Deepest()-live); cost <= 0 {
+	if cost = min(cost, l.MaxDebt()-live); cost <= 0 {
 		return s
 	}
 	return l.append(s, now, cost)
 }
 
-// Deepest returns the number of entries of the largest debt, which is also that of the longest
+// MaxDebt returns the number of entries of the largest debt, which is also that of the longest
 // list that is trimmed.
-func (l *Log) Deepest() int64 { return 2 * l.Requests }
+func (l *Log) MaxDebt() int64 { return 2 * l.Requests }
 
 // RetryAfter implements Machine.
 func (l *Log) RetryAfter(s State, now Instant, cost int64) time.Duration {
@@ -160,7 +160,7 @@ func (l *Log) Refund(s, charged State, cost int64, _ time.Duration) State {
 }
 
 // Ahead implements Machine.
-func (l *Log) Ahead(s State, now Instant) bool { return s.Newest > l.Spoiled(now) }
+func (l *Log) Ahead(s State, now Instant) bool { return s.Newest > l.MaxHonest(now) }
 
 func (l *Log) newest(s State) int64 { return int64(s.Newest) }
 
@@ -169,8 +169,8 @@ func (l *Log) full(s State, at Instant) State {
 	return l.owing(max(l.Requests, live), at)
 }
 
-// Spoiled returns the newest instant that is not Ahead of now.
-func (l *Log) Spoiled(now Instant) Instant { return now.Add(maxSkew) }
+// MaxHonest returns the newest instant that is not Ahead of now.
+func (l *Log) MaxHonest(now Instant) Instant { return now.Add(maxSkew) }
 
 // Capacity implements Machine.
 func (l *Log) Capacity() int64 { return l.Requests }

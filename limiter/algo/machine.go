@@ -53,9 +53,9 @@ type Machine interface {
 	// The caller MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
 
-	// Spend charges cost at now whether it is allowed or not: what is past the limit is
+	// Force charges cost at now whether it is allowed or not: what is past the limit is
 	// a debt, of at most one capacity. What is above that is forgiven.
-	Spend(s State, now Instant, cost int64) State
+	Force(s State, now Instant, cost int64) State
 
 	// RetryAfter returns how long after now cost would first be allowed: 0 if it
 	// is now, Never if it never is.

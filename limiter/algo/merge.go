@@ -38,7 +38,7 @@ func Sum(m, from Machine, a, s State, now Instant) State {
 		a.Count, a.Previous = min(a.Count+s.Count, MaxCount), min(a.Previous+s.Previous, MaxCount)
 		return a
 	}
-	return m.Spend(a, now, from.Used(s, now))
+	return m.Force(a, now, from.Used(s, now))
 }
 
 // Part returns the state of the machine to, one of n equal parts of from, that counts an nth of

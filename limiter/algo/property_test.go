@@ -148,13 +148,13 @@ func TestNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
 		taken, _ := m.Take(s, now, 0)
-		for what, next := range map[string]algo.State{"take": taken, "spend": m.Spend(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
+		for what, next := range map[string]algo.State{"take": taken, "spend": m.Force(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
 			if next != s {
 				t.Fatalf("%s: a %s of nothing left %+v of %+v", m.Fingerprint(), what, next, s)
 			}
 		}
-		deepest := m.Spend(m.Spend(s, now, 1<<60), now, 1<<60)
-		if again := m.Spend(deepest, now, 1); again != deepest {
+		deepest := m.Force(m.Force(s, now, 1<<60), now, 1<<60)
+		if again := m.Force(deepest, now, 1); again != deepest {
 			t.Fatalf("%s: the largest debt %+v grew to %+v", m.Fingerprint(), deepest, again)
 		}
 	})

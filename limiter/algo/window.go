@@ -97,18 +97,18 @@ func (w *Window) Take(s State, now Instant, cost int64) (State, bool) {
 	return at, true
 }
 
-// Spend implements Machine.
-func (w *Window) Spend(s State, now Instant, cost int64) State {
+// Force implements Machine.
+func (w *Window) Force(s State, now Instant, cost int64) State {
 	if cost == 0 {
 		return s
 	}
 	at := w.At(s, now)
-	at.Count = max(at.Count, min(at.Count+min(cost, w.Deepest()), w.Deepest()))
+	at.Count = max(at.Count, min(at.Count+min(cost, w.MaxDebt()), w.MaxDebt()))
 	return at
 }
 
-// Deepest returns the count of the largest debt.
-func (w *Window) Deepest() int64 { return 2 * w.Requests }
+// MaxDebt returns the count of the largest debt.
+func (w *Window) MaxDebt() int64 { return 2 * w.Requests }
 
 // RetryAfter implements Machine.
 func (w *Window) RetryAfter(s State, now Instant, cost int64) time.Duration {
@@ -172,7 +172,7 @@ func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 }
 
 // Ahead implements Machine.
-func (w *Window) Ahead(s State, now Instant) bool { return s.Window > w.Spoiled(now) }
+func (w *Window) Ahead(s State, now Instant) bool { return s.Window > w.MaxHonest(now) }
 
 func (w *Window) newest(s State) int64 { return s.Window }
 
@@ -180,8 +180,8 @@ func (w *Window) full(s State, at Instant) State {
 	return State{Window: w.Index(at), Count: max(s.Count, w.Requests)}
 }
 
-// Spoiled returns the newest window that is not Ahead of now.
-func (w *Window) Spoiled(now Instant) int64 { return w.Index(now.Add(maxSkew)) }
+// MaxHonest returns the newest window that is not Ahead of now.
+func (w *Window) MaxHonest(now Instant) int64 { return w.Index(now.Add(maxSkew)) }
 
 // Capacity implements Machine.
 func (w *Window) Capacity() int64 { return w.Requests }

@@ -118,7 +118,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 		guessed := !t.exact
 		charged := applied && (guessed || t.passes) // else a conversion or mend is written down
 		if applied {
-			t.noteMended()
+			t.noteClamped()
 		}
 		if err := t.learn(it); err != nil {
 			return false, err

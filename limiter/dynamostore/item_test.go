@@ -123,7 +123,7 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 			if i%50 == 0 {
 				now = now.Add(17 * time.Second)
 			}
-			b.take(t, now, limiter.Charge{Subject: who, Limit: limit, Cost: int64(i % 4), Spend: i%40 == 0})
+			b.take(t, now, limiter.Charge{Subject: who, Limit: limit, Cost: int64(i % 4), Force: i%40 == 0})
 			if i%20 == 19 {
 				largest = max(largest, size(b.item(t, who)))
 			}
@@ -238,7 +238,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 		take := func(what string, limit *limiter.Limit, cost int64, spend bool) []limiter.Result {
 			t.Helper()
 			results := make([]limiter.Result, 1)
-			charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: cost, Spend: spend}}
+			charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: cost, Force: spend}}
 			if _, err := b.Take(ctx, algo.InstantOf(now), who, charges, results); err != nil {
 				t.Fatal(err)
 			}

@@ -111,7 +111,7 @@ func TestStore_looks(t *testing.T) {
 			cost, updates int64
 			spend         bool
 		}{{0, 0, false}, {5, 1, false}, {0, 0, false}, {6, 0, false}, {10, 1, true}} {
-			if charge.Spend = c.spend; c.spend { // the largest debt, of a caller never seen
+			if charge.Force = c.spend; c.spend { // the largest debt, of a caller never seen
 				who = caller()
 			}
 			api.updates, charge.Subject, charge.Cost = 0, who, c.cost

@@ -73,7 +73,7 @@ func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 		r.given++
 		return
 	}
-	if back := b.Withheld(cost, r.late); back > 0 {
+	if back := b.Refundable(cost, r.late); back > 0 {
 		e.requireMachine(id, b)
 		e.setTo(tat, e.name(tat)+" - "+e.number(int64(back)))
 		e.setTo(refunds, "if_not_exists("+e.name(refunds)+", "+e.number(0)+") + "+e.number(1))

@@ -92,7 +92,7 @@ func (t *take) teach(g *guesses, applied bool) {
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
-		if most := t.views[i].settled.Machine.Capacity(); c.Cost > most && (!c.Spend || c.Cost > 2*most) {
+		if most := t.views[i].settled.Machine.Capacity(); c.Cost > most && (!c.Force || c.Cost > 2*most) {
 			return true
 		}
 		looks = looks && c.Cost == 0
@@ -114,17 +114,17 @@ func (t *take) learn(it item) error {
 		t.changed = t.changed || v.changed
 		var ok bool
 		v.next, ok = c.Apply(v.settled.Machine, v.settled.State, t.now)
-		v.capped = c.Cost > 0 && (c.Spend && capped(v, t.now, c.Cost) || fills(v, c.Cost))
+		v.capped = c.Cost > 0 && (c.Force && capped(v, t.now, c.Cost) || fills(v, c.Cost))
 		t.passes = t.passes && ok
 	}
 	return nil
 }
 
-// noteMended notes what an attempt has mended: the item no longer shows it.
-func (t *take) noteMended() {
+// noteClamped notes what an attempt has mended: the item no longer shows it.
+func (t *take) noteClamped() {
 	for i := range t.views {
 		v := &t.views[i]
-		v.mended = v.mended || v.settled.Mended
+		v.mended = v.mended || v.settled.Clamped
 	}
 }
 
@@ -147,7 +147,7 @@ func (t *take) report() {
 	for i := range t.views {
 		v := &t.views[i]
 		t.results[i] = v.settled.Result
-		t.results[i].Mended = v.mended || v.settled.Mended
+		t.results[i].Clamped = v.mended || v.settled.Clamped
 	}
 }
 
@@ -197,7 +197,7 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 		e.require(e.compare(f, "=", value))
 		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
 	}
-	if c.Spend && c.Cost == 0 {
+	if c.Force && c.Cost == 0 {
 		return // it passes whatever the state is, also one deeper than a slow clock's largest debt
 	}
 	switch m := v.settled.Machine.(type) {
@@ -219,8 +219,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Charge) {
 	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
 	latest := b.Latest(t.now, c.Cost)
-	if c.Spend {
-		latest = b.Deepest(t.now).Add(-increment)
+	if c.Force {
+		latest = b.MaxDebt(t.now).Add(-increment)
 	}
 	switch {
 	case c.Cost == 0:
@@ -247,8 +247,8 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 		e.require(e.absentOr(newest, "<=", e.number(index)))
 	}
 	switch {
-	case c.Spend:
-		e.require(e.absentOr(current, "<=", e.number(w.Deepest()-c.Cost)))
+	case c.Force:
+		e.require(e.absentOr(current, "<=", e.number(w.MaxDebt()-c.Cost)))
 	case w.Sliding:
 		e.require(t.slidingRoom(e, w, v, index, c.Cost))
 	default:
@@ -314,10 +314,10 @@ func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) 
 	at := max(t.now, s.Newest)
 	_, expired := l.Live(s, at)
 	room := l.Requests - c.Cost
-	if c.Spend {
-		room = l.Deepest() - c.Cost
+	if c.Force {
+		room = l.MaxDebt() - c.Cost
 	}
-	size := "size(" + e.name(entries) + ") <= " + e.number(min(room+int64(expired), l.Deepest()-c.Cost))
+	size := "size(" + e.name(entries) + ") <= " + e.number(min(room+int64(expired), l.MaxDebt()-c.Cost))
 	if expired > 0 {
 		head := e.name(entries) + "[" + strconv.Itoa(expired-1) + "]"
 		e.require(head + " <= " + e.number(int64(at.Add(-l.Length))) + " AND " + size)
@@ -345,12 +345,12 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 	s := v.settled.State
 	switch m := v.settled.Machine.(type) {
 	case *algo.Bucket:
-		return cost > 2*m.Burst || max(s.TAT, now).Add(m.Increment(cost)) > m.Deepest(now)
+		return cost > 2*m.Burst || max(s.TAT, now).Add(m.Increment(cost)) > m.MaxDebt(now)
 	case *algo.Window:
-		return m.At(s, now).Count > m.Deepest()-cost
+		return m.At(s, now).Count > m.MaxDebt()-cost
 	case *algo.Log:
 		live, _ := m.Live(s, now)
-		return live > m.Deepest()-cost
+		return live > m.MaxDebt()-cost
 	}
 	return false
 }
@@ -359,7 +359,7 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 // cost: an item that is too large could not be written any more, nor the list be cut.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
-	return ok && int64(v.settled.State.Entries.Len()) > l.Deepest()-cost
+	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
 // rewrite replaces everything that the item holds of a limit, if it is still as it

@@ -114,7 +114,7 @@ func (e *expression) cutLog(it item, limit *limiter.Limit) {
 	id := limit.ID.String()
 	held, err := it.held(id, limit)
 	l, ok := held.Machine.(*algo.Log)
-	if !ok || err != nil || int64(held.State.Entries.Len()) < l.Deepest() {
+	if !ok || err != nil || int64(held.State.Entries.Len()) < l.MaxDebt() {
 		return
 	}
 	trimmed := l.Trim(held.State)

@@ -116,7 +116,7 @@ func TestStore_units(t *testing.T) {
 				some = charges[:len(charges)/2]
 			}
 			for i := range some { // counts of as many digits as there may be
-				some[i].Spend, some[i].Cost = true, 2*some[i].Limit.Rate.Requests
+				some[i].Force, some[i].Cost = true, 2*some[i].Limit.Rate.Requests
 			}
 			for i := range some {
 				some[i].Subject = subject
@@ -159,7 +159,7 @@ func TestStore_units_log(t *testing.T) {
 			after time.Duration
 		}{{2 * algo.MaxLog, true, 0}, {algo.MaxLog, false, length}, {1, false, 0}, {algo.MaxLog, true, length}, {1, false, length}, {algo.MaxLog - 1, false, 0}, {algo.MaxLog, false, length}, {2 * algo.MaxLog, true, length / 2}} {
 			now = now.Add(step.after + 1)
-			charge.Cost, charge.Spend = step.cost, step.spend
+			charge.Cost, charge.Force = step.cost, step.spend
 			if i%2 == 0 { // in an environment that never saw it
 				clear(results)
 			}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -25,12 +25,12 @@ func ExampleMiddleware() {
 		return
 	}
 	secret := []byte("kept in a secret store")
-	keys, err := identity.ParseAPIKeys(fmt.Appendf(nil, `[{"id":"k1","tier":"paid","hash":%q}]`, identity.HashAPIKey(secret, "the key of a customer")), secret)
+	keys, err := caller.ParseAPIKeys(fmt.Appendf(nil, `[{"id":"k1","tier":"paid","hash":%q}]`, caller.HashAPIKey(secret, "the key of a customer")), secret)
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	identifier := identity.New(identity.Options{APIKeys: keys})
+	identifier := caller.New(caller.Options{APIKeys: keys})
 	store, err := memstore.New(memstore.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -45,8 +45,8 @@ func ExampleMiddleware() {
 		Limiter: l,
 		Charges: rules.Fixed(limits).Charges,
 		Identify: func(r *http.Request, now time.Time) (limiter.Caller, error) {
-			return identifier.Caller(r.Context(), now, identity.Credentials{
-				APIKey: r.Header.Get("X-Api-Key"), Address: identity.ParseAddress(r.RemoteAddr),
+			return identifier.Caller(r.Context(), now, caller.Credentials{
+				APIKey: r.Header.Get("X-Api-Key"), Address: caller.ParseAddress(r.RemoteAddr),
 			})
 		},
 	}

@@ -84,7 +84,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		slots[i] = sh.find(k, c.Limit.ID)
 		held := sh.settle(slots[i], c, now)
 		next, ok := c.Apply(held.Machine, held.State, now)
-		results[i] = limiter.Result{Machine: held.Machine, State: next, Mended: held.Mended}
+		results[i] = limiter.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
 		allowed = allowed && ok
 		if slots[i] == nil && c.Cost > 0 {
 			grows += weight(c.Limit)

@@ -123,13 +123,13 @@ func (sh *shard) remove(chain **slot, subject limiter.Subject) {
 // window's. Otherwise it reports false. That is most charges, and five times as fast:
 // states are large, and Settle and Apply pass them on many times.
 func (at *slot) charge(c *limiter.Charge, now algo.Instant, r *limiter.Result) (ok, known bool) {
-	if at == nil || at.limit != c.Limit || c.Spend || c.Cost == 0 {
+	if at == nil || at.limit != c.Limit || c.Force || c.Cost == 0 {
 		return false, false
 	}
 	switch m := at.limit.Machine().(type) {
 	case *algo.Bucket:
 		tat := algo.Instant(at.instant)
-		if tat > m.Spoiled(now) || c.Cost > m.Burst {
+		if tat > m.MaxHonest(now) || c.Cost > m.Burst {
 			return false, false
 		}
 		if ok = tat <= m.Latest(now, c.Cost); ok {
@@ -221,7 +221,7 @@ const slotEntries = 8
 // weight returns what a slot of limit counts: one, and the room of all entries that it may hold.
 func weight(limit *limiter.Limit) int {
 	if l, ok := limit.Machine().(*algo.Log); ok {
-		return 1 + int(l.Deepest()+slotEntries-1)/slotEntries
+		return 1 + int(l.MaxDebt()+slotEntries-1)/slotEntries
 	}
 	return 1
 }

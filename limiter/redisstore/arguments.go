@@ -35,25 +35,25 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []limiter.Resul
 		switch m := m.(type) {
 		case *algo.Bucket:
 			latest := m.Latest(now, c.Cost)
-			if c.Spend {
-				latest = m.Deepest(now).Add(-m.Increment(c.Cost))
+			if c.Force {
+				latest = m.MaxDebt(now).Add(-m.Increment(c.Cost))
 			}
 			b = appendIntegers(b, 8, int64(latest), int64(m.Increment(c.Cost)), 0)
 		case *algo.Window:
 			index := m.Index(now)
 			weight, room := m.Weight(index, now), m.Requests-c.Cost
-			if c.Spend {
-				weight, room = 0, m.Deepest()-c.Cost
+			if c.Force {
+				weight, room = 0, m.MaxDebt()-c.Cost
 			}
-			b = appendIntegers(b, 4, index, c.Cost, m.Spoiled(now), weight, room, 0)
+			b = appendIntegers(b, 4, index, c.Cost, m.MaxHonest(now), weight, room, 0)
 		case *algo.Log:
 			room := m.Requests - c.Cost
-			if c.Spend {
-				room = m.Deepest() - c.Cost
+			if c.Force {
+				room = m.MaxDebt() - c.Cost
 			}
 			b = appendInteger(b, max(0, int64(now.Add(-m.Length))), 8) // the script knows no instant before 1970
 			b = appendIntegers(b, 4, room, c.Cost)
-			b = appendInteger(b, int64(m.Spoiled(now)), 8)
+			b = appendInteger(b, int64(m.MaxHonest(now)), 8)
 		}
 	}
 	return b
@@ -73,7 +73,7 @@ func encodeRefund(charges []limiter.Charge, results []limiter.Result, late time.
 		case *algo.Bucket:
 			b = appendInteger(b, int64(charged.TAT), 8)
 			b = appendInteger(b, charged.Refunds, 4)
-			b = appendIntegers(b, 8, int64(m.Increment(c.Cost)), int64(m.Withheld(c.Cost, late)))
+			b = appendIntegers(b, 8, int64(m.Increment(c.Cost)), int64(m.Refundable(c.Cost, late)))
 		case *algo.Window:
 			b = appendIntegers(b, 4, charged.Window, c.Cost, 0, 0, 0, 0, 0)
 		case *algo.Log:

@@ -80,7 +80,7 @@ func FuzzStore_value(f *testing.F) {
 			t.Fatalf("%x: got error %v, want ErrFormat", value, err)
 		}
 		for _, l := range limits {
-			charge := limiter.Charge{Subject: who, Limit: l, Cost: max(0, cost), Spend: spend}
+			charge := limiter.Charge{Subject: who, Limit: l, Cost: max(0, cost), Force: spend}
 			results := make([]limiter.Result, 1)
 			_, err := s.Take(ctx, noon, who, []limiter.Charge{charge}, results)
 			if err != nil && (readable || !errors.Is(err, limiter.ErrFormat)) {

@@ -205,7 +205,7 @@ func hopeless(charges []limiter.Charge) bool {
 // debt.
 func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	most := m.Capacity()
-	return c.Cost > most && (!c.Spend || c.Cost > 2*most)
+	return c.Cost > most && (!c.Force || c.Cost > 2*most)
 }
 
 // settle decides from a value that the script did not charge. Most often the value

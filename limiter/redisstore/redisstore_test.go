@@ -225,7 +225,7 @@ func TestStore_value_algorithms(t *testing.T) {
 		take(t, s, now, limiter.Charge{Subject: who, Limit: day, Cost: 1})
 		for n := range 1000 {
 			now = now.Add(time.Duration(n%7) * 150 * time.Millisecond)
-			charge := limiter.Charge{Subject: who, Limit: short[n/500], Cost: int64(n % 4), Spend: n%40 == 0}
+			charge := limiter.Charge{Subject: who, Limit: short[n/500], Cost: int64(n % 4), Force: n%40 == 0}
 			ok, results := take(t, s, now, charge)
 			if ok && n%5 == 0 {
 				if _, err := s.Refund(ctx, who, []limiter.Charge{charge}, results, 0); err != nil {

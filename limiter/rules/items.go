@@ -67,11 +67,11 @@ func sizeOf(r algo.Rate) size {
 	case *algo.Window:
 		// The newest index, and three counts: two that a pause has left, and one after it.
 		index := math.MaxInt64 / int64(m.Length)
-		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.Deepest())
+		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
 	case *algo.Log:
 		s.bytes += instantBytes + nameBytes + 3
-		s.entries = int(m.Deepest())
+		s.entries = int(m.MaxDebt())
 	}
 	return s
 }

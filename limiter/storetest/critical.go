@@ -27,7 +27,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 		for range 60 {
 			charges := []limiter.Charge{{Limit: limit, Cost: r.Int64N(4)}, {Limit: before, Cost: r.Int64N(2)}, {Limit: after, Cost: r.Int64N(2)}}
 			if r.IntN(8) == 0 {
-				charges[0].Spend, charges[0].Cost = true, r.Int64N(18)
+				charges[0].Force, charges[0].Cost = true, r.Int64N(18)
 			}
 			switch r.IntN(6) {
 			case 0, 1: // the same instant again
@@ -43,7 +43,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				p.inspect(t)
 			}
 			allowed, results := p.take(t, now, charges, nil)
-			if last = results[0]; allowed && !charges[0].Spend {
+			if last = results[0]; allowed && !charges[0].Force {
 				past = append(past, taken{nil, charges, results})
 			}
 		}

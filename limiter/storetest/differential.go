@@ -49,7 +49,7 @@ func testDifferential(t *testing.T, s Suite) {
 				if rapid.IntRange(0, len(limits)).Draw(t, "charged") < 3 {
 					c := limiter.Charge{Limit: limits[i][version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
 					if rapid.IntRange(0, 15).Draw(t, "spend") == 0 {
-						c.Spend, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
+						c.Force, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
 					}
 					charges = append(charges, c)
 					hint = append(hint, hintOf(t, limits[i][version], past, func(k taken) ([]limiter.Charge, []limiter.Result) { return k.charges, k.results }))
@@ -58,7 +58,7 @@ func testDifferential(t *testing.T, s Suite) {
 			if len(charges) == 0 {
 				continue
 			}
-			spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Spend })
+			spends := slices.ContainsFunc(charges, func(c limiter.Charge) bool { return c.Force })
 			if allowed, results := p.take(t, now, charges, hint); allowed && !spends {
 				past = append(past, taken{charges, results})
 			}

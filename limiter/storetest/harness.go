@@ -72,9 +72,9 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	for i := range want {
 		got, model := trimmed(results[i]), trimmed(want[i])
-		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() || got.Mended != model.Mended {
+		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() || got.Clamped != model.Clamped {
 			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (mended %t), want %s %+v (%t)", charges[i].Limit.Name, costs(charges), now.Sub(start),
-				allowed, got.Machine.Fingerprint(), got.State, got.Mended, model.Machine.Fingerprint(), model.State, model.Mended)
+				allowed, got.Machine.Fingerprint(), got.State, got.Clamped, model.Machine.Fingerprint(), model.State, model.Clamped)
 		}
 	}
 	return allowed, results

@@ -49,7 +49,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 
 // kept returns what a store keeps of h.
 func kept(h limiter.Held) limiter.Held {
-	h.Mended = false
+	h.Clamped = false
 	return h
 }
 

@@ -37,7 +37,7 @@ const (
 type chargeOf struct {
 	Limit, Version int
 	Cost           int64
-	Spend          bool
+	Force          bool
 }
 
 // family returns the limits that scripts charge, in two versions each. The first version
@@ -97,7 +97,7 @@ func newCharges(r *rand.Rand, which, version int) (charges []chargeOf) {
 		if limit == which || which == len(rates) && r.IntN(2) == 0 {
 			c := chargeOf{Limit: limit, Version: version, Cost: r.Int64N(4)}
 			if r.IntN(12) == 0 {
-				c.Spend, c.Cost = true, r.Int64N(20)
+				c.Force, c.Cost = true, r.Int64N(20)
 			}
 			charges = append(charges, c)
 		}

@@ -48,7 +48,7 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 		now := time.Duration(i) * still / 2
 		_, ahead := p.take(t, far.Add(now), one(l, 1), nil)
 		p.take(t, start.Add(now), []limiter.Charge{{Limit: other, Cost: 1}, {Limit: l, Cost: 1}}, nil)
-		p.take(t, start.Add(now+time.Second), []limiter.Charge{{Limit: l, Cost: 13, Spend: true}}, nil)
+		p.take(t, start.Add(now+time.Second), []limiter.Charge{{Limit: l, Cost: 13, Force: true}}, nil)
 		p.refund(t, one(l, 1), ahead, time.Second)
 		p.inspect(t)
 	}
@@ -62,8 +62,8 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
-	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Spend: true}}, nil)
-	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Spend: true}, {Limit: other, Cost: 1}}, nil)
+	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
+	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
 // However far apart two clocks are, the bound of one clock holds, with their distance added: a

@@ -53,7 +53,7 @@ func Run(t *testing.T, s Suite) {
 		{"RefundTwice", testRefundTwice},
 		{"Changed", testChanged},
 		{"Refund", testRefund},
-		{"Spend", testSpend},
+		{"Force", testForce},
 		{"Concurrent", testConcurrent},
 		{"ConcurrentOlder", testConcurrentOlder},
 	} {
@@ -241,12 +241,12 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 }
 
 // Spending charges past the limit, into a debt of one capacity at most.
-func testSpend(t *testing.T, s Suite, rate algo.Rate) {
+func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	for _, costs := range [][]int64{{3, 4, 7}, {12}, {10, 9, 5}, {20}, {21}, {1 << 40}} {
 		p, l := newPair(t, s), Limit(t, "a", rate)
 		other := Limit(t, "b", rate)
 		for _, cost := range costs {
-			if allowed, _ := p.take(t, start, []limiter.Charge{{Limit: l, Cost: cost, Spend: true}, {Limit: other, Cost: 1}}, nil); !allowed {
+			if allowed, _ := p.take(t, start, []limiter.Charge{{Limit: l, Cost: cost, Force: true}, {Limit: other, Cost: 1}}, nil); !allowed {
 				t.Fatalf("spending %d was refused", cost)
 			}
 		}
@@ -257,15 +257,15 @@ func testSpend(t *testing.T, s Suite, rate algo.Rate) {
 	}
 	// A refusal of another limit spends nothing.
 	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
-	charges := []limiter.Charge{{Limit: l, Cost: 15, Spend: true}, {Limit: tight, Cost: 1}}
+	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
 	p.take(t, start, charges, nil)
 	if allowed, _ := p.take(t, start, charges, nil); allowed {
 		t.Fatal("admitted above a limit of 1")
 	}
 	// A forced charge of cost 0 only looks: it converts nothing, however deep the debt.
 	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
-	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Spend: true}}, nil)
-	p.take(t, start, []limiter.Charge{{Limit: lowered, Spend: true}, {Limit: tight, Cost: 1}}, nil)
+	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
+	p.take(t, start, []limiter.Charge{{Limit: lowered, Force: true}, {Limit: tight, Cost: 1}}, nil)
 	if entries := p.inspect(t); entries[0].Version != 1 && entries[1].Version != 1 {
 		t.Fatalf("a look converted the limit: %+v", entries)
 	}

@@ -96,7 +96,7 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 		case takes:
 			charges := charges(w.limits, who, op.Charges)
 			results := make([]limiter.Result, len(charges))
-			if happened = w.take(&e, who, charges, results); happened && e.Allowed && !charges[0].Spend {
+			if happened = w.take(&e, who, charges, results); happened && e.Allowed && !charges[0].Force {
 				past[op.Subject] = append(past[op.Subject], taken{op.Charges, charges, results})
 			}
 		case refunds:
@@ -167,7 +167,7 @@ func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, r
 
 func charges(limits [][]*limiter.Limit, who limiter.Subject, of []chargeOf) (list []limiter.Charge) {
 	for _, c := range of {
-		list = append(list, limiter.Charge{Subject: who, Limit: limits[c.Limit][c.Version], Cost: c.Cost, Spend: c.Spend})
+		list = append(list, limiter.Charge{Subject: who, Limit: limits[c.Limit][c.Version], Cost: c.Cost, Force: c.Force})
 	}
 	return list
 }

@@ -20,7 +20,7 @@
 //	LocalFull        Count         of Failed: in an outage the environment had no room to count one
 //	                               more caller by itself
 //	Busy             Count         of Refused: the subject was charged too often at once
-//	Remembered       Count         of Refused: refused without a store call
+//	FromCache       Count         of Refused: refused without a store call
 //	Shadowed         Count         of Allowed and Refused: a limit with Shadow would have refused
 //	Latency          Milliseconds  how long the decisions of Allowed and Refused took, identifying
 //	                               the caller included
@@ -29,9 +29,9 @@
 //	Overshoot        Count         Decision.Overshoot, of limits with Spread.Sync or Adaptive: the largest
 //	RefundsGiven     Count         charges that were given back: of requests that another limit
 //	                               refused, and by Receipt.Refund
-//	RefundsWithheld  Count         charges that were not, for it would not have been safe, or the
+//	RefundsDropped  Count         charges that were not, for it would not have been safe, or the
 //	                               store failed
-//	Mended           Count         states further ahead than honest clocks get, which were clamped
+//	Clamped           Count         states further ahead than honest clocks get, which were clamped
 //	RulesRefused     Count         documents of rules that were not put into force, by each
 //	                               environment that read one, or could not start with it
 //	RulesVersion     None          of the rules in force; environments that have not got the newest

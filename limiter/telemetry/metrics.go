@@ -10,27 +10,27 @@ import (
 // The names of the metrics. They are in Namespace, and have no dimensions but for those of
 // rules, which have RuleDimension. The package's doc says what each counts.
 const (
-	Allowed         = "Allowed"
-	Refused         = "Refused"
-	Degraded        = "Degraded"
-	Remembered      = "Remembered"
-	Busy            = "Busy"
-	LocalFull       = "LocalFull"
-	Shadowed        = "Shadowed"
-	Unauthorized    = "Unauthorized"
-	Failed          = "Failed"
-	Latency         = "Latency"
-	StoreCalls      = "StoreCalls"
-	StoreLatency    = "StoreLatency"
-	Overshoot       = "Overshoot"
-	RefundsGiven    = "RefundsGiven"
-	RefundsWithheld = "RefundsWithheld"
-	Mended          = "Mended"
-	RulesRefused    = "RulesRefused"
-	RulesVersion    = "RulesVersion"
-	RulesAge        = "RulesAge"
-	EventsDropped   = "EventsDropped"
-	ClockSkew       = "ClockSkew"
+	Allowed        = "Allowed"
+	Refused        = "Refused"
+	Degraded       = "Degraded"
+	FromCache      = "FromCache"
+	Busy           = "Busy"
+	LocalFull      = "LocalFull"
+	Shadowed       = "Shadowed"
+	Unauthorized   = "Unauthorized"
+	Failed         = "Failed"
+	Latency        = "Latency"
+	StoreCalls     = "StoreCalls"
+	StoreLatency   = "StoreLatency"
+	Overshoot      = "Overshoot"
+	RefundsGiven   = "RefundsGiven"
+	RefundsDropped = "RefundsDropped"
+	Clamped        = "Clamped"
+	RulesRefused   = "RulesRefused"
+	RulesVersion   = "RulesVersion"
+	RulesAge       = "RulesAge"
+	EventsDropped  = "EventsDropped"
+	ClockSkew      = "ClockSkew"
 
 	RuleAllowed  = "RuleAllowed"
 	RuleRefused  = "RuleRefused"
@@ -65,7 +65,7 @@ func (m *metrics) add(took time.Duration, d *limiter.Decision) {
 		return
 	case !d.Allowed:
 		m.refused++
-		if d.Remembered {
+		if d.FromCache {
 			m.remembered++
 		}
 		if d.Reason == limiter.ReasonBusy {
@@ -90,13 +90,13 @@ func (m *metrics) addStore(d *limiter.Decision) {
 		m.storeLatency.add(d.StoreTime)
 	}
 	m.overshoot = max(m.overshoot, d.Overshoot)
-	m.mended += int64(d.Mended)
+	m.mended += int64(d.Clamped)
 	m.addRefunds(d.Refunds)
 }
 
 func (m *metrics) addRefunds(r limiter.Refunds) {
 	m.refunds.Given += r.Given
-	m.refunds.Withheld += r.Withheld
+	m.refunds.Dropped += r.Dropped
 }
 
 // inForce is which rules decide. The zero value says nothing.
@@ -149,9 +149,9 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		value int64
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {Remembered, m.remembered}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
-		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsWithheld, int64(m.refunds.Withheld)},
-		{Mended, m.mended}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
+		{Degraded, m.degraded}, {FromCache, m.remembered}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
+		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
+		{Clamped, m.mended}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

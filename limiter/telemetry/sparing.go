@@ -11,7 +11,7 @@ import (
 const sparingMessages = 100
 
 // Sparing returns a slog.Handler that hands on to h one record of a message a second, by the
-// records' own times, and with it, as "left_out", how many there were since the one before:
+// records' own times, and with it, as "suppressed", how many there were since the one before:
 // requests that fail alike, whoever sends them, make no more lines than that. Keep what a
 // client sends out of messages; attributes may differ. It is safe for concurrent use if h is.
 func Sparing(h slog.Handler) slog.Handler {
@@ -33,8 +33,8 @@ type told struct {
 const reasonKey = "reason"
 
 type turn struct {
-	last    time.Time
-	leftOut int64
+	last       time.Time
+	suppressed int64
 }
 
 // Handle implements slog.Handler.
@@ -46,19 +46,19 @@ func (s sparing) Handle(ctx context.Context, r slog.Record) error {
 		}
 		return true
 	})
-	leftOut, tell := s.told.tell(message, r.Time)
+	suppressed, tell := s.told.tell(message, r.Time)
 	if !tell {
 		return nil
 	}
-	if leftOut > 0 {
+	if suppressed > 0 {
 		r = r.Clone()
-		r.AddAttrs(slog.Int64("left_out", leftOut))
+		r.AddAttrs(slog.Int64("suppressed", suppressed))
 	}
 	return s.Handler.Handle(ctx, r)
 }
 
 // tell reports whether it is a message's turn, and how many had none since the last.
-func (t *told) tell(message string, at time.Time) (leftOut int64, tell bool) {
+func (t *told) tell(message string, at time.Time) (suppressed int64, tell bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if _, known := t.turns[message]; !known && len(t.turns) >= sparingMessages {
@@ -70,11 +70,11 @@ func (t *told) tell(message string, at time.Time) (leftOut int64, tell bool) {
 		t.turns[message] = m
 	}
 	if !m.last.IsZero() && at.Sub(m.last).Abs() < time.Second {
-		m.leftOut++
+		m.suppressed++
 		return 0, false
 	}
-	leftOut, *m = m.leftOut, turn{last: at}
-	return leftOut, true
+	suppressed, *m = m.suppressed, turn{last: at}
+	return suppressed, true
 }
 
 // WithAttrs implements slog.Handler.

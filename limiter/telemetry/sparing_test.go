@@ -39,7 +39,7 @@ func TestSparing(t *testing.T) {
 	tell(h.WithGroup("g"), time.Second, "refused", 1001)
 	tell(h, 2*time.Second, "refused", 1002)
 	tell(h, -time.Hour, "refused", 1003) // the clock was set back
-	want := "msg=refused n=0\nmsg=failed n=1\nmsg=refused g.n=1001 g.left_out=1000\nmsg=refused n=1002\nmsg=refused n=1003\n"
+	want := "msg=refused n=0\nmsg=failed n=1\nmsg=refused g.n=1001 g.suppressed=1000\nmsg=refused n=1002\nmsg=refused n=1003\n"
 	if got := log.String(); got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}

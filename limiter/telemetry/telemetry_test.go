@@ -207,7 +207,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "StoreLatency": 1, "Latency": 1}},
 		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
 		{"refused by no limit that speaks", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
-		{"remembered", limiter.Decision{Limit: limit("a"), Remembered: true}, nil, counts{"Allowed": 0, "Refused": 1, "Remembered": 1, "Latency": 1}},
+		{"remembered", limiter.Decision{Limit: limit("a"), FromCache: true}, nil, counts{"Allowed": 0, "Refused": 1, "FromCache": 1, "Latency": 1}},
 		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
@@ -220,8 +220,8 @@ func TestRecorder_Record(t *testing.T) {
 		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, limiter.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1, "Degraded": 1}},
 		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
 		{"past the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
-		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Withheld: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsWithheld": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
-		{"mended", limiter.Decision{Mended: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Mended": 3, "Latency": 1}},
+		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
+		{"mended", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -237,9 +237,9 @@ func TestRecorder_Record(t *testing.T) {
 	telemetry.New(l, "dev", hash).RulesRefused(noon)
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 	l = newLog(t)
-	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{Given: 2, Withheld: 3})
+	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{Given: 2, Dropped: 3})
 	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // nothing to tell
-	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsWithheld": 3}})
+	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsDropped": 3}})
 	l = newLog(t)
 	telemetry.New(l, "dev", hash).EventsDropped(noon, 7)
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
@@ -600,8 +600,8 @@ func TestRecorder_size(t *testing.T) {
 	for i := range 20_000 {
 		caller := limiter.Caller{User: fmt.Sprint(i % 1000)}
 		d := refusedBy(long[i%20])
-		d.StoreCalls, d.StoreTime, d.Remembered, d.Shadowed, d.Mended, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
-		d.Refunds = limiter.Refunds{Given: 3, Withheld: 4}
+		d.StoreCalls, d.StoreTime, d.FromCache, d.Shadowed, d.Clamped, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
+		d.Refunds = limiter.Refunds{Given: 3, Dropped: 4}
 		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, d, nil)
 		d.Limit = longest
 		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, d, nil)

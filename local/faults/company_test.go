@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/breaker"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
-	functions "github.com/weir-limits/weir/local/environment"
+	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // companyFaults are those in which it matters who asks, and when: their beginnings have requests
@@ -67,17 +67,17 @@ func askTogether(t *testing.T, found *problems, w *world) {
 	w.ask(caller, "plenty")
 	w.network.poison(t, "up", "timeout", nil)
 	var mu sync.Mutex
-	for round := range breaker.DefaultFailures + 2 {
+	for round := range resilient.DefaultFailures + 2 {
 		var all sync.WaitGroup
 		for range 16 {
 			all.Go(func() {
 				a := w.ask(caller, "plenty")
 				mu.Lock()
 				defer mu.Unlock()
-				if a.degraded != limiter.ReasonBusy || round >= breaker.DefaultFailures {
+				if a.degraded != limiter.ReasonBusy || round >= resilient.DefaultFailures {
 					found.degraded(a, w.deadline)
 				}
-				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy && round < breaker.DefaultFailures-1 || a.took > w.deadline+allowance {
+				if busy := a.degraded == limiter.ReasonBusy; busy != (a.status == http.StatusTooManyRequests) || !busy && round < resilient.DefaultFailures-1 || a.took > w.deadline+allowance {
 					found.add("round %d: %+v", round+1, a)
 				}
 			})

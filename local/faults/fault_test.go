@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/breaker"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 // fault is one line of the table: what is done to a store, what its callers see
@@ -233,8 +233,8 @@ func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Dur
 	case f.lives:
 		low, high = all, all
 	default:
-		low = breaker.DefaultFailures
-		high = low + int(took/breaker.DefaultPause) // with a probe after each pause
+		low = resilient.DefaultFailures
+		high = low + int(took/resilient.DefaultPause) // with a probe after each pause
 		rest = all - failed
 	}
 	if failed < low || failed > high || spared != rest {

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -94,7 +94,7 @@ func newCharging(t testing.TB, template *gateway.Template, authorizer, handler s
 	logger := slog.New(slog.DiscardHandler)
 	e := &app.Environment{
 		Limiter: storetest.Must(limiter.New(c, limiter.Options{Logger: logger})), Rules: rules.Fixed(r), Logger: logger,
-		Identifier: identity.New(identity.Options{}), Clock: frozen, BasePath: "/v1",
+		Identifier: caller.New(caller.Options{}), Clock: frozen, BasePath: "/v1",
 	}
 	mux := http.NewServeMux()
 	for _, endpoint := range endpoints {

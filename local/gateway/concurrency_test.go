@@ -6,14 +6,14 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/weir-limits/weir/local/environment"
+	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // A function of which as many run as may is a 500 of each kind of API, and an authorizer
 // one that could not be asked.
 func TestConcurrency(t *testing.T) {
 	busy := &stub{answer: func(context.Context, []byte) ([]byte, error) {
-		return nil, fmt.Errorf("function f: %w", environment.ErrThrottled)
+		return nil, fmt.Errorf("function f: %w", lambdaenv.ErrThrottled)
 	}}
 	got := send(t, plain(t, functions{"Function": busy}), "GET", "/", "")
 	checkFailure(t, got, http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")

@@ -12,7 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/local/environment"
+	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // Options of a Gateway.
@@ -133,7 +133,7 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 // log tells why a function has no answer. There is no end of those for which there is no
 // environment: whoever refuses them tells of it.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
-	if errors.Is(err, environment.ErrThrottled) {
+	if errors.Is(err, lambdaenv.ErrThrottled) {
 		return
 	}
 	t.logger.LogAttrs(ctx, slog.LevelError, message,

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/weir-limits/weir/local/environment"
+	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // restHandler serves a REST API.
@@ -152,7 +152,7 @@ func (h *restHandler) integrate(c *restCall, m *restMethod, authorizer map[strin
 		failed = &eventTooLarge
 	case errors.Is(err, errIntegrationTimedOut):
 		failed = &integrationTimedOut
-	case errors.Is(err, environment.ErrThrottled):
+	case errors.Is(err, lambdaenv.ErrThrottled):
 		failed = &integrationThrottled
 	}
 	h.log(c.Context(), "function failed", m.function, c.id, err)

@@ -79,7 +79,7 @@ func newLimit(l rules.Listed) Limit {
 	return made
 }
 
-func newState(s limiter.Standing, now time.Time) *State {
+func newState(s limiter.Usage, now time.Time) *State {
 	state := &State{
 		Charged: s.Known, Capacity: s.Capacity, Remaining: s.Remaining, Passes: s.RetryAfter == 0,
 		Never: s.RetryAfter == algo.Never, FullAt: now.Add(s.ResetAfter).UTC(), Superseded: s.Superseded,

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -90,8 +90,8 @@ type Decision struct {
 	Shadowed string `json:"shadowed,omitempty"`
 	// Degraded is how the store failed: then on_error has decided.
 	Degraded string `json:"degraded,omitempty"`
-	// Remembered says that the answer took no store call.
-	Remembered bool `json:"remembered,omitempty"`
+	// FromCache says that the answer took no store call.
+	FromCache bool `json:"remembered,omitempty"`
 }
 
 // Cost is what deciding the request costs.
@@ -159,11 +159,11 @@ func newCaller(c limiter.Caller, tier string, rejected error) Caller {
 }
 
 // caller returns who sends the request of q, and why a token is refused.
-func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (caller limiter.Caller, rejected, err error) {
+func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who limiter.Caller, rejected, err error) {
 	address := o.Address
 	if q.IP != "" {
 		if address, err = netip.ParseAddr(q.IP); err != nil {
-			return caller, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
+			return who, nil, mistake("ip: got %q, want an address such as 203.0.113.7", q.IP)
 		}
 	}
 	if q.Token == "" {
@@ -171,12 +171,12 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (calle
 	}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
-		return caller, nil, mistake("token: stands beside user, tier, claims or an API key's id: want one or the other")
+		return who, nil, mistake("token: stands beside user, tier, claims or an API key's id: want one or the other")
 	case o.Identifier == nil:
-		return caller, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
+		return who, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
 	}
-	caller, rejected = o.Identifier.Caller(ctx, now, identity.Credentials{Authorization: "Bearer " + q.Token, Address: address})
-	return caller, rejected, nil
+	who, rejected = o.Identifier.Caller(ctx, now, caller.Credentials{Authorization: "Bearer " + q.Token, Address: address})
+	return who, rejected, nil
 }
 
 // charged returns where the charges of an explanation stand in the document, with the cost
@@ -213,7 +213,7 @@ func newRule(m rules.Match) Rule {
 // refuses.
 func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{
-		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), Remembered: d.Remembered && !d.Allowed,
+		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), FromCache: d.FromCache && !d.Allowed,
 	}
 	for _, l := range listed {
 		if l.Charge.Limit == d.Limit {

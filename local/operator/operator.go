@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -26,7 +26,7 @@ type Operator struct {
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules
 	// Identifier verifies tokens; without one none can be asked about.
-	Identifier *identity.Identifier
+	Identifier *caller.Identifier
 	// Clock is read once per question.
 	Clock func() time.Time
 	// Address is that of a caller of whom none is given; the zero Addr if it is not known.
@@ -48,7 +48,7 @@ func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 	if bits == 0 {
 		bits = 64
 	}
-	return identity.Prefix(addr, bits)
+	return caller.Prefix(addr, bits)
 }
 
 // stand returns how limits stand, as the first Limiter knows it.

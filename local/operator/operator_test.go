@@ -16,8 +16,8 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -418,11 +418,11 @@ func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey,
 func TestExplain_rejected(t *testing.T) {
 	d := newDesk(t, "memory")
 	for fault, want := range map[error]int{limiter.ErrUnverified: 503, limiter.ErrInvalidCredential: 401} {
-		tokens, err := identity.NewVerifier(identity.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: "a", Algorithms: []string{"RS256"}})
+		tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: "a", Algorithms: []string{"RS256"}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		d.Identifier = identity.New(identity.Options{Tokens: tokens})
+		d.Identifier = caller.New(caller.Options{Tokens: tokens})
 		if e := d.explain(operator.Question{Method: "GET", Path: "/queue", Token: "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AA"}); e.Decision.Allowed || e.Decision.Status != want || e.Caller.Rejected == "" {
 			t.Errorf("%v: %+v", fault, e)
 		}
@@ -447,7 +447,7 @@ func TestReset_limiters(t *testing.T) {
 	for i, l := range d.Limiters { // each remembers that bob is refused
 		for take(l).Allowed {
 		}
-		if again := take(l); !again.Remembered {
+		if again := take(l); !again.FromCache {
 			t.Fatalf("limiter %d does not remember", i)
 		}
 	}

@@ -40,8 +40,8 @@ func (a *attempt) bucket(b *algo.Bucket, held algo.State) (algo.State, bool) {
 		return algo.State{TAT: a.now.Add(increment)}, held.TAT <= a.now
 	}
 	latest := b.Latest(a.now, a.Cost)
-	if a.Spend {
-		latest = b.Deepest(a.now).Add(-increment)
+	if a.Force {
+		latest = b.MaxDebt(a.now).Add(-increment)
 	}
 	return algo.State{TAT: held.TAT.Add(increment)}, held.TAT > a.now && held.TAT <= latest
 }
@@ -60,8 +60,8 @@ func (a *attempt) window(w *algo.Window, held algo.State) (algo.State, bool) {
 	}
 	var ok bool
 	switch {
-	case a.Spend:
-		ok = c.current <= w.Deepest()-a.Cost
+	case a.Force:
+		ok = c.current <= w.MaxDebt()-a.Cost
 	case w.Sliding:
 		ok = a.slidingRoom(w, index, c)
 	default:
@@ -108,11 +108,11 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 	at := max(a.now, a.seen.Newest)
 	_, expired := l.Live(a.seen, at)
 	room := l.Requests - a.Cost
-	if a.Spend {
-		room = l.Deepest() - a.Cost
+	if a.Force {
+		room = l.MaxDebt() - a.Cost
 	}
 	has := held.Entries.Len()
-	ok := int64(has) <= min(room+int64(expired), l.Deepest()-a.Cost)
+	ok := int64(has) <= min(room+int64(expired), l.MaxDebt()-a.Cost)
 	if expired > 0 {
 		ok = ok && has >= expired && held.Entries.At(expired-1) <= at.Add(-l.Length)
 	} else {
@@ -147,12 +147,12 @@ func (a *attempt) learn(found algo.State) (passes bool) {
 func (a *attempt) full() bool {
 	switch m := a.machine.(type) {
 	case *algo.Bucket:
-		return a.Spend && (a.Cost > 2*m.Burst || max(a.seen.TAT, a.now).Add(m.Increment(a.Cost)) > m.Deepest(a.now))
+		return a.Force && (a.Cost > 2*m.Burst || max(a.seen.TAT, a.now).Add(m.Increment(a.Cost)) > m.MaxDebt(a.now))
 	case *algo.Window:
-		return a.Spend && m.At(a.seen, a.now).Count > m.Deepest()-a.Cost
+		return a.Force && m.At(a.seen, a.now).Count > m.MaxDebt()-a.Cost
 	case *algo.Log:
 		live, _ := m.Live(a.seen, a.now)
-		return a.Spend && live > m.Deepest()-a.Cost || int64(a.seen.Entries.Len()) > m.Deepest()-a.Cost
+		return a.Force && live > m.MaxDebt()-a.Cost || int64(a.seen.Entries.Len()) > m.MaxDebt()-a.Cost
 	}
 	return false
 }

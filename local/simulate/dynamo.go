@@ -41,7 +41,7 @@ const (
 func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
 	a := &attempt{Charge: charges[0], machine: charges[0].Limit.Machine(), now: now, seen: results[0].State}
 	most, passes := a.machine.Capacity(), false
-	if a.Cost == 0 || a.Cost > most && (!a.Spend || a.Cost > 2*most) {
+	if a.Cost == 0 || a.Cost > most && (!a.Force || a.Cost > 2*most) {
 		found, err := d.read(ctx, subject)
 		if err != nil {
 			return false, err
@@ -112,7 +112,7 @@ func (d *dynamo) teach(a *attempt, found reply) {
 // cut removes the expired entries of a log once its list is twice as long as it need be.
 func (d *dynamo) cut(ctx context.Context, subject limiter.Subject, a *attempt, s algo.State) {
 	l, ok := a.machine.(*algo.Log)
-	if !ok || int64(s.Entries.Len()) < l.Deepest() {
+	if !ok || int64(s.Entries.Len()) < l.MaxDebt() {
 		return
 	}
 	if trimmed := l.Trim(s); trimmed != s {

@@ -182,7 +182,7 @@ func (s *simulation) decided(e *environment, d limiter.Decision) {
 	took := s.now.Sub(r.at)
 	r.admitted, r.degraded, r.latency = d.Allowed, d.Reason != limiter.ReasonNone, uint32(took/time.Microsecond)
 	if r.at >= s.from {
-		if d.Remembered {
+		if d.FromCache {
 			s.decisions.remembered++
 		}
 		s.decisions.billed += int64((took + s.Invocation + billing - 1) / billing)

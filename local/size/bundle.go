@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/weir-limits/weir/local/environment"
+	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // bundle is a function as it is built for an architecture.
@@ -88,7 +88,7 @@ func (b *bundle) start(ctx context.Context, s store, n int) error {
 	times := make([]time.Duration, 0, n)
 	for range n {
 		var output bytes.Buffer
-		e, err := environment.Start(ctx, environment.Options{Bootstrap: b.path, Name: b.Function, Variables: s.variables, Output: &output})
+		e, err := lambdaenv.Start(ctx, lambdaenv.Options{Bootstrap: b.path, Name: b.Function, Variables: s.variables, Output: &output})
 		if err == nil {
 			times = append(times, e.Init)
 			err = e.Close()

@@ -1,4 +1,4 @@
-// Package top counts who is refused most, in lines of events (package limiter/events) or of
+// Package top counts who is refused most, in lines of events (package limiter/decisionlog) or of
 // the metrics log (package limiter/telemetry), whatever their number.
 //
 // It counts by the space-saving algorithm of Metwally, Agrawal and El Abbadi: 1,000 callers and

@@ -13,7 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // checkout is the clone of this repository that the command runs in, with what is
@@ -103,11 +103,11 @@ func (c checkout) seedAPIKeys(renew bool) (map[string]string, error) {
 		return nil, nil
 	}
 	secret := []byte(rand.Text())
-	keys, records := map[string]string{}, []identity.Record{}
+	keys, records := map[string]string{}, []caller.Record{}
 	for _, tier := range sampleTiers {
 		key := "weir-" + tier + "-" + rand.Text()
 		keys[tier] = key
-		records = append(records, identity.Record{ID: "sample-" + tier, Hash: identity.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout"})
+		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout"})
 	}
 	if err := writeFile(c.apiKeySecretFile(), secret); err != nil {
 		return nil, err

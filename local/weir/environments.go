@@ -9,8 +9,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/local/environment"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
 // environments is how many environments a function has at most, as a flag; 0: none, it
@@ -46,7 +46,7 @@ func (s *server) pool(f gateway.Function, role string) (lambda.Handler, error) {
 	for name, value := range s.variablesOf(f.Environment) {
 		variables = append(variables, name+"="+value)
 	}
-	p, err := environment.NewPool(environment.PoolOptions{
+	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
 		Bootstrap: bootstrap, Name: f.ID, Variables: variables,
 		Max: int(s.environments), Idle: s.idle, Line: s.line, Logger: s.logger,
 	})

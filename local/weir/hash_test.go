@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -26,8 +26,8 @@ func TestHash(t *testing.T) {
 		t.Errorf("got %q, want %q", first, of(limiter.User("alice")))
 	}
 	for text, want := range map[string]limiter.Subject{
-		"apikey:acme": limiter.APIKey("acme"), "ip:203.0.113.7": limiter.IP(identity.Prefix(identity.ParseAddress("203.0.113.7"), 64)),
-		"ip:2001:db8::1": limiter.IP(identity.Prefix(identity.ParseAddress("2001:db8::1"), 64)),
+		"apikey:acme": limiter.APIKey("acme"), "ip:203.0.113.7": limiter.IP(caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)),
+		"ip:2001:db8::1": limiter.IP(caller.Prefix(caller.ParseAddress("2001:db8::1"), 64)),
 	} {
 		if got := ok(t, "hash", text); got != of(want) {
 			t.Errorf("%s: got %q, want %q", text, got, of(want))

@@ -18,13 +18,13 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/records"
-	"github.com/weir-limits/weir/limiter/identity"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
 // recordsTable makes a records table, which RECORDS_TABLE names, and returns a lookup of
 // what functions would know that start now.
-func recordsTable(t *testing.T) (lookup func(key string) (identity.Record, error)) {
+func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
 	if err != nil {
@@ -40,8 +40,8 @@ func recordsTable(t *testing.T) (lookup func(key string) (identity.Record, error
 		}
 	})
 	t.Setenv("RECORDS_TABLE", table)
-	return func(key string) (identity.Record, error) {
-		return identity.NewRemoteRecords(records.NewTable(client, table)).Lookup(t.Context(), time.Now(), key)
+	return func(key string) (caller.Record, error) {
+		return caller.NewRemoteRecords(records.NewTable(client, table)).Lookup(t.Context(), time.Now(), key)
 	}
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/breaker"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
 )
@@ -47,7 +47,7 @@ func newOutage(t *testing.T, document string) *local {
 	if err := s.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	store, handlers := storetest.Must(breaker.New(down{}, breaker.Options{Pause: time.Hour})), map[string]lambda.Handler{}
+	store, handlers := storetest.Must(resilient.New(down{}, resilient.Options{Pause: time.Hour})), map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
 		if role != authorizerRole && role != handlerRole {

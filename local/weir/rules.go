@@ -53,7 +53,7 @@ func (o *rulesOptions) open(ctx context.Context) (*records.Rules, error) {
 
 // explain says what to do about an error.
 func (o *rulesOptions) explain(err error) error {
-	if errors.Is(err, records.ErrOvertaken) {
+	if errors.Is(err, records.ErrConflict) {
 		return fmt.Errorf("%w: look at weir rules history, and try again", err)
 	}
 	return explainRecords(o.table, err)

@@ -66,7 +66,7 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 		return o.explain(err)
 	}
 	if after != 0 && before.Version != after {
-		return o.explain(fmt.Errorf("%w: in force is %s, not %d", records.ErrOvertaken, nameOf(before), after))
+		return o.explain(fmt.Errorf("%w: in force is %s, not %d", records.ErrConflict, nameOf(before), after))
 	}
 	result := putRules{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {

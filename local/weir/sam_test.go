@@ -22,9 +22,9 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/identity"
 	"github.com/weir-limits/weir/limiter/storetest"
 
 	samples "github.com/weir-limits/weir/events"
@@ -220,7 +220,7 @@ func sampleCredentials(t *testing.T, dir string) (variables, files map[string]st
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := json.Marshal([]identity.Record{{ID: "sample-enterprise", Hash: identity.HashAPIKey([]byte(secret), samples.APIKey), Tier: "enterprise"}})
+	records, err := json.Marshal([]caller.Record{{ID: "sample-enterprise", Hash: caller.HashAPIKey([]byte(secret), samples.APIKey), Tier: "enterprise"}})
 	if err != nil {
 		t.Fatal(err)
 	}

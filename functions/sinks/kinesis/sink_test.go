@@ -1,0 +1,107 @@
+package kinesis_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awskinesis "github.com/aws/aws-sdk-go-v2/service/kinesis"
+	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
+
+	"github.com/weir-limits/weir/functions/sinks/kinesis"
+)
+
+// stream is a stream that keeps what it takes.
+type stream struct {
+	lines    map[string]int
+	calls    int
+	throttle func(call, record int) bool
+	fail     error
+}
+
+func (s *stream) PutRecords(ctx context.Context, in *awskinesis.PutRecordsInput, _ ...func(*awskinesis.Options)) (*awskinesis.PutRecordsOutput, error) {
+	s.calls++
+	if s.fail != nil {
+		return nil, s.fail
+	}
+	if *in.StreamName != "decisions" || len(in.Records) > 500 {
+		return nil, fmt.Errorf("stream %s, %d records", *in.StreamName, len(in.Records))
+	}
+	out := &awskinesis.PutRecordsOutput{}
+	for i, r := range in.Records {
+		if s.throttle != nil && s.throttle(s.calls, i) {
+			out.Records = append(out.Records, types.PutRecordsResultEntry{ErrorCode: aws.String("ProvisionedThroughputExceededException")})
+			continue
+		}
+		out.Records = append(out.Records, types.PutRecordsResultEntry{SequenceNumber: aws.String("1")})
+		if len(r.Data) > 25_000 || len(*r.PartitionKey) > 256 || !bytes.HasSuffix(r.Data, []byte("\n")) {
+			return nil, fmt.Errorf("record of %d bytes", len(r.Data))
+		}
+		for line := range strings.Lines(string(r.Data)) {
+			s.lines[strings.TrimSuffix(line, "\n")]++
+		}
+	}
+	return out, ctx.Err()
+}
+
+func batch(n int) [][]byte {
+	lines := make([][]byte, n)
+	for i := range lines {
+		lines[i] = fmt.Appendf(nil, "%0300d", i)
+	}
+	return lines
+}
+
+func TestSink_Send(t *testing.T) {
+	for _, c := range []struct {
+		name           string
+		stream         stream
+		calls, arrived int
+		lost           int
+		err            string
+	}{
+		{name: "all", calls: 1, arrived: 1200},
+		{name: "throttled once", stream: stream{throttle: func(call, record int) bool { return call == 1 && record%2 == 0 }}, calls: 2, arrived: 1200},
+		// 83 lines of 301 bytes are a record.
+		{name: "one record throttled for good", stream: stream{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
+		{name: "down", stream: stream{fail: errors.New("no such host")}, calls: 1, lost: 1200, err: "kinesis: no such host"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c.stream.lines = map[string]int{}
+				lost, err := kinesis.New(&c.stream, "decisions").Send(t.Context(), batch(1200))
+				if lost != c.lost || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+					t.Errorf("got %d lost, %v, want %d, %q", lost, err, c.lost, c.err)
+				}
+				if c.stream.calls != c.calls || len(c.stream.lines) != c.arrived {
+					t.Errorf("got %d calls, %d events, want %d, %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
+				}
+				for line, n := range c.stream.lines {
+					if n != 1 {
+						t.Fatalf("event %s came %d times", line, n)
+					}
+				}
+			})
+		})
+	}
+}
+
+// With its context a batch ends soon.
+func TestSink_Send_canceled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		s := stream{lines: map[string]int{}, throttle: func(int, int) bool { return true }}
+		begun := time.Now()
+		lost, err := kinesis.New(&s, "decisions").Send(ctx, batch(10))
+		if lost != 10 || err == nil || s.calls != 1 || time.Since(begun) != 50*time.Millisecond {
+			t.Errorf("got %d lost, %v, %d calls, after %s", lost, err, s.calls, time.Since(begun))
+		}
+	})
+}

@@ -1,0 +1,50 @@
+package caller
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Prefix returns what counts as one caller of addr: the address itself for IPv4,
+// also where it is mapped into IPv6 (RFC 4291, 2.5.5.2), and for IPv6 the network of
+// so many bits, of which one customer commonly has a whole one (RFC 6177). It returns
+// the zero Prefix for the zero Addr, and one without a zone for any other.
+func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
+	if !addr.IsValid() {
+		return netip.Prefix{}
+	}
+	addr = addr.Unmap()
+	bits := 32
+	if addr.Is6() {
+		bits = ipv6Bits
+	}
+	prefix, err := addr.Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return prefix
+}
+
+// ParseAddress reads the address of a host's own report, with or without a port:
+// http.Request.RemoteAddr, or the source address of an event. It returns the zero
+// Addr if there is none.
+func ParseAddress(s string) netip.Addr {
+	if addr, err := netip.ParseAddr(s); err == nil {
+		return addr
+	}
+	if port, err := netip.ParseAddrPort(s); err == nil {
+		return port.Addr()
+	}
+	return netip.Addr{}
+}
+
+// LastHop returns the last address of X-Forwarded-For headers: the one that the load
+// balancer itself has added. All others are the client's word. Use it only behind a
+// load balancer that appends.
+func LastHop(forwarded []string) netip.Addr {
+	if len(forwarded) == 0 {
+		return netip.Addr{}
+	}
+	last := forwarded[len(forwarded)-1]
+	return ParseAddress(strings.TrimSpace(last[strings.LastIndexByte(last, ',')+1:]))
+}

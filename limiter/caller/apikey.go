@@ -1,0 +1,90 @@
+package caller
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// maxAPIKey is the length of the longest API key that is looked at.
+const maxAPIKey = 256
+
+// Record is what is known of an API key. The key itself is not: only a keyed hash of
+// it, which is worthless without the secret.
+type Record struct {
+	ID    string `json:"id"`   // what is counted; survives a change of the key
+	Hash  string `json:"hash"` // HashAPIKey of the key
+	Tier  string `json:"tier,omitempty"`
+	Owner string `json:"owner,omitempty"`
+}
+
+// HashAPIKey returns the HMAC-SHA256 of an API key in hexadecimal digits.
+func HashAPIKey(secret []byte, key string) string {
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(key))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// KeyRecords find the record of an API key. They are safe for concurrent use.
+type KeyRecords interface {
+	// Lookup returns the record of an API key as it is known at now. The error wraps
+	// limiter.ErrInvalidCredential if there is none, limiter.ErrUnverified if that cannot be
+	// told. It holds nothing of the key.
+	Lookup(ctx context.Context, now time.Time, key string) (Record, error)
+}
+
+// APIKeys are records of a list that does not change, by the hash of their key. They are
+// KeyRecords.
+type APIKeys struct {
+	secret []byte
+	byHash map[string]Record
+}
+
+// minSecret is the length of the shortest secret that is accepted, in bytes.
+const minSecret = 16
+
+// ParseAPIKeys reads a list of records in JSON, whose hashes were made with secret.
+func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
+	if len(secret) < minSecret {
+		return nil, fmt.Errorf("API key secret: got %d bytes, want at least %d", len(secret), minSecret)
+	}
+	var records []Record
+	d := json.NewDecoder(strings.NewReader(string(list)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&records); err != nil {
+		return nil, fmt.Errorf("API key records: %w", err)
+	}
+	keys := &APIKeys{secret, make(map[string]Record, len(records))}
+	for i, r := range records {
+		switch hash, err := hex.DecodeString(r.Hash); {
+		case r.ID == "":
+			return nil, fmt.Errorf("API key records: [%d].id is missing", i)
+		case err != nil || len(hash) != sha256.Size || strings.ToLower(r.Hash) != r.Hash:
+			return nil, fmt.Errorf("API key records: [%d].hash of %q is not %d lower-case hexadecimal digits", i, r.ID, 2*sha256.Size)
+		case keys.byHash[r.Hash].ID != "":
+			return nil, fmt.Errorf("API key records: [%d].hash of %q is that of %q too", i, r.ID, keys.byHash[r.Hash].ID)
+		}
+		keys.byHash[r.Hash] = r
+	}
+	return keys, nil
+}
+
+// Lookup implements KeyRecords. What is compared is the keyed hash, so the time that it
+// takes tells nothing of a key.
+func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, error) {
+	if len(key) > maxAPIKey {
+		return Record{}, fmt.Errorf("%w: API key of %d bytes", limiter.ErrInvalidCredential, len(key))
+	}
+	record, ok := k.byHash[HashAPIKey(k.secret, key)]
+	if !ok {
+		return Record{}, fmt.Errorf("%w: unknown API key", limiter.ErrInvalidCredential)
+	}
+	return record, nil
+}

@@ -1,0 +1,104 @@
+package caller
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Credentials are what a request says of its sender.
+type Credentials struct {
+	Authorization string     // the header
+	APIKey        string     // the x-api-key header
+	Address       netip.Addr // of the client; the zero Addr if the host cannot tell
+}
+
+// Options of an Identifier. Without Tokens or APIKeys those credentials mean nothing
+// and are ignored: they may be meant for the API behind.
+type Options struct {
+	Tokens  *Verifier
+	APIKeys KeyRecords
+	// RequireCredential turns anonymous callers away.
+	RequireCredential bool
+	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
+	IPv6Bits int
+}
+
+// Identifier identifies callers. It is safe for concurrent use.
+type Identifier struct{ o Options }
+
+// New returns an Identifier.
+func New(o Options) *Identifier {
+	if o.IPv6Bits <= 0 || o.IPv6Bits > 128 {
+		o.IPv6Bits = 64
+	}
+	return &Identifier{o}
+}
+
+// Warm reads what the records of API keys need before the first key comes, if they are
+// RemoteRecords: that opens the connection of their table. The error says that it could not
+// be read; requests try again.
+func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
+	if r, ok := i.o.APIKeys.(*RemoteRecords); ok {
+		return r.Warm(ctx, now)
+	}
+	return nil
+}
+
+// Caller returns who sent a request at now. With both a token and an API key both
+// identities hold, and the token's tier goes before the key's.
+//
+// An error wraps limiter.ErrInvalidCredential,
+// limiter.ErrMissingCredential or limiter.ErrUnverified. The Caller returned with
+// it has an address only and is marked Rejected: charge it, then answer 401.
+func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (limiter.Caller, error) {
+	rejected := limiter.Caller{IP: Prefix(c.Address, i.o.IPv6Bits), Rejected: true}
+	caller := limiter.Caller{IP: rejected.IP}
+	known := false
+	if i.o.APIKeys != nil && c.APIKey != "" {
+		record, err := i.o.APIKeys.Lookup(ctx, now, c.APIKey)
+		if err != nil {
+			return rejected, err
+		}
+		caller.APIKey, caller.Tier, known = record.ID, record.Tier, true
+	}
+	if token, ok := bearer(c.Authorization); ok && i.o.Tokens != nil {
+		claims, err := i.o.Tokens.Verify(ctx, now, token)
+		if err != nil {
+			return rejected, err
+		}
+		caller.User, caller.Claims, known = claims.User, claims.Text, true
+		if claims.Tier != "" {
+			caller.Tier = claims.Tier
+		}
+	}
+	if !known && i.o.RequireCredential {
+		return rejected, limiter.ErrMissingCredential
+	}
+	return caller, nil
+}
+
+// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750),
+// "" if the header is malformed: a back end may read it more leniently, so it must not count
+// as no credential. ok is false for other schemes, which mean nothing here.
+func bearer(authorization string) (token string, ok bool) {
+	isName := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
+	rest := strings.TrimLeftFunc(authorization, func(r rune) bool { return !isName(r) })
+	end := strings.IndexFunc(rest, func(r rune) bool { return !isName(r) })
+	if end < 0 {
+		end = len(rest)
+	}
+	if !strings.EqualFold(rest[:end], "bearer") {
+		return "", false
+	}
+	if rest != authorization || !strings.HasPrefix(rest[end:], " ") {
+		return "", true
+	}
+	return strings.Trim(rest[end:], " "), true
+}

@@ -1,0 +1,363 @@
+package caller_test
+
+import (
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+var (
+	ctx     = context.Background()
+	noon    = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	address = netip.MustParseAddr("203.0.113.7")
+	prefix  = netip.MustParsePrefix("203.0.113.7/32")
+	secret  = []byte("0123456789abcdef")
+)
+
+// issuer signs tokens.
+type issuer struct {
+	id  string
+	key crypto.Signer
+	alg jose.SignatureAlgorithm
+}
+
+func newIssuer(t testing.TB, id string) issuer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return issuer{id, key, jose.ES256}
+}
+
+func (i issuer) public() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: i.key.Public(), KeyID: i.id, Algorithm: string(i.alg), Use: "sig"}
+}
+
+func (i issuer) set(t testing.TB, more ...jose.JSONWebKey) []byte {
+	t.Helper()
+	b, err := json.Marshal(jose.JSONWebKeySet{Keys: append([]jose.JSONWebKey{i.public()}, more...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// claims are those of a valid token, with changes; a nil removes one.
+func claims(changes map[string]any) map[string]any {
+	c := map[string]any{
+		"iss": "https://issuer.example", "aud": "weir", "sub": "alice", "tier": "paid", "org": "acme", "roles": []string{"x"},
+		"exp": noon.Add(time.Hour).Unix(), "nbf": noon.Add(-time.Hour).Unix(),
+	}
+	maps.Copy(c, changes)
+	maps.DeleteFunc(c, func(_ string, v any) bool { return v == nil })
+	return c
+}
+
+func (i issuer) token(t testing.TB, c map[string]any) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: i.alg, Key: jose.JSONWebKey{Key: i.key, KeyID: i.id}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(c).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func verifier(t testing.TB, keys caller.KeySource) *caller.Verifier {
+	t.Helper()
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+func keySet(t testing.TB, document []byte) *caller.KeySet {
+	t.Helper()
+	s, err := caller.ParseKeySet(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// longKey is an API key of the greatest length.
+var longKey = strings.Repeat("x", 256)
+
+func apiKeys(t testing.TB) *caller.APIKeys {
+	t.Helper()
+	list := fmt.Sprintf(`[{"id":"k1","hash":%q,"tier":"enterprise","owner":"acme"},{"id":"k2","hash":%q},{"id":"long","hash":%q},{"id":"longer","hash":%q}]`,
+		caller.HashAPIKey(secret, "key-one"), caller.HashAPIKey(secret, "key-two"), caller.HashAPIKey(secret, longKey), caller.HashAPIKey(secret, longKey+"x"))
+	keys, err := caller.ParseAPIKeys([]byte(list), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+func TestIdentifier_Caller(t *testing.T) {
+	i := newIssuer(t, "a")
+	all := caller.New(caller.Options{Tokens: verifier(t, keySet(t, i.set(t))), APIKeys: apiKeys(t)})
+	strict := caller.New(caller.Options{Tokens: verifier(t, keySet(t, i.set(t))), APIKeys: apiKeys(t), RequireCredential: true})
+	none := caller.New(caller.Options{})
+	good, noTier := "Bearer "+i.token(t, claims(nil)), "bearer "+i.token(t, claims(map[string]any{"tier": nil}))
+	expired := "Bearer " + i.token(t, claims(map[string]any{"exp": noon.Add(-time.Hour).Unix()}))
+	for _, c := range []struct {
+		name       string
+		identifier *caller.Identifier
+		with       caller.Credentials
+		want       string // user, key, tier, org
+		err        error
+	}{
+		{"nobody", all, caller.Credentials{}, "   ", nil},
+		{"token", all, caller.Credentials{Authorization: good}, "alice  paid acme", nil},
+		{"API key", all, caller.Credentials{APIKey: "key-one"}, " k1 enterprise ", nil},
+		{"API key without a tier", all, caller.Credentials{APIKey: "key-two"}, " k2  ", nil},
+		{"both, the token's tier wins", all, caller.Credentials{Authorization: good, APIKey: "key-one"}, "alice k1 paid acme", nil},
+		{"both, the token has no tier", all, caller.Credentials{Authorization: noTier, APIKey: "key-one"}, "alice k1 enterprise acme", nil},
+		{"bad token", all, caller.Credentials{Authorization: expired}, "   ", limiter.ErrInvalidCredential},
+		{"bad token, good API key", all, caller.Credentials{Authorization: expired, APIKey: "key-one"}, "   ", limiter.ErrInvalidCredential},
+		{"good token, bad API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "   ", limiter.ErrInvalidCredential},
+		{"longest API key", all, caller.Credentials{APIKey: longKey}, " long  ", nil},
+		{"API key that is too long", all, caller.Credentials{APIKey: longKey + "x"}, "   ", limiter.ErrInvalidCredential},
+		{"a tab after bearer", all, caller.Credentials{Authorization: "Bearer\t" + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"a vertical tab", all, caller.Credentials{Authorization: "Bearer\v" + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"a line break", all, caller.Credentials{Authorization: "bearer\r\n " + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"a space that is no ASCII", all, caller.Credentials{Authorization: "Bearer\u00a0" + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"NUL", all, caller.Credentials{Authorization: "Bearer\x00" + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"a tab and a space", all, caller.Credentials{Authorization: "Bearer \t" + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"white space before bearer", all, caller.Credentials{Authorization: "\tBearer " + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"a comma after bearer", all, caller.Credentials{Authorization: "Bearer," + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"another scheme that begins alike", all, caller.Credentials{Authorization: "Bearer-x " + good[7:]}, "   ", nil},
+		{"empty bearer", all, caller.Credentials{Authorization: "Bearer"}, "   ", limiter.ErrInvalidCredential},
+		{"another scheme", all, caller.Credentials{Authorization: "Basic YTpi"}, "   ", nil},
+		{"credential required", strict, caller.Credentials{}, "   ", limiter.ErrMissingCredential},
+		{"another scheme, credential required", strict, caller.Credentials{Authorization: "Basic YTpi"}, "   ", limiter.ErrMissingCredential},
+		{"API key where one is required", strict, caller.Credentials{APIKey: "key-one"}, " k1 enterprise ", nil},
+		{"credentials mean nothing", none, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "   ", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.with.Address = address
+			got, err := c.identifier.Caller(ctx, noon, c.with)
+			if !errors.Is(err, c.err) || (err == nil) != (c.err == nil) {
+				t.Errorf("got error %v, want %v", err, c.err)
+			}
+			if text := fmt.Sprintf("%s %s %s %s", got.User, got.APIKey, got.Tier, got.Claims["org"]); text != c.want {
+				t.Errorf("got %q, want %q", text, c.want)
+			}
+			if got.Rejected != (err != nil) || got.IP != prefix {
+				t.Errorf("rejected %t, address %s", got.Rejected, got.IP)
+			}
+		})
+	}
+}
+
+func TestVerifier_Verify(t *testing.T) {
+	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")
+	v := verifier(t, keySet(t, i.set(t)))
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := func(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
+	body, err := json.Marshal(claims(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	good := i.token(t, claims(nil))
+	pieces := strings.Split(good, ".")
+	at := func(name string, d time.Duration) map[string]any {
+		return claims(map[string]any{name: noon.Add(d).Unix()})
+	}
+	for _, c := range []struct {
+		name, token string
+		ok          bool
+	}{
+		{"good", good, true},
+		{"one of several audiences", i.token(t, claims(map[string]any{"aud": []string{"x", "weir"}})), true},
+		{"expired within the leeway", i.token(t, at("exp", -59*time.Second)), true},
+		{"not yet valid within the leeway", i.token(t, at("nbf", 59*time.Second)), true},
+		{"expired", i.token(t, at("exp", -61*time.Second)), false},
+		{"not yet valid", i.token(t, at("nbf", 61*time.Second)), false},
+		{"never expires", i.token(t, claims(map[string]any{"exp": nil})), false},
+		{"another issuer", i.token(t, claims(map[string]any{"iss": "https://evil.example"})), false},
+		{"no issuer", i.token(t, claims(map[string]any{"iss": nil})), false},
+		{"another audience", i.token(t, claims(map[string]any{"aud": "other"})), false},
+		{"no audience", i.token(t, claims(map[string]any{"aud": nil})), false},
+		{"no user", i.token(t, claims(map[string]any{"sub": nil})), false},
+		{"user is no text", i.token(t, claims(map[string]any{"sub": 42})), false},
+		{"another key of the same id", stranger.token(t, claims(nil)), false},
+		{"unknown key id", issuer{"b", i.key, i.alg}.token(t, claims(nil)), false},
+		{"algorithm not pinned", issuer{"a", edKey, jose.EdDSA}.token(t, claims(nil)), false},
+		{"alg none", part(`{"alg":"none","kid":"a"}`) + "." + part(string(body)) + ".", false},
+		{"alg none, signed", part(`{"alg":"none","kid":"a"}`) + "." + pieces[1] + "." + pieces[2], false},
+		{"shared secret", part(`{"alg":"HS256","kid":"a"}`) + "." + pieces[1] + "." + pieces[2], false},
+		{"claims changed", pieces[0] + "." + part(strings.Replace(string(body), "alice", "admin", 1)) + "." + pieces[2], false},
+		{"signature cut", good[:len(good)-4], false},
+		{"two parts", pieces[0] + "." + pieces[1], false},
+		{"nothing", "", false},
+		{"endless", strings.Repeat("a", 9<<10), false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got, err := v.Verify(ctx, noon, c.token)
+			if c.ok != (err == nil) {
+				t.Fatalf("got error %v, want one: %t", err, !c.ok)
+			}
+			if err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+				t.Errorf("error %v is not ErrInvalidCredential", err)
+			}
+			if err != nil && c.token != "" && strings.Contains(err.Error(), c.token) {
+				t.Errorf("the error tells the token: %v", err)
+			}
+			if c.ok && (got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme") {
+				t.Errorf("claims %+v", got)
+			}
+		})
+	}
+}
+
+// How long a token may be: a longer one is not even parsed.
+func TestVerifier_Verify_long(t *testing.T) {
+	v := verifier(t, keySet(t, newIssuer(t, "a").set(t)))
+	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]", 8193: "invalid credential: token of 8193 bytes"} {
+		if _, err := v.Verify(ctx, noon, strings.Repeat("a", length)); err == nil || err.Error() != want {
+			t.Errorf("%d bytes: got %v, want %s", length, err, want)
+		}
+	}
+}
+
+// Numbers and booleans count as their text, to the last digit; null, lists and objects as
+// absent.
+func TestVerifier_Verify_claims(t *testing.T) {
+	i := newIssuer(t, "a")
+	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}, UserClaim: "uid"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := func(s string) json.RawMessage { return json.RawMessage(s) }
+	got, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{
+		"uid": raw("9007199254740993"), "org": raw("42"), "rate": raw("1.50"), "staff": raw("true"), "bot": raw("false"),
+		"name": raw(`"a \"b\" ü"`), "empty": "", "list": raw(`["x"]`), "object": raw(`{"a":1}`), "null": raw("null"),
+	})))
+	if err != nil || got.User != "9007199254740993" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	for name, want := range map[string]string{"org": "42", "rate": "1.50", "staff": "true", "bot": "false", "name": `a "b" ü`, "empty": ""} {
+		if text, ok := got.Text[name]; !ok || text != want {
+			t.Errorf("%s: got %q (%t), want %q", name, text, ok, want)
+		}
+	}
+	for _, name := range []string{"list", "object", "null", "roles"} {
+		if text, ok := got.Text[name]; ok {
+			t.Errorf("%s: got %q, want none", name, text)
+		}
+	}
+	for _, user := range []any{"", raw("null"), []string{"alice"}} {
+		if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"uid": user}))); !errors.Is(err, limiter.ErrInvalidCredential) {
+			t.Errorf("uid %v: got error %v", user, err)
+		}
+	}
+}
+
+func TestNewVerifier(t *testing.T) {
+	keys := keySet(t, newIssuer(t, "a").set(t))
+	good := caller.TokenOptions{Keys: keys, Issuer: "i", Audience: "a", Algorithms: []string{"RS256", "EdDSA"}}
+	if _, err := caller.NewVerifier(good); err != nil {
+		t.Error(err)
+	}
+	for want, change := range map[string]func(*caller.TokenOptions){
+		"token keys are missing":             func(o *caller.TokenOptions) { o.Keys = nil },
+		"token issuer is missing":            func(o *caller.TokenOptions) { o.Issuer = "" },
+		"token audience is missing":          func(o *caller.TokenOptions) { o.Audience = "" },
+		"token algorithms are missing":       func(o *caller.TokenOptions) { o.Algorithms = nil },
+		`token algorithm: got "HS256", want`: func(o *caller.TokenOptions) { o.Algorithms = []string{"HS256"} },
+		`token algorithm: got "none", want`:  func(o *caller.TokenOptions) { o.Algorithms = []string{"none"} },
+	} {
+		o := good
+		change(&o)
+		if _, err := caller.NewVerifier(o); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+}
+
+func TestParseAPIKeys(t *testing.T) {
+	hash := caller.HashAPIKey(secret, "k")
+	for want, c := range map[string]struct{ list, secret string }{
+		"API key secret: got 5 bytes, want at least 16":       {"[]", "short"},
+		"API key records: json: unknown field \"key\"":        {`[{"id":"a","key":"k"}]`, string(secret)},
+		"API key records: [0].id is missing":                  {`[{"hash":"` + hash + `"}]`, string(secret)},
+		`API key records: [0].hash of "a" is not 64 lower`:    {`[{"id":"a","hash":"abc"}]`, string(secret)},
+		`API key records: [1].hash of "b" is that of "a" too`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
+	} {
+		if _, err := caller.ParseAPIKeys([]byte(c.list), []byte(c.secret)); err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got error %v, want %s", err, want)
+		}
+	}
+}
+
+func TestAddress(t *testing.T) {
+	for text, want := range map[string]string{
+		"203.0.113.7": "203.0.113.7/32", "203.0.113.7:4711": "203.0.113.7/32", "::ffff:203.0.113.7": "203.0.113.7/32", "[::ffff:203.0.113.7]:80": "203.0.113.7/32",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::/64", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::/64", "fe80::1%eth0": "fe80::/64",
+		"": "invalid Prefix", "@": "invalid Prefix", "203.0.113.07": "invalid Prefix", "300.1.1.1": "invalid Prefix", "1.2.3.4, 5.6.7.8": "invalid Prefix",
+	} {
+		if got := caller.Prefix(caller.ParseAddress(text), 64).String(); got != want {
+			t.Errorf("%q: got %s, want %s", text, got, want)
+		}
+	}
+	if got := caller.Prefix(netip.MustParseAddr("2001:db8:1:2:3::4"), 48).String(); got != "2001:db8:1::/48" {
+		t.Errorf("48 bits: %s", got)
+	}
+	for want, headers := range map[string][]string{
+		"203.0.113.7": {"10.0.0.1, 203.0.113.7"}, "203.0.113.8": {"10.0.0.1", "1.1.1.1,203.0.113.8"}, "invalid IP": {"10.0.0.1, "}, "203.0.113.9": {"203.0.113.9"},
+	} {
+		if got := caller.LastHop(headers).String(); got != want {
+			t.Errorf("%q: got %s, want %s", headers, got, want)
+		}
+	}
+	if caller.LastHop(nil).IsValid() {
+		t.Error("an address from no header")
+	}
+	// Two spellings of one address are one subject.
+	a, b := caller.ParseAddress("::ffff:203.0.113.7"), caller.ParseAddress("203.0.113.7:1")
+	if limiter.IP(caller.Prefix(a, 64)) != limiter.IP(caller.Prefix(b, 64)) {
+		t.Error("a mapped address is another caller")
+	}
+}
+
+func FuzzVerify(f *testing.F) {
+	i := newIssuer(f, "a")
+	v := verifier(f, keySet(f, i.set(f)))
+	good := i.token(f, claims(nil))
+	f.Add(good)
+	f.Add("a.b.c")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, token string) {
+		if c, err := v.Verify(ctx, noon, token); err == nil && c.User != "alice" {
+			t.Errorf("accepted %q as %q", token, c.User)
+		}
+	})
+}

@@ -1,0 +1,569 @@
+package caller_test
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+func TestParseKeySet(t *testing.T) {
+	i := newIssuer(t, "a")
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: i.key, KeyID: "a"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	encryption := i.public()
+	encryption.Use = "enc"
+	with := func(key string) string { // beside the issuer's
+		return strings.Replace(string(i.set(t)), `{"keys":[`, `{"keys":[`+key+",", 1)
+	}
+	for name, c := range map[string]struct {
+		document string
+		ok       bool
+	}{
+		"good":                   {string(i.set(t)), true},
+		"one for something else": {string(i.set(t, encryption)), true},
+		"private":                {string(private), false},
+		"secret":                 {with(`{"kty":"oct","k":"c2VjcmV0","kid":"s"}`), false},
+		"private beside public":  {string(i.set(t, jose.JSONWebKey{Key: i.key, KeyID: "p"})), false},
+		"no keys":                {`{}`, false},
+		"keys are no list":       {`{"keys":{}}`, false},
+		"only one for something": {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","use":"enc"}]}`, false},
+		"null":                   {`{"keys":null}`, false},
+		"not JSON":               {`keys`, false},
+		"too many":               {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"kty":"oct","k":"c2VjcmV0"},`, 101), ",") + `]}`, false},
+	} {
+		set, err := caller.ParseKeySet([]byte(c.document))
+		if (err == nil) != c.ok {
+			t.Errorf("%s: got error %v, want one: %t", name, err, !c.ok)
+		}
+		if err != nil {
+			continue
+		}
+		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// What is not understood is left out, and the rest of the set stays (RFC 7517, 5).
+	for name, key := range map[string]string{
+		"curve":         `{"kty":"EC","crv":"secp256k1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM","kid":"a","use":"sig"}`,
+		"key agreement": `{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","kid":"a","use":"enc"}`,
+		"type":          `{"kty":"AKP","alg":"ML-DSA-44","pub":"abcd","kid":"a","use":"sig"}`,
+		"member":        `{"kty":"EC","crv":"P-256","kid":"a"}`,
+		"point":         `{"kty":"EC","crv":"P-256","x":"AQ","y":"AQ","kid":"a"}`,
+		"no object":     `42`,
+	} {
+		set, err := caller.ParseKeySet([]byte(with(key)))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
+			t.Errorf("beside a %s that is not understood: %v", name, err)
+		}
+	}
+}
+
+// A key is picked by its id and by what it can sign; of two that could have signed a
+// token none is.
+func TestKeySet_Key(t *testing.T) {
+	public := func(key crypto.PublicKey, err error) crypto.PublicKey {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	curve := func(c elliptic.Curve) crypto.PublicKey {
+		key, err := ecdsa.GenerateKey(c, rand.Reader)
+		return public(key.Public(), err)
+	}
+	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	edKey, _, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// None says its algorithm, and none its id but for the last two.
+	all := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: rsaKey.Public()}, {Key: curve(elliptic.P256())}, {Key: curve(elliptic.P384())}, {Key: curve(elliptic.P521())}, {Key: edKey},
+	}}
+	named := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
+		{Key: rsaKey.Public(), KeyID: "r", Algorithm: "RS384"}, {Key: curve(elliptic.P256()), KeyID: "e"}, {Key: curve(elliptic.P256()), KeyID: "f"},
+	}}
+	for _, c := range []struct {
+		set           jose.JSONWebKeySet
+		id, algorithm string
+		want          int // -1 is none
+	}{
+		{all, "", "RS256", 0}, {all, "", "RS512", 0}, {all, "", "PS256", 0}, {all, "", "ES256", 1}, {all, "", "ES384", 2}, {all, "", "ES512", 3}, {all, "", "EdDSA", 4},
+		{all, "", "HS256", -1}, {all, "", "", -1}, {all, "a", "ES256", -1},
+		{named, "r", "RS384", 0}, {named, "", "RS384", 0}, {named, "r", "RS256", -1}, {named, "", "RS256", -1}, {named, "r", "ES256", -1},
+		{named, "e", "ES256", 1}, {named, "f", "ES256", 2}, {named, "", "ES256", -1}, {named, "e", "ES384", -1},
+	} {
+		document, err := json.Marshal(c.set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		key, err := keySet(t, document).Key(ctx, noon, c.id, c.algorithm)
+		if c.want < 0 {
+			if !errors.Is(err, limiter.ErrInvalidCredential) {
+				t.Errorf("%q %s: got error %v", c.id, c.algorithm, err)
+			}
+			continue
+		}
+		if err != nil || !reflect.DeepEqual(key.Key, c.set.Keys[c.want].Key) {
+			t.Errorf("%q %s: got %+v, %v, want key %d", c.id, c.algorithm, key, err, c.want)
+		}
+	}
+}
+
+// The issuer is asked once, again for a key id that is new, and left alone after
+// that, whatever tokens come and whether or not it answers; for less time while there are no keys.
+func TestRemoteKeys(t *testing.T) {
+	first, second := newIssuer(t, "first"), newIssuer(t, "second")
+	document, fetches, down := first.set(t), 0, false
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fetches++
+		if down {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write(document)
+	}))
+	defer server.Close()
+	keys, err := caller.NewRemoteKeys(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := verifier(t, keys)
+	now := noon
+	check := func(i issuer, want error, wantFetches int) {
+		t.Helper()
+		c := claims(map[string]any{"exp": now.Add(time.Hour).Unix()})
+		if _, err := v.Verify(ctx, now, i.token(t, c)); !errors.Is(err, want) || (err == nil) != (want == nil) {
+			t.Errorf("got error %v, want %v", err, want)
+		}
+		if fetches != wantFetches {
+			t.Errorf("%d fetches, want %d", fetches, wantFetches)
+		}
+	}
+	later := func(d time.Duration) { now = now.Add(d) }
+	down = true
+	check(first, limiter.ErrUnverified, 1)
+	down = false
+	later(3*time.Second - 1)
+	check(first, limiter.ErrUnverified, 1) // cooling down
+	later(1)
+	check(first, nil, 2)
+	check(first, nil, 2)
+	check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 3) // the fetch to spare
+	document = second.set(t, first.public())
+	later(30*time.Second - 1)
+	check(second, limiter.ErrInvalidCredential, 3) // cooling down
+	later(-30 * time.Second)
+	check(second, limiter.ErrInvalidCredential, 3) // a request that has waited
+	later(30*time.Second + 1)
+	check(second, nil, 4)
+	check(first, nil, 4)
+	for range 5 {
+		check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 4)
+	}
+	later(time.Minute)
+	down = true
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 5) // nobody knows
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
+	check(first, nil, 5)
+	later(30*time.Second - 1)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
+	later(1)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 6)
+	down = false
+	later(2 * time.Hour)
+	check(first, nil, 7) // no longer fresh
+	later(2 * time.Hour)
+	down = true
+	check(first, nil, 8) // stale keys are better than none
+	later(30*time.Second - 1)
+	check(first, nil, 8)
+	later(1)
+	check(first, nil, 9)
+	later(-3 * time.Hour) // the clock was wrong
+	check(second, nil, 9)
+	check(newIssuer(t, "new"), limiter.ErrUnverified, 10)
+}
+
+// A key that the issuer puts in soon after a fetch is good at once; and whatever key ids come,
+// the issuer is asked every half minute, and once more in ten.
+func TestRemoteKeys_spare(t *testing.T) {
+	first, second := newIssuer(t, "first"), newIssuer(t, "second")
+	document, fetches := first.set(t), 0
+	v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+		fetches++
+		return document, time.Time{}, nil
+	}))
+	verify := func(i issuer, after time.Duration) error {
+		_, err := v.Verify(ctx, noon.Add(after), i.token(t, claims(map[string]any{"exp": noon.Add(2 * time.Hour).Unix()})))
+		return err
+	}
+	if err := verify(first, 0); err != nil {
+		t.Fatal(err)
+	}
+	document = second.set(t, first.public())
+	if err := verify(second, time.Second); err != nil || fetches != 2 {
+		t.Errorf("a key that is a second old: %v, %d fetches", err, fetches)
+	}
+	forged := newIssuer(t, "forged")
+	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
+		if err := verify(forged, after); !errors.Is(err, limiter.ErrInvalidCredential) {
+			t.Fatalf("a key id that is made up: %v", err)
+		}
+	}
+	if most := 2 + 120 + 6; fetches > most {
+		t.Errorf("%d fetches in an hour, want at most %d", fetches, most)
+	}
+}
+
+// network answers the requests of the default client without one.
+type network func(*http.Request) (*http.Response, error)
+
+func (n network) RoundTrip(r *http.Request) (*http.Response, error) { return n(r) }
+
+// connect makes n the network of a test.
+func connect(t *testing.T, n network) {
+	t.Helper()
+	before := http.DefaultTransport
+	http.DefaultTransport = n
+	t.Cleanup(func() { http.DefaultTransport = before })
+}
+
+// answer is what a server says.
+func answer(status int, header http.Header, body []byte) *http.Response {
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(body))}
+}
+
+func remoteKeys(t *testing.T) *caller.RemoteKeys {
+	t.Helper()
+	keys, err := caller.NewRemoteKeys("https://issuer.example/jwks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// slow is an issuer that takes a second to answer, and how often it was asked.
+func slow(t *testing.T, document func() []byte) *atomic.Int64 {
+	t.Helper()
+	var asked atomic.Int64
+	connect(t, func(r *http.Request) (*http.Response, error) {
+		asked.Add(1)
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-time.After(time.Second):
+			return answer(http.StatusOK, nil, document()), nil
+		}
+	})
+	return &asked
+}
+
+// A client that hangs up ends no fetch: the keys come, and who waits for them gets them.
+func TestRemoteKeys_hangUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, second := newIssuer(t, "first"), newIssuer(t, "second")
+		document := first.set(t)
+		asked := slow(t, func() []byte { return document })
+		v := verifier(t, remoteKeys(t))
+		gone, hangUp := context.WithCancel(ctx)
+		hangUp()
+		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
+		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, limiter.ErrUnverified) {
+			t.Errorf("who hung up: %v", err)
+		}
+		if _, err := v.Verify(ctx, noon, token(first)); err != nil || asked.Load() != 1 {
+			t.Errorf("who waited: %v, after %d fetches", err, asked.Load())
+		}
+		document = second.set(t)
+		later := noon.Add(31 * time.Second)
+		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, limiter.ErrUnverified) {
+			t.Errorf("who hung up: %v", err)
+		}
+		if _, err := v.Verify(ctx, later, token(second)); err != nil || asked.Load() != 2 {
+			t.Errorf("a new key: %v, after %d fetches", err, asked.Load())
+		}
+		now := noon.Add(2 * time.Hour) // the keys are stale now, and better than none
+		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
+			t.Errorf("who hung up and has a key: %v", err)
+		}
+		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, limiter.ErrInvalidCredential) || asked.Load() != 3 {
+			t.Errorf("a key that is gone: %v, after %d fetches", err, asked.Load())
+		}
+	})
+}
+
+// Keys that are there are used while others are fetched, and one fetch serves all.
+func TestRemoteKeys_meanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first := newIssuer(t, "first")
+		asked := slow(t, func() []byte { return first.set(t) })
+		v := verifier(t, remoteKeys(t))
+		begun, now := time.Now(), noon
+		verify := func(i issuer, want error, took time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, want) || (err == nil) != (want == nil) {
+				t.Errorf("got error %v, want %v", err, want)
+			}
+			if got := time.Since(begun); got != took {
+				t.Errorf("took %s, want %s", got, took)
+			}
+		}
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { verify(first, nil, time.Second) })
+		}
+		wg.Wait()
+		now = now.Add(31 * time.Second)
+		wg.Go(func() { verify(newIssuer(t, "forged"), limiter.ErrInvalidCredential, time.Second) })
+		synctest.Wait()
+		verify(first, nil, 0)
+		wg.Wait()
+		now = now.Add(2 * time.Hour)
+		wg.Go(func() { verify(first, nil, time.Second) }) // who finds them stale
+		synctest.Wait()
+		verify(first, nil, 0)
+		wg.Wait()
+		if got := time.Since(begun); asked.Load() != 3 || got != 3*time.Second {
+			t.Errorf("%d fetches in %s", asked.Load(), got)
+		}
+	})
+}
+
+// An issuer that does not answer is not waited for without end.
+func TestRemoteKeys_timeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connect(t, func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		begun := time.Now()
+		v := verifier(t, remoteKeys(t))
+		if _, err := v.Verify(ctx, noon, newIssuer(t, "a").token(t, claims(nil))); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 2*time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// A redirection leads from https to nothing less, and does not go on for ever.
+func TestRemoteKeys_redirect(t *testing.T) {
+	i := newIssuer(t, "a")
+	for _, c := range []struct {
+		chain []string
+		ok    bool
+	}{
+		{[]string{"https://issuer.example/a", "https://keys.example/b"}, true},
+		{[]string{"https://issuer.example/a", "http://issuer.example/b"}, false},
+		{[]string{"https://issuer.example/a", "http://127.0.0.1/b"}, false},
+		{[]string{"https://issuer.example/a", "https://b.example/", "https://c.example/", "https://d.example/"}, true},
+		{[]string{"https://issuer.example/a", "https://b.example/", "https://c.example/", "https://d.example/", "https://e.example/"}, false},
+		{[]string{"http://127.0.0.1/a", "http://127.0.0.1/b"}, true},
+		{[]string{"http://127.0.0.1/a", "https://issuer.example/b"}, true},
+		{[]string{"http://127.0.0.1/a", "http://issuer.example/b"}, false},
+	} {
+		t.Run(strings.Join(c.chain, " "), func(t *testing.T) {
+			connect(t, func(r *http.Request) (*http.Response, error) {
+				next := slices.Index(c.chain, r.URL.String()) + 1
+				if next == len(c.chain) {
+					return answer(http.StatusOK, nil, i.set(t)), nil
+				}
+				return answer(http.StatusFound, http.Header{"Location": {c.chain[next]}}, nil), nil
+			})
+			keys, err := caller.NewRemoteKeys(c.chain[0])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := keys.Key(ctx, noon, "a", "ES256"); (err == nil) != c.ok {
+				t.Errorf("got error %v, want one: %t", err, !c.ok)
+			}
+		})
+	}
+}
+
+func TestNewRemoteKeys(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"https://issuer.example/jwks.json": true, "http://127.0.0.1:1/x": true, "http://[::1]/x": true, "http://localhost/x": true,
+		"http://issuer.example/jwks.json": false, "file:///etc/passwd": false, "://": false, "": false,
+	} {
+		if _, err := caller.NewRemoteKeys(address); (err == nil) != ok {
+			t.Errorf("%q: got error %v, want one: %t", address, err, !ok)
+		}
+	}
+}
+
+// A copy of the keys is kept by the same rules as the issuer's.
+func TestNewFetchedKeys(t *testing.T) {
+	i := newIssuer(t, "a")
+	fetches := 0
+	v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+		if fetches++; fetches == 1 {
+			return []byte("{}"), time.Time{}, nil
+		}
+		return i.set(t), time.Time{}, nil
+	}))
+	for _, c := range []struct {
+		after   time.Duration
+		want    error
+		fetches int
+	}{{0, limiter.ErrUnverified, 1}, {time.Second, limiter.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
+		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || fetches != c.fetches {
+			t.Errorf("after %s: %v, %d fetches", c.after, err, fetches)
+		}
+	}
+}
+
+// Keys that cannot be fetched again are good for a day, by the age of what they are a copy of.
+func TestRemoteKeys_stale(t *testing.T) {
+	i := newIssuer(t, "a")
+	for _, c := range []struct {
+		name      string
+		copied    time.Time
+		fails     bool // after the first fetch
+		goodUntil time.Duration
+		why       string
+	}{
+		{"the issuer fails", time.Time{}, true, 24 * time.Hour, "no route"},
+		{"the copy is read no more", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
+		{"nobody copies", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "what copies it has failed"},
+		{"nobody has copied for long", noon.Add(-240 * time.Hour), false, 0, "what copies it has failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fetches := 0
+			v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+				if fetches++; c.fails && fetches > 1 {
+					return nil, time.Time{}, errors.New("no route")
+				}
+				return i.set(t), c.copied, nil
+			}))
+			verify := func(after time.Duration) error {
+				now := noon.Add(after)
+				_, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()})))
+				return err
+			}
+			for _, after := range []time.Duration{0, time.Minute, c.goodUntil - 1} {
+				if after < 0 || after >= c.goodUntil {
+					continue
+				}
+				if err := verify(after); err != nil {
+					t.Errorf("after %s: %v", after, err)
+				}
+			}
+			if c.goodUntil > 0 && fetches != 2 { // a copy that is old is not read each minute
+				t.Errorf("%d fetches, want 2", fetches)
+			}
+			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
+				if err := verify(after); !errors.Is(err, limiter.ErrUnverified) || !strings.Contains(err.Error(), c.why) {
+					t.Errorf("after %s: %v", after, err)
+				}
+			}
+		})
+	}
+}
+
+// An issuer that withdraws all its keys is believed.
+func TestRemoteKeys_withdrawn(t *testing.T) {
+	i := newIssuer(t, "a")
+	document := i.set(t)
+	v := verifier(t, caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, nil }))
+	for _, c := range []struct {
+		after time.Duration
+		want  error
+	}{{0, nil}, {time.Hour, nil}, {time.Hour + 1, limiter.ErrInvalidCredential}} {
+		now := noon.Add(c.after)
+		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+			t.Errorf("after %s: %v, want %v", c.after, err, c.want)
+		}
+		document = []byte(`{"keys":[]}`)
+	}
+}
+
+// A token that no newer key set can make good is refused also while the issuer fails, and
+// makes nobody ask it.
+func TestRemoteKeys_ambiguous(t *testing.T) {
+	first, second := newIssuer(t, "a"), newIssuer(t, "b")
+	fetches := 0
+	keys := caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) {
+		if fetches++; fetches > 1 {
+			return nil, time.Time{}, errors.New("no route")
+		}
+		return first.set(t, second.public()), time.Time{}, nil
+	})
+	key := func(after time.Duration, id string, want error, wantFetches int) {
+		t.Helper()
+		if _, err := keys.Key(ctx, noon.Add(after), id, "ES256"); !errors.Is(err, want) || (err == nil) != (want == nil) || fetches != wantFetches {
+			t.Errorf("after %s: %v, %d fetches, want %v, %d", after, err, fetches, want, wantFetches)
+		}
+	}
+	key(0, "a", nil, 1)
+	key(time.Minute, "", limiter.ErrInvalidCredential, 1)
+	key(time.Minute, "c", limiter.ErrUnverified, 2)
+	key(2*time.Minute, "", limiter.ErrInvalidCredential, 2)
+	key(2*time.Hour, "", limiter.ErrInvalidCredential, 3) // one of the two may be gone
+}
+
+// Whatever fetches has two seconds, and the end of a request does not hide what has come.
+func TestNewFetchedKeys_slow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := newIssuer(t, "a")
+		begun := time.Now()
+		keys := caller.NewFetchedKeys(func(ctx context.Context) ([]byte, time.Time, error) {
+			<-ctx.Done()
+			return nil, time.Time{}, ctx.Err()
+		})
+		if _, err := keys.Key(ctx, noon, "a", "ES256"); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 2*time.Second {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+		for range 50 { // of two that are ready, select takes either
+			keys := caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) { return i.set(t), time.Time{}, nil })
+			if _, err := keys.Key(ending{ctx}, noon, "a", "ES256"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// ending is a context that ends when all that was begun under it has been done.
+type ending struct{ context.Context }
+
+func (ending) Done() <-chan struct{} {
+	synctest.Wait()
+	ended := make(chan struct{})
+	close(ended)
+	return ended
+}
+
+func (ending) Err() error { return context.Canceled }

@@ -1,0 +1,36 @@
+package caller
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/binary"
+	"hash/crc32"
+	"strings"
+)
+
+// An API key is a prefix, by which one that has leaked is found, and random bytes with
+// their checksum in base64url.
+const (
+	keyPrefix = "weir_"
+	keyRandom = 32
+	keyBytes  = keyRandom + crc32.Size
+)
+
+// NewAPIKey returns a new API key: weir_ and 48 letters, digits, - and _, which are 32 random
+// bytes and their CRC-32. The checksum is no proof of anything, for anybody can compute it: it
+// tells a key that was mistyped or cut off without looking it up.
+func NewAPIKey() string {
+	b := make([]byte, keyRandom, keyBytes)
+	_, _ = rand.Read(b) // it never fails
+	return keyPrefix + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
+}
+
+// wellFormed reports whether key has the shape of those that NewAPIKey makes.
+func wellFormed(key string) bool {
+	text, ok := strings.CutPrefix(key, keyPrefix)
+	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(keyBytes) {
+		return false
+	}
+	b, err := base64.RawURLEncoding.DecodeString(text)
+	return err == nil && len(b) == keyBytes && crc32.ChecksumIEEE(b[:keyRandom]) == binary.BigEndian.Uint32(b[keyRandom:])
+}

@@ -1,0 +1,428 @@
+package caller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+var errDown = errors.New("table down")
+
+// table is a KeyTable in memory, which counts what it is asked.
+type table struct {
+	mu             sync.Mutex
+	secrets        [][]byte
+	records        map[string]caller.Record
+	down           bool
+	broken         map[string]bool // records that cannot be read, by their hash
+	slow           time.Duration
+	slowSecrets    time.Duration
+	asked, secrecy int
+}
+
+func newTable(secrets ...string) *table {
+	t := &table{records: map[string]caller.Record{}}
+	for _, s := range secrets {
+		t.secrets = append(t.secrets, []byte(s))
+	}
+	return t
+}
+
+// add makes a key whose hash is made with a secret.
+func (t *table) add(secret, id string) (key string) {
+	key = caller.NewAPIKey()
+	t.records[caller.HashAPIKey([]byte(secret), key)] = caller.Record{ID: id, Tier: "paid"}
+	return key
+}
+
+func (t *table) wait(ctx context.Context, slow time.Duration) error {
+	if slow > 0 {
+		select {
+		case <-time.After(slow):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if t.down {
+		return errDown
+	}
+	return nil
+}
+
+func (t *table) Secrets(ctx context.Context) ([][]byte, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.secrecy++
+	if err := t.wait(ctx, t.slow+t.slowSecrets); err != nil {
+		return nil, err
+	}
+	return t.secrets, nil
+}
+
+func (t *table) Record(ctx context.Context, hash string) (caller.Record, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.asked++
+	if err := t.wait(ctx, t.slow); err != nil {
+		return caller.Record{}, false, err
+	}
+	if t.broken[hash] {
+		return caller.Record{}, false, fmt.Errorf("%w: no id", caller.ErrRecord)
+	}
+	r, ok := t.records[hash]
+	return r, ok, nil
+}
+
+// look looks a key up, and wants a record's id or an error, and so many reads by now.
+func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, key, id string, want error, asked int) {
+	t.Helper()
+	record, err := r.Lookup(ctx, now, key)
+	if record.ID != id || !errors.Is(err, want) || (err == nil) != (want == nil) {
+		t.Errorf("at %s: got %q, %v, want %q, %v", now.Sub(noon), record.ID, err, id, want)
+	}
+	if source.asked != asked {
+		t.Errorf("at %s: %d reads, want %d", now.Sub(noon), source.asked, asked)
+	}
+	if err != nil && strings.Contains(err.Error(), key) {
+		t.Errorf("the error has the key: %v", err)
+	}
+}
+
+func TestNewAPIKey(t *testing.T) {
+	shape := regexp.MustCompile(`^weir_[A-Za-z0-9_-]{48}$`)
+	if a, b := caller.NewAPIKey(), caller.NewAPIKey(); a == b || !shape.MatchString(a) {
+		t.Errorf("%s, %s", a, b)
+	}
+}
+
+// A key that cannot be one of ours is refused without a read, wherever it was mistyped.
+func TestRemoteRecords_malformed(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	good := source.add("s", "k")
+	bad := []string{"", "weir_", "weir_free_x", good[1:], good + "A", good[:len(good)-1], strings.ToUpper(good[:4]) + good[4:], strings.Repeat("x", 1<<20), good[:20] + "\n" + good[20:], good[:20] + "\n" + good[21:], good[:20] + "=" + good[21:]}
+	for i := range len(good) {
+		other := byte('A')
+		if good[i] == other {
+			other = 'B'
+		}
+		bad = append(bad, good[:i]+string(other)+good[i+1:])
+	}
+	for _, key := range bad {
+		if _, err := r.Lookup(ctx, noon, key); !errors.Is(err, limiter.ErrInvalidCredential) || !strings.Contains(err.Error(), "malformed") {
+			t.Errorf("%.60q: %v", key, err)
+		}
+	}
+	if source.asked != 0 || source.secrecy != 0 {
+		t.Errorf("the table was read %d and %d times", source.secrecy, source.asked)
+	}
+	look(t, r, source, noon, good, "k", nil, 1)
+}
+
+// A record is read once a minute, and revoked within one; an unknown key every ten seconds.
+func TestRemoteRecords(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	key, unknown := source.add("s", "k"), caller.NewAPIKey()
+	at := noon.Add
+	look(t, r, source, at(0), key, "k", nil, 1)
+	look(t, r, source, at(0), unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, at(10*time.Second-1), unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, at(10*time.Second), unknown, "", limiter.ErrInvalidCredential, 3)
+	source.records = map[string]caller.Record{} // revoked
+	look(t, r, source, at(time.Minute-1), key, "k", nil, 3)
+	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // a request that has waited
+	look(t, r, source, at(time.Minute), key, "", limiter.ErrInvalidCredential, 4)
+	look(t, r, source, at(time.Minute), key, "", limiter.ErrInvalidCredential, 4)
+	source.records[caller.HashAPIKey([]byte("s"), unknown)] = caller.Record{ID: "new"}
+	look(t, r, source, at(time.Minute), unknown, "new", nil, 5)
+}
+
+// While the table fails, what was read stays good for an hour; of other keys it cannot be
+// told, and the table is spared.
+func TestRemoteRecords_down(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	key, other := source.add("s", "k"), source.add("s", "other")
+	source.down = true
+	look(t, r, source, noon, key, "", limiter.ErrUnverified, 0) // the secrets cannot be read
+	source.down = false
+	look(t, r, source, noon.Add(time.Second-1), key, "", limiter.ErrUnverified, 0)
+	now := noon.Add(time.Second)
+	look(t, r, source, now, key, "k", nil, 1)
+	source.down = true
+	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the secrets from before
+	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
+	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
+	look(t, r, source, now.Add(70*time.Second), other, "", limiter.ErrUnverified, 3) // it has just failed, for another key
+	look(t, r, source, now.Add(71*time.Second-1), other, "", limiter.ErrUnverified, 3)
+	look(t, r, source, now.Add(71*time.Second), other, "", limiter.ErrUnverified, 4)
+	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
+	look(t, r, source, now.Add(time.Hour), key, "", limiter.ErrUnverified, 5) // a failure of the secrets, which are too old too
+	source.down = false
+	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
+	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
+}
+
+// Before the first key there are no secrets, and no hash to look up.
+func TestRemoteRecords_first(t *testing.T) {
+	source := newTable()
+	r := caller.NewRemoteRecords(source)
+	look(t, r, source, noon, caller.NewAPIKey(), "", limiter.ErrInvalidCredential, 0)
+	source.secrets = [][]byte{[]byte("s")}
+	key := source.add("s", "k")
+	look(t, r, source, noon.Add(10*time.Second-1), key, "", limiter.ErrInvalidCredential, 0)
+	look(t, r, source, noon.Add(20*time.Second), key, "k", nil, 1)
+}
+
+// Keys of the secret before are good as long as it is there.
+func TestRemoteRecords_overlap(t *testing.T) {
+	source := newTable("new", "old")
+	r := caller.NewRemoteRecords(source)
+	older, newer := source.add("old", "o"), source.add("new", "n")
+	look(t, r, source, noon, newer, "n", nil, 1)
+	look(t, r, source, noon, older, "o", nil, 3)
+	look(t, r, source, noon, caller.NewAPIKey(), "", limiter.ErrInvalidCredential, 5)
+	source.secrets = source.secrets[:1]
+	look(t, r, source, noon.Add(time.Minute), older, "", limiter.ErrInvalidCredential, 6)
+	look(t, r, source, noon.Add(time.Minute), newer, "n", nil, 7)
+	if source.secrecy != 2 {
+		t.Errorf("the secrets were read %d times", source.secrecy)
+	}
+}
+
+// Guessing makes nothing grow, and displaces no record.
+func TestRemoteRecords_flood(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	key := source.add("s", "k")
+	look(t, r, source, noon, key, "k", nil, 1)
+	for i := range 100_000 {
+		if _, err := r.Lookup(ctx, noon, caller.NewAPIKey()); !errors.Is(err, limiter.ErrInvalidCredential) {
+			t.Fatal(err)
+		}
+		if known, unknown := r.Remembered(); known != 1 || unknown > 10_000 {
+			t.Fatalf("after %d guesses %d keys are remembered, and %d that are unknown", i, known, unknown)
+		}
+	}
+	look(t, r, source, noon, key, "k", nil, 100_001)
+}
+
+// The records of many keys are bounded too, and those in use stay.
+func TestRemoteRecords_many(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	used := source.add("s", "used")
+	for i := range 20_000 {
+		if _, err := r.Lookup(ctx, noon, source.add("s", fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Lookup(ctx, noon, used); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if known, _ := r.Remembered(); known > 10_000 || source.asked != 20_001 {
+		t.Errorf("%d records are remembered, after %d reads", known, source.asked)
+	}
+}
+
+// One read serves all who ask for a key; who hangs up ends none; and a table that does not
+// answer is not waited for without end.
+func TestRemoteRecords_meanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newTable("s")
+		r := caller.NewRemoteRecords(source)
+		key := source.add("s", "k")
+		source.slow = 300 * time.Millisecond
+		gone, hangUp := context.WithCancel(ctx)
+		hangUp()
+		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, limiter.ErrUnverified) || !errors.Is(err, context.Canceled) {
+			t.Errorf("who hung up: %v", err)
+		}
+		begun := time.Now()
+		var wg sync.WaitGroup
+		for range 5 {
+			wg.Go(func() { look(t, r, source, noon, key, "k", nil, 1) })
+		}
+		wg.Wait()
+		if took := time.Since(begun); took != 600*time.Millisecond {
+			t.Errorf("the secrets and the record took %s", took)
+		}
+		later := noon.Add(time.Minute)
+		if _, err := r.Lookup(gone, later, key); err != nil {
+			t.Errorf("who hung up and has a record: %v", err)
+		}
+		begun = time.Now()
+		if _, err := r.Lookup(ctx, later, key); err != nil || time.Since(begun) != 0 {
+			t.Errorf("who has a record: %v after %s", err, time.Since(begun))
+		}
+		time.Sleep(time.Second) // of the bubble: the read has ended
+		synctest.Wait()
+		source.slow = time.Hour
+		begun = time.Now()
+		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
+			t.Errorf("%v after %s", err, time.Since(begun))
+		}
+	})
+}
+
+// A table that is down is asked once a second, whatever keys come; a record that is broken
+// spoils no other, and a table that answers again is believed at once.
+func TestRemoteRecords_spared(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	bad, good := source.add("s", "bad"), source.add("s", "good")
+	source.broken = map[string]bool{caller.HashAPIKey([]byte("s"), bad): true}
+	look(t, r, source, noon, bad, "", limiter.ErrUnverified, 1)
+	look(t, r, source, noon, good, "good", nil, 2)
+	source.down = true
+	for i := range 100 {
+		look(t, r, source, noon.Add(time.Minute), caller.NewAPIKey(), "", limiter.ErrUnverified, 3)
+		look(t, r, source, noon.Add(time.Minute+time.Duration(i)), good, "good", nil, 3)
+	}
+	look(t, r, source, noon.Add(61*time.Second), caller.NewAPIKey(), "", limiter.ErrUnverified, 4)
+	source.down = false
+	look(t, r, source, noon.Add(62*time.Second), source.add("s", "new"), "new", nil, 5)
+	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
+}
+
+// Requests that come together do not come in the order of their clocks: one that has waited
+// begins no read of what has just been read.
+func TestRemoteRecords_late(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	key, unknown := source.add("s", "k"), caller.NewAPIKey()
+	look(t, r, source, noon, key, "k", nil, 1)
+	look(t, r, source, noon, unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, noon.Add(-time.Minute+1), key, "k", nil, 2)
+	look(t, r, source, noon.Add(-9*time.Second), unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
+}
+
+// While the secrets are read, or cannot be, those from before are used; and one read of them
+// serves all.
+func TestRemoteRecords_secrets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newTable("s")
+		r := caller.NewRemoteRecords(source)
+		if err := r.Warm(ctx, noon); err != nil || source.secrecy != 1 {
+			t.Fatalf("%d reads, %v", source.secrecy, err)
+		}
+		old := source.add("s", "old")
+		look(t, r, source, noon, old, "old", nil, 1)
+		source.slowSecrets = time.Hour
+		now := noon.Add(time.Minute)
+		lookup := func(key, id string, want time.Duration) {
+			t.Helper()
+			begun := time.Now()
+			if record, err := r.Lookup(ctx, now, key); err != nil || record.ID != id || time.Since(begun) != want {
+				t.Errorf("%+v, %v after %s, want %q after %s", record, err, time.Since(begun), id, want)
+			}
+		}
+		// The table of this test reads one thing at a time.
+		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
+		lookup(source.add("s", "b"), "b", 0) // the secrets are left alone for a while
+		lookup(old, "old", 0)
+		if source.secrecy != 2 {
+			t.Errorf("the secrets were read %d times, want 2", source.secrecy)
+		}
+	})
+}
+
+// apart is a table whose secrets come when they are told to, apart from its records.
+type apart struct {
+	*table
+	come  chan struct{}
+	asked atomic.Int64
+}
+
+func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
+	a.asked.Add(1)
+	select {
+	case <-a.come:
+		return a.secrets, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// Nobody but the first waits for secrets of which there are some from before; all wait for the
+// first, together; and a request that ends does not.
+func TestRemoteRecords_secretsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := &apart{table: newTable("s"), come: make(chan struct{})}
+		r := caller.NewRemoteRecords(source)
+		var wg sync.WaitGroup
+		for i := range 5 {
+			key := source.add("s", fmt.Sprint(i))
+			wg.Go(func() {
+				if _, err := r.Lookup(ctx, noon, key); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		gone, hangUp := context.WithCancel(ctx)
+		hangUp()
+		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
+			t.Errorf("who hung up: %v", err)
+		}
+		source.come <- struct{}{}
+		wg.Wait()
+		if got := source.asked.Load(); got != 1 {
+			t.Errorf("the secrets were read %d times for 5 keys", got)
+		}
+		now := noon.Add(time.Minute)
+		first, second := source.add("s", "first"), source.add("s", "second")
+		wg.Go(func() {
+			begun := time.Now()
+			if _, err := r.Lookup(ctx, now, first); err != nil || time.Since(begun) != 600*time.Millisecond {
+				t.Errorf("the first: %v after %s", err, time.Since(begun))
+			}
+		})
+		synctest.Wait()
+		begun := time.Now()
+		if _, err := r.Lookup(ctx, now, second); err != nil || time.Since(begun) != 0 {
+			t.Errorf("the second: %v after %s", err, time.Since(begun))
+		}
+		wg.Wait()
+	})
+}
+
+// Secrets that were there and are gone are a failure, not an answer.
+func TestRemoteRecords_lost(t *testing.T) {
+	source := newTable("s")
+	r := caller.NewRemoteRecords(source)
+	key, other := source.add("s", "k"), source.add("s", "other")
+	look(t, r, source, noon, key, "k", nil, 1)
+	source.secrets = nil
+	look(t, r, source, noon.Add(time.Minute), key, "k", nil, 2)
+	look(t, r, source, noon.Add(time.Minute), other, "other", nil, 3)
+	look(t, r, source, noon.Add(2*time.Hour), key, "", limiter.ErrUnverified, 3)
+	look(t, r, source, noon.Add(3*time.Hour), other, "", limiter.ErrUnverified, 3)
+	source.secrets = [][]byte{[]byte("s")}
+	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
+}
+
+// What has come when the request ends is the answer.
+func TestRemoteRecords_ending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		source := newTable("s")
+		r := caller.NewRemoteRecords(source)
+		for i := range 50 { // of two that are ready, select takes either
+			if record, err := r.Lookup(ending{ctx}, noon, source.add("s", fmt.Sprint(i))); err != nil || record.ID != fmt.Sprint(i) {
+				t.Fatalf("%+v, %v", record, err)
+			}
+		}
+	})
+}

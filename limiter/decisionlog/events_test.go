@@ -1,0 +1,447 @@
+package decisionlog_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+var hash = telemetry.NewSubjectHash("test", []byte("the key of this test"))
+
+var (
+	noon    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	alice   = limiter.Caller{User: "alice"}
+	search  = limit("search")
+	allowed = limiter.Decision{Allowed: true, Limit: search, Cost: 2, Remaining: 7}
+	refused = limiter.Decision{Limit: search, Cost: 2}
+)
+
+func limit(name string) *limiter.Limit {
+	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rule: "GET /" + name, Rate: algo.Rate{Requests: 10, Window: time.Minute}})
+	if err != nil {
+		panic(err)
+	}
+	return l
+}
+
+// broker is a sink that keeps what it gets, as send wants it.
+type broker struct {
+	send func(ctx context.Context, n int) (lost int, err error)
+
+	mu      sync.Mutex
+	batches [][]decisionlog.Event
+	lines   [][]byte
+}
+
+func (b *broker) Send(ctx context.Context, batch [][]byte) (int, error) {
+	var read []decisionlog.Event
+	for _, line := range batch {
+		var e decisionlog.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return len(batch), err
+		}
+		read = append(read, e)
+	}
+	b.mu.Lock()
+	b.batches = append(b.batches, read)
+	b.lines = append(b.lines, batch...)
+	b.mu.Unlock()
+	if b.send == nil {
+		return 0, nil
+	}
+	return b.send(ctx, len(batch))
+}
+
+func (b *broker) events() []decisionlog.Event { return slices.Concat(b.batches...) }
+
+// sums returns the requests in events by outcome.
+func sums(list []decisionlog.Event) map[decisionlog.Outcome]int64 {
+	all := map[decisionlog.Outcome]int64{}
+	for _, e := range list {
+		all[e.Outcome] += e.Count
+	}
+	return all
+}
+
+func options(b *broker) decisionlog.Options {
+	return decisionlog.Options{Namespace: "test", Hash: hash, Sink: b, Logger: slog.New(slog.DiscardHandler)}
+}
+
+// hung does not answer until it is told to end.
+func hung(ctx context.Context, n int) (int, error) {
+	<-ctx.Done()
+	return n, ctx.Err()
+}
+
+// Requests that are alike are one event, and each kind another.
+func TestPublisher_Record(t *testing.T) {
+	invalid := fmt.Errorf("token: %w", limiter.ErrInvalidCredential)
+	for _, c := range []struct {
+		name string
+		d    limiter.Decision
+		err  error
+		want decisionlog.Event
+	}{
+		{"allowed", allowed, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Rule: "GET /search", Limit: "search", Cost: 2, Remaining: 7}},
+		{"refused", refused, nil, decisionlog.Event{Outcome: "refused", Count: 1, Rule: "GET /search", Limit: "search", Cost: 2}},
+		{"refused by no limit that speaks", limiter.Decision{}, nil, decisionlog.Event{Outcome: "refused", Count: 1}},
+		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Degraded: limiter.ReasonTimeout}},
+		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker}, nil, decisionlog.Event{Outcome: "failed", Count: 1, Degraded: limiter.ReasonBreaker}},
+		{"shadowed", limiter.Decision{Allowed: true, Shadowed: search}, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Shadowed: "search"}},
+		{"bad credential", allowed, invalid, decisionlog.Event{Outcome: "unauthorized", Count: 1}},
+		{"not verified", allowed, limiter.ErrUnverified, decisionlog.Event{Outcome: "failed", Count: 1}},
+		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, decisionlog.Event{Outcome: "failed", Count: 1}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			b := &broker{}
+			o := options(b)
+			o.OneIn = 1
+			p := decisionlog.New(o)
+			p.Record(noon, 1500*time.Microsecond, alice, c.d, c.err)
+			p.Close(t.Context(), noon)
+			got := b.events()
+			if len(got) != 1 {
+				t.Fatalf("got %d events, want 1", len(got))
+			}
+			c.want.Time, c.want.Namespace, c.want.Sequence, c.want.LatencyMS = noon, "test", 1, 1.5
+			c.want.Subject, c.want.Environment = hash(limiter.User("alice")), got[0].Environment
+			if got[0] != c.want {
+				t.Errorf("got  %+v\nwant %+v", got[0], c.want)
+			}
+			checkSchema(t, b.lines)
+		})
+	}
+}
+
+// checkSchema checks events as they were sent against the schema that is published.
+func checkSchema(t *testing.T, lines [][]byte) {
+	t.Helper()
+	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(decisionlog.Schema))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := jsonschema.NewCompiler()
+	c.AssertFormat()
+	if err := c.AddResource("schema.json", document); err != nil {
+		t.Fatal(err)
+	}
+	schema := c.MustCompile("schema.json")
+	for _, line := range lines {
+		e, err := jsonschema.UnmarshalJSON(bytes.NewReader(line))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := schema.Validate(e); err != nil {
+			t.Errorf("%s: %v", line, err)
+		}
+	}
+}
+
+// The schema has the members that an event has, and no others.
+func TestSchema(t *testing.T) {
+	var schema struct {
+		Properties map[string]json.RawMessage
+		Required   []string
+	}
+	if err := json.Unmarshal(decisionlog.Schema, &schema); err != nil {
+		t.Fatal(err)
+	}
+	var members, always []string
+	for field := range reflect.TypeFor[decisionlog.Event]().Fields() {
+		name, option, _ := strings.Cut(field.Tag.Get("json"), ",")
+		members = append(members, name)
+		if option == "" {
+			always = append(always, name)
+		}
+	}
+	slices.Sort(members)
+	if got := slices.Sorted(maps.Keys(schema.Properties)); !slices.Equal(got, members) {
+		t.Errorf("got properties %v, want %v", got, members)
+	}
+	if !slices.Equal(schema.Required, always) {
+		t.Errorf("got required %v, want %v", schema.Required, always)
+	}
+}
+
+// A flood is one event a second for each caller and limit, and its numbers are exact.
+func TestPublisher_Record_flood(t *testing.T) {
+	const workers, each = 16, 5000
+	b := &broker{}
+	p := decisionlog.New(options(b))
+	var all sync.WaitGroup
+	for w := range workers {
+		all.Go(func() {
+			for i := range each {
+				at := noon.Add(time.Duration(i) * time.Millisecond) // five seconds
+				p.Begin(at)
+				p.Record(at, time.Millisecond, limiter.Caller{User: fmt.Sprint("user", w%2)}, refused, nil)
+				p.Wait(t.Context())
+			}
+		})
+	}
+	all.Wait()
+	p.Close(t.Context(), noon.Add(time.Minute))
+	got := b.events()
+	if n := sums(got)[decisionlog.Refused]; n != workers*each {
+		t.Errorf("got %d refused, want %d", n, workers*each)
+	}
+	var cost int64
+	for i, e := range got {
+		cost += e.Cost
+		if e.Sequence != int64(i+1) {
+			t.Errorf("event %d has sequence %d", i+1, e.Sequence)
+		}
+	}
+	if cost != workers*each*2 {
+		t.Errorf("got cost %d, want %d", cost, workers*each*2)
+	}
+	// Goroutines are not in step, so a second may be open in two batches or more.
+	if most := 2 * 5 * len(b.batches); len(got) > most {
+		t.Errorf("got %d events in %d batches, want at most %d", len(got), len(b.batches), most)
+	}
+}
+
+// The memory is bounded, whoever calls, and no refusal is lost for that.
+func TestPublisher_Record_bounded(t *testing.T) {
+	b := &broker{}
+	o := options(b)
+	o.OneIn = 1
+	var dropped int64
+	o.Dropped = func(_ time.Time, n int64) { dropped += n }
+	p := decisionlog.New(o)
+	const callers = 5000
+	for i := range callers {
+		caller := limiter.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
+		p.Record(noon, 0, caller, refused, nil)
+	}
+	p.Record(noon, 0, alice, allowed, nil) // for which there is no room
+	for second := range 300 {              // nor for all of these
+		p.Record(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil)
+	}
+	p.Close(t.Context(), noon)
+	got := b.events()
+	if len(got) != 1200 {
+		t.Errorf("got %d events, want 1,000 with a subject and 200 without", len(got))
+	}
+	if n := got[1000]; n.Subject != "" || n.Limit != "" || n.Count != callers-1000+1 {
+		t.Errorf("got %+v for the rest, want %d together", n, callers-1000+1)
+	}
+	if dropped != 1+100 {
+		t.Errorf("told of %d events dropped, want 101", dropped)
+	}
+	checkSchema(t, b.lines)
+}
+
+// One of so many allowed requests is kept, and says how many it stands for.
+func TestPublisher_Record_sampled(t *testing.T) {
+	const requests, oneIn = 80_000, 100
+	b := &broker{}
+	o := options(b)
+	o.OneIn = oneIn
+	p := decisionlog.New(o)
+	for range requests {
+		p.Record(noon, 0, alice, allowed, nil)
+	}
+	p.Close(t.Context(), noon)
+	got := b.events()
+	// Kept requests are binomial: 800 ± 28, and six of those are one in 10⁹.
+	if n := len(got); n < 800-170 || n > 800+170 {
+		t.Errorf("got %d events, want about %d", n, requests/oneIn)
+	}
+	for _, e := range got {
+		if e.Count != oneIn || e.Cost != 2*oneIn {
+			t.Fatalf("got %+v, want a count of %d and a cost of %d", e, oneIn, 2*oneIn)
+		}
+	}
+}
+
+func TestPublisher_Record_noSample(t *testing.T) {
+	b := &broker{}
+	p := decisionlog.New(options(b))
+	for range 1000 {
+		p.Record(noon, 0, alice, allowed, nil)
+	}
+	p.Close(t.Context(), noon)
+	if n := len(b.events()); n != 0 {
+		t.Errorf("got %d events of allowed requests, want none", n)
+	}
+}
+
+// A batch goes out with the first request after a second, and with the next when it is full.
+func TestPublisher_Begin_when(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broker{}
+		p := decisionlog.New(options(b))
+		request := func(after time.Duration, n int) {
+			p.Begin(noon.Add(after))
+			synctest.Wait()
+			for i := range n {
+				p.Record(noon.Add(after), 0, limiter.Caller{User: fmt.Sprint(i)}, refused, nil)
+			}
+		}
+		for _, step := range []struct {
+			after   time.Duration
+			n, want int // batches before it
+		}{
+			{0, 1, 0},
+			{0, 1, 1}, // the first at once
+			{time.Second - 1, 499, 1},
+			{time.Second - 1, 1, 1},
+			{time.Second, 501, 2},
+			{time.Second, 0, 3}, // full
+			{-time.Hour, 1, 3},
+			{-time.Hour, 0, 4}, // the clock was set back
+		} {
+			request(step.after, step.n)
+			if got := len(b.batches); got != step.want {
+				t.Errorf("after %s: got %d batches, want %d", step.after, got, step.want)
+			}
+		}
+	})
+}
+
+// A broker that hangs takes no request longer than the budget, and all together no longer
+// than five; what it does not take is told.
+func TestPublisher_hung(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		epoch, instants := time.Now(), []time.Duration(nil)
+		b := &broker{send: func(ctx context.Context, n int) (int, error) {
+			instants = append(instants, time.Since(epoch))
+			return hung(ctx, n)
+		}}
+		o := options(b)
+		o.Budget = decisionlog.DefaultBudget
+		var told []int64
+		o.Dropped = func(_ time.Time, n int64) { told = append(told, n) }
+		p := decisionlog.New(o)
+		begun, waited := time.Now(), time.Duration(0)
+		for time.Since(begun) < time.Minute {
+			at := time.Now()
+			p.Begin(at)
+			p.Record(at, 0, alice, refused, nil)
+			p.Wait(t.Context())
+			took := time.Since(at)
+			if took > decisionlog.DefaultBudget {
+				t.Fatalf("a request waited for %s", took)
+			}
+			waited += took
+			time.Sleep(100 * time.Millisecond)
+		}
+		// Each is given up after 5 s, and the pauses from then on are 1, 2, 4, 8 and 16 s; two
+		// requests, a tenth of a second apart, notice.
+		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
+		synctest.Wait()
+		if len(instants) != len(want) {
+			t.Fatalf("batches at %v, want %v", instants, want)
+		}
+		for i, at := range instants {
+			if late := at - want[i]; late < 0 || late > 2*time.Second {
+				t.Errorf("batches at %v, want %v", instants, want)
+				break
+			}
+		}
+		if want := time.Duration(len(b.batches)) * 5 * decisionlog.DefaultBudget; waited > want {
+			t.Errorf("requests waited for %s, want at most %s", waited, want)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		p.Close(ctx, time.Now())
+		var dropped int64
+		for _, n := range told {
+			dropped += n
+		}
+		if sent := int64(len(b.events())); dropped != sent {
+			t.Errorf("told of %d events dropped, want %d", dropped, sent)
+		}
+	})
+}
+
+// Where the process is frozen between requests, a batch has more of them than one.
+func TestPublisher_frozen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		answer := make(chan struct{})
+		b := &broker{send: func(ctx context.Context, n int) (int, error) {
+			select {
+			case <-answer:
+				return 0, nil
+			case <-ctx.Done():
+				return n, ctx.Err()
+			}
+		}}
+		o := options(b)
+		o.Dropped = func(_ time.Time, n int64) { t.Errorf("%d events dropped", n) }
+		p := decisionlog.New(o)
+		p.Record(noon, 0, alice, refused, nil)
+		for minute := range 4 { // a request a minute
+			p.Begin(noon.Add(time.Duration(minute) * time.Minute))
+			synctest.Wait()
+		}
+		answer <- struct{}{}
+		synctest.Wait()
+		p.Begin(noon.Add(5 * time.Minute))
+	})
+}
+
+// What a broker has failed to take is lost; when it is back, it gets the rest, and the
+// numbers add up.
+func TestPublisher_back(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		down, failed, arrived := true, int64(0), int64(0)
+		b := &broker{send: func(_ context.Context, n int) (int, error) {
+			if down {
+				failed += int64(n)
+				return n, errors.New("no broker")
+			}
+			arrived += int64(n)
+			return 0, nil
+		}}
+		var log bytes.Buffer
+		o := options(b)
+		o.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		var dropped int64
+		o.Dropped = func(_ time.Time, n int64) { dropped += n }
+		p := decisionlog.New(o)
+		for second := range 100 {
+			down = second < 10
+			at := noon.Add(time.Duration(second) * time.Second)
+			p.Begin(at)
+			synctest.Wait()
+			p.Record(at, 0, alice, refused, nil)
+		}
+		p.Close(t.Context(), noon.Add(time.Hour))
+		if dropped != failed || failed == 0 || failed+arrived != 100 {
+			t.Errorf("told of %d dropped; %d failed and %d arrived of 100", dropped, failed, arrived)
+		}
+		if n := strings.Count(log.String(), "events dropped"); n == 0 || n > 10 || !strings.Contains(log.String(), "no broker") {
+			t.Errorf("got %d lines in the log:\n%s", n, &log)
+		}
+	})
+}
+
+// nil is a publisher that does nothing.
+func TestPublisher_nil(t *testing.T) {
+	var p *decisionlog.Publisher
+	p.Begin(noon)
+	p.Record(noon, 0, alice, refused, nil)
+	p.Wait(t.Context())
+	p.Close(t.Context(), noon)
+}

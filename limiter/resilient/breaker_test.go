@@ -1,0 +1,545 @@
+package resilient_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/resilient"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+var (
+	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+	user = limiter.User("42")
+)
+
+// sick is a store that is not in this process, and fails on demand.
+type sick struct {
+	limiter.Store
+	calls atomic.Int64
+	fail  atomic.Pointer[error]
+	hang  atomic.Bool // until the deadline
+	takes time.Duration
+}
+
+func newSick() *sick { return &sick{Store: storetest.Must(memstore.New(memstore.Options{}))} }
+
+func (s *sick) failWith(err error) {
+	if s.fail.Store(&err); err == nil {
+		s.fail.Store(nil)
+	}
+}
+
+func (s *sick) answer(ctx context.Context) error {
+	s.calls.Add(1)
+	if s.hang.Load() {
+		<-ctx.Done()
+		return fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
+	}
+	time.Sleep(s.takes)
+	if err := s.fail.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+	if err := s.answer(ctx); err != nil {
+		return false, err
+	}
+	return s.Store.Take(ctx, now, subject, charges, results)
+}
+
+func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
+	if err := s.answer(ctx); err != nil {
+		return 0, err
+	}
+	return s.Store.Refund(ctx, subject, charges, results, elapsed)
+}
+
+func charge(tb testing.TB, n int64) []limiter.Charge {
+	tb.Helper()
+	l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: n, Window: time.Hour}})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}
+}
+
+// direct calls a store once.
+func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) error {
+	_, err := store.Take(ctx, algo.InstantOf(noon), user, charges, make([]limiter.Result, 1))
+	return err
+}
+
+// After five failures in a row no call reaches the store, until one does in each pause; and
+// the first that succeeds lets all through again.
+func TestStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
+		want := func(what string, calls int64, open bool) {
+			t.Helper()
+			before := s.calls.Load()
+			err := direct(t.Context(), store, charges)
+			if got := s.calls.Load() - before; got != calls || errors.Is(err, limiter.ErrBreakerOpen) != open || open && !errors.Is(err, limiter.ErrUnavailable) {
+				t.Fatalf("%s: %d calls of the store, want %d: %v", what, got, calls, err)
+			}
+		}
+		s.failWith(limiter.ErrUnavailable)
+		for i := range 4 {
+			want(fmt.Sprint("failure ", i+1), 1, false)
+		}
+		s.failWith(nil)
+		want("a success in between", 1, false)
+		s.failWith(limiter.ErrUnavailable)
+		for i := range 5 {
+			want(fmt.Sprint("failure ", i+1, " in a row"), 1, false)
+		}
+		for range 3 { // pauses
+			for range 100 {
+				want("open", 0, true)
+			}
+			time.Sleep(resilient.DefaultPause)
+			want("open at the very end of the pause", 0, true)
+			time.Sleep(time.Nanosecond)
+			want("probe that fails", 1, false)
+		}
+		s.failWith(nil)
+		want("the store is back, and nobody knows", 0, true)
+		time.Sleep(resilient.DefaultPause + 1)
+		want("probe that succeeds", 1, false)
+		for range 100 {
+			want("as before", 1, false)
+		}
+	})
+}
+
+// While a probe is under way the others fail at once, and none waits for it.
+func TestStore_probe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		s.hang.Store(true)
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 2, Pause: time.Second})), charge(t, 1000)
+		for range 3 { // each time, of 50 at once two and then one wait for the deadline
+			before := s.calls.Load()
+			for round := range 2 {
+				var wg sync.WaitGroup
+				var open atomic.Int64
+				begun := time.Now()
+				for range 50 {
+					wg.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+						defer cancel()
+						if err := direct(ctx, store, charges); errors.Is(err, limiter.ErrBreakerOpen) {
+							open.Add(1)
+							if took := time.Since(begun); took != 0 {
+								t.Errorf("rejected after %s", took)
+							}
+						}
+					})
+				}
+				wg.Wait()
+				if round == 1 && open.Load() != 49 {
+					t.Errorf("%d rejected, want 49", open.Load())
+				}
+				time.Sleep(time.Second + 1)
+			}
+			if calls := s.calls.Load() - before; before > 0 && calls != 2 {
+				t.Errorf("%d calls in two pauses, want 2", calls)
+			}
+		}
+	})
+}
+
+// What shows that the store lives is no failure.
+func TestStore_answers(t *testing.T) {
+	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
+		s := newSick()
+		s.failWith(err)
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
+		for range 20 {
+			if got := direct(t.Context(), store, charges); !errors.Is(got, err) {
+				t.Errorf("got %v, want %v", got, err)
+			}
+		}
+		if calls := s.calls.Load(); calls != 20 {
+			t.Errorf("%v: %d calls of 20", err, calls)
+		}
+	}
+}
+
+// A call that comes too late tells nothing of the store, and does not use up the probe.
+func TestStore_late(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := direct(gone, store, charges); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
+			t.Errorf("too late: %v", err)
+		}
+		s.failWith(limiter.ErrUnavailable)
+		_ = direct(t.Context(), store, charges)
+		s.failWith(nil)
+		time.Sleep(resilient.DefaultPause + 1)
+		_ = direct(gone, store, charges)
+		if err := direct(t.Context(), store, charges); err != nil || s.calls.Load() != 2 {
+			t.Errorf("%d calls, %v", s.calls.Load(), err)
+		}
+	})
+}
+
+// A Local store is returned as it is; Inspect and Reset ask in any case.
+func TestNew(t *testing.T) {
+	local := storetest.Must(memstore.New(memstore.Options{}))
+	if store := storetest.Must(resilient.New(local, resilient.Options{})); store != limiter.Store(local) {
+		t.Errorf("a Local store became a %T", store)
+	}
+	s := newSick()
+	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
+	_ = direct(t.Context(), store, charge(t, 10))
+	s.failWith(limiter.ErrUnavailable)
+	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); err == nil {
+		t.Error("the refund did not fail")
+	}
+	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
+		t.Errorf("a refund while it is open: %v", err)
+	}
+	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
+		t.Errorf("%v, %v", entries, err)
+	}
+	if err := store.Reset(t.Context(), user); err != nil {
+		t.Error(err)
+	}
+}
+
+// A timeout while the store answers others does not open the breaker, but a store that answers
+// nobody does.
+func TestStore_pressed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{})), charge(t, 1000)
+		round := func(answered int) (open int) {
+			var wg sync.WaitGroup
+			var rejected atomic.Int64
+			s.hang.Store(true)
+			for range 20 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+					defer cancel()
+					err := direct(ctx, store, charges)
+					if errors.Is(err, limiter.ErrBreakerOpen) {
+						rejected.Add(1)
+					} else if !limiter.TimedOut(err) {
+						t.Errorf("%v, want a timeout", err)
+					}
+				})
+			}
+			synctest.Wait()
+			s.hang.Store(false)
+			for range answered {
+				if err := direct(t.Context(), store, charges); err != nil {
+					t.Errorf("another caller: %v", err)
+				}
+			}
+			wg.Wait()
+			return int(rejected.Load())
+		}
+		for i := range 3 {
+			if open := round(1); open != 0 {
+				t.Errorf("round %d: %d rejected though the store answers", i+1, open)
+			}
+		}
+		round(0)
+		if open := round(0); open != 20 {
+			t.Errorf("%d rejected after 20 timeouts without an answer, want all", open)
+		}
+	})
+}
+
+// A store that panics leaves no call behind.
+func TestStore_panic(t *testing.T) {
+	s := newSick()
+	store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 10)
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is lost")
+			}
+		}()
+		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // no room for results
+	}()
+	if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) {
+		t.Errorf("after a panic: %v", err)
+	}
+}
+
+// An outage of a store that does not answer costs a Limiter one deadline in each pause, and
+// normal service is back within a second; what was counted before it still counts.
+func TestLimiter_outage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		charges := charge(t, 100_000)
+		take := func() (limiter.Decision, time.Duration) {
+			begun := time.Now()
+			d, err := l.Take(t.Context(), begun, charges)
+			if err != nil || !d.Allowed {
+				t.Fatal(d, err)
+			}
+			return d, time.Since(begun)
+		}
+		for range 10 {
+			take()
+		}
+		s.hang.Store(true)
+		outage, waited, requests, calls := time.Now(), time.Duration(0), 0, 0
+		for time.Since(outage) < 10*time.Second {
+			d, took := take()
+			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker || (d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
+				t.Fatalf("took %s: %+v", took, d)
+			}
+			waited += took
+			requests++
+			calls += d.StoreCalls
+			time.Sleep(time.Millisecond)
+		}
+		if most := int64(5 + 10*2); s.calls.Load()-10 > most || int64(calls) != s.calls.Load()-10 || requests < 8000 {
+			t.Errorf("%d requests made %d calls, want at most %d; %d are told of; they waited %s", requests, s.calls.Load()-10, most, calls, waited)
+		}
+		s.hang.Store(false)
+		back := time.Now()
+		for d, _ := take(); d.Reason != limiter.ReasonNone; d, _ = take() {
+			requests++
+			time.Sleep(time.Millisecond)
+		}
+		if took := time.Since(back); took > time.Second {
+			t.Errorf("normal service after %s", took)
+		}
+		if d, _ := take(); d.Remaining != 100_000-12-int64(requests) {
+			t.Errorf("%d remain here, want %d: what passed in the outage still counts", d.Remaining, 100_000-12-requests)
+		}
+		other := storetest.Must(limiter.New(s, limiter.Options{}))
+		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 100_000-12 {
+			t.Errorf("%d remain elsewhere, want %d: what was counted before still is, and what passed meanwhile is not; %v", d.Remaining, 100_000-12, err)
+		}
+	})
+}
+
+// Of a request of several subjects one call is the probe. If it succeeds, the others are made
+// too: the first request after an outage is served as ever. If not, they are not.
+func TestLimiter_outage_subjects(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		s.takes = time.Millisecond // in which the others come
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		one := charge(t, 1000)[0]
+		charges := []limiter.Charge{one, one, one}
+		charges[1].Subject, charges[2].Subject = limiter.User("43"), limiter.Global()
+		take := func(what string, calls int, reason limiter.Reason) {
+			t.Helper()
+			begun, before := time.Now(), s.calls.Load()
+			d, err := l.Take(t.Context(), begun, charges)
+			if made := s.calls.Load() - before; err != nil || d.Allowed != (reason != limiter.ReasonBusy) || d.StoreCalls != calls || int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
+				t.Errorf("%s: %d calls after %s, want %d: %+v, %v", what, made, time.Since(begun), calls, d, err)
+			}
+		}
+		take("before", 3, limiter.ReasonNone)
+		s.hang.Store(true)
+		take("first of the outage", 3, limiter.ReasonTimeout)
+		take("second", 3, limiter.ReasonTimeout)
+		take("the breaker is open", 0, limiter.ReasonBreaker)
+		time.Sleep(resilient.DefaultPause + 1)
+		s.hang.Store(true)
+		d, err := l.Take(t.Context(), time.Now(), charges)
+		if err != nil || d.StoreCalls != 1 {
+			t.Errorf("a probe that fails: %+v, %v", d, err)
+		}
+		s.hang.Store(false)
+		time.Sleep(resilient.DefaultPause + 1)
+		take("the first after it", 3, limiter.ReasonNone)
+		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3-4 {
+			t.Errorf("%d remain here, want %d: %v", d.Remaining, 1000-3-4, err)
+		}
+		other := storetest.Must(limiter.New(s, limiter.Options{}))
+		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3 {
+			t.Errorf("%d remain elsewhere, want %d: %v", d.Remaining, 1000-3, err)
+		}
+		s.failWith(limiter.ErrUnavailable)
+		for range 2 {
+			_, _ = l.Take(t.Context(), time.Now(), charges)
+		}
+		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)) // that is an answer too; nobody else charges the item, so on_error decides
+		time.Sleep(resilient.DefaultPause + 1)
+		take("throttled", 3*8, limiter.ReasonThrottled)
+	})
+}
+
+// Requests that wait for one lease or count wait together for the first answer that does not
+// come. From then on an outage costs one of them a deadline, and the others nothing: 16 at once,
+// every 10 ms for 10 s.
+func TestLimiter_outage_waiting(t *testing.T) {
+	for _, limit := range []limiter.Limit{
+		{Spread: limiter.Spread{Lease: 5}},
+		{Spread: limiter.Spread{Lease: 5}, OnError: limiter.OnErrorDeny},
+		{Spread: limiter.Spread{Sync: time.Second}, OnError: limiter.OnErrorDeny},
+		{Spread: limiter.Spread{Sync: time.Second}},
+	} {
+		t.Run(fmt.Sprintf("%+v %s", limit.Spread, limit.OnError), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				limit.Name, limit.Rate = "a", algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
+				made, err := limiter.NewLimit(limit)
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := newSick()
+				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
+				requests := func() (waited, degraded int64) {
+					var wg sync.WaitGroup
+					var w, d atomic.Int64
+					for range 16 {
+						wg.Go(func() {
+							begun := time.Now()
+							decision, err := l.Take(t.Context(), begun, charges)
+							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // until the outage is known to be one
+							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
+								t.Errorf("took %s: %+v, %v", took, decision, err)
+							}
+							if took > 0 {
+								w.Add(1)
+							}
+							if decision.Reason != limiter.ReasonNone {
+								d.Add(1)
+							}
+						})
+					}
+					wg.Wait()
+					return w.Load(), d.Load()
+				}
+				s.hang.Store(true) // before anything is known
+				if waited, degraded := requests(); waited != 16 || degraded != 16 || s.calls.Load() != 1 {
+					t.Errorf("at first %d waited, and %d were degraded, by %d calls; want all, by one", waited, degraded, s.calls.Load())
+				}
+				outage, waits := time.Now(), int64(0)
+				for time.Since(outage) < 10*time.Second {
+					waited, degraded := requests()
+					if waits += waited; waited > 1 || degraded != 16 {
+						t.Fatalf("after %s %d waited, and %d were degraded", time.Since(outage), waited, degraded)
+					}
+					time.Sleep(10 * time.Millisecond)
+				}
+				if waits != s.calls.Load()-1 || waits > 4+10*2 {
+					t.Errorf("%d waited, for %d calls", waits, s.calls.Load()-1)
+				}
+				s.hang.Store(false)
+				time.Sleep(resilient.DefaultPause + 1)
+				requests() // one of which asks
+				if waited, degraded := requests(); waited != 0 || degraded != 0 {
+					t.Errorf("after it %d waited, and %d were degraded", waited, degraded)
+				}
+			})
+		})
+	}
+}
+
+// A refund is no probe: it fails until a Take has shown that the store is back.
+func TestStore_refund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
+		results := make([]limiter.Result, 1)
+		if _, err := store.Take(t.Context(), algo.InstantOf(noon), user, charges, results); err != nil {
+			t.Fatal(err)
+		}
+		refund := func() error {
+			_, err := store.Refund(t.Context(), user, charges, results, 0)
+			return err
+		}
+		s.failWith(limiter.ErrUnavailable)
+		_ = direct(t.Context(), store, charges)
+		s.failWith(nil)
+		time.Sleep(resilient.DefaultPause + 1)
+		if err := refund(); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() != 2 {
+			t.Errorf("before the probe: %d calls, %v", s.calls.Load(), err)
+		}
+		if err := direct(t.Context(), store, charges); err != nil {
+			t.Errorf("the probe: %v", err)
+		}
+		if err := refund(); err != nil || s.calls.Load() != 4 {
+			t.Errorf("after the probe: %d calls, %v", s.calls.Load(), err)
+		}
+	})
+}
+
+// What the breaker costs a call.
+func BenchmarkStore_Take(b *testing.B) {
+	for name, wrap := range map[string]func(limiter.Store) limiter.Store{
+		"bare":    func(s limiter.Store) limiter.Store { return s },
+		"guarded": func(s limiter.Store) limiter.Store { return storetest.Must(resilient.New(s, resilient.Options{})) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			store, charges, results := wrap(newSick()), charge(b, algo.MaxRequests), make([]limiter.Result, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := store.Take(context.Background(), algo.InstantOf(noon), user, charges, results); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+// A probe that is refused decides the request: the others are not charged.
+func TestLimiter_outage_refused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSick()
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+		s.takes = time.Millisecond // in which the others come
+		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
+		charges[1].Subject = limiter.User("43")
+		take := func() limiter.Decision {
+			d, err := l.Take(t.Context(), time.Now(), charges)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d
+		}
+		take() // all there is
+		s.failWith(limiter.ErrUnavailable)
+		for range 3 {
+			take()
+		}
+		s.failWith(nil)
+		time.Sleep(resilient.DefaultPause + 1)
+		if d := take(); d.Allowed || d.StoreCalls != 1 {
+			t.Errorf("%+v, want it refused by one call", d)
+		}
+	})
+}
+
+func TestNew_options(t *testing.T) {
+	for field, o := range map[string]resilient.Options{"Options.Failures": {Failures: -1}, "Options.Pause": {Pause: -1}} {
+		for _, store := range []limiter.Store{newSick(), storetest.Must(memstore.New(memstore.Options{}))} {
+			s, err := resilient.New(store, o)
+			wrong, ok := errors.AsType[*algo.FieldError](err)
+			if s != nil || !ok || wrong.Field != field {
+				t.Errorf("%+v: %v, want an error of %s", o, err, field)
+			}
+		}
+	}
+	if s, err := resilient.New(nil, resilient.Options{}); s != nil || err == nil {
+		t.Errorf("without a store: %v", err)
+	}
+}

@@ -1,0 +1,108 @@
+package limiter_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// standing returns how the only charge stands.
+func standing(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) limiter.Usage {
+	t.Helper()
+	s, err := l.Inspect(ctx, now, []limiter.Charge{c})
+	if err != nil || len(s) != 1 || s[0].Charge != c {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	return s[0]
+}
+
+// What Inspect tells is what the next requests get, however the limit is counted: so many
+// are admitted, and after RetryAfter, and not a nanosecond before, one more.
+func TestLimiter_Inspect(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.LeakyBucket, algo.SlidingLog} {
+		for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Cells: 2}} {
+			if algorithm == algo.LeakyBucket && spread.Shards > 0 {
+				continue
+			}
+			for _, shadow := range []bool{false, true} {
+				for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
+					l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1, Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+					c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
+						Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
+					capacity := int64(10)
+					if spread.Cells > 0 {
+						capacity = 5
+					}
+					if s := standing(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
+						t.Fatalf("%s %+v shadow %t %T: never charged: %+v", algorithm, spread, shadow, store, s)
+					}
+					passes := func(now time.Time) bool { d := takeAt(t, l, now, c); return d.Allowed && d.Shadowed == nil }
+					for left := capacity; left > 0; left-- {
+						if s := standing(t, l, noon, c); s.Remaining != left || s.RetryAfter != 0 {
+							t.Fatalf("%s %+v shadow %t %T: %d should be left: %+v", algorithm, spread, shadow, store, left, s)
+						}
+						if !passes(noon) {
+							t.Fatalf("%s %+v shadow %t %T: refused with %d left", algorithm, spread, shadow, store, left)
+						}
+					}
+					s := standing(t, l, noon, c)
+					if !s.Known || s.Remaining != 0 || s.RetryAfter <= 0 || s.ResetAfter < s.RetryAfter {
+						t.Fatalf("%s %+v shadow %t %T: used up: %+v", algorithm, spread, shadow, store, s)
+					}
+					if passes(noon.Add(s.RetryAfter-1)) || !passes(noon.Add(s.RetryAfter)) {
+						t.Errorf("%s %+v shadow %t %T: RetryAfter %s is not exact", algorithm, spread, shadow, store, s.RetryAfter)
+					}
+				}
+			}
+		}
+	}
+}
+
+// Limits of one subject are read at once, and those that rules of a higher version have
+// written down decide as they were written.
+func TestLimiter_Inspect_superseded(t *testing.T) {
+	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
+	rate := algo.Rate{Requests: 10, Window: time.Minute}
+	newer := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 2})
+	rate.Requests = 100
+	older := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 1})
+	takeAt(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 4})
+	if s := standing(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 || s.RetryAfter == 0 {
+		t.Errorf("under older rules: %+v", s)
+	}
+	if s := standing(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 11}); s.Superseded || s.RetryAfter != algo.Never {
+		t.Errorf("a cost that never passes: %+v", s)
+	}
+	if _, err := l.Inspect(ctx, noon, []limiter.Charge{{Limit: newer}}); !errors.Is(err, limiter.ErrInvalidCharge) {
+		t.Errorf("no subject: %v", err)
+	}
+}
+
+// A reset forgets what this process has counted by itself while the store failed.
+func TestLimiter_Reset_fallback(t *testing.T) {
+	for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Lease: 2}} {
+		r := newRemote()
+		r.fail = map[limiter.Subject]error{}
+		l := surviving(r)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
+			Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread, OnError: limiter.OnErrorLocal, LocalProcesses: 5})}
+		for _, s := range c.Limit.Subjects(user) {
+			r.fail[s] = limiter.ErrUnavailable
+		}
+		for range 2 {
+			for i, want := range []string{"degraded", "degraded", "refused degraded"} {
+				if got := outcome(take(t, l, c)); got != want {
+					t.Errorf("%+v: request %d: %s, want %s", spread, i+1, got, want)
+				}
+			}
+			if err := l.Reset(ctx, []limiter.Charge{c}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

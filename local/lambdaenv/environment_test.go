@@ -1,0 +1,387 @@
+package lambdaenv_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambda/messages"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// An Environment is what the local gateway runs.
+var _ lambda.Handler = (*lambdaenv.Environment)(nil)
+
+// TestMain lets the tests start this program as a function.
+func TestMain(m *testing.M) {
+	if name := os.Getenv("WEIR_TEST_FUNCTION"); name != "" {
+		functions[name]()
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// handler is a function that answers with the bytes that it gets.
+type handler func(ctx context.Context, event []byte) ([]byte, error)
+
+func (h handler) Invoke(ctx context.Context, event []byte) ([]byte, error) { return h(ctx, event) }
+
+func start(h handler) func() { return func() { lambda.Start(h) } }
+
+var echo = start(func(_ context.Context, event []byte) ([]byte, error) { return event, nil })
+
+// functions are those of the tests, by name.
+var functions = map[string]func(){
+	"echo": echo,
+	"context": start(func(ctx context.Context, _ []byte) ([]byte, error) {
+		lc, _ := lambdacontext.FromContext(ctx)
+		deadline, _ := ctx.Deadline()
+		return json.Marshal([]any{lc.AwsRequestID, lc.InvokedFunctionArn, deadline.UnixMilli(), lambdacontext.FunctionName, os.Getenv("OWN"), os.Getenv("HOME"), os.Getenv("TZ")})
+	}),
+	"error":    start(func(context.Context, []byte) ([]byte, error) { return nil, errors.New("Unauthorized") }),
+	"panic":    start(func(context.Context, []byte) ([]byte, error) { panic("at the disco") }),
+	"exit":     start(func(context.Context, []byte) ([]byte, error) { os.Exit(3); return nil, nil }),
+	"large":    start(func(context.Context, []byte) ([]byte, error) { return make([]byte, 6<<20+101), nil }),
+	"hang":     start(func(context.Context, []byte) ([]byte, error) { fmt.Println("waiting"); select {} }),
+	"hanging":  func() { fmt.Println("starting", os.Getpid()); wait() },
+	"stubborn": func() { signal.Ignore(syscall.SIGTERM); echo() },
+	"silent":   func() { next(); next() },
+	"foreign": func() {
+		fmt.Println(post("invocation/1/response"))
+		next()
+		fmt.Println(post("init/error"), post("invocation/2/response"))
+	},
+	"call":    start(call),
+	"deaf":    func() { signal.Ignore(syscall.SIGTERM, syscall.SIGHUP); start(call)() },
+	"ticks":   ticks,
+	"pieces":  pieces,
+	"parent":  parent,
+	"bare":    func() { fmt.Println(api("invocation/next")); wait() },
+	"mistake": func() { fmt.Println("STORE: got"); os.Exit(1) },
+	"report":  func() { post("init/error"); os.Exit(1) },
+	"defiant": func() { post("init/error"); next(); wait() },
+	"twice":   twice,
+}
+
+func api(path string) string {
+	return "http://" + os.Getenv("AWS_LAMBDA_RUNTIME_API") + "/2018-06-01/runtime/" + path
+}
+
+// twice answers an event twice, and the next one once.
+func twice() {
+	for i := range 2 {
+		r, err := http.Get(api("invocation/next")) //nolint:noctx // as below
+		if err != nil {
+			return
+		}
+		_ = r.Body.Close()
+		path := "invocation/" + r.Header.Get("Lambda-Runtime-Aws-Request-Id") + "/response"
+		post(path)
+		if i == 0 {
+			fmt.Println(post(path))
+		}
+	}
+	next()
+}
+
+func wait() {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTERM)
+	<-c
+}
+
+func next() {
+	if r, err := http.Get(api("invocation/next")); err == nil { //nolint:noctx // a runtime waits as long as it takes
+		_ = r.Body.Close()
+	}
+}
+
+func post(path string) int {
+	r, err := http.Post(api(path), "application/json", strings.NewReader(`{"errorType":"Extension.Crash","errorMessage":"no luck"}`)) //nolint:noctx // as above
+	if err != nil {
+		return 0
+	}
+	_ = r.Body.Close()
+	return r.StatusCode
+}
+
+// output is what a function writes. It calls written with each text.
+type output struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	written func(string)
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.written != nil {
+		o.written(string(b))
+	}
+	return o.text.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// open starts the function of that name.
+func open(t *testing.T, name string, o *output) (*lambdaenv.Environment, error) {
+	t.Helper()
+	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{
+		Bootstrap: os.Args[0], Name: name, Variables: []string{"WEIR_TEST_FUNCTION=" + name, "OWN=a value"}, Output: o,
+	})
+	if err == nil {
+		t.Cleanup(func() {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	return e, err
+}
+
+func opened(t *testing.T, name string) *lambdaenv.Environment {
+	t.Helper()
+	var o output
+	e, err := open(t, name, &o)
+	if err != nil {
+		t.Fatal(err, &o)
+	}
+	return e
+}
+
+func TestEnvironment_Invoke(t *testing.T) {
+	e := opened(t, "echo")
+	if e.Init <= 0 {
+		t.Errorf("init took %s", e.Init)
+	}
+	large := bytes.Repeat([]byte("0"), 6<<20)
+	for _, event := range [][]byte{[]byte(`{}`), large, []byte(`"again"`)} {
+		if answer, err := e.Invoke(t.Context(), event); err != nil || !bytes.Equal(answer, event) {
+			t.Errorf("event of %d bytes: answer of %d bytes, %v", len(event), len(answer), err)
+		}
+	}
+	// Whoever comes at the same time waits.
+	var group sync.WaitGroup
+	for n := range 16 {
+		group.Go(func() {
+			event := fmt.Sprint(n)
+			if answer, err := e.Invoke(t.Context(), []byte(event)); err != nil || string(answer) != event {
+				t.Errorf("event %s: %s, %v", event, answer, err)
+			}
+		})
+	}
+	group.Wait()
+}
+
+// The function gets what Lambda tells it, and nothing of this process.
+func TestEnvironment_Invoke_context(t *testing.T) {
+	e := opened(t, "context")
+	deadline := time.Now().Add(time.Minute)
+	ctx, cancel := context.WithDeadline(t.Context(), deadline)
+	defer cancel()
+	ctx = lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: "a-1", InvokedFunctionArn: "arn:x"})
+	want := fmt.Sprintf(`["a-1","arn:x",%d,"context","a value","",":UTC"]`, deadline.UnixMilli())
+	if answer, err := e.Invoke(ctx, []byte(`{}`)); err != nil || string(answer) != want {
+		t.Errorf("\n got %s, %v\nwant %s", answer, err, want)
+	}
+}
+
+// What goes wrong in an invocation, and whether there can be another.
+func TestEnvironment_Invoke_failure(t *testing.T) {
+	for name, want := range map[string]struct{ first, second string }{
+		"error":  {"function error: errorString: Unauthorized", "function error: errorString: Unauthorized"},
+		"panic":  {"function panic: string: at the disco", "function panic: the process has ended: exit status 1"},
+		"exit":   {"function exit: the process has ended: exit status 3", "function exit: the process has ended: exit status 3"},
+		"large":  {"function large: Function.ResponseSizeTooLarge: Response payload size exceeded maximum allowed payload size (6291556 bytes).", "function large: the process has ended: exit status 1"},
+		"silent": {"function silent: it asked for the next event and did not answer this one", "function silent: the process has ended: exit status 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := opened(t, name)
+			for _, want := range []string{want.first, want.second} {
+				_, err := e.Invoke(t.Context(), []byte(`{}`))
+				if err == nil || err.Error() != want {
+					t.Errorf("\n got %v\nwant %s", err, want)
+				}
+				if errors.Is(err, lambdaenv.ErrEnded) != strings.Contains(want, "has ended") {
+					t.Errorf("%v is ErrEnded: %t", err, errors.Is(err, lambdaenv.ErrEnded))
+				}
+			}
+		})
+	}
+}
+
+// A caller gets the error that a function in its own process would have returned.
+func TestFunctionError(t *testing.T) {
+	_, err := opened(t, "error").Invoke(t.Context(), []byte(`{}`))
+	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); !ok || own.Message != "Unauthorized" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// expiring is a context whose deadline passes when the test says so.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.done }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// A function that has no answer at its deadline is killed.
+func TestEnvironment_Invoke_deadline(t *testing.T) {
+	ctx := expiring{t.Context(), make(chan struct{})}
+	o := &output{written: func(text string) {
+		if text == "waiting\n" {
+			close(ctx.done)
+		}
+	}}
+	e, err := open(t, "hang", o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = e.Invoke(ctx, []byte(`{}`))
+	if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "function hang: no answer by its deadline: context deadline exceeded" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := e.Invoke(t.Context(), []byte(`{}`)); !errors.Is(err, lambdaenv.ErrEnded) || !strings.HasSuffix(err.Error(), "signal: killed") {
+		t.Errorf("after it: %v", err)
+	}
+}
+
+// An event that does not get its turn leaves the process alone.
+func TestEnvironment_Invoke_noTurn(t *testing.T) {
+	e := opened(t, "echo")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		if _, err := e.Invoke(ctx, []byte(`{}`)); err == nil || err.Error() != "function echo: no turn by its deadline: context canceled" {
+			t.Errorf("got %v", err)
+		}
+	}
+	if _, err := e.Invoke(t.Context(), []byte(`{}`)); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStart_failure(t *testing.T) {
+	for name, want := range map[string]string{
+		"mistake": "function mistake: init: the process has ended: exit status 1",
+		"report":  "function report: init: Extension.Crash: no luck",
+		"defiant": "function defiant: init: Extension.Crash: no luck",
+	} {
+		var o output
+		_, err := open(t, name, &o)
+		if err == nil || err.Error() != want {
+			t.Errorf("\n got %v\nwant %s", err, want)
+		}
+		if name == "mistake" && o.String() != "STORE: got\n" {
+			t.Errorf("output %q", &o)
+		}
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("enough"))
+	for want, bootstrap := range map[string]string{"function f: init: enough": os.Args[0], "function f: fork/exec /nowhere: no such file or directory": "/nowhere"} {
+		_, err := lambdaenv.Start(ctx, lambdaenv.Options{Bootstrap: bootstrap, Name: "f", Variables: []string{"WEIR_TEST_FUNCTION=hanging"}})
+		if err == nil || err.Error() != want {
+			t.Errorf("\n got %v\nwant %s", err, want)
+		}
+	}
+}
+
+// What the process says of another request than its own is refused, and reaches nobody.
+func TestEnvironment_foreign(t *testing.T) {
+	var o output
+	e, err := open(t, "foreign", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := e.Invoke(t.Context(), []byte(`{}`)); !errors.Is(err, lambdaenv.ErrEnded) {
+		t.Error(err)
+	}
+	if o.String() != "403\n403 403\n" {
+		t.Errorf("answered %q", &o)
+	}
+}
+
+// Once the process has asked for an event its init cannot fail any more.
+func TestEnvironment_initialized(t *testing.T) {
+	asked := make(chan string, 1)
+	o := &output{written: func(text string) {
+		asked <- strings.TrimSpace(text)
+		go func() {
+			if r, err := http.Get(strings.TrimSpace(text)); err == nil { //nolint:noctx // until the environment ends
+				_ = r.Body.Close()
+			}
+		}()
+	}}
+	if _, err := open(t, "bare", o); err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.Post(strings.TrimSuffix(<-asked, "invocation/next")+"init/error", "application/json", strings.NewReader("{}")) //nolint:noctx // it is answered at once
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = r.Body.Close()
+	if r.StatusCode != http.StatusForbidden {
+		t.Errorf("answered %s", r.Status)
+	}
+}
+
+// A process that does not end when it is asked is killed.
+func TestEnvironment_Close(t *testing.T) {
+	for name, want := range map[string]string{"echo": "signal: terminated", "stubborn": "signal: killed"} {
+		e := opened(t, name)
+		for range 2 {
+			if err := e.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		if _, err := e.Invoke(t.Context(), nil); !errors.Is(err, lambdaenv.ErrEnded) || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", name, err, want)
+		}
+	}
+}
+
+// A request has one answer: a second one is refused, and does not become that of the next.
+func TestEnvironment_Invoke_twice(t *testing.T) {
+	var o output
+	e, err := open(t, "twice", &o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for range 2 {
+		if answer, err := e.Invoke(ctx, []byte(`{}`)); err != nil || !strings.Contains(string(answer), "no luck") {
+			t.Errorf("%s, %v", answer, err)
+		}
+	}
+	if o.String() != "403\n" {
+		t.Errorf("answered %q", &o)
+	}
+}

@@ -1,0 +1,41 @@
+package lambdaenv
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// FuzzEnvironment_runtimeAPI looks for something that a process may tell the Runtime API
+// that breaks it, or is taken for the answer to a request that is not under way.
+func FuzzEnvironment_runtimeAPI(f *testing.F) {
+	for _, id := range []string{"r1", "", "init", "r2", "../x", "r1%00"} {
+		for _, path := range []string{"/2018-06-01/runtime/invocation/" + id + "/response", "/2018-06-01/runtime/invocation/" + id + "/error", "/2018-06-01/runtime/init/error", "/2018-06-01/runtime/invocation/next", "/", "*"} {
+			f.Add("POST", path, []byte(`{"errorMessage":"m","errorType":"t","stackTrace":[{"path":"p","line":1,"label":"l"}]}`))
+		}
+	}
+	f.Add("POST", "/2018-06-01/runtime/invocation/r1/error", []byte(`{"errorMessage":{}`))
+	gone, hangUp := context.WithCancel(context.Background())
+	hangUp()
+	f.Fuzz(func(t *testing.T, method, path string, body []byte) {
+		e := &Environment{ready: make(chan struct{}), events: make(chan invocation), outcomes: make(chan outcome, 1), pending: "r1"}
+		r, err := http.NewRequestWithContext(gone, method, "http://x/", strings.NewReader(string(body)))
+		if err != nil {
+			return
+		}
+		r.URL.Path = path
+		w := httptest.NewRecorder()
+		e.runtimeAPI().ServeHTTP(w, r)
+		settled := len(e.outcomes) == 1
+		if ours := strings.Contains(path, "r1"); settled && (!ours || e.pending != "" || w.Code != http.StatusAccepted) {
+			t.Errorf("%s %q settles r1 with %d, pending %q", method, path, w.Code, e.pending)
+		}
+		if settled {
+			if o := <-e.outcomes; o.err == nil && string(o.answer) != string(body) {
+				t.Errorf("%q became %q", body, o.answer)
+			}
+		}
+	})
+}

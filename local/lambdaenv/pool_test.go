@@ -1,0 +1,513 @@
+package lambdaenv_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// A Pool is what the local gateway runs.
+var _ lambda.Handler = (*lambdaenv.Pool)(nil)
+
+// called is what the function call answers: who it is, and how often it was invoked.
+type called struct{ PID, Times int }
+
+var times int
+
+// call does what its event says: it exits, hangs, or gets a URL and waits for that. Then
+// it answers.
+func call(ctx context.Context, event []byte) ([]byte, error) {
+	times++
+	var what string
+	if err := json.Unmarshal(event, &what); err != nil {
+		return nil, err
+	}
+	switch what {
+	case "":
+	case "exit":
+		os.Exit(3)
+	case "hang":
+		fmt.Println("hanging", os.Getpid())
+		select {}
+	default:
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, what, http.NoBody)
+		if err != nil {
+			return nil, err
+		}
+		request.Header.Set("PID", strconv.Itoa(os.Getpid()))
+		r, err := http.DefaultClient.Do(request)
+		if err != nil {
+			return nil, err
+		}
+		_ = r.Body.Close()
+	}
+	return json.Marshal(called{os.Getpid(), times})
+}
+
+// ticks counts the milliseconds in which it runs, waits for as many as its event says, and
+// answers with all there were.
+func ticks() {
+	var count atomic.Int64
+	more := make(chan struct{}, 1)
+	go func() {
+		for range time.Tick(time.Millisecond) {
+			count.Add(1)
+			select {
+			case more <- struct{}{}:
+			default:
+			}
+		}
+	}()
+	start(func(_ context.Context, event []byte) ([]byte, error) {
+		n, err := strconv.ParseInt(string(event), 10, 64)
+		for until := count.Load() + n; count.Load() < until; {
+			<-more
+		}
+		return fmt.Append(nil, count.Load()), err
+	})()
+}
+
+// pieces writes three lines, byte by byte, and half a line.
+func pieces() {
+	for _, b := range []byte("one\ntwo\n\nhalf") {
+		_, _ = os.Stdout.Write([]byte{b})
+	}
+}
+
+// parent has two environments, one of which is busy and the other idle, and tells who they
+// are. Then it waits to be killed.
+func parent() {
+	busy := make(chan struct{})
+	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
+		Bootstrap: os.Args[0], Name: "deaf", Variables: []string{"WEIR_TEST_FUNCTION=deaf"}, Max: 2, Logger: slog.New(slog.DiscardHandler),
+		Line: func(_ string, line []byte) { fmt.Printf("%s\n", line); close(busy) },
+	})
+	if err != nil {
+		panic(err)
+	}
+	go func() { _, _ = p.Invoke(context.Background(), []byte(`"hang"`)) }()
+	<-busy
+	answer, err := p.Invoke(context.Background(), []byte(`""`))
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("idle %s\n", answer)
+	select {}
+}
+
+// pool is a Pool of the function of that name, with what it logs and writes.
+type pool struct {
+	*lambdaenv.Pool
+	t   *testing.T
+	log *output
+
+	mu    sync.Mutex
+	lines []string
+	line  chan string // gets each line, if there is room
+}
+
+func newPool(t *testing.T, name string, o lambdaenv.PoolOptions) *pool {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: only on Linux are environments frozen")
+	}
+	p := &pool{t: t, log: &output{}, line: make(chan string, 100)}
+	o.Bootstrap, o.Name, o.Variables = os.Args[0], name, []string{"WEIR_TEST_FUNCTION=" + name}
+	o.Logger = slog.New(slog.NewTextHandler(p.log, nil))
+	o.Line = func(environment string, line []byte) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lines = append(p.lines, environment+" "+string(line))
+		select {
+		case p.line <- string(line):
+		default:
+		}
+	}
+	var err error
+	if p.Pool, err = lambdaenv.NewPool(o); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// call invokes the function call.
+func (p *pool) call(ctx context.Context, what string) (c called, err error) {
+	answer, err := p.Invoke(ctx, fmt.Appendf(nil, "%q", what))
+	if err != nil {
+		return c, err
+	}
+	return c, json.Unmarshal(answer, &c)
+}
+
+func (p *pool) called(what string) called {
+	p.t.Helper()
+	c, err := p.call(p.t.Context(), what)
+	if err != nil {
+		p.t.Fatal(err, p.log)
+	}
+	return c
+}
+
+// logged expects the log to have n lines with a message.
+func (p *pool) logged(n int, message string) {
+	p.t.Helper()
+	if got := strings.Count(p.log.String(), "msg="+strconv.Quote(message)); got != n {
+		p.t.Errorf("%q was logged %d times, want %d:\n%s", message, got, n, p.log)
+	}
+}
+
+// gate is a server where functions wait to be let through.
+type gate struct {
+	*httptest.Server
+	arrived chan int // the process
+	open    chan struct{}
+}
+
+func newGate(t *testing.T) *gate {
+	g := &gate{arrived: make(chan int, 100), open: make(chan struct{})}
+	g.Server = httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		pid, _ := strconv.Atoi(r.Header.Get("PID"))
+		g.arrived <- pid
+		select {
+		case <-g.open:
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(g.Close)
+	return g
+}
+
+// state returns the state of a process, as the letter that proc(5) has for it; empty if it
+// is gone.
+func state(t *testing.T, pid int) string {
+	t.Helper()
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return ""
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	return string(stat[bytes.LastIndexByte(stat, ')')+2])
+}
+
+// await waits until a process is in one of some states.
+func await(t *testing.T, pid int, states ...string) {
+	t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for s := state(t, pid); !slices.Contains(states, s); s = state(t, pid) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d is in state %q, want %q", pid, s, states)
+		}
+		runtime.Gosched()
+	}
+}
+
+// gone expects that there is no such process.
+func gone(t *testing.T, pid int) {
+	t.Helper()
+	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("process %d: %v, want none", pid, err)
+	}
+}
+
+// Of one invocation more than there are environments one is refused. Each of the others
+// has a process of its own, with a memory of its own, that is frozen before and after.
+func TestPool_Invoke(t *testing.T) {
+	const most = 3
+	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: most}), newGate(t)
+	results := make(chan called, most)
+	refused := make(chan error, most+1)
+	for range most + 1 {
+		go func() {
+			c, err := p.call(t.Context(), g.URL)
+			if err != nil {
+				refused <- err
+				return
+			}
+			results <- c
+		}()
+	}
+	var pids []int
+	for range most {
+		pids = append(pids, <-g.arrived)
+	}
+	if err := <-refused; !errors.Is(err, lambdaenv.ErrThrottled) || err.Error() != "function call: TooManyRequestsException: Rate Exceeded" {
+		t.Errorf("the one more got %v", err)
+	}
+	for _, pid := range pids {
+		if s := state(t, pid); s == "T" {
+			t.Errorf("process %d is frozen in its invocation", pid)
+		}
+	}
+	close(g.open)
+	for range most {
+		if c := <-results; !slices.Contains(pids, c.PID) || c.Times != 1 {
+			t.Errorf("got %+v, want the first invocation of one of %v", c, pids)
+		}
+	}
+	slices.Sort(pids)
+	if len(slices.Compact(pids)) != most {
+		t.Errorf("got processes %v, want %d", pids, most)
+	}
+	for _, pid := range pids {
+		await(t, pid, "T")
+	}
+	p.logged(most, "cold start")
+	p.logged(1, "throttled: all environments are busy")
+}
+
+// An event goes to the environment that was used most recently.
+func TestPool_Invoke_recent(t *testing.T) {
+	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 2})
+	first, second := newGate(t), newGate(t)
+	results := map[*gate]chan called{first: make(chan called), second: make(chan called)}
+	for _, g := range []*gate{first, second} {
+		go func() { results[g] <- p.called(g.URL) }()
+		<-g.arrived
+	}
+	for _, g := range []*gate{second, first} {
+		close(g.open)
+		done := <-results[g]
+		for n := range 3 {
+			if c := p.called(""); c.PID != done.PID || c.Times != n+2 {
+				t.Errorf("got %+v after %+v", c, done)
+			}
+		}
+	}
+	p.logged(2, "cold start")
+}
+
+// Nothing of a process runs while there is no event. Another one tells how long that is.
+func TestPool_frozen(t *testing.T) {
+	const n = 500
+	frozen, running := newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1}), newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1})
+	count := func(p *pool, n int) int {
+		answer, err := p.Invoke(t.Context(), fmt.Append(nil, n))
+		if err != nil {
+			t.Fatal(err)
+		}
+		total, err := strconv.Atoi(string(answer))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return total
+	}
+	before := count(frozen, 0)
+	count(running, n)
+	if passed := count(frozen, 0) - before; passed >= n/2 {
+		t.Errorf("it ran %d milliseconds, of %d in which it was to be frozen", passed, n)
+	}
+}
+
+// A process that has ended is replaced, also if it was idle.
+func TestPool_crash(t *testing.T) {
+	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
+	first := p.called("")
+	if _, err := p.call(t.Context(), "exit"); !errors.Is(err, lambdaenv.ErrEnded) || err.Error() != "function call: the process has ended: exit status 3" {
+		t.Errorf("got %v", err)
+	}
+	gone(t, first.PID)
+	p.logged(1, "environment crashed")
+	second := p.called("")
+	if second.PID == first.PID || second.Times != 1 {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	if err := syscall.Kill(second.PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	await(t, second.PID, "")
+	third, err := p.call(t.Context(), "")
+	if errors.Is(err, lambdaenv.ErrEnded) { // the event was quicker than the news
+		third, err = p.call(t.Context(), "")
+	}
+	if err != nil || third.PID == second.PID || third.Times != 1 {
+		t.Errorf("got %+v, %v after %+v", third, err, second)
+	}
+	p.logged(2, "environment crashed")
+	p.logged(3, "cold start")
+}
+
+// A process that has no answer at the deadline is killed, and replaced.
+func TestPool_timeout(t *testing.T) {
+	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
+	ctx := expiring{t.Context(), make(chan struct{})}
+	go func() {
+		<-p.line
+		close(ctx.done)
+	}()
+	if _, err := p.call(ctx, "hang"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v", err)
+	}
+	var pid int
+	if _, err := fmt.Sscanf(p.lines[0], "call/1 hanging %d", &pid); err != nil {
+		t.Fatal(err, p.lines)
+	}
+	gone(t, pid)
+	p.logged(1, "environment timed out")
+	if c := p.called(""); c.PID == pid || c.Times != 1 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// A cold start goes on for others, when who needed it has no time left.
+func TestPool_start_late(t *testing.T) {
+	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := p.call(ctx, ""); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+	if c := p.called(""); c.Times != 1 {
+		t.Errorf("got %+v", c)
+	}
+	p.logged(1, "cold start")
+}
+
+// What cannot start says why, and is no environment.
+func TestPool_start(t *testing.T) {
+	p := newPool(t, "mistake", lambdaenv.PoolOptions{Max: 1})
+	for range 2 {
+		if _, err := p.Invoke(t.Context(), nil); err == nil || err.Error() != "function mistake: init: the process has ended: exit status 1" {
+			t.Errorf("got %v", err)
+		}
+	}
+	p.logged(2, "cold start failed")
+	if !strings.Contains(p.log.String(), `last="STORE: got"`) {
+		t.Errorf("the log has not what it said:\n%s", p.log)
+	}
+	if _, err := lambdaenv.NewPool(lambdaenv.PoolOptions{Name: "f"}); err == nil || err.Error() != "function f: got 0 environments at most, want 1 or more" {
+		t.Errorf("got %v", err)
+	}
+}
+
+// Close ends every process: idle and frozen, busy, or on its way.
+func TestPool_Close(t *testing.T) {
+	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: 2}), newGate(t)
+	failed := make(chan error)
+	go func() {
+		_, err := p.call(t.Context(), g.URL)
+		failed <- err
+	}()
+	busy, idle := <-g.arrived, p.called("").PID
+	await(t, idle, "T")
+	for range 2 {
+		if err := p.Close(); err != nil {
+			t.Error(err)
+		}
+		gone(t, busy)
+		gone(t, idle)
+	}
+	if err := <-failed; !errors.Is(err, lambdaenv.ErrEnded) {
+		t.Errorf("the invocation under way got %v", err)
+	}
+	if _, err := p.call(t.Context(), ""); !errors.Is(err, lambdaenv.ErrClosed) {
+		t.Errorf("a later one got %v", err)
+	}
+	p.logged(0, "environment crashed")
+}
+
+func TestPool_Close_start(t *testing.T) {
+	p := newPool(t, "hanging", lambdaenv.PoolOptions{Max: 1})
+	failed := make(chan error)
+	go func() {
+		_, err := p.Invoke(t.Context(), nil)
+		failed <- err
+	}()
+	var pid int
+	if _, err := fmt.Sscanf(<-p.line, "starting %d", &pid); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Close(); err != nil {
+		t.Error(err)
+	}
+	gone(t, pid)
+	if err := <-failed; !errors.Is(err, lambdaenv.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// An environment that is idle for too long is ended.
+func TestPool_idle(t *testing.T) {
+	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1, Idle: time.Millisecond})
+	first := p.called("")
+	await(t, first.PID, "")
+	second := p.called("")
+	if second.PID == first.PID {
+		t.Errorf("got %+v after %+v", second, first)
+	}
+	await(t, second.PID, "")
+	_ = p.Close()
+	p.logged(2, "idle environment ended")
+	p.logged(0, "environment crashed")
+}
+
+// Lines are whole, whatever the writes, and have the name of who wrote them.
+func TestPool_Line(t *testing.T) {
+	p := newPool(t, "pieces", lambdaenv.PoolOptions{Max: 4})
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() { _, _ = p.Invoke(t.Context(), nil) })
+	}
+	group.Wait()
+	want := map[string]int{"one": 4, "two": 4, "": 4, "half": 4}
+	for _, line := range p.lines {
+		name, text, _ := strings.Cut(line, " ")
+		if !strings.HasPrefix(name, "pieces/") {
+			t.Errorf("%q has no name", line)
+		}
+		want[text]--
+	}
+	for text, n := range want {
+		if n != 0 {
+			t.Errorf("%q: %d more are wanted", text, n)
+		}
+	}
+}
+
+// No process survives one that is killed with its environments: not the frozen one either.
+func TestPool_killed(t *testing.T) {
+	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // which says that this can be tested here
+	c := exec.CommandContext(t.Context(), os.Args[0])
+	c.Env = append(os.Environ(), "WEIR_TEST_FUNCTION=parent")
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var pids [2]int
+	if _, err := fmt.Fscanf(out, "hanging %d\nidle {\"PID\":%d,", &pids[0], &pids[1]); err != nil || pids[0] == pids[1] {
+		t.Fatal(pids, err)
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, out)
+	_ = c.Wait() // it was killed
+	for _, pid := range pids {
+		await(t, pid, "", "Z") // a zombie is whoever's that has it now
+	}
+}

@@ -1,0 +1,150 @@
+package lambdaenv
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda/messages"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+)
+
+// maxOutput is the largest answer that Lambda takes, as measured: its quota page says
+// 6 MB.
+const maxOutput = 6<<20 + 100
+
+// initRequest stands for the init where a request has its id.
+const initRequest = "init"
+
+// FunctionError is an error that the function itself has reported. It wraps the error
+// of aws-lambda-go's package messages that a function in this process would return.
+type FunctionError struct {
+	messages.InvokeResponse_Error
+}
+
+// Error returns the error's type and message.
+func (e FunctionError) Error() string { return e.Type + ": " + e.Message }
+
+// Unwrap returns the error as aws-lambda-go has it.
+func (e FunctionError) Unwrap() error { return e.InvokeResponse_Error }
+
+func functionError(kind, message string) FunctionError {
+	return FunctionError{messages.InvokeResponse_Error{Type: kind, Message: message}}
+}
+
+// invocation is an event on its way to the process.
+type invocation struct {
+	id, arn  string
+	deadline time.Time
+	event    []byte
+}
+
+// newInvocation takes the deadline of ctx, which has one.
+func newInvocation(ctx context.Context, name string, event []byte) invocation {
+	i := invocation{id: rand.Text(), arn: "arn:aws:lambda:us-east-1:123456789012:function:" + name, event: event}
+	i.deadline, _ = ctx.Deadline()
+	if lc, ok := lambdacontext.FromContext(ctx); ok {
+		i.id, i.arn = lc.AwsRequestID, lc.InvokedFunctionArn
+	}
+	return i
+}
+
+// outcome is what became of an invocation, or of the init.
+type outcome struct {
+	answer []byte
+	err    error
+}
+
+// runtimeAPI is what the process talks to: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
+func (e *Environment) runtimeAPI() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/response", func(w http.ResponseWriter, r *http.Request) {
+		e.settle(w, r, r.PathValue("id"), func(body []byte) outcome { return outcome{answer: body} })
+	})
+	mux.HandleFunc("POST /2018-06-01/runtime/invocation/{id}/error", func(w http.ResponseWriter, r *http.Request) {
+		e.settle(w, r, r.PathValue("id"), failure)
+	})
+	mux.HandleFunc("POST /2018-06-01/runtime/init/error", func(w http.ResponseWriter, r *http.Request) {
+		e.settle(w, r, initRequest, failure)
+	})
+	return mux
+}
+
+// next tells who waits for it that the process is ready, and hands it the event that
+// comes then.
+func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
+	e.expect("")
+	select {
+	case e.ready <- struct{}{}:
+	case <-r.Context().Done():
+		return
+	}
+	select {
+	case i := <-e.events:
+		e.expect(i.id)
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("Lambda-Runtime-Aws-Request-Id", i.id)
+		w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(i.deadline.UnixMilli(), 10))
+		w.Header().Set("Lambda-Runtime-Invoked-Function-Arn", i.arn)
+		_, _ = w.Write(i.event) // a process that does not take it has ended
+	case <-r.Context().Done():
+	}
+}
+
+// expect makes id the request of which the process may say something; empty: none.
+func (e *Environment) expect(id string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.pending = id
+}
+
+// settle takes what the process says of the request id, if it is under way.
+func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
+	status, o := http.StatusAccepted, outcome{}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutput))
+	_, large := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case large:
+		status = http.StatusRequestEntityTooLarge
+		o.err = functionError("Function.ResponseSizeTooLarge", fmt.Sprintf("Response payload size exceeded maximum allowed payload size (%d bytes).", maxOutput))
+	case err != nil:
+		return // the process has ended, or hung up
+	default:
+		o = parse(body)
+	}
+	if !e.told(id, o) {
+		status = http.StatusForbidden
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"status":%q}`, http.StatusText(status)) // runtimes read the number
+}
+
+// told keeps what the process says of the request id. It reports whether that request
+// is under way.
+func (e *Environment) told(id string, o outcome) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if id != e.pending {
+		return false
+	}
+	e.pending = ""
+	e.outcomes <- o // there is room: each request has one
+	return true
+}
+
+// failure reads the error that a function reports. Lambda takes any body.
+func failure(body []byte) outcome {
+	var reported messages.InvokeResponse_Error
+	if err := json.Unmarshal(body, &reported); err != nil {
+		return outcome{err: functionError("Unhandled", string(body))}
+	}
+	return outcome{err: FunctionError{reported}}
+}
