@@ -97,17 +97,17 @@ func rateOf(m algo.Machine) float64 {
 // portion is what one environment may admit of an adaptive limit until its next report: its share
 // of the rate at which all of them may, by its share of the demand. The zero value knows nothing.
 type portion struct {
-	Result                 // a bucket that holds about a second of the share
-	largest  int64         // cost so far, which the bucket must hold
-	stage    stage         //
-	born     algo.Instant  // when the first look was
-	cold     bool          // nobody reported then
-	from     algo.Instant  // when the present wave of first reports begins
-	wave     time.Duration // and how long it is
-	demand   int64         // asked for here since the last report
-	since    algo.Instant  // when that was
-	interval time.Duration
-	due      algo.Instant // of the next report, or look
+	algo.Result               // a bucket that holds about a second of the share
+	largest     int64         // cost so far, which the bucket must hold
+	stage       stage         //
+	born        algo.Instant  // when the first look was
+	cold        bool          // nobody reported then
+	from        algo.Instant  // when the present wave of first reports begins
+	wave        time.Duration // and how long it is
+	demand      int64         // asked for here since the last report
+	since       algo.Instant  // when that was
+	interval    time.Duration
+	due         algo.Instant // of the next report, or look
 
 	requests     int64      // that demand is of
 	own          algo.State // of a subject that only this environment reports its demand to
@@ -175,7 +175,7 @@ func (a *account) report(now algo.Instant, subject Subject) (out report) {
 }
 
 // reported takes in what the store holds after a report. It returns how far that is past the limit.
-func (a *account) reported(now algo.Instant, out report, results []Result, intN func(int) int) (overshoot int64) {
+func (a *account) reported(now algo.Instant, out report, results []algo.Result, intN func(int) int) (overshoot int64) {
 	overshoot = a.counter.sync(now, results[0])
 	if p := a.portion; p != nil {
 		p.learn(now, out, results, func() float64 { return float64(intN(1<<20)) / (1 << 20) })
@@ -194,7 +194,7 @@ func (a *account) unreported(now algo.Instant, out report, charged, busy bool, i
 	switch spread := float64(intN(1<<20)) / (1 << 20); {
 	case p.stage == unseen && busy: // so others report; until it can see how many, it is as if alone
 		m := a.limit.admitted().machine
-		a.counter.Result = Result{Machine: m}
+		a.counter.Result = algo.Result{Machine: m}
 		p.start(now, spread)
 		p.settle(now, a.counter.Result, a.limit.reports.count == nil)
 	case busy:
@@ -218,7 +218,7 @@ func (p *portion) start(now algo.Instant, spread float64) {
 }
 
 // learn takes in who reports, and plans the next report. random returns a number from 0 to 1.
-func (p *portion) learn(now algo.Instant, out report, results []Result, random func() float64) {
+func (p *portion) learn(now algo.Instant, out report, results []algo.Result, random func() float64) {
 	over := p.covered(now, results[2]).Seconds()
 	used := func(i int) float64 { return float64(results[i].Machine.Used(results[i].State, now)) / over }
 	p.environments = used(2) / 1000
@@ -291,7 +291,7 @@ func (p *portion) mayReport(now algo.Instant, random func() float64) {
 
 // covered returns of how much time the store sums up reports at now. Where nobody reported when p
 // was born, that is the time since the first of those who started with it did.
-func (p *portion) covered(now algo.Instant, r Result) time.Duration {
+func (p *portion) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !p.cold || !ok {
 		return reportWindow
@@ -304,7 +304,7 @@ func (p *portion) covered(now algo.Instant, r Result) time.Duration {
 }
 
 // settle sets the share by what has been admitted, if own says that the limit itself counts that.
-func (p *portion) settle(now algo.Instant, count Result, own bool) {
+func (p *portion) settle(now algo.Instant, count algo.Result, own bool) {
 	m, span := count.Machine, spanOf(count.Machine)
 	ahead := min(4*p.interval, span)
 	p.until, p.strict = 0, own && span >= 4*p.interval

@@ -11,15 +11,15 @@ import (
 // counter is a count that is brought together with the store's from time to time. The
 // zero value knows nothing yet.
 type counter struct {
-	Result               // what the store held last, and what was charged here since
-	pending int64        // charged here, and not yet sent to the store
-	charged algo.Instant // when the newest of pending was
-	epoch   int64        // how often pending was sent
-	synced  algo.Instant // when the store was asked last
+	algo.Result              // what the store held last, and what was charged here since
+	pending     int64        // charged here, and not yet sent to the store
+	charged     algo.Instant // when the newest of pending was
+	epoch       int64        // how often pending was sent
+	synced      algo.Instant // when the store was asked last
 	// own is the state of a subject that nobody but this environment charges. What is sent and not
 	// answered is not sent again, so that the store counts it at most once; this environment
 	// still enforces the limit on all that it admitted.
-	own  Result
+	own  algo.Result
 	lost bool // something in own may be missing in the store
 }
 
@@ -59,7 +59,7 @@ func (c *counter) send(now algo.Instant) (sent int64, at algo.Instant) {
 
 // sync takes in what the store holds now that it was sent what was pending. It returns how
 // far that is past the limit.
-func (c *counter) sync(now algo.Instant, r Result) (overshoot int64) {
+func (c *counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 	c.Result, c.synced = r, now
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
 	c.State = r.Machine.Force(r.State, now, c.pending)

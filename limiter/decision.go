@@ -107,7 +107,7 @@ func (r *Refunds) add(other Refunds) {
 // speak makes the limit of an item the one that speaks if it is stricter than the
 // present one. d says already whether the request is allowed; r is the state after the
 // charge, or the one that refused it.
-func (d *Decision) speak(it *item, r Result, now algo.Instant) {
+func (d *Decision) speak(it *item, r algo.Result, now algo.Instant) {
 	remaining, capacity := r.Machine.Remaining(r.State, now)+it.spare, r.Machine.Capacity()
 	if it.sharded { // as if the others were as full
 		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()

@@ -98,7 +98,7 @@ func (w *world) enter(s limiter.Subject, n int) {
 
 // Take is a call of the Limiter: it is made some time after it is sent, and answered some time
 // after it is made.
-func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	w.enter(s, 1)
 	defer w.enter(s, -1)
 	if len(charges) > limiter.MaxCharges {
@@ -132,7 +132,7 @@ func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 }
 
 // charge charges in the store, and notes what that makes of it.
-func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result, mine bool) (bool, error) {
+func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, mine bool) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	taken, err := w.Store.Take(ctx, now, s, charges, results)
@@ -300,7 +300,7 @@ func (p plan) run(t *testing.T) []string {
 			for range p.Others {
 				time.Sleep(time.Duration(w.draw(int(latency / 2))))
 				c := limiter.Charge{Subject: user, Limit: limits[w.draw(len(limits))], Cost: 1}
-				if _, err := w.charge(ctx, algo.InstantOf(time.Now()), user, []limiter.Charge{c}, make([]limiter.Result, 1), false); err != nil {
+				if _, err := w.charge(ctx, algo.InstantOf(time.Now()), user, []limiter.Charge{c}, make([]algo.Result, 1), false); err != nil {
 					w.problem("%v", err)
 				}
 			}

@@ -29,7 +29,7 @@ type paced struct {
 
 func newPaced() *paced { return &paced{remote: newRemote(), takes: 10 * time.Millisecond} }
 
-func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	var costs []int64
 	for _, c := range charges {
 		costs = append(costs, c.Cost)
@@ -153,7 +153,7 @@ func TestGroup_otherProcess(t *testing.T) {
 				if theirs.Cost = 0; call <= len(c.writes) {
 					theirs.Cost = c.writes[call-1]
 				}
-				_, err := store.remote.Take(ctx, algo.InstantOf(begun), user, []limiter.Charge{theirs}, make([]limiter.Result, 1))
+				_, err := store.remote.Take(ctx, algo.InstantOf(begun), user, []limiter.Charge{theirs}, make([]algo.Result, 1))
 				return err
 			}
 			allowed, busy := 0, 0
@@ -330,7 +330,7 @@ func TestGroup_panic(t *testing.T) {
 // blank is a store that charges a group and returns no state.
 type blank struct{ *paced }
 
-func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	taken, err := b.paced.Take(ctx, now, s, charges, results)
 	if charges[0].Cost > 1 {
 		clear(results)

@@ -16,8 +16,8 @@ type kept struct {
 	item          *item
 	account       *account
 	allowed       bool
-	result        Result // after the charge, or what refused it
-	serial        int64  // of the lease, or the epoch of the counter
+	result        algo.Result // after the charge, or what refused it
+	serial        int64       // of the lease, or the epoch of the counter
 	before, after states
 }
 
@@ -128,10 +128,10 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 // look tells what count would.
 func (k *kept) look(now algo.Instant) {
 	k.result = k.account.counter.Result
-	if p := k.account.portion; p != nil && (!p.strict || k.result.wait(now, k.item.want) == 0) {
+	if p := k.account.portion; p != nil && (!p.strict || k.result.RetryAfter(now, k.item.want) == 0) {
 		k.result = p.Result
 	}
-	k.allowed = k.item.Force || k.result.wait(now, k.item.want) == 0
+	k.allowed = k.item.Force || k.result.RetryAfter(now, k.item.want) == 0
 }
 
 // count charges a counter and, if it is adaptive, the share of this environment.
@@ -209,7 +209,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 	out := a.report(r.now, it.Subject)
 	l.accounts.mu.Unlock()
 
-	results := make([]Result, len(out.charges))
+	results := make([]algo.Result, len(out.charges))
 	calls, err := 1, ErrUnavailable // if the store panics
 	defer func() {
 		l.accounts.mu.Lock()

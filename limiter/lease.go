@@ -12,7 +12,7 @@ const leaseLife = time.Second
 // lease is requests that were taken from the store at once, to be served here. The
 // zero value serves none.
 type lease struct {
-	Result        // what the store held after they were taken
+	algo.Result   // what the store held after they were taken
 	granted, used int64
 	taken         algo.Instant
 	serial        int64         // tells one lease of an account from the next
@@ -51,6 +51,6 @@ func (l *lease) next(now algo.Instant, cost, most int64) int64 {
 }
 
 // renew begins a lease of what a charge took, of which one request uses cost.
-func (l *lease) renew(now algo.Instant, r Result, granted, cost int64) {
+func (l *lease) renew(now algo.Instant, r algo.Result, granted, cost int64) {
 	*l = lease{Result: r, granted: granted, used: cost, taken: now, serial: l.serial + 1}
 }

@@ -225,7 +225,7 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 func (l *Limiter) decideOne(ctx context.Context, r *request, at time.Time, charges []Charge) Decision {
 	now, it := algo.InstantOf(at), item{Charge: charges[0], limit: charges[0].Limit, want: charges[0].Cost}
 	// Of the request's, because what a Store is given cannot be on the stack.
-	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], Result{})
+	r.charges, r.results = append(r.charges[:0], charges[0]), append(r.results[:0], algo.Result{})
 	allowed, err := l.store.Take(ctx, now, it.Subject, r.charges, r.results)
 	d := Decision{Allowed: allowed, At: at, Charges: charges}
 	if err != nil {
@@ -320,7 +320,7 @@ func (l *Limiter) logFailure(ctx context.Context, now algo.Instant, err error) {
 }
 
 // logSuperseded tells, at most once a minute, that the store holds other rules.
-func (l *Limiter) logSuperseded(ctx context.Context, now algo.Instant, it *item, r Result) {
+func (l *Limiter) logSuperseded(ctx context.Context, now algo.Instant, it *item, r algo.Result) {
 	if !l.superseded.again(now, time.Minute) {
 		return
 	}

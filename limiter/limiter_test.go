@@ -35,13 +35,13 @@ type remote struct {
 	limiter.Store
 	takes, refunds atomic.Int64
 	fail           map[limiter.Subject]error
-	hints          []limiter.Result // of the last Take
+	hints          []algo.Result // of the last Take
 	ctx            context.Context
 }
 
 func newRemote() *remote { return &remote{Store: storetest.Must(memstore.New(memstore.Options{}))} }
 
-func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	r.takes.Add(1)
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -50,12 +50,12 @@ func (r *remote) Take(ctx context.Context, now algo.Instant, s limiter.Subject, 
 		return false, err
 	}
 	if len(r.fail) == 0 && s == user {
-		r.hints, r.ctx = append([]limiter.Result(nil), results...), ctx
+		r.hints, r.ctx = append([]algo.Result(nil), results...), ctx
 	}
 	return r.Store.Take(ctx, now, s, charges, results)
 }
 
-func (r *remote) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
+func (r *remote) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
 	r.refunds.Add(1)
 	return r.Store.Refund(ctx, s, charges, results, elapsed)
 }

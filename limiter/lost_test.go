@@ -19,11 +19,11 @@ type lossy struct {
 	random *rand.Rand
 }
 
-func (l *lossy) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (l *lossy) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	lost := errors.Join(limiter.ErrUnavailable, context.DeadlineExceeded)
 	switch l.random.IntN(4) {
 	case 0: // the answer
-		made := make([]limiter.Result, len(results))
+		made := make([]algo.Result, len(results))
 		_, _ = l.remote.Take(ctx, now, s, charges, made)
 		return false, lost
 	case 1: // the call

@@ -424,7 +424,7 @@ type hanging struct {
 	answers bool // as the remote does
 }
 
-func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	if h.answers {
 		return h.remote.Take(ctx, now, s, charges, results)
 	}
@@ -504,7 +504,7 @@ type connecting struct {
 	used  time.Time
 }
 
-func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	takes := c.takes
 	if time.Since(c.used) < 5*time.Second {
 		takes = 0

@@ -69,7 +69,7 @@ func (f *flaky) fate(call func()) error {
 	return nil
 }
 
-func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sent, got := slices.Clone(charges), slices.Clone(results)
 	var taken bool // and err are written late where nobody reads them any more
 	var err error
@@ -80,7 +80,7 @@ func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return taken, err
 }
 
-func (f *flaky) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
+func (f *flaky) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
 	charges, results = slices.Clone(charges), slices.Clone(results)
 	var given int
 	var err error
@@ -256,7 +256,7 @@ type switched struct {
 	fails, applies bool
 }
 
-func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	if s.fails {
 		if s.applies {
 			_, _ = s.Store.Take(ctx, now, subject, charges, slices.Clone(results))

@@ -17,7 +17,7 @@ type part struct {
 	store    Store
 	items    []item
 	charges  []Charge
-	results  []Result
+	results  []algo.Result
 	remote   bool // what it answers is remembered
 	calls    int  // of a remote store
 	taken    bool
@@ -233,7 +233,7 @@ func (l *Limiter) askFor(ctx context.Context, now algo.Instant, p *part) {
 
 // ask takes from the shared store at an instant that may be before that of the request, and
 // returns how many calls that was: none if it is too late, or a breaker spared it.
-func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject, charges []Charge, results []Result) (taken bool, calls int, err error) {
+func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
 	if err := ctx.Err(); err != nil { // the request has waited for another, or for more than one call
 		return false, 0, l.crowded(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
@@ -242,7 +242,7 @@ func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject
 	if errors.Is(err, ErrBreakerOpen) {
 		return false, 0, err
 	}
-	if err == nil && slices.ContainsFunc(results, func(r Result) bool { return r.Machine == nil }) {
+	if err == nil && slices.ContainsFunc(results, func(r algo.Result) bool { return r.Machine == nil }) {
 		taken, err = false, errBlank
 	}
 	l.answered(now, err) // what the next deadline depends on
@@ -294,14 +294,14 @@ func (l *Limiter) pickShard(r *request, p *part) (refused bool) {
 func (l *Limiter) recallShard(r *request, p *part, shard int) (refuses bool) {
 	it, c := &p.items[0], &p.charges[0]
 	c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
-	it.Limit, p.results[0] = c.Limit, Result{}
+	it.Limit, p.results[0] = c.Limit, algo.Result{}
 	return l.memory.recall(r.now, c.Subject, p.items, p.results)
 }
 
 // refusal is that of a shard. The zero value is none.
 type refusal struct {
 	limit  *Limit
-	result Result
+	result algo.Result
 	hold   time.Duration
 }
 
@@ -325,11 +325,7 @@ func (f refusal) shorter(now algo.Instant, p *part) refusal {
 
 // wait returns how long until the shard may take a cost.
 func (f refusal) wait(now algo.Instant, cost int64) time.Duration {
-	return max(f.hold, f.result.wait(now, cost))
-}
-
-func (r Result) wait(now algo.Instant, cost int64) time.Duration {
-	return r.Machine.RetryAfter(r.State, now, cost)
+	return max(f.hold, f.result.RetryAfter(now, cost))
 }
 
 // refundRest gives back what was taken of a request that another subject refused.

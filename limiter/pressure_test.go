@@ -26,7 +26,7 @@ type partition struct {
 
 var errThrottledItem = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
 
-func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if charges[0].Cost == 0 {
@@ -54,7 +54,7 @@ func pressed(t *testing.T, hot bool, l *limiter.Limit) (*limiter.Limiter, *parti
 	p := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
 	if hot {
 		p.between = func() {
-			charges, results := []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}, make([]limiter.Result, 1)
+			charges, results := []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}, make([]algo.Result, 1)
 			if _, err := p.Store.Take(ctx, algo.InstantOf(noon), user, charges, results); err != nil {
 				t.Error(err)
 			}

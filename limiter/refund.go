@@ -14,7 +14,7 @@ type refund struct {
 	store   Store
 	subject Subject
 	charges []Charge
-	results []Result
+	results []algo.Result
 	remote  bool
 }
 

@@ -37,7 +37,7 @@ const (
 // version of the rules has new Limits, so its decisions find nothing remembered.
 type memo struct {
 	limit  *Limit
-	result Result
+	result algo.Result
 	seen   algo.Instant
 	backOff
 }
@@ -49,7 +49,7 @@ func newMemory(subjects int, trust time.Duration, intN func(int) int) *memory {
 // recall fills results with what is remembered of the items of subject, and
 // reports whether that refuses them at now. If it does, only results that are
 // recent enough to be trusted remain.
-func (m *memory) recall(now algo.Instant, subject Subject, items []item, results []Result) (refuses bool) {
+func (m *memory) recall(now algo.Instant, subject Subject, items []item, results []algo.Result) (refuses bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memos := m.of(subject)
@@ -76,7 +76,7 @@ func (m *memory) recall(now algo.Instant, subject Subject, items []item, results
 	}
 	for i := range results {
 		if refuses && stale[i] {
-			results[i] = Result{}
+			results[i] = algo.Result{}
 		}
 	}
 	return refuses
@@ -122,7 +122,7 @@ func (m *memory) distrust(subject Subject) {
 }
 
 // remember keeps results as seen at now, and whether the store took the charges.
-func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, results []Result, taken bool) {
+func (m *memory) remember(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, taken bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memos, ok := m.recent[subject]

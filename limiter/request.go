@@ -20,7 +20,7 @@ type request struct {
 	kept    []kept // decided by accounts of this environment
 	grouped []item // for stores, by subject, in order of first appearance
 	charges []Charge
-	results []Result // one per charge
+	results []algo.Result // one per charge
 	parts   []part
 
 	asks      []*account // which this request has to tell what the store answered
@@ -132,7 +132,7 @@ func (i *item) with(j *item) bool {
 }
 
 // decided reports whether the item's own parameters read r.
-func (i *item) decided(r Result) bool {
+func (i *item) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }
 
@@ -152,7 +152,7 @@ func (r *request) refused() bool {
 }
 
 // mended returns of how many charges the store had to mend the state; a look mends nothing.
-func clamped(charges []Charge, results []Result) (n int) {
+func clamped(charges []Charge, results []algo.Result) (n int) {
 	for i := range results {
 		if results[i].Clamped && charges[i].Cost > 0 {
 			n++

@@ -52,7 +52,7 @@ func TestSpread_shards_shortest(t *testing.T) {
 	alone := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 15, Window: time.Minute, Burst: 1}})
 	for i, ago := range []time.Duration{3, 2, 1, 0} { // a request each 4 s: shard 0 is free in a second, and shard 3 in four
 		charges := []limiter.Charge{{Subject: parts[i], Limit: alone, Cost: 1}}
-		if ok, err := memory.Take(ctx, algo.InstantOf(noon.Add(-ago*time.Second)), parts[i], charges, make([]limiter.Result, 1)); !ok || err != nil {
+		if ok, err := memory.Take(ctx, algo.InstantOf(noon.Add(-ago*time.Second)), parts[i], charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 	}

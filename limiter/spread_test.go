@@ -635,7 +635,7 @@ type slow struct {
 	costs   []int64
 }
 
-func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	s.mu.Lock()
 	s.costs = append(s.costs, charges[0].Cost)
 	s.mu.Unlock()
@@ -688,7 +688,7 @@ type panicking struct {
 	panics bool
 }
 
-func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	if p.panics {
 		panic("broken")
 	}

@@ -28,14 +28,14 @@ type Store interface {
 	// An error means that no decision was reached. It wraps ErrUnavailable, and if that is
 	// known ErrThrottled, ErrItemThrottled, ErrRejected or ErrBreakerOpen beside it, or ErrContended, ErrFull or
 	// ErrFormat. If ctx ends, the charges have been made at most once.
-	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error)
+	Take(ctx context.Context, now algo.Instant, subject Subject, charges []Charge, results []algo.Result) (bool, error)
 
 	// Refund gives back charges that Take made, where results are those that it
 	// returned and elapsed is the time since then on the monotonic clock. It follows
 	// algo.Machine.Refund and adds to elapsed what the store's clocks and messages
 	// need. What cannot be given back safely is not, without an error: given is of how many
 	// charges something was.
-	Refund(ctx context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) (given int, err error)
+	Refund(ctx context.Context, subject Subject, charges []Charge, results []algo.Result, elapsed time.Duration) (given int, err error)
 
 	// Inspect returns every limit that the store holds of subject, by ID; none of a
 	// subject that it does not know. It writes nothing.
@@ -56,21 +56,13 @@ type Entry struct {
 // second time would cost memory and time and save nothing.
 type Local interface{ Local() }
 
-// Result is the state of one limit of a subject and the machine that reads it. The
-// zero value is nothing seen.
-type Result struct {
-	Machine algo.Machine
-	State   algo.State
-	// Clamped says that Take found another state, further ahead of its instant than honest
-	// clocks get, and clamped it (algo.Clamp), if it did not only look. It is no part of the
-	// state.
-	Clamped bool
-}
+// Result is algo.Result.
+type Result = algo.Result
 
 // Held is one limit of a subject as a store holds it. The zero value is a limit
 // never charged.
 type Held struct {
-	Result
+	algo.Result
 	Version int64     // of the rules whose parameters Machine has
 	Mark    algo.Mark // see algo.Clamp; mostly none
 }
@@ -88,7 +80,7 @@ type Held struct {
 func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 	own := limit.machine
 	if h.Machine == nil {
-		return Held{Result: Result{Machine: own}, Version: limit.Version}, false
+		return Held{Result: algo.Result{Machine: own}, Version: limit.Version}, false
 	}
 	changed := h.Machine.Ahead(h.State, now) && h.clamp(now)
 	if h.Machine == own || h.Machine.Fingerprint() == limit.fingerprint {
@@ -98,7 +90,7 @@ func (h Held) Settle(limit *Limit, now algo.Instant) (Held, bool) {
 	if h.Version >= limit.Version {
 		return h, changed
 	}
-	next := Held{Result: Result{own, algo.Convert(h.Machine, own, h.State, now), h.Clamped}, Version: limit.Version}
+	next := Held{Result: algo.Result{Machine: own, State: algo.Convert(h.Machine, own, h.State, now), Clamped: h.Clamped}, Version: limit.Version}
 	if own.Ahead(next.State, now) { // or who reads what is written now would mark it at once
 		next.clamp(now)
 	}

@@ -15,12 +15,12 @@ import (
 // far is a shared store whose answers take 3 ms to take, and 2 ms to give back.
 type far struct{ limiter.Store }
 
-func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	time.Sleep(3 * time.Millisecond) // of the bubble
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
-func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
+func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
 	time.Sleep(2 * time.Millisecond)
 	return f.Store.Refund(ctx, s, charges, results, elapsed)
 }
@@ -84,7 +84,7 @@ func TestReceipt_Refund_withheld(t *testing.T) {
 // sulky is a shared store that gives nothing back.
 type sulky struct{ limiter.Store }
 
-func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []limiter.Result, time.Duration) (int, error) {
+func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (int, error) {
 	return 0, limiter.ErrUnavailable
 }
 

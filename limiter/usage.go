@@ -110,7 +110,7 @@ func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool)
 	m := held.Machine
 	s.Capacity += m.Capacity()
 	s.Remaining += m.Remaining(held.State, now)
-	if wait := held.wait(now, s.Cost); first || wait < s.RetryAfter {
+	if wait := held.RetryAfter(now, s.Cost); first || wait < s.RetryAfter {
 		s.RetryAfter = wait
 	}
 	s.ResetAfter = max(s.ResetAfter, m.ResetAfter(held.State, now))

@@ -425,7 +425,7 @@ func TestHandler_errors(t *testing.T) {
 // unreachable is a store that is down.
 type unreachable struct{ limiter.Store }
 
-func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []limiter.Result) (bool, error) {
+func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 
@@ -559,7 +559,7 @@ type counting struct {
 	subjects []string
 }
 
-func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	c.mu.Lock()
 	c.subjects = append(c.subjects, s.String())
 	c.mu.Unlock()

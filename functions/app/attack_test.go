@@ -555,7 +555,7 @@ func TestAttack_spendAnothers(t *testing.T) {
 // void is a store that keeps nothing.
 type void struct{ limiter.Store }
 
-func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	for i, c := range charges {
 		results[i].Machine = c.Limit.Machine()
 	}
@@ -726,7 +726,7 @@ func TestAttack_login(t *testing.T) {
 // down is a store that fails.
 type down struct{ limiter.Store }
 
-func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []limiter.Result) (bool, error) {
+func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 

@@ -210,7 +210,7 @@ func TestRecorder_behindAuthorizer(t *testing.T) {
 // slow is a store that takes a while.
 type slow struct{ limiter.Store }
 
-func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	time.Sleep(1500 * time.Microsecond) // of the bubble
 	return s.Store.Take(ctx, now, subject, charges, results)
 }

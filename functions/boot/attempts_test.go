@@ -147,7 +147,7 @@ var look = func() []limiter.Charge {
 }()
 
 func ask(ctx context.Context, s limiter.Store) error {
-	_, err := s.Take(ctx, algo.InstantOf(time.Now()), look[0].Subject, look, make([]limiter.Result, 1))
+	_, err := s.Take(ctx, algo.InstantOf(time.Now()), look[0].Subject, look, make([]algo.Result, 1))
 	return err
 }
 
@@ -197,7 +197,7 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			for range 1000 {
 				_ = ask(t.Context(), s)
 				f.taken()
-				_, err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []limiter.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
+				_, err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
 				got := f.taken()
 				if len(got) != 1 {
 					t.Fatalf("%d requests, want 1: %v", len(got), err)
@@ -285,7 +285,7 @@ func TestOpenStore_breaker(t *testing.T) {
 // hanging is a store that does not answer.
 type hanging struct{ limiter.Store }
 
-func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []limiter.Result) (bool, error) {
+func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []algo.Result) (bool, error) {
 	<-ctx.Done()
 	return false, limiter.ErrUnavailable
 }

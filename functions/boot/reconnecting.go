@@ -23,7 +23,7 @@ type reconnecting struct {
 }
 
 // Take implements limiter.Store.
-func (r reconnecting) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (r reconnecting) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	begun, line := time.Now(), new(line)
 	traced := line.trace(ctx)
 	allowed, err := r.Store.Take(traced, now, subject, charges, results)

@@ -137,7 +137,7 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 		return err
 	}
 	charges := []limiter.Charge{{Subject: limiter.Global(), Limit: look}}
-	if _, err := store.Take(ctx, algo.InstantOf(time.Now()), limiter.Global(), charges, make([]limiter.Result, 1)); err != nil {
+	if _, err := store.Take(ctx, algo.InstantOf(time.Now()), limiter.Global(), charges, make([]algo.Result, 1)); err != nil {
 		return c.Explain(err)
 	}
 	return nil

@@ -53,7 +53,7 @@ func TestActions(t *testing.T) {
 	for _, algorithm := range algorithms {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 2, Window: time.Minute}
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", rate), Cost: 1}}
-		results := make([]limiter.Result, 1)
+		results := make([]algo.Result, 1)
 		for range 4 { // the last are refused
 			if _, err := store.Take(ctx, now, who, charges, results); err != nil {
 				t.Fatal(err)
@@ -63,7 +63,7 @@ func TestActions(t *testing.T) {
 			t.Fatal(err)
 		}
 		charges[0].Cost = 0 // as a function does at its start
-		if _, err := store.Take(ctx, now, who, charges, make([]limiter.Result, 1)); err != nil {
+		if _, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -90,7 +90,7 @@ func TestStore_ClockSkew(t *testing.T) {
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}
 	for range 2 {
-		if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]limiter.Result, 1)); err != nil {
+		if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}
 		if ahead, uncertainty, ok := store.ClockSkew(); !ok || ahead.Abs() > uncertainty || uncertainty > time.Second {

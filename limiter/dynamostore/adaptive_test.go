@@ -18,7 +18,7 @@ type taking struct {
 	takes atomic.Int64
 }
 
-func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	s.takes.Add(1)
 	return s.Store.Take(ctx, now, subject, charges, results)
 }

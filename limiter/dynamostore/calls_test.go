@@ -242,7 +242,7 @@ func TestStore_attempts(t *testing.T) {
 				rate.Requests = 40
 				charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(t, fmt.Sprint("l", i), rate), Cost: 1})
 			}
-			seen := make([]limiter.Result, len(charges))
+			seen := make([]algo.Result, len(charges))
 			now := algo.InstantOf(noon)
 			if round%2 == 0 {
 				if _, err := store.Take(context.Background(), now, who, charges, seen); err != nil {
@@ -256,7 +256,7 @@ func TestStore_attempts(t *testing.T) {
 			for i := range 48 {
 				wg.Go(func() {
 					var n atomic.Int64
-					mine := append([]limiter.Result(nil), seen...)
+					mine := append([]algo.Result(nil), seen...)
 					at := now.Add(time.Duration(i%5) * 100 * time.Millisecond)
 					if _, err := store.Take(context.WithValue(context.Background(), callsKey{}, &n), at, who, charges, mine); err != nil {
 						t.Error(err)

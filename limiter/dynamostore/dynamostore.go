@@ -91,7 +91,7 @@ func New(api API, o Options) (*Store, error) {
 }
 
 // Take implements limiter.Store.
-func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	t := newTake(now, charges, results, &s.guesses)
 	if t.hopeless() {
 		it, err := s.get(ctx, subject)
@@ -136,7 +136,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	r := &refund{charges: charges, results: results, late: elapsed + s.o.Margin}
 	for range refundAttempts {
 		e := r.attempt()

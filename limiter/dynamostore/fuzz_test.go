@@ -69,7 +69,7 @@ func FuzzStore_item(f *testing.F) {
 			t.Fatalf("%q: got error %v, want ErrFormat", attributes, err)
 		}
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Force: spend}, {Subject: who, Limit: other, Cost: 1}}
-		results := make([]limiter.Result, 2)
+		results := make([]algo.Result, 2)
 		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
 			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // as one that was admitted
 			_, err = s.Refund(ctx, who, charges, results, time.Second)

@@ -48,7 +48,7 @@ func (b table) item(t *testing.T, s limiter.Subject) map[string]types.AttributeV
 
 func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool {
 	t.Helper()
-	ok, err := b.Take(context.Background(), algo.InstantOf(now), charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+	ok, err := b.Take(context.Background(), algo.InstantOf(now), charges[0].Subject, charges, make([]algo.Result, len(charges)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,9 +235,9 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 				t.Errorf("%s, %s: expires after %s", algorithm, what, left)
 			}
 		}
-		take := func(what string, limit *limiter.Limit, cost int64, spend bool) []limiter.Result {
+		take := func(what string, limit *limiter.Limit, cost int64, spend bool) []algo.Result {
 			t.Helper()
-			results := make([]limiter.Result, 1)
+			results := make([]algo.Result, 1)
 			charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: cost, Force: spend}}
 			if _, err := b.Take(ctx, algo.InstantOf(now), who, charges, results); err != nil {
 				t.Fatal(err)
@@ -280,7 +280,7 @@ func TestStore_unreadable(t *testing.T) {
 		}
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1000}}
 		for range 2 {
-			_, err := b.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]limiter.Result, 1))
+			_, err := b.Take(context.Background(), algo.InstantOf(noon), who, charges, make([]algo.Result, 1))
 			if !errors.Is(err, limiter.ErrFormat) && !errors.Is(err, limiter.ErrUnavailable) {
 				t.Errorf("%s: got error %v, want ErrFormat", name, err)
 			}
@@ -288,7 +288,7 @@ func TestStore_unreadable(t *testing.T) {
 	}
 	missing := storetest.Must(dynamostore.New(b.client, dynamostore.Options{Table: "no-such-table", Namespace: "items"}))
 	who := caller()
-	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]limiter.Result, 1))
+	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
 	if _, notFound := errors.AsType[*types.ResourceNotFoundException](err); !errors.Is(err, limiter.ErrUnavailable) || !notFound {
 		t.Errorf("no table: got error %v", err)
 	}

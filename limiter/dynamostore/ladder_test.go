@@ -20,9 +20,9 @@ func TestStore_ladder(t *testing.T) {
 	machine := w.Machine().(*algo.Window)
 	now := algo.InstantOf(noon) // 20 s into its window
 	index := machine.Index(now)
-	take := func(who limiter.Subject, at algo.Instant, cost, calls int64) limiter.Result {
+	take := func(who limiter.Subject, at algo.Instant, cost, calls int64) algo.Result {
 		t.Helper()
-		results, before := make([]limiter.Result, 1), m.calls.Load()
+		results, before := make([]algo.Result, 1), m.calls.Load()
 		ok, err := store.Take(ctx, at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, results)
 		if err != nil || !ok {
 			t.Fatalf("allowed %t, %v", ok, err)
@@ -49,7 +49,7 @@ func TestStore_ladder(t *testing.T) {
 			take(who, now.Add(-time.Minute), previous, 0)
 		}
 		r := take(who, now, 5, 0)
-		if _, err := store.Refund(ctx, who, []limiter.Charge{{Subject: who, Limit: w, Cost: 5}}, []limiter.Result{r}, 0); err != nil {
+		if _, err := store.Refund(ctx, who, []limiter.Charge{{Subject: who, Limit: w, Cost: 5}}, []algo.Result{r}, 0); err != nil {
 			t.Fatal(err)
 		}
 		take(who, now, machine.Room(index, now, previous, 0), 1)
@@ -71,7 +71,7 @@ func TestStore_ladder_refuses(t *testing.T) {
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost int64) bool {
 		t.Helper()
-		ok, err := store.Take(context.Background(), at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, make([]limiter.Result, 1))
+		ok, err := store.Take(context.Background(), at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, make([]algo.Result, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func TestStore_looks(t *testing.T) {
 			}
 			api.updates, charge.Subject, charge.Cost = 0, who, c.cost
 			before := m.calls.Load()
-			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]limiter.Result, 1)); err != nil {
+			if _, err := store.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{charge}, make([]algo.Result, 1)); err != nil {
 				t.Fatal(err)
 			}
 			if calls := m.calls.Load() - before; int64(api.updates) != c.updates || calls != 1 {

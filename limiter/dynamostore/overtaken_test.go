@@ -45,7 +45,7 @@ func TestStore_refusalOvertaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", fixed), Cost: fixed.Requests}
-	results := make([]limiter.Result, 2)
+	results := make([]algo.Result, 2)
 	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
 		t.Fatalf("allowed %t, %v", ok, err)
 	}
@@ -54,7 +54,7 @@ func TestStore_refusalOvertaken(t *testing.T) {
 			t.Error(err)
 		}
 	}}, table)
-	after := make([]limiter.Result, 2)
+	after := make([]algo.Result, 2)
 	ok, err := store.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: next, Cost: 1}}, after)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestStore_windowOvertaken(t *testing.T) {
 			for i := range charges {
 				charges[i].Subject = who
 			}
-			if ok, err := store.Take(ctx, at, who, charges, make([]limiter.Result, len(charges))); !ok || err != nil {
+			if ok, err := store.Take(ctx, at, who, charges, make([]algo.Result, len(charges))); !ok || err != nil {
 				t.Fatalf("%s: allowed %t, %v", name, ok, err)
 			}
 		}
@@ -123,12 +123,12 @@ func TestStore_noTimeLeft(t *testing.T) {
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the first guess is that it is not
-		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]limiter.Result, 1)); !ok || err != nil {
+		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		api := &late{API: client, never: never}
 		store := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"}))
-		_, err := store.Take(ctx, now, who, charges, make([]limiter.Result, 1))
+		_, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
 			t.Errorf("no answer to attempt %d of %d: %v", never, api.updates, err)
 		}

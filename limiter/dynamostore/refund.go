@@ -11,7 +11,7 @@ import (
 // assumes that nobody came in between; later ones know the item.
 type refund struct {
 	charges []limiter.Charge
-	results []limiter.Result
+	results []algo.Result
 	late    time.Duration
 	seen    []limiter.Held // what the failed attempt found; nil before it
 	given   int            // charges that the attempt gives back

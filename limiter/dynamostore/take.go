@@ -15,7 +15,7 @@ import (
 type take struct {
 	now     algo.Instant
 	charges []limiter.Charge
-	results []limiter.Result
+	results []algo.Result
 
 	// exact says that views are of the item as an attempt of this very decision found
 	// it. Until then they are what the environment remembers, or nothing.
@@ -39,7 +39,7 @@ type view struct {
 	busy    bool
 }
 
-func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Result, g *guesses) *take {
+func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, g *guesses) *take {
 	t := &take{now: now, charges: charges, results: results, views: make([]view, len(charges))}
 	for i, c := range charges {
 		v := &t.views[i]
@@ -47,7 +47,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []limiter.Resul
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
 			if !hint.Machine.Ahead(hint.State, now) { // else the item is looked at first, for its mark
-				v.settled.Result = limiter.Result{Machine: hint.Machine, State: hint.State}
+				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
 		if _, ok := v.settled.Machine.(*algo.Bucket); ok {

@@ -171,9 +171,9 @@ func TestStore_tidy_setBack(t *testing.T) {
 	for i := range int64(12) {
 		update("SET #c = :n", map[string]string{"#c": counted(index - 5 - i)}, map[string]types.AttributeValue{":n": number(7)})
 	}
-	take := func(store *dynamostore.Store, now time.Time) limiter.Result {
+	take := func(store *dynamostore.Store, now time.Time) algo.Result {
 		t.Helper()
-		results := make([]limiter.Result, 1)
+		results := make([]algo.Result, 1)
 		if ok, err := store.Take(ctx, algo.InstantOf(now), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, results); !ok || err != nil {
 			t.Fatal(ok, err)
 		}

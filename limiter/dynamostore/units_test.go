@@ -121,7 +121,7 @@ func TestStore_units(t *testing.T) {
 			for i := range some {
 				some[i].Subject = subject
 			}
-			if _, err := store.Take(context.Background(), algo.InstantOf(now), subject, some, make([]limiter.Result, len(some))); err != nil {
+			if _, err := store.Take(context.Background(), algo.InstantOf(now), subject, some, make([]algo.Result, len(some))); err != nil {
 				t.Fatal(err)
 			}
 			largest = max(largest, size(item(subject)))
@@ -151,7 +151,7 @@ func TestStore_units_log(t *testing.T) {
 		charge.Subject = charge.Limit.Subjects(charge.Subject)[0]
 		store, c, item := consumed(t)
 		largest := 0
-		results := make([]limiter.Result, 1)
+		results := make([]algo.Result, 1)
 		now := noon.Add(123456789) // an instant of as many digits as there are
 		for _, step := range []struct {
 			cost  int64

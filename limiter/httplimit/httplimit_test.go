@@ -226,7 +226,7 @@ type failing struct {
 	*server
 }
 
-func (f failing) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (f failing) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	if f.store == nil {
 		return false, limiter.ErrUnavailable
 	}

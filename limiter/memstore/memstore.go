@@ -69,7 +69,7 @@ func (s *Store) lock(subject limiter.Subject) (*shard, key) {
 }
 
 // Take implements limiter.Store.
-func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	if len(charges) == 1 {
@@ -84,7 +84,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 		slots[i] = sh.find(k, c.Limit.ID)
 		held := sh.settle(slots[i], c, now)
 		next, ok := c.Apply(held.Machine, held.State, now)
-		results[i] = limiter.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
+		results[i] = algo.Result{Machine: held.Machine, State: next, Clamped: held.Clamped}
 		allowed = allowed && ok
 		if slots[i] == nil && c.Cost > 0 {
 			grows += weight(c.Limit)
@@ -113,7 +113,7 @@ func (s *Store) Take(_ context.Context, now algo.Instant, subject limiter.Subjec
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+func (s *Store) Refund(_ context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	sh, k := s.lock(subject)
 	defer sh.mu.Unlock()
 	for i, c := range charges {

@@ -36,7 +36,7 @@ var (
 func take(t *testing.T, s *memstore.Store, now algo.Instant, who string, l *limiter.Limit, cost int64) error {
 	t.Helper()
 	charges := []limiter.Charge{{Subject: limiter.User(who), Limit: l, Cost: cost}}
-	_, err := s.Take(ctx, now, charges[0].Subject, charges, make([]limiter.Result, 1))
+	_, err := s.Take(ctx, now, charges[0].Subject, charges, make([]algo.Result, 1))
 	return err
 }
 
@@ -75,7 +75,7 @@ func TestStore_full(t *testing.T) {
 			t.Fatalf("new subject %d: %v", i, err)
 		}
 	}
-	results := make([]limiter.Result, 1)
+	results := make([]algo.Result, 1)
 	charges := []limiter.Charge{{Subject: limiter.User("0"), Limit: slow, Cost: 0}}
 	if _, err := s.Take(ctx, noon.Add(time.Minute), charges[0].Subject, charges, results); err != nil {
 		t.Fatal(err)
@@ -97,30 +97,30 @@ func TestStore_full_sooner(t *testing.T) {
 	for name, c := range map[string]struct {
 		first *limiter.Limit
 		at    algo.Instant
-		then  func(s *memstore.Store, charges []limiter.Charge, results []limiter.Result) error
+		then  func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error
 	}{
-		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []limiter.Result) error {
+		"refund": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, results []algo.Result) error {
 			_, err := s.Refund(ctx, charges[0].Subject, charges, results, 0)
 			return err
 		}},
-		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
+		"conversion": {slow, noon, func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {
 			charges[0].Limit = shorter
-			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
+			_, err := s.Take(ctx, noon, charges[0].Subject, charges, make([]algo.Result, 1))
 			return err
 		}},
-		"clamp": {second, noon.Add(time.Hour), func(s *memstore.Store, charges []limiter.Charge, _ []limiter.Result) error {
-			_, err := s.Take(ctx, noon.Add(-time.Minute), charges[0].Subject, charges, make([]limiter.Result, 1))
+		"clamp": {second, noon.Add(time.Hour), func(s *memstore.Store, charges []limiter.Charge, _ []algo.Result) error {
+			_, err := s.Take(ctx, noon.Add(-time.Minute), charges[0].Subject, charges, make([]algo.Result, 1))
 			if err == nil {
-				_, err = s.Take(ctx, noon, charges[0].Subject, charges, make([]limiter.Result, 1))
+				_, err = s.Take(ctx, noon, charges[0].Subject, charges, make([]algo.Result, 1))
 			}
 			return err
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storetest.Must(memstore.New(memstore.Options{Subjects: 64}))
-			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []limiter.Result)) (admitted int) {
+			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []algo.Result)) (admitted int) {
 				for i := range 640 {
-					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]limiter.Result, 1)
+					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]algo.Result, 1)
 					if _, err := s.Take(ctx, now, charges[0].Subject, charges, results); err == nil {
 						admitted++
 						then(charges, results)
@@ -129,7 +129,7 @@ func TestStore_full_sooner(t *testing.T) {
 				return admitted
 			}
 			var undo []func() error
-			full := fill(c.at, c.first, "old", func(charges []limiter.Charge, results []limiter.Result) {
+			full := fill(c.at, c.first, "old", func(charges []limiter.Charge, results []algo.Result) {
 				undo = append(undo, func() error { return c.then(s, charges, results) })
 			})
 			for _, f := range undo {
@@ -137,7 +137,7 @@ func TestStore_full_sooner(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if n := fill(noon.Add(10*time.Second), slow, "new", func([]limiter.Charge, []limiter.Result) {}); n < full {
+			if n := fill(noon.Add(10*time.Second), slow, "new", func([]limiter.Charge, []algo.Result) {}); n < full {
 				t.Errorf("%d new subjects, and %d had been at full quota", n, full)
 			}
 		})
@@ -260,7 +260,7 @@ func BenchmarkTake(b *testing.B) {
 	s := storetest.Must(memstore.New(memstore.Options{}))
 	who := limiter.User("42")
 	charges := []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}
-	results := make([]limiter.Result, 1)
+	results := make([]algo.Result, 1)
 	now := noon
 	b.ReportAllocs()
 	for b.Loop() {

@@ -122,7 +122,7 @@ func (sh *shard) remove(chain **slot, subject limiter.Subject) {
 // slot holds the very limit and an honest state, of the present window if it is a
 // window's. Otherwise it reports false. That is most charges, and five times as fast:
 // states are large, and Settle and Apply pass them on many times.
-func (at *slot) charge(c *limiter.Charge, now algo.Instant, r *limiter.Result) (ok, known bool) {
+func (at *slot) charge(c *limiter.Charge, now algo.Instant, r *algo.Result) (ok, known bool) {
 	if at == nil || at.limit != c.Limit || c.Force || c.Cost == 0 {
 		return false, false
 	}
@@ -136,7 +136,7 @@ func (at *slot) charge(c *limiter.Charge, now algo.Instant, r *limiter.Result) (
 			tat = max(tat, now).Add(m.Increment(c.Cost))
 			at.instant = int64(tat)
 		}
-		*r = limiter.Result{Machine: m, State: algo.State{TAT: tat, Refunds: int64(at.count)}}
+		*r = algo.Result{Machine: m, State: algo.State{TAT: tat, Refunds: int64(at.count)}}
 		return ok, true
 	case *algo.Window:
 		index := m.Index(now)
@@ -149,7 +149,7 @@ func (at *slot) charge(c *limiter.Charge, now algo.Instant, r *limiter.Result) (
 			count += c.Cost
 			at.setCounts(count, previous)
 		}
-		*r = limiter.Result{Machine: m, State: algo.State{Window: index, Count: count, Previous: previous}}
+		*r = algo.Result{Machine: m, State: algo.State{Window: index, Count: count, Previous: previous}}
 		return ok, true
 	}
 	return false, false
@@ -164,7 +164,7 @@ func (at *slot) setCounts(count, previous int64) { at.count = uint64(count)<<32 
 
 // held returns what a slot holds.
 func (sh *shard) held(at *slot) limiter.Held {
-	return limiter.Held{Result: limiter.Result{Machine: at.limit.Machine(), State: sh.state(at)}, Version: at.limit.Version, Mark: sh.marks[at]}
+	return limiter.Held{Result: algo.Result{Machine: at.limit.Machine(), State: sh.state(at)}, Version: at.limit.Version, Mark: sh.marks[at]}
 }
 
 func (sh *shard) state(at *slot) algo.State {

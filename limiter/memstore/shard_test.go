@@ -24,7 +24,7 @@ func TestShard_logs(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ok, err := s.Take(context.Background(), now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !ok || err != nil {
+		if ok, err := s.Take(context.Background(), now, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
 		logs := 0

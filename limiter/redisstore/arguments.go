@@ -21,7 +21,7 @@ const otherRules = 128
 // encodeTake returns the first argument of take.lua. No charge is hopeless. seen is what
 // is known of each: where rules of the same or a higher version have set other parameters,
 // those decide.
-func encodeTake(now algo.Instant, charges []limiter.Charge, seen []limiter.Result) []byte {
+func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*takeCharge), int64(now), 8)
 	for i, c := range charges {
 		m, mark := c.Limit.Machine(), byte(0)
@@ -60,7 +60,7 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []limiter.Resul
 }
 
 // encodeRefund returns the argument of refund.lua.
-func encodeRefund(charges []limiter.Charge, results []limiter.Result, late time.Duration) []byte {
+func encodeRefund(charges []limiter.Charge, results []algo.Result, late time.Duration) []byte {
 	b := make([]byte, 0, len(charges)*refundCharge)
 	for i, c := range charges {
 		if c.Cost == 0 {

@@ -37,7 +37,7 @@ func BenchmarkTake(b *testing.B) {
 			}
 			b.ReportAllocs()
 			b.RunParallel(func(pb *testing.PB) {
-				results := make([]limiter.Result, n)
+				results := make([]algo.Result, n)
 				for pb.Next() {
 					if ok, err := s.Take(ctx, noon, who, charges, results); err != nil || !ok {
 						b.Errorf("allowed %t, %v", ok, err)

@@ -89,7 +89,7 @@ func TestCommands(t *testing.T) {
 		l := storetest.Limit(t, string(a), algo.Rate{Algorithm: a, Requests: 2, Window: time.Minute})
 		charges = append(charges, limiter.Charge{Subject: limiter.User("u"), Limit: l, Cost: 1})
 	}
-	now, results := noon, make([]limiter.Result, len(charges))
+	now, results := noon, make([]algo.Result, len(charges))
 	for i := range 4 { // the first with a script that the server does not know, the last refused, and once fewer limits
 		allowed, err := s.Take(ctx, now, limiter.User("u"), charges[:3-i%2], results)
 		if err != nil || allowed != (i < 3) {

@@ -98,7 +98,7 @@ func TestFailure(t *testing.T) {
 	} {
 		s := newStore(t, &odd{err: c.err}, redisstore.Options{Namespace: "n"})
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}
-		results := []limiter.Result{{Machine: limit.Machine()}}
+		results := []algo.Result{{Machine: limit.Machine()}}
 		_, taken := s.Take(ctx, noon, who, charges, results)
 		_, refunded := s.Refund(ctx, who, charges, results, 0)
 		for call, err := range map[string]error{"take": taken, "refund": refunded, "reset": s.Reset(ctx, who)} {
@@ -126,7 +126,7 @@ func TestFailure_server(t *testing.T) {
 	}
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}
-	if _, err := s.Take(ctx, noon, who, charges, make([]limiter.Result, 1)); !errors.Is(err, limiter.ErrFormat) || !limiter.Answered(err) {
+	if _, err := s.Take(ctx, noon, who, charges, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) || !limiter.Answered(err) {
 		t.Errorf("a list: got error %v, want ErrFormat", err)
 	}
 	if err := server.Del(ctx, "{failing/1/"+who.String()+"}").Err(); err != nil {
@@ -147,7 +147,7 @@ func TestStore_denied(t *testing.T) {
 		o.Username, o.Password, o.DisableIdentity = name, "secret", true
 		client := redis.NewClient(&o)
 		who := caller()
-		_, err := newStore(t, client, redisstore.Options{Namespace: "denied"}).Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]limiter.Result, 1))
+		_, err := newStore(t, client, redisstore.Options{Namespace: "denied"}).Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
 		if !errors.Is(err, limiter.ErrUnavailable) || limiter.Answered(err) {
 			t.Errorf("without %s: got error %v, want a failure", missing, err)
 		}
@@ -168,7 +168,7 @@ func TestStore_tidy_error(t *testing.T) {
 	s := newStore(t, c, redisstore.Options{Namespace: "n", Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	who, l := limiter.User("u"), storetest.Limit(t, "la", algo.Rate{Requests: 10, Window: time.Second})
 	for i := range 3 {
-		if ok, err := s.Take(ctx, noon.Add(2*time.Hour+time.Duration(i)*40*time.Second), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !ok || err != nil {
+		if ok, err := s.Take(ctx, noon.Add(2*time.Hour+time.Duration(i)*40*time.Second), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatalf("allowed %t, %v", ok, err)
 		}
 	}

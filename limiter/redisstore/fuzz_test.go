@@ -60,7 +60,7 @@ func FuzzStore_value(f *testing.F) {
 	for _, l := range limits { // what the store itself makes of an empty value
 		c := &canned{}
 		s := newStore(f, c, redisstore.Options{Namespace: "fuzz"})
-		if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 3}}, make([]limiter.Result, 1)); err != nil {
+		if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 3}}, make([]algo.Result, 1)); err != nil {
 			f.Fatal(err)
 		}
 		f.Add([]byte(c.replaced[0]), int64(3), false, true)
@@ -81,7 +81,7 @@ func FuzzStore_value(f *testing.F) {
 		}
 		for _, l := range limits {
 			charge := limiter.Charge{Subject: who, Limit: l, Cost: max(0, cost), Force: spend}
-			results := make([]limiter.Result, 1)
+			results := make([]algo.Result, 1)
 			_, err := s.Take(ctx, noon, who, []limiter.Charge{charge}, results)
 			if err != nil && (readable || !errors.Is(err, limiter.ErrFormat)) {
 				t.Fatalf("%x, which holds %+v: got error %v", value, entries, err)

@@ -137,7 +137,7 @@ func (s *Store) key(subject limiter.Subject) string {
 }
 
 // Take implements limiter.Store.
-func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	key := s.key(subject)
 	if hopeless(charges) {
 		v, err := s.get(ctx, key)
@@ -155,7 +155,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 
 // charge runs the script once. If that charges nothing, it returns the value that is
 // there.
-func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []limiter.Result) (value, bool, error) {
+func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool, error) {
 	client := redis.Scripter(s.client)
 	if sent, due := s.skew.Begin(); due {
 		client = timed{s.client, key, sent, &s.skew}
@@ -212,7 +212,7 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 // refuses, and that is the answer. Where other parameters decide, the script is told. Where
 // a limit is to be converted or its state is spoiled, what becomes of it is computed here,
 // and replaces the value if it is still as it was read.
-func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	var tried value // to no avail, by the script under other rules: it caps no debts
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
@@ -240,7 +240,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 }
 
 // Refund implements limiter.Store.
-func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	reply, err := refundScript.Run(ctx, s.client, []string{s.key(subject)}, encodeRefund(charges, results, elapsed+s.o.Margin)).Result()
 	if err != nil {
 		return 0, failure(err)
@@ -328,7 +328,7 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 // lifetime returns the time to live in ms that a charge gives its key. Where newer rules have
 // set the parameters that decide, seen has them, and their count may have to live longer than
 // these rules know. (Of limits that are not charged, the script keeps the life that they have.)
-func lifetime(charges []limiter.Charge, seen []limiter.Result) int64 {
+func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
 	longest := horizon(charges)
 	for _, r := range seen {
 		if r.Machine != nil {

@@ -52,9 +52,9 @@ var (
 
 func caller() limiter.Subject { return limiter.User("redis-" + rand.Text()) }
 
-func take(t *testing.T, s limiter.Store, now algo.Instant, charges ...limiter.Charge) (bool, []limiter.Result) {
+func take(t *testing.T, s limiter.Store, now algo.Instant, charges ...limiter.Charge) (bool, []algo.Result) {
 	t.Helper()
-	results := make([]limiter.Result, len(charges))
+	results := make([]algo.Result, len(charges))
 	ok, err := s.Take(ctx, now, charges[0].Subject, charges, results)
 	if err != nil {
 		t.Fatal(err)
@@ -130,7 +130,7 @@ func TestStore_calls_critical(t *testing.T) {
 			limit := storetest.Limit(t, "l"+strconv.Itoa(j), algo.Rate{Algorithm: a, Requests: 8, Window: 4 * half})
 			charges = append(charges, limiter.Charge{Subject: who, Limit: limit, Cost: 1})
 		}
-		results := make([]limiter.Result, 3)
+		results := make([]algo.Result, 3)
 		for n := range 200 {
 			charges[0].Cost, charges[1].Cost, charges[2].Cost = int64((n+i)%2), int64(1+n%2), int64((n+1)%3/2)
 			calls.Store(0)
@@ -289,7 +289,7 @@ func TestStore_life_mixedRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
-		results := make([]limiter.Result, 1)
+		results := make([]algo.Result, 1)
 		for i := range 6 { // the first does not know of the newer rules, the others do
 			if i == 3 { // nor is the life that a key has left enough
 				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
@@ -320,7 +320,7 @@ func TestStore_olderRules(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 64 {
 		wg.Go(func() {
-			results := make([]limiter.Result, 1)
+			results := make([]algo.Result, 1)
 			for range 10 {
 				if ok, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: older, Cost: 1}}, results); !ok || err != nil {
 					t.Error(ok, err)
@@ -432,11 +432,11 @@ func TestStore_unreadable(t *testing.T) {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
-		_, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 11}}, make([]limiter.Result, 1))
+		_, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 11}}, make([]algo.Result, 1))
 		if !errors.Is(err, limiter.ErrFormat) {
 			t.Errorf("%q: got error %v, want ErrFormat", value, err)
 		}
-		_, err = s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1))
+		_, err = s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1))
 		if err == nil {
 			t.Errorf("%q: charged", value)
 		}
@@ -448,7 +448,7 @@ func TestStore_unreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	who := limiter.User("list")
-	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]limiter.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
+	if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !errors.Is(err, limiter.ErrFormat) {
 		t.Errorf("a key of another type: got error %v", err)
 	}
 	client.Del(ctx, "{bad/1/user:list}")

@@ -46,7 +46,7 @@ func FuzzStore_reply(f *testing.F) {
 		forms := []any{text, n, []any{text}, []any{}, []any{nil}, []any{n}, []any{text, n, nil}, nil, true, map[any]any{text: n}, []any{[]any{text}}, float64(n)}
 		o := &odd{reply: forms[int(form)%len(forms)]}
 		s := newStore(t, o, redisstore.Options{Namespace: "fuzz"})
-		charges, results := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]limiter.Result, 1)
+		charges, results := []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1)
 		_, err := s.Take(ctx, noon, who, charges, results)
 		switch {
 		case err == nil && results[0].Machine == nil:

@@ -35,7 +35,7 @@ func TestStore_ClockSkew(t *testing.T) {
 		who := caller()
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1}}
 		for range 2 {
-			if ok, err := s.Take(ctx, noon, who, charges, make([]limiter.Result, 1)); !ok || err != nil {
+			if ok, err := s.Take(ctx, noon, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
 		}

@@ -177,7 +177,7 @@ func (r record) parse() (limiter.Held, error) {
 
 // read reads a record whose parameters are those of m.
 func (r record) read(m algo.Machine) limiter.Held {
-	h := limiter.Held{Result: limiter.Result{Machine: m}, Version: integer(r.fixed[limitSize:stateOffset])}
+	h := limiter.Held{Result: algo.Result{Machine: m}, Version: integer(r.fixed[limitSize:stateOffset])}
 	state := r.fixed[stateOffset:]
 	switch m.(type) {
 	case *algo.Bucket:
@@ -206,7 +206,7 @@ func (r record) idle() algo.Instant {
 }
 
 // report writes the states that a script left to results.
-func (v value) report(charges []limiter.Charge, results []limiter.Result) error {
+func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 	for i, c := range charges {
 		held, err := v.held(c.Limit)
 		if err != nil {
@@ -228,7 +228,7 @@ type outcome struct {
 }
 
 // charge decides charges from v.
-func (v value) charge(now algo.Instant, charges []limiter.Charge, results []limiter.Result) (o outcome, err error) {
+func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo.Result) (o outcome, err error) {
 	var settled [limiter.MaxCharges]limiter.Held
 	var charged [limiter.MaxCharges]algo.State
 	var changed [limiter.MaxCharges]bool

@@ -33,7 +33,7 @@ func TestStore_value_full(t *testing.T) {
 	if take(t, s, noon, limit(7, 1)); calls.Load() != 1 {
 		t.Errorf("%d commands for a limit that is there, want 1", calls.Load())
 	}
-	results := make([]limiter.Result, 1)
+	results := make([]algo.Result, 1)
 	if ok, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); ok || !errors.Is(err, limiter.ErrContended) {
 		t.Errorf("limit 256: allowed %t, error %v; want false, ErrContended", ok, err)
 	}

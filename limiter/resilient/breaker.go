@@ -81,7 +81,7 @@ type call struct {
 	elapsed time.Duration
 	subject limiter.Subject
 	charges []limiter.Charge
-	results []limiter.Result
+	results []algo.Result
 }
 
 // errPressed marks a timeout while the store answered other calls. It says nothing of the store:
@@ -114,14 +114,14 @@ func (c *call) askOnce() (int, error) {
 }
 
 // Take implements limiter.Store.
-func (g *guarded) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (g *guarded) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	taken, err := g.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
 	return taken == 1, err
 }
 
 // Refund implements limiter.Store. It is no probe: one that has nothing to give back asks
 // nobody, and would be taken for an answer.
-func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	if g.circuit.State() != gobreaker.StateClosed {
 		return 0, errOpen
 	}

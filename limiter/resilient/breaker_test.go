@@ -53,14 +53,14 @@ func (s *sick) answer(ctx context.Context) error {
 	return nil
 }
 
-func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	if err := s.answer(ctx); err != nil {
 		return false, err
 	}
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (int, error) {
+func (s *sick) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (int, error) {
 	if err := s.answer(ctx); err != nil {
 		return 0, err
 	}
@@ -78,7 +78,7 @@ func charge(tb testing.TB, n int64) []limiter.Charge {
 
 // direct calls a store once.
 func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) error {
-	_, err := store.Take(ctx, algo.InstantOf(noon), user, charges, make([]limiter.Result, 1))
+	_, err := store.Take(ctx, algo.InstantOf(noon), user, charges, make([]algo.Result, 1))
 	return err
 }
 
@@ -210,10 +210,10 @@ func TestNew(t *testing.T) {
 	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
-	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); err == nil {
+	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]algo.Result, 1), 0); err == nil {
 		t.Error("the refund did not fail")
 	}
-	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]limiter.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
+	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
 		t.Errorf("a refund while it is open: %v", err)
 	}
 	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
@@ -459,7 +459,7 @@ func TestStore_refund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 1000)
-		results := make([]limiter.Result, 1)
+		results := make([]algo.Result, 1)
 		if _, err := store.Take(t.Context(), algo.InstantOf(noon), user, charges, results); err != nil {
 			t.Fatal(err)
 		}
@@ -490,7 +490,7 @@ func BenchmarkStore_Take(b *testing.B) {
 		"guarded": func(s limiter.Store) limiter.Store { return storetest.Must(resilient.New(s, resilient.Options{})) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			store, charges, results := wrap(newSick()), charge(b, algo.MaxRequests), make([]limiter.Result, 1)
+			store, charges, results := wrap(newSick()), charge(b, algo.MaxRequests), make([]algo.Result, 1)
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, err := store.Take(context.Background(), algo.InstantOf(noon), user, charges, results); err != nil {

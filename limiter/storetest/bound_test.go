@@ -157,7 +157,7 @@ type message struct {
 // admission is an admitted request.
 type admission struct {
 	message
-	results  []limiter.Result
+	results  []algo.Result
 	at       algo.Instant // real
 	returned bool
 }

@@ -20,7 +20,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		p, limit := newPair(t, s), Limit(t, "a", rate)
 		before, after := Limit(t, "b", logs), Limit(t, "c", logs)
-		last := limiter.Result{Machine: limit.Machine()}
+		last := algo.Result{Machine: limit.Machine()}
 		var past []taken
 		now := start - start%half + algo.Instant(half/2*(seed%2))
 		p.take(t, now, []limiter.Charge{{Limit: before, Cost: 1}}, nil)
@@ -51,7 +51,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 }
 
 // critical returns the instants, around now, at which what a state answers changes.
-func critical(r limiter.Result, now algo.Instant, cost int64) []algo.Instant {
+func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	const honest = 5 * time.Second // how far ahead state may be
 	list := []algo.Instant{now}
 	switch m := r.Machine.(type) {

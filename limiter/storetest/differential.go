@@ -28,7 +28,7 @@ func testDifferential(t *testing.T, s Suite) {
 		now, version := start, 0
 		type taken struct {
 			charges []limiter.Charge
-			results []limiter.Result
+			results []algo.Result
 		}
 		var past []taken
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {
@@ -44,7 +44,7 @@ func testDifferential(t *testing.T, s Suite) {
 				continue
 			}
 			var charges []limiter.Charge
-			var hint []limiter.Result
+			var hint []algo.Result
 			for i := range limits {
 				if rapid.IntRange(0, len(limits)).Draw(t, "charged") < 3 {
 					c := limiter.Charge{Limit: limits[i][version], Cost: rapid.Int64Range(0, 4).Draw(t, "cost")}
@@ -52,7 +52,7 @@ func testDifferential(t *testing.T, s Suite) {
 						c.Force, c.Cost = true, rapid.Int64Range(0, 25).Draw(t, "spent")
 					}
 					charges = append(charges, c)
-					hint = append(hint, hintOf(t, limits[i][version], past, func(k taken) ([]limiter.Charge, []limiter.Result) { return k.charges, k.results }))
+					hint = append(hint, hintOf(t, limits[i][version], past, func(k taken) ([]limiter.Charge, []algo.Result) { return k.charges, k.results }))
 				}
 			}
 			if len(charges) == 0 {
@@ -82,9 +82,9 @@ func step(t *rapid.T) time.Duration {
 
 // hintOf draws what an environment might remember of limit: nothing, or any state
 // that it has seen.
-func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []limiter.Result)) limiter.Result {
+func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []algo.Result)) algo.Result {
 	if len(past) == 0 || rapid.Bool().Draw(t, "cold") {
-		return limiter.Result{}
+		return algo.Result{}
 	}
 	charges, results := of(past[rapid.IntRange(0, len(past)-1).Draw(t, "remembered")])
 	for i, c := range charges {
@@ -92,5 +92,5 @@ func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]lim
 			return results[i]
 		}
 	}
-	return limiter.Result{}
+	return algo.Result{}
 }

@@ -33,7 +33,7 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 			charges := []limiter.Charge{{Subject: subject(), Limit: Limit(t, "group", rate), Cost: 1}}
 			look := []limiter.Charge{{Subject: charges[0].Subject, Limit: charges[0].Limit}}
 			used := func() int64 {
-				results := make([]limiter.Result, 1)
+				results := make([]algo.Result, 1)
 				if _, err := store.Take(ctx, start, look[0].Subject, look, results); err != nil {
 					t.Fatal(err)
 				}
@@ -79,6 +79,6 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 type patient struct{ limiter.Store }
 
 // Take implements limiter.Store.
-func (p patient) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (p patient) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	return p.Store.Take(context.WithoutCancel(ctx), now, subject, charges, results)
 }

@@ -55,12 +55,12 @@ type failer interface {
 }
 
 // take asks the store and the model, and fails the test where they differ.
-func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint []limiter.Result) (bool, []limiter.Result) {
+func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint []algo.Result) (bool, []algo.Result) {
 	t.Helper()
 	for i := range charges {
 		charges[i].Subject = p.subject
 	}
-	results := make([]limiter.Result, len(charges))
+	results := make([]algo.Result, len(charges))
 	copy(results, hint)
 	allowed, err := p.store.Take(ctx, now, p.subject, charges, results)
 	if err != nil {
@@ -82,7 +82,7 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 
 // trimmed is r without the entries of a log that no clock counts any more: a store may
 // keep them for a while.
-func trimmed(r limiter.Result) limiter.Result {
+func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
 	}
@@ -90,7 +90,7 @@ func trimmed(r limiter.Result) limiter.Result {
 }
 
 // refund gives back charges in the store and in the model.
-func (p *pair) refund(t failer, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) {
+func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
 	given, err := p.store.Refund(ctx, p.subject, charges, results, elapsed)
 	if err != nil {

@@ -19,9 +19,9 @@ type Model struct {
 }
 
 // Take answers like a Store.
-func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limiter.Charge) (bool, []limiter.Result) {
+func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limiter.Charge) (bool, []algo.Result) {
 	limits := m.limits(subject)
-	results := make([]limiter.Result, len(charges))
+	results := make([]algo.Result, len(charges))
 	next := make([]limiter.Held, len(charges))
 	allowed := true
 	for i, c := range charges {
@@ -54,7 +54,7 @@ func kept(h limiter.Held) limiter.Held {
 }
 
 // Refund gives back like a Store.
-func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int) {
+func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int) {
 	limits := m.limits(subject)
 	for i, c := range charges {
 		held, ok := limits[c.Limit.ID]

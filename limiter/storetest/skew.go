@@ -74,7 +74,7 @@ func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 		r := rand.New(rand.NewPCG(uint64(seed), 1))
 		p, now := newPair(t, s), start
 		var admitted []algo.Instant
-		var hints [2][]limiter.Result
+		var hints [2][]algo.Result
 		for range 60 {
 			now = now.Add(time.Duration(r.Int64N(int64(4 * time.Second))))
 			for e, clock := range []algo.Instant{now, now.Add(-skew)} {

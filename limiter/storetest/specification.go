@@ -33,13 +33,13 @@ func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 		allowed, results := m.Take(e.Op.Now, who, charges)
 		return allowed == e.Allowed && slices.Equal(seenOf(results), e.Seen)
 	case refunds:
-		results := make([]limiter.Result, len(charges))
+		results := make([]algo.Result, len(charges))
 		for i, given := range e.Given {
 			machine, err := algo.Parse(given.Fingerprint)
 			if err != nil {
 				return false
 			}
-			results[i] = limiter.Result{Machine: machine, State: given.State}
+			results[i] = algo.Result{Machine: machine, State: given.State}
 		}
 		m.Refund(who, charges, results, e.Op.Elapsed)
 	case resets:

@@ -321,7 +321,7 @@ func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
 	store, who := s.Open(t), subject()
 	older := Limit(t, "a", algo.Rate{Algorithm: rate.Algorithm, Requests: 100, Window: time.Minute})
 	newer := changed(t, older, 2, rate)
-	if ok, err := store.Take(ctx, start, who, []limiter.Charge{{Subject: who, Limit: newer, Cost: 1}}, make([]limiter.Result, 1)); !ok || err != nil {
+	if ok, err := store.Take(ctx, start, who, []limiter.Charge{{Subject: who, Limit: newer, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
 	var admitted atomic.Int64
@@ -382,7 +382,7 @@ func testMostLimits(t *testing.T, s Suite) {
 				charges = append(charges, limiter.Charge{Limit: Limit(t, string('a'+rune(i)), rate), Cost: 9})
 			}
 			now := start
-			var results []limiter.Result
+			var results []algo.Result
 			for i := range 6 {
 				p.take(t, now, charges, nil)
 				_, results = p.take(t, now, charges, results)
@@ -422,7 +422,7 @@ func testConcurrentSeveral(t *testing.T, s Suite) {
 	if n := admitted.Load(); n != 6 {
 		t.Fatalf("%d admitted, want 6", n)
 	}
-	results := make([]limiter.Result, 3)
+	results := make([]algo.Result, 3)
 	if _, err := store.Take(ctx, start, who, charges(0), results); err != nil {
 		t.Fatal(err)
 	}
@@ -445,7 +445,7 @@ func testCancelled(t *testing.T, s Suite) {
 		if i%2 == 0 {
 			cancel()
 		}
-		ok, err := p.store.Take(ended, start, p.subject, charges, make([]limiter.Result, 1))
+		ok, err := p.store.Take(ended, start, p.subject, charges, make([]algo.Result, 1))
 		cancel()
 		tried++
 		if err != nil && !errors.Is(err, limiter.ErrUnavailable) {
@@ -455,7 +455,7 @@ func testCancelled(t *testing.T, s Suite) {
 			answered++
 		}
 	}
-	results := make([]limiter.Result, 1)
+	results := make([]algo.Result, 1)
 	charges[0].Cost = 0
 	if _, err := p.store.Take(ctx, start, p.subject, charges, results); err != nil {
 		t.Fatal(err)
@@ -469,7 +469,7 @@ func testCancelled(t *testing.T, s Suite) {
 // beyond its attempts says so, and nothing is charged then.
 func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []limiter.Charge) bool {
 	for {
-		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]algo.Result, len(charges)))
 		if errors.Is(err, limiter.ErrContended) {
 			continue
 		}

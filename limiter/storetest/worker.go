@@ -43,7 +43,7 @@ type seen struct {
 	State       algo.State
 }
 
-func newSeen(r limiter.Result) seen {
+func newSeen(r algo.Result) seen {
 	r = trimmed(r)
 	return seen{Fingerprint: r.Machine.Fingerprint(), State: r.State}
 }
@@ -55,7 +55,7 @@ type worker struct {
 	limits [][]*limiter.Limit
 
 	mu         sync.Mutex
-	remembered map[memo]limiter.Result
+	remembered map[memo]algo.Result
 }
 
 // memo is a limit of a subject; limits of another version are not the same.
@@ -65,7 +65,7 @@ type memo struct {
 }
 
 func newWorker(t *testing.T, store limiter.Store) *worker {
-	return &worker{t: t, store: store, limits: family(t), remembered: map[memo]limiter.Result{}}
+	return &worker{t: t, store: store, limits: family(t), remembered: map[memo]algo.Result{}}
 }
 
 // run implements caller.
@@ -83,7 +83,7 @@ func (w *worker) run(s script) ([]event, error) {
 type taken struct {
 	of      []chargeOf
 	charges []limiter.Charge
-	results []limiter.Result
+	results []algo.Result
 }
 
 // perform makes the calls of one goroutine. Those that have not happened leave no event.
@@ -95,7 +95,7 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 		switch who := limiter.User(op.Subject); op.Kind {
 		case takes:
 			charges := charges(w.limits, who, op.Charges)
-			results := make([]limiter.Result, len(charges))
+			results := make([]algo.Result, len(charges))
 			if happened = w.take(&e, who, charges, results); happened && e.Allowed && !charges[0].Force {
 				past[op.Subject] = append(past[op.Subject], taken{op.Charges, charges, results})
 			}
@@ -142,7 +142,7 @@ func (e *event) call(f func() error) bool {
 }
 
 // take asks the store, with what the process remembers.
-func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, results []limiter.Result) bool {
+func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, results []algo.Result) bool {
 	w.mu.Lock()
 	for i, c := range charges {
 		if !e.Op.Cold {
@@ -172,7 +172,7 @@ func charges(limits [][]*limiter.Limit, who limiter.Subject, of []chargeOf) (lis
 	return list
 }
 
-func seenOf(results []limiter.Result) (list []seen) {
+func seenOf(results []algo.Result) (list []seen) {
 	for _, r := range results {
 		list = append(list, newSeen(r))
 	}

@@ -59,7 +59,7 @@ type countingStore struct {
 }
 
 // Take implements limiter.Store.
-func (s *countingStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (s *countingStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	s.calls.Add(1)
 	return s.Store.Take(ctx, now, subject, charges, results)
 }

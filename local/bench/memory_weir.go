@@ -53,9 +53,9 @@ func openStore(a algo.Algorithm) func(int, time.Duration, []string) (func() take
 		}
 		store, ctx := must(memstore.New(memstore.Options{})), context.Background()
 		return func() taker {
-			charges, results := []limiter.Charge{callers.charge}, make([]limiter.Result, 1)
+			charges, results := []limiter.Charge{callers.charge}, make([]algo.Result, 1)
 			return func(caller int) (bool, error) {
-				charges[0].Subject, results[0] = callers.subjects[caller], limiter.Result{}
+				charges[0].Subject, results[0] = callers.subjects[caller], algo.Result{}
 				return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, results)
 			}
 		}, nothing, nil

@@ -139,7 +139,7 @@ func openRedisStore(a algo.Algorithm) func(*redis.Client, []redisLimit) (decideR
 		store := must(redisstore.New(client, redisstore.Options{Namespace: "s" + string(a[:1])}))
 		return func(ctx context.Context, caller string) (bool, error) {
 			charges := charged(template, caller)
-			return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+			return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, len(charges)))
 		}, err
 	}
 }

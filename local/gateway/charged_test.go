@@ -75,7 +75,7 @@ type charging struct {
 	answeredWithPath string // what the router got
 }
 
-func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	for _, charge := range charges {
 		c.charged = append(c.charged, charge.Limit.Name)
 	}
@@ -198,7 +198,7 @@ func FuzzAttack_path(f *testing.F) {
 // admitting is a store that admits everything and keeps nothing.
 type admitting struct{ limiter.Store }
 
-func (admitting) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (admitting) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	for i, charge := range charges {
 		results[i].Machine = charge.Limit.Machine()
 	}

@@ -74,7 +74,7 @@ func TestEndpoints(t *testing.T) {
 func (d *desk) admitted(q operator.Question, n int) (admitted int) {
 	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), limiter.Caller{User: q.User})
 	for range n {
-		allowed, err := d.Store.Take(d.t.Context(), algo.InstantOf(noon), charges[0].Subject, charges, make([]limiter.Result, len(charges)))
+		allowed, err := d.Store.Take(d.t.Context(), algo.InstantOf(noon), charges[0].Subject, charges, make([]algo.Result, len(charges)))
 		if err != nil {
 			d.t.Error(err)
 		}

@@ -46,8 +46,8 @@ type cache struct {
 }
 
 // Take implements limiter.Store.
-func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
-	sent, found, allowed := []limiter.Charge{charges[0]}, make([]limiter.Result, 1), false
+func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	sent, found, allowed := []limiter.Charge{charges[0]}, make([]algo.Result, 1), false
 	billed, problem := c.env.sim.measured(c.env), error(nil)
 	err := c.env.trip(ctx, func(at algo.Instant) {
 		if problem = errTurnedAway; c.cluster.serve(subject, at, billed) {

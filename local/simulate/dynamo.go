@@ -38,7 +38,7 @@ const (
 )
 
 // Take implements limiter.Store.
-func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	a := &attempt{Charge: charges[0], machine: charges[0].Limit.Machine(), now: now, seen: results[0].State}
 	most, passes := a.machine.Capacity(), false
 	if a.Cost == 0 || a.Cost > most && (!a.Force || a.Cost > 2*most) {
@@ -51,7 +51,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	guessed := d.predict(a)
 	for i := range d.most(a) {
 		if a.exact && (!passes || a.Cost == 0) {
-			results[0] = limiter.Result{Machine: a.machine, State: a.seen}
+			results[0] = algo.Result{Machine: a.machine, State: a.seen}
 			return passes, nil
 		}
 		found, err := d.write(ctx, subject, a)
@@ -65,7 +65,7 @@ func (d *dynamo) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 			d.teach(a, found)
 		}
 		if found.applied {
-			results[0] = limiter.Result{Machine: a.machine, State: found.state}
+			results[0] = algo.Result{Machine: a.machine, State: found.state}
 			d.cut(ctx, subject, a, found.state)
 			return true, nil
 		}
@@ -144,7 +144,7 @@ func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (r
 }
 
 // Refund implements limiter.Store.
-func (d *dynamo) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result, elapsed time.Duration) (given int, err error) {
+func (d *dynamo) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
 	for i, c := range charges {
 		found, err := d.call(ctx, func(at algo.Instant) reply {
 			return d.table.refund(subject, at, results[i].Machine, results[i].State, c.Cost, elapsed+dynamostore.DefaultMargin)

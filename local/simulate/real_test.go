@@ -97,7 +97,7 @@ type carriedStore struct {
 	env *environment
 }
 
-func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sent, found := slices.Clone(charges), slices.Clone(results) // which may arrive when nobody waits any more
 	allowed, err := carry(c.env, func() (bool, error) {
 		return c.Store.Take(context.Background(), now, subject, sent, found)

@@ -142,10 +142,10 @@ type fleetStore struct {
 }
 
 // Take implements limiter.Store.
-func (f *fleetStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (f *fleetStore) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	var taken bool
 	var problem error
-	sent, found := append([]limiter.Charge(nil), charges...), make([]limiter.Result, len(charges))
+	sent, found := append([]limiter.Charge(nil), charges...), make([]algo.Result, len(charges))
 	err := f.env.trip(ctx, func(at algo.Instant) {
 		if problem = f.fleet.serve(at, sent); problem == nil {
 			taken, problem = f.fleet.item.Take(ctx, now, subject, sent, found)

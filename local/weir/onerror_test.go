@@ -26,7 +26,7 @@ import (
 // down is a store that is.
 type down struct{ limiter.Store }
 
-func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []limiter.Result) (bool, error) {
+func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 

@@ -172,7 +172,7 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	for i := range charges {
 		charges[i].Cost = 0
 	}
-	now, results := algo.InstantOf(time.Now()), make([]limiter.Result, len(charges))
+	now, results := algo.InstantOf(time.Now()), make([]algo.Result, len(charges))
 	if _, err := s.Take(t.Context(), now, charges[0].Subject, charges, results); err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ func warm(ctx context.Context, store limiter.Store) error {
 		callers.Go(func() {
 			charges := []limiter.Charge{{Subject: limiter.Custom("warm-up", fmt.Sprint(i)), Limit: limit, Cost: 1}}
 			for range warmCalls {
-				_, _ = store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]limiter.Result, 1))
+				_, _ = store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, 1))
 			}
 			_ = store.Reset(ctx, charges[0].Subject)
 		})

@@ -23,7 +23,7 @@ type cold struct {
 	held  map[limiter.Subject]bool
 }
 
-func (c *cold) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []limiter.Result) (bool, error) {
+func (c *cold) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	c.mu.Lock()
 	c.calls++
 	c.now++

@@ -1,0 +1,24 @@
+package algo
+
+import "time"
+
+// Result is the state of one limit of a subject and the machine that reads it. The
+// zero value, without a Machine, is a limit of which nothing is known.
+type Result struct {
+	Machine Machine
+	State   State
+	// Clamped reports that a store found another state, further in the future than honest
+	// clocks allow, and clamped it (Clamp) for a charge of more than 0. It is not part of
+	// the state.
+	Clamped bool
+}
+
+// RetryAfter returns how long after now cost would first be allowed: 0 if it is now, Never if
+// it never is. The Machine MUST be known.
+func (r Result) RetryAfter(now Instant, cost int64) time.Duration {
+	return r.Machine.RetryAfter(r.State, now, cost)
+}
+
+// Remaining returns how many requests of cost 1 are still possible at now. The Machine MUST be
+// known.
+func (r Result) Remaining(now Instant) int64 { return r.Machine.Remaining(r.State, now) }
