@@ -4,19 +4,25 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
 
 const module = "github.com/weir-limits/weir/"
 
-// Dependencies point inward: this test is the list of who may import whom.
+// TestImports proves that dependencies point inward, for every package of the module:
+//
+//	local -> functions -> limiter/* -> limiter -> limiter/internal/local -> limiter/algo
+//	infra -> its own packages and those that a test of infra lists
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"...").Output()
 	if err != nil {
 		t.Fatal(err)
 	}
+	packages := 0
 	for line := range strings.Lines(string(out)) {
+		packages++
 		fields := strings.Fields(line)
 		from := strings.TrimPrefix(fields[0], module)
 		for _, to := range fields[1:] {
@@ -25,38 +31,93 @@ func TestImports(t *testing.T) {
 			}
 		}
 	}
+	if packages < 20 {
+		t.Errorf("go list found %d packages, want those of the whole module", packages)
+	}
 }
 
-// forbidden says why from must not import to, empty if it may.
+// TestImports_forbidden shows that each rule of TestImports can fail.
+func TestImports_forbidden(t *testing.T) {
+	for _, c := range []struct {
+		from, to string
+		ok       bool
+	}{
+		{"limiter", module + "limiter/algo", true},
+		{"limiter", module + "limiter/internal/local", true},
+		{"limiter", module + "limiter/resilient", false},
+		{"limiter", "github.com/redis/go-redis/v9", false},
+		{"limiter", "net/http", false},
+		{"limiter/internal/local", module + "limiter/algo", true},
+		{"limiter/internal/local", module + "limiter", false},
+		{"limiter/algo", module + "limiter", false},
+		{"limiter/algo", "golang.org/x/sync", false},
+		{"limiter/redisstore", module + "limiter", true},
+		{"limiter/redisstore", module + "limiter/memstore", false},
+		{"limiter/redisstore", module + "limiter/internal/local", false},
+		{"limiter/redisstore", module + "functions/boot", false},
+		{"limiter/redisstore", module + "infra", false},
+		{"limiter/redisstore", module + "local/gateway", false},
+		{"limiter/rules/live", module + "limiter/rules", true},
+		{"functions/boot", module + "limiter/rules", true},
+		{"functions/boot", module + "local/gateway", false},
+		{"functions/boot", module + "infra", false},
+		{"infra", module + "local/gateway", false},
+		{"local/gateway", module + "functions/boot", true},
+		{"local/gateway", module + "infra", false},
+		{"local/weir", module + "limiter/rules", true},
+	} {
+		if why := forbidden(c.from, c.to); (why == "") != c.ok {
+			t.Errorf("%s imports %s: %q, want ok %t", c.from, c.to, why, c.ok)
+		}
+	}
+}
+
+// siblings lists which packages of limiter may import which others, with the reason. A
+// package and its own subpackages may import each other.
+var siblings = map[string][]string{
+	// The path that rules match, and the log line for bad credentials.
+	"limiter/httplimit": {"limiter/rules", "limiter/telemetry"},
+}
+
+// forbidden returns why from must not import to; "" if it may.
 func forbidden(from, to string) string {
 	to, ours := strings.CutPrefix(to, module)
-	room, _, _ := strings.Cut(to, "/")
-	outside := !ours && strings.Contains(room, ".")
+	top, _, _ := strings.Cut(to, "/")
+	external := !ours && strings.Contains(top, ".")
+	within := func(folder string) bool { return from == folder || strings.HasPrefix(from, folder+"/") }
 	switch {
-	case from == "limiter" && (outside || to == "net/http"):
-		return "the domain knows no AWS, Redis or HTTP"
-	case from == "limiter" && ours && to != "limiter/algo":
-		return "the domain imports nothing of ours but algo"
-	case from == "limiter/algo" && (outside || ours):
+	case from == "limiter" && (external || to == "net/http"):
+		return "the domain does not depend on AWS, Redis or HTTP"
+	case from == "limiter" && ours && to != "limiter/algo" && to != "limiter/internal/local":
+		return "the domain imports algo and internal/local only"
+	case from == "limiter/internal/local" && (external || ours && to != "limiter/algo"):
+		return "what a process keeps depends on algo only"
+	case from == "limiter/algo" && (external || ours):
 		return "the algorithms are pure"
 	case !ours:
 		return ""
-	case from == "limiter/httplimit" && (to == "limiter/rules" || to == "limiter/telemetry"):
-		return "" // the path that rules match, and one log line a second for bad credentials
-	case strings.HasPrefix(from, "limiter/") && to != "limiter" && to != "limiter/algo":
-		return "packages of limiter do not know each other"
-	case room == "infra" && !strings.HasPrefix(from, "infra"):
-		return "nobody imports infra"
-	case room == "local" && !strings.HasPrefix(from, "local"):
-		return "nobody imports local"
+	case top == "infra" && !within("infra"):
+		return "only infra imports infra"
+	case top == "local" && !within("local"):
+		return "only local imports local"
+	case within("limiter") && top == "functions":
+		return "the library does not depend on the functions"
+	case strings.HasPrefix(from, "limiter/") && to != "limiter" && to != "limiter/algo" && noun(from) != noun(to) && !slices.Contains(siblings[from], to):
+		return "packages of limiter do not import each other"
 	}
 	return ""
 }
 
-// Stores and algorithms take the instant as an argument: none of them reads a clock,
-// and so no retry can.
+// noun returns the folder under limiter that a package belongs to.
+func noun(path string) string {
+	parts := strings.SplitN(path, "/", 3)
+	return parts[min(1, len(parts)-1)]
+}
+
+// Packages that take the instant as an argument do not read a clock, so a retry decides at the
+// instant of its request.
 func TestClock(t *testing.T) {
-	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "identity/*.go", "telemetry/*.go", "events/*.go"} {
+	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "caller/*.go", "telemetry/*.go", "decisionlog/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
