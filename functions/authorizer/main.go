@@ -4,6 +4,7 @@ package main
 import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
 )
 
-func main() { boot.Start(app.NewAuthorizer) }
+func main() { boot.Start(app.NewAuthorizer, sinks.Open) }

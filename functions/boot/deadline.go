@@ -26,12 +26,12 @@ const (
 	reconnectTimeout = 250 * time.Millisecond
 	firstTimeout     = limiter.DefaultTimeout
 
-	// maxIdle is after how long an idle connection is dropped. It is short because Lambda
+	// MaxIdle is after how long an idle connection is dropped. It is short because Lambda
 	// freezes a process between two events: who hangs up meanwhile is noticed by the next
 	// request only, which is then not limited. Neither server drops an idle connection that
 	// soon. It is checked where the connection would be used next, by the wall clock, and so
 	// also after a freeze.
-	maxIdle = 5 * time.Second
+	MaxIdle = 5 * time.Second
 )
 
 // timeout returns the time that the store has for a decision.

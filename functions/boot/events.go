@@ -1,24 +1,9 @@
 package boot
 
 import (
-	"context"
-	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"regexp"
 	"strconv"
-	"time"
-
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
-	awskinesis "github.com/aws/aws-sdk-go-v2/service/kinesis"
-	"github.com/aws/smithy-go/logging"
-
-	"github.com/weir-limits/weir/functions/sinks/kafka"
-	"github.com/weir-limits/weir/functions/sinks/kinesis"
-	"github.com/weir-limits/weir/limiter/decisionlog"
-	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // EventsConfig says where events of decisions go.
@@ -77,72 +62,4 @@ func isAddress(s string) bool {
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	return err == nil && n > 0
-}
-
-// OpenEvents returns what sends events of decisions, nil if there are none, and what ends it.
-// It does not connect. hash names callers, and budget is what a request waits for it at most.
-func (c Config) OpenEvents(ctx context.Context, recorder *telemetry.Recorder, hash telemetry.SubjectHash, logger *slog.Logger, budget time.Duration) (p *decisionlog.Publisher, closeSink func(), err error) {
-	closeSink = func() {}
-	var sink decisionlog.Sink
-	switch c.Events {
-	case "":
-		return nil, closeSink, nil
-	case "kafka":
-		s, err := c.kafkaSink(ctx)
-		if err != nil {
-			return nil, closeSink, err
-		}
-		sink, closeSink = s, s.Close
-	default:
-		client, err := c.KinesisClient(ctx)
-		if err != nil {
-			return nil, closeSink, err
-		}
-		sink = kinesis.New(client, c.KinesisStream)
-	}
-	return decisionlog.New(decisionlog.Options{
-		Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
-		Budget: budget, Dropped: recorder.EventsDropped, Logger: logger,
-	}), closeSink, nil
-}
-
-func (c Config) kafkaSink(ctx context.Context) (*kafka.Sink, error) {
-	o, err := c.KafkaOptions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return kafka.New(o)
-}
-
-// KafkaOptions returns how the topic of events is reached.
-func (c Config) KafkaOptions(ctx context.Context) (kafka.Options, error) {
-	o := kafka.Options{Brokers: c.KafkaBrokers, Topic: c.KafkaTopic, TLS: c.KafkaTLS}
-	if !c.KafkaIAM {
-		return o, nil
-	}
-	config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
-	o.Login = func(ctx context.Context) (accessKey, secretKey, sessionToken string, err error) {
-		credentials, err := config.Credentials.Retrieve(ctx)
-		return credentials.AccessKeyID, credentials.SecretAccessKey, credentials.SessionToken, err
-	}
-	return o, err
-}
-
-// KinesisClient returns a client that tries a call again, for no request waits: a connection
-// that died while Lambda had frozen the process must not cost a batch.
-func (c Config) KinesisClient(ctx context.Context) (*awskinesis.Client, error) {
-	config, err := c.awsConfig(ctx, kinesisVariable, c.KinesisEndpoint)
-	if err != nil {
-		return nil, err
-	}
-	if config.Region == "" {
-		return nil, fmt.Errorf("AWS_REGION: is missing: the stream %s is in a region", c.KinesisStream)
-	}
-	return awskinesis.NewFromConfig(config, func(o *awskinesis.Options) {
-		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
-		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
-		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = maxIdle })
-		}
-	}), nil
 }

@@ -17,13 +17,18 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
+// OpenSink returns the destination of events that c names. The destination lives as long as the
+// process. Start takes it as an argument so that programs without events link no client of Kafka
+// or Kinesis.
+type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
+
 // Start runs a function in this process for as long as Lambda lets it: it builds the
 // environment, opens the store's connection, and answers events. A configuration that
 // is wrong ends the process with one line in the log. What is decided is recorded on
 // standard output. A message has one line of the log a second.
-func Start(function func(*app.Environment) lambda.Handler) {
+func Start(function func(*app.Environment) lambda.Handler, openSink OpenSink) {
 	logger := slog.New(telemetry.Sparing(lambdacontext.NewLogHandler()))
-	e, err := open(context.Background(), os.LookupEnv, logger)
+	e, err := open(context.Background(), os.LookupEnv, logger, openSink)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))
 		os.Exit(1)
@@ -31,7 +36,7 @@ func Start(function func(*app.Environment) lambda.Handler) {
 	lambda.Start(function(e))
 }
 
-func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger) (*app.Environment, error) {
+func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, openSink OpenSink) (*app.Environment, error) {
 	c, err := Load(lookup)
 	if err != nil {
 		return nil, err
@@ -56,9 +61,15 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	recorder.Rules(time.Now(), inForce.Version(), time.Time{}, inForce.Labels()) // until they are read again, if they ever are
 	recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
 	e.Recorder = recorder
-	// What it opens ends with the process.
-	if e.Events, _, err = c.OpenEvents(ctx, recorder, hash, logger, decisionlog.DefaultBudget); err != nil {
-		return nil, err
+	if c.Events != "" {
+		sink, err := openSink(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		e.Events = decisionlog.New(decisionlog.Options{
+			Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
+			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
+		})
 	}
 	c.warm(ctx, store, e)
 	return e, nil

@@ -15,13 +15,14 @@ import (
 	"github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
 )
 
 // TestMain lets a test start a function as a process of its own.
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_FUNCTION") {
 	case "authorizer":
-		boot.Start(app.NewAuthorizer)
+		boot.Start(app.NewAuthorizer, sinks.Open)
 		return
 	case "signingkeys":
 		boot.StartSigningKeys()

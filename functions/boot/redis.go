@@ -49,7 +49,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 		o.MaxRetries, o.PoolSize, o.PipelinePoolSize = -1, redisPoolSize, -1
 		o.DialerRetries, o.DialTimeout = 1, firstTimeout // the number of attempts
 		o.ContextTimeoutEnabled = true
-		o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
+		o.ConnMaxIdleTime, o.ConnMaxLifetime = MaxIdle, redisMaxLife
 		o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 		o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 		return redis.NewClient(o), nil
@@ -60,7 +60,7 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	}
 	o.DialerRetries, o.DialTimeout, o.PoolSize, o.PipelinePoolSize = 1, firstTimeout, redisPoolSize, -1
 	o.ContextTimeoutEnabled = true
-	o.ConnMaxIdleTime, o.ConnMaxLifetime = maxIdle, redisMaxLife
+	o.ConnMaxIdleTime, o.ConnMaxLifetime = MaxIdle, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 	o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 	o.DisableRoutingPolicies = true // commands with one key need no table of all there are
@@ -119,7 +119,7 @@ func (c Config) cacheLogin(ctx context.Context) (login, error) {
 	if c.RedisIAMUser == "" {
 		return nil, nil //nolint:nilnil // no login is no error
 	}
-	config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
+	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
 		return nil, err
 	}

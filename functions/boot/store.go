@@ -61,7 +61,7 @@ func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 // DynamoDBClient returns a client that makes each attempt once: the store makes those
 // that its protocol allows.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
-	config, err := c.awsConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
+	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +69,7 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = maxIdle }).
+			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = MaxIdle }).
 				WithDialerOptions(func(d *net.Dialer) { d.Timeout = firstTimeout }) // nobody waits for longer
 		}
 	}), nil
@@ -95,15 +95,13 @@ func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, err
 // localRegion is that of an endpoint which has none of its own.
 const localRegion = "us-east-1"
 
-// The variables that say where a service is, if not at AWS.
-const (
-	dynamoDBVariable = "DYNAMODB_ENDPOINT"
-	kinesisVariable  = "KINESIS_ENDPOINT"
-)
+// dynamoDBVariable is the variable of DynamoDB's endpoint.
+const dynamoDBVariable = "DYNAMODB_ENDPOINT"
 
-// awsConfig returns the configuration of AWS. A local run with an endpoint of its own, which
-// a variable says, needs none: no profile of its user's can stop it, or be seen by the endpoint.
-func (c Config) awsConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
+// AWSConfig returns the configuration of a client whose endpoint is that of a variable, or AWS if
+// endpoint is empty. A local run with an endpoint reads no AWS profile: an invalid profile cannot
+// stop it, and the endpoint sees no credentials.
+func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
 	var options []func(*awsconfig.LoadOptions) error
 	if endpoint != "" {
 		if u, err := url.Parse(endpoint); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {

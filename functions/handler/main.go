@@ -6,8 +6,9 @@ import (
 
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
 )
 
 func main() {
-	boot.Start(func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) })
+	boot.Start(func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, sinks.Open)
 }

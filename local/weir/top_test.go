@@ -22,7 +22,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
+	"github.com/weir-limits/weir/functions/sinks/kafka"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/top"
@@ -122,11 +125,17 @@ func TestLogFile_follow(t *testing.T) {
 // fill sends 40 refusals of alice, in two events, to what the variables name.
 func fill(t *testing.T, c boot.EventsConfig) {
 	t.Helper()
-	p, closeSink, err := boot.Config{Namespace: "dev", Local: true, EventsConfig: c}.OpenEvents(t.Context(), nil, subjectHash, slog.New(slog.NewTextHandler(testLog{t}, nil)), 0)
+	sink, err := sinks.Open(t.Context(), boot.Config{Local: true, EventsConfig: c})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer closeSink()
+	if k, ok := sink.(*kafka.Sink); ok {
+		defer k.Close()
+	}
+	p := decisionlog.New(decisionlog.Options{
+		Namespace: "dev", Hash: subjectHash, Sink: sink, Dropped: func(time.Time, int64) { t.Error("events dropped") },
+		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)),
+	})
 	for i := range 40 {
 		p.Record(time.Now().Truncate(time.Hour).Add(time.Duration(i%2)*time.Second), 0, limiter.Caller{User: "alice"}, limiter.Decision{}, nil)
 	}

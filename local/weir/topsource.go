@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
 )
 
 // maxLine is the longest line that is read: events have some hundred bytes.
@@ -137,7 +138,7 @@ func (o *topOptions) kafka(ctx context.Context) (source, error) {
 	if o.topic == "" {
 		return nil, usageError{errors.New("--topic: is missing: the topic of the events (or set KAFKA_TOPIC)")}
 	}
-	connection, err := boot.Config{EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}}.KafkaOptions(ctx)
+	connection, err := sinks.KafkaOptions(ctx, boot.Config{EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}})
 	if err != nil {
 		return nil, err
 	}
@@ -234,7 +235,7 @@ type stream struct {
 
 func (o *topOptions) kinesis(ctx context.Context) (source, error) {
 	endpoint := os.Getenv("KINESIS_ENDPOINT")
-	client, err := boot.Config{Local: isLocal(endpoint), EventsConfig: boot.EventsConfig{KinesisStream: o.stream, KinesisEndpoint: endpoint}}.KinesisClient(ctx)
+	client, err := sinks.KinesisClient(ctx, boot.Config{Local: isLocal(endpoint), EventsConfig: boot.EventsConfig{KinesisStream: o.stream, KinesisEndpoint: endpoint}})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,184 @@
+package sinks_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
+	"github.com/weir-limits/weir/functions/sinks/kafka"
+	"github.com/weir-limits/weir/functions/sinks/kinesis"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// load reads a configuration from a list of NAME=value.
+func load(t *testing.T, variables ...string) boot.Config {
+	t.Helper()
+	c, err := boot.Load(func(name string) (string, bool) {
+		for _, v := range variables {
+			if key, value, _ := strings.Cut(v, "="); key == name {
+				return value, true
+			}
+		}
+		return "", false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
+
+// publish sends an event of a refusal as the variables say, and one of an allowed request.
+func publish(t *testing.T, variables ...string) (log string) {
+	t.Helper()
+	c := load(t, append(variables, "NAMESPACE=dev", "STORE=memory", "EVENTS_SAMPLE=1")...)
+	var out, metrics bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&out, nil))
+	recorder := telemetry.New(&metrics, "dev", hash)
+	sink, err := sinks.Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if k, ok := sink.(*kafka.Sink); ok {
+		defer k.Close()
+	}
+	p := decisionlog.New(decisionlog.Options{
+		Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
+		Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
+	})
+	now := time.Now()
+	p.Record(now, time.Millisecond, limiter.Caller{User: "alice"}, limiter.Decision{}, nil)
+	p.Record(now, time.Millisecond, limiter.Caller{User: "alice"}, limiter.Decision{Allowed: true}, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	p.Close(ctx, now)
+	recorder.RulesRefused(now.Add(time.Minute)) // by which lines of before are written
+	if told, logged := strings.Contains(metrics.String(), `"EventsDropped":2`), out.Len() > 0; told != logged {
+		t.Errorf("events dropped: counted %t, logged %t: %s", told, logged, &metrics)
+	}
+	return out.String()
+}
+
+// outcomes returns the outcomes of events in order.
+func outcomes(t *testing.T, lines ...[]byte) (all []decisionlog.Outcome) {
+	t.Helper()
+	for _, line := range lines {
+		var e decisionlog.Event
+		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != hash(limiter.User("alice")) {
+			t.Errorf("%s: %v", line, err)
+		}
+		all = append(all, e.Outcome)
+	}
+	return all
+}
+
+// What the variables say of a connection is what it is made by.
+func TestKafkaOptions(t *testing.T) {
+	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	for _, c := range []struct {
+		variables  string
+		tls, login bool
+	}{
+		{"", true, false},
+		{"KAFKA_TLS=false", false, false},
+		{"KAFKA_IAM=true", true, true},
+	} {
+		variables := append(strings.Fields(c.variables), "NAMESPACE=dev", "STORE=memory", "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_BROKERS=b:9098,c:9098")
+		o, err := sinks.KafkaOptions(t.Context(), load(t, variables...))
+		if err != nil || !slices.Equal(o.Brokers, []string{"b:9098", "c:9098"}) || o.Topic != "weir" || o.TLS != c.tls || (o.Login != nil) != c.login {
+			t.Errorf("%s: got %+v, %v", c.variables, o, err)
+		}
+		if o.Login != nil {
+			if id, secret, _, err := o.Login(t.Context()); id != "AKIAEXAMPLE" || secret != "secret" || err != nil {
+				t.Errorf("got %s %s, %v", id, secret, err)
+			}
+		}
+	}
+}
+
+func TestOpen_kafka(t *testing.T) {
+	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "weir"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if log := publish(t, "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_TLS=false", "KAFKA_BROKERS="+strings.Join(c.ListenAddrs(), ",")); log != "" {
+		t.Error(log)
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(c.ListenAddrs()...), kgo.ConsumeTopics("weir"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	var got []decisionlog.Outcome
+	for len(got) < 2 && t.Context().Err() == nil {
+		reader.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { got = append(got, outcomes(t, r.Value)...) })
+	}
+	if !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"}) {
+		t.Errorf("got %v", got)
+	}
+}
+
+// What is called at AWS is what the policies allow, and a call that the stream fails is
+// told once.
+func TestOpen_kinesis(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
+		var actions []string
+		var got []decisionlog.Outcome
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
+			actions = append(actions, "kinesis:"+operation)
+			var in struct {
+				StreamName string
+				Records    []struct{ Data []byte }
+			}
+			if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.StreamName != "weir" {
+				t.Errorf("%+v, %v", in, err)
+			}
+			w.Header().Set("Content-Type", "application/x-amz-json-1.1")
+			w.WriteHeader(status)
+			if status != http.StatusOK {
+				_, _ = io.WriteString(w, `{"__type":"ResourceNotFoundException","message":"no stream"}`)
+				return
+			}
+			for _, record := range in.Records {
+				got = append(got, outcomes(t, bytes.Split(bytes.TrimSpace(record.Data), []byte("\n"))...)...)
+			}
+			_, _ = io.WriteString(w, `{"FailedRecordCount":0,"Records":[{"SequenceNumber":"1","ShardId":"s"}]}`)
+		}))
+		log := publish(t, "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
+		server.Close()
+		if !slices.Equal(actions, kinesis.Actions()) {
+			t.Errorf("got %v called, want %v, once", actions, kinesis.Actions())
+		}
+		switch {
+		case status == http.StatusOK && (log != "" || !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"})):
+			t.Errorf("got %v, %s", got, log)
+		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
+			t.Errorf("got %s", log)
+		}
+	}
+}
+
+func TestOpen_none(t *testing.T) {
+	if sink, err := sinks.Open(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory")); sink != nil || err != nil {
+		t.Errorf("got %v, %v", sink, err)
+	}
+}
