@@ -5,45 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // maxMethodARN is how long the ARN of a method with an authorizer may be (developer
 // guide, "Quotas").
 const maxMethodARN = 1600
 
-// authorizer is a REQUEST authorizer of a REST API.
-type authorizer struct {
-	function string       // logical id
-	sources  []expression // what a request must have for it to be asked
-}
-
-// parseIdentitySources reads an authorizer's IdentitySource: variables with commas
-// between them. Without a cache none is needed, and CDK then writes "".
-func parseIdentitySources(text string) ([]expression, error) {
-	if text == "" {
-		return nil, nil
-	}
-	var sources []expression
-	for part := range strings.SplitSeq(text, ",") {
-		source, err := parseExpression(strings.TrimSpace(part))
-		if err != nil {
-			return nil, err
-		}
-		// Path parameters cannot be identity sources, and the rest is not known yet.
-		switch {
-		case source.source == "method.request.path.", source.source == "context.authorizer.",
-			strings.HasPrefix(source.name, "error."):
-			return nil, fmt.Errorf("%q is no identity source", part)
-		}
-		sources = append(sources, source)
-	}
-	return sources, nil
-}
-
 // identified reports whether a request has a value for every identity source.
-func (a *authorizer) identified(v variables) bool {
-	for _, source := range a.sources {
+func identified(a *template.Authorizer, v variables) bool {
+	for _, source := range a.IdentitySources {
 		if value, ok := v.value(source); !ok || value == "" {
 			return false
 		}
@@ -105,7 +77,7 @@ func parseContext(data []byte) (map[string]string, error) {
 		case bool, json.Number:
 			context[key] = fmt.Sprint(value)
 		default:
-			return nil, fmt.Errorf("authorizer context: %s is %s, want text, a number or a boolean", key, describe(value))
+			return nil, fmt.Errorf("authorizer context: %s: got an object, a list or null, want text, a number or a boolean", key)
 		}
 	}
 	return context, nil

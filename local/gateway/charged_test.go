@@ -20,6 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // endpoints are the patterns of an API's ServeMux, and the limit of the rule that is for each.
@@ -84,7 +85,7 @@ func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 
 // newCharging returns the APIs of a template over a store. A custom domain puts /v1 before
 // every path.
-func newCharging(t testing.TB, template *gateway.Template, authorizer, handler string, store limiter.Store) *charging {
+func newCharging(t testing.TB, parsed *template.Template, authorizer, handler string, store limiter.Store) *charging {
 	t.Helper()
 	c := &charging{Store: store}
 	r, err := rules.Parse([]byte(endpointRules), rules.Options{Version: 1})
@@ -102,7 +103,7 @@ func newCharging(t testing.TB, template *gateway.Template, authorizer, handler s
 			c.ran, c.answeredWithPath = append(c.ran, endpoint.limit), r.URL.Path
 		})
 	}
-	g, err := gateway.New(template, gateway.Options{Functions: functions{authorizer: app.NewAuthorizer(e), handler: app.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
+	g, err := gateway.New(parsed, gateway.Options{Functions: functions{authorizer: app.NewAuthorizer(e), handler: app.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,11 +173,11 @@ func FuzzAttack_path(f *testing.F) {
 			f.Add(method+" "+path, true)
 		}
 	}
-	template, err := gateway.ParseTemplate([]byte(everything))
+	parsed, err := template.Parse([]byte(everything))
 	if err != nil {
 		f.Fatal(err)
 	}
-	c := newCharging(f, template, "Authorizer", "Handler", admitting{})
+	c := newCharging(f, parsed, "Authorizer", "Handler", admitting{})
 	caller := netip.MustParseAddr("10.0.0.1")
 	f.Fuzz(func(t *testing.T, line string, custom bool) {
 		host := map[bool]string{false: "127.0.0.1:8080", true: "api.example.com"}[custom]

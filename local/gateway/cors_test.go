@@ -40,7 +40,7 @@ func controls(a answer) string {
 // The mocks that CDK writes answer with their headers; of several origins the one that
 // asks, and the first to any other.
 func TestREST_Mock(t *testing.T) {
-	api := newAPI(t, "testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
+	api := newAPI(t, "template/testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
 	tests := []struct{ path, origin, want string }{
 		{"/any", "https://one.example", "*"},
 		{"/any", "", "*"},
@@ -95,7 +95,7 @@ func TestHTTP_CORS(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			function := says(`{"statusCode":200,"headers":{"access-control-allow-origin":"*","Access-Control-Expose-Headers":"X","X-A":"b"}}`)
-			api := newAPI(t, "testdata/good/cors.json", gateway.HTTP, functions{"Function": function}, frozen)
+			api := newAPI(t, "template/testdata/good/cors.json", gateway.HTTP, functions{"Function": function}, frozen)
 			got := ask(t, api, tt.method, tt.path, tt.origin, tt.requested)
 			if got.status != tt.status || controls(got) != tt.want {
 				t.Errorf("got %d with %s, want %d with %s", got.status, controls(got), tt.status, tt.want)
@@ -109,7 +109,7 @@ func TestHTTP_CORS(t *testing.T) {
 
 // Without a configuration the function says everything.
 func TestHTTP_CORS_None(t *testing.T) {
-	api := newAPI(t, "testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
+	api := newAPI(t, "template/testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
 	if got := ask(t, api, "OPTIONS", "/", "https://one.example", "GET"); got.status != 200 || controls(got) != "Allow-Origin: *" {
 		t.Errorf("got %d with %s", got.status, controls(got))
 	}

@@ -1,18 +1,17 @@
-// Package gateway is API Gateway on your machine: it serves the REST and HTTP APIs of
-// a CloudFormation template, with the Lambda functions behind them in this process or in
-// environments of their own.
+// Package gateway is API Gateway on your machine. It serves the REST and HTTP APIs of a
+// CloudFormation template. The Lambda functions run in this process or in environments of
+// their own.
 //
 // # Guarantee
 //
-// A template that loads is served as API Gateway serves it, and a template that this
-// package would serve in another way does not load: [ParseTemplate] reports every
-// resource, property, intrinsic function and variable that it does not know, all of
-// them at once. Functions get the events that AWS sends, through the interface that
-// AWS's library calls, and their answers are checked as strictly. A refusal by an
-// authorizer goes through the template's gateway responses.
+// The gateway serves a template as API Gateway does. Package template rejects every
+// template that this package would serve in another way. Functions receive the events
+// that AWS sends, through the interface that AWS's library calls. The gateway checks their
+// answers as strictly as AWS does. A refusal by an authorizer goes through the gateway
+// responses of the template.
 //
-//	template, err := gateway.ParseTemplate(data)
-//	g, err := gateway.New(template, gateway.Options{Functions: map[string]lambda.Handler{
+//	parsed, err := template.Parse(data)
+//	g, err := gateway.New(parsed, gateway.Options{Functions: map[string]lambda.Handler{
 //		"AuthorizerFunction": authorizer, // by logical id
 //		"HandlerFunction":    handler,
 //	}})
@@ -20,44 +19,54 @@
 //		go http.ListenAndServe(addresses[api.ID], api)
 //	}
 //
-// # How it is known
+// # Where to look
 //
-// Comments name the page of the API Gateway developer guide that says so. Where none
-// does, "observed" and "measured" are what recordings and reports of the real service
-// show:
+//   - rest.go, http.go: the steps of a request, for each kind of API
+//   - failure.go, failureresponse.go: status, headers and body of a 429 or another answer
+//     that a REST API gives itself. The customized ones are in template/gatewayresponse.go
+//     and template/mappingtemplate.go.
+//   - throttle.go: the buckets of a stage. Their numbers are in template/throttle.go.
+//   - restroute.go, httproute.go: which method or route a request matches
+//   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers
+//   - authorizer.go, policy.go: the answer of an authorizer
+//   - function.go: an invocation, with its timeout and sizes
+//   - cors.go, mock.go: preflights
 //
-//   - events and answers of the service as AWS recorded them for its Lambda Test Tool
-//     (github.com/aws/aws-lambda-dotnet), and as LocalStack recorded them in tests that
+// # Sources
+//
+// A comment names the page of the API Gateway developer guide that documents a behavior.
+// Where no page does, "observed" and "measured" refer to these recordings and reports of
+// the real service:
+//
+//   - events and answers that AWS recorded for its Lambda Test Tool
+//     (github.com/aws/aws-lambda-dotnet), and those that LocalStack recorded in tests that
 //     also run against AWS;
 //   - dev.to/marcogrcr and loige.co on the answers to failing authorizers;
-//   - rasp.hateblo.jp/entry/2021/05/13/222835 on a function's own timeout: 502 from a
-//     REST API, and 504 only where the integration's limit is reached first;
-//   - zenn.dev/mn87 on authorizers, for which that limit does not hold;
+//   - rasp.hateblo.jp/entry/2021/05/13/222835 on a function's own timeout: a REST API
+//     answers 502, and 504 only if the integration's limit comes first;
+//   - zenn.dev/mn87 on authorizers, which that limit does not apply to;
 //   - ministackorg/ministack#766 on the bodies that an HTTP API passes on as text, and
 //     middleapi/standard-server#93 on its decoded paths;
 //   - zaccharles.medium.com on the sizes of events and answers.
 //
-// "Assumed" is neither. Where AWS may be more lenient than what is known of it, this
-// package is not.
+// "Assumed" behavior has no source. Where AWS may be more lenient than its sources say,
+// this package is not.
 //
 // # What it does not do
 //
-// It has no stage in its URLs, one stage per API, and no caches, API keys, usage plans,
-// request validation, resource policies or custom domains. It has REQUEST authorizers
-// without a cache for REST APIs and none for HTTP APIs, and no integration but AWS_PROXY
-// and, for preflights, the MOCK that CDK writes. A stage's throttling is exact here and
-// best effort at AWS, and there is none of a whole account. Header names come in the
-// canonical case of net/http and not as the client spelled them.
+// URLs have no stage, and an API has one stage. There are no caches, API keys, usage
+// plans, request validation, resource policies or custom domains. REST APIs have REQUEST
+// authorizers without a cache; HTTP APIs have no authorizers. Integrations are AWS_PROXY,
+// and for preflights the MOCK that CDK writes. Throttling of a stage is exact here and best
+// effort at AWS; an account has no throttle. Header names have the canonical case of
+// net/http, not the case that the client sent.
 //
-// Nothing is filtered by web ACLs, networks, or IAM roles and policies, except that a
-// function without a permission for API Gateway is an error. Conditions are not
-// evaluated. An attribute of a resource that no request meets has a made-up value: the
-// address of a cache ends in .invalid.
+// Web ACLs, networks, IAM roles and policies do not filter anything. A function without a
+// permission for API Gateway is an error.
 //
-// A handler in this process is not isolated from it: memory and concurrency are not
-// enforced, and one that ignores its deadline goes on. A cold start is not imitated. With a
-// [environment.Pool] for its handler a function has processes of its own: at most so many,
-// which are frozen between events, and killed at its timeout; a cold start is a part of
-// that. Every version and alias of a function runs the one handler, which is told the ARN
-// of the function.
+// A handler in this process is not isolated: memory and concurrency are not enforced, and a
+// handler that ignores its deadline continues. There is no cold start. With a
+// [github.com/weir-limits/weir/local/lambdaenv.Pool] as its handler, a function has processes of its own: up to a maximum
+// number, frozen between events and killed at the timeout, with a real cold start. Every
+// version and alias of a function runs the one handler and gets the ARN of the function.
 package gateway

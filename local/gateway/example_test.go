@@ -10,15 +10,16 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // A REST API whose authorizer refuses everybody. The template makes the refusal a 429.
 func Example() {
-	data, err := os.ReadFile("testdata/good/sample.json")
+	data, err := os.ReadFile("template/testdata/good/sample.json")
 	if err != nil {
 		panic(err)
 	}
-	template, err := gateway.ParseTemplate(data)
+	parsed, err := template.Parse(data)
 	if err != nil {
 		panic(err)
 	}
@@ -34,7 +35,7 @@ func Example() {
 	handler := func(context.Context, events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		return events.APIGatewayProxyResponse{StatusCode: http.StatusOK}, nil
 	}
-	g, err := gateway.New(template, gateway.Options{Functions: map[string]lambda.Handler{
+	g, err := gateway.New(parsed, gateway.Options{Functions: map[string]lambda.Handler{
 		"AuthorizerFunction": lambda.NewHandler(authorizer),
 		"HandlerFunction":    lambda.NewHandler(handler),
 	}})

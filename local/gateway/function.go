@@ -1,87 +1,130 @@
 package gateway
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
-	"strings"
+	"reflect"
+	"runtime/debug"
 	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambda/messages"
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// readFunctions reads the Lambda functions, with their versions and aliases. How their
-// code runs is not checked: the caller brings a handler for each.
-func (d *declarations) readFunctions() {
-	d.byARN = map[string]Function{}
-	d.each("AWS::Lambda::Function", func(id string, q *properties) {
-		f := Function{
-			ID:      id,
-			Timeout: time.Duration(q.number("Timeout", 3, 1, 900)) * time.Second,
-			Memory:  q.number("MemorySize", 128, 128, 10240),
-			arn:     functionARN(d.names[id]),
-		}
-		if environment := q.object("Environment"); environment != nil {
-			f.Environment = environment.textMap("Variables")
-			environment.done()
-		}
-		q.inert("Architectures", "Code", "DeadLetterConfig", "Description", "EphemeralStorage", "FunctionName",
-			"Handler", "KmsKeyArn", "Layers", "LoggingConfig", "ReservedConcurrentExecutions", "Role", "Runtime",
-			"RuntimeManagementConfig", "SnapStart", "Tags", "TracingConfig", "VpcConfig")
-		if twin, taken := d.byARN[f.arn]; taken {
-			d.p.add(q.at("FunctionName"), "got %q, which is the name of %s too", d.names[id], twin.ID)
-		}
-		d.byARN[f.arn] = f
-		d.template.functions = append(d.template.functions, f)
-	})
-	d.each("AWS::Lambda::Version", func(id string, q *properties) {
-		d.qualify(d.names[id], q)
-		q.inert("CodeSha256", "Description", "ProvisionedConcurrencyConfig", "RuntimePolicy")
-	})
-	d.each("AWS::Lambda::Alias", func(id string, q *properties) {
-		d.qualify(d.names[id], q)
-		q.required("Name")
-		q.inert("Description", "FunctionVersion", "ProvisionedConcurrencyConfig")
-	})
+// The sizes of a synchronous invocation that Lambda refuses, and allows, as measured:
+// its quota page says 6 MB for both.
+const (
+	maxEvent  = 6 << 20
+	maxOutput = 6<<20 + 100
+)
+
+// Why an invocation has no output, beside what the function itself says.
+var (
+	errEventTooLarge       = errors.New("event too large")
+	errOutputTooLarge      = errors.New("output too large")
+	errFunctionTimedOut    = errors.New("function timed out")
+	errIntegrationTimedOut = errors.New("integration timed out")
+)
+
+// function is a function of the template with the handler that runs it.
+type function struct {
+	template.Function
+
+	handler lambda.Handler
+	// slot is held by the one invocation at a time that some handlers can do; nil for
+	// the others.
+	slot chan struct{}
 }
 
-// qualify makes a function known by the ARN of a version or an alias of it. There is
-// one code here, so all of them run the same.
-func (d *declarations) qualify(arn string, q *properties) {
-	name := q.required("FunctionName")
-	whole := name
-	if !strings.HasPrefix(name, functionARN("")) {
-		whole = functionARN(name)
+// pooling is the type of handlers that reuse memory; see newFunction.
+var pooling = reflect.TypeOf(lambda.NewHandler(func() {}))
+
+// newFunction prepares a function. What a handler of lambda.NewHandler returns is
+// memory that its next invocation writes to: in Lambda an environment has one at a
+// time, and here two at once would answer one caller with the other's body. So these
+// run one at a time, and any other handler as often as it is called.
+func newFunction(f template.Function, handler lambda.Handler) *function {
+	runner := &function{Function: f, handler: handler}
+	if reflect.TypeOf(handler) == pooling {
+		runner.slot = make(chan struct{}, 1)
 	}
-	f, ok := d.byARN[whole]
-	if !ok || whole != functionARN(d.names[f.ID]) {
-		q.refuse("FunctionName", name, "a function of this template")
-		return
-	}
-	if _, taken := d.byARN[arn]; taken {
-		d.p.add(q.path, "got %q, which is another version or alias of %s too", arn, f.ID)
-	}
-	f.arn = arn
-	d.byARN[arn] = f
+	return runner
 }
 
-// function returns the function that an ARN names.
-func (d *declarations) function(q *properties, name, arn string) (Function, bool) {
-	f, ok := d.byARN[arn]
-	if !ok && arn != "" {
-		q.refuse(name, arn, "the ARN of a function of this template")
-	}
-	return f, ok
+type outcome struct {
+	payload []byte
+	err     error
 }
 
-// invokedFunction returns the function that an integration or an authorizer invokes.
-// API Gateway names it by its own ARN, or by one with the function's inside.
-func (d *declarations) invokedFunction(q *properties, name string) (Function, bool) {
-	uri := q.required(name)
-	prefix := fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region)
-	if inner, ok := strings.CutPrefix(uri, prefix); ok {
-		if arn, ok := strings.CutSuffix(inner, "/invocations"); ok {
-			return d.function(q, name, arn)
+// invoke runs the function on an event. It returns after the function's own timeout
+// or after limit, if that is sooner, whether or not the function has noticed: Lambda
+// lets it run to its own deadline and nobody reads the answer. A caller that hangs up
+// does not end it either.
+func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
+	if len(event) >= maxEvent {
+		return nil, errEventTooLarge
+	}
+	wait, late := limit, errIntegrationTimedOut
+	if f.Timeout < limit {
+		wait, late = f.Timeout, errFunctionTimedOut
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.Timeout)
+	ctx = lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{
+		AwsRequestID: rand.Text(), InvokedFunctionArn: f.ARN,
+	})
+	done := make(chan outcome, 1)
+	go func() {
+		defer cancel()
+		done <- f.run(ctx, event)
+	}()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case o := <-done:
+		return o.payload, o.err
+	case <-timer.C:
+		return nil, late
+	}
+}
+
+// run calls the handler, when it is its turn. A panic ends the invocation and not the
+// gateway.
+func (f *function) run(ctx context.Context, event []byte) (o outcome) {
+	if f.slot != nil {
+		select {
+		case f.slot <- struct{}{}:
+			defer func() { <-f.slot }()
+		case <-ctx.Done():
+		}
+		if err := ctx.Err(); err != nil { // nobody waits for it any more
+			return outcome{err: err}
 		}
 	}
-	if uri != "" {
-		q.refuse(name, uri, prefix+"<function>/invocations")
+	defer func() {
+		if v := recover(); v != nil {
+			o = outcome{err: fmt.Errorf("panic: %v\n%s", v, debug.Stack())}
+		}
+	}()
+	payload, err := f.handler.Invoke(ctx, event)
+	switch {
+	case err != nil:
+		return outcome{err: err}
+	case len(payload) > maxOutput:
+		return outcome{err: errOutputTooLarge}
 	}
-	return Function{}, false
+	return outcome{payload: bytes.Clone(payload)}
+}
+
+// errorMessage is the errorMessage that Lambda reports for what a function returned.
+func errorMessage(err error) string {
+	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); ok {
+		return own.Message
+	}
+	return err.Error()
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// FuzzParseTemplate looks for templates that break the reader. One that it accepts
+// FuzzTemplate searches for templates that break the reader. A template that it accepts
 // must serve requests.
-func FuzzParseTemplate(f *testing.F) {
-	for _, pattern := range []string{"testdata/good/*.json", "testdata/bad/*.json"} {
+func FuzzTemplate(f *testing.F) {
+	for _, pattern := range []string{"template/testdata/good/*.json", "template/testdata/bad/*.json"} {
 		for _, path := range glob(f, pattern) {
 			if document := read(f, path); len(document) < 8<<10 { // what is made of a long one is slow, and seldom a template
 				f.Add(document)
@@ -25,18 +26,18 @@ func FuzzParseTemplate(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		template, err := gateway.ParseTemplate(data)
+		parsed, err := template.Parse(data)
 		if err != nil {
-			if template != nil || err.Error() == "" {
+			if parsed != nil || err.Error() == "" {
 				t.Errorf("got a template with the error %q", err)
 			}
 			return
 		}
 		all := functions{}
-		for _, function := range template.Functions() {
+		for _, function := range parsed.Functions() {
 			all[function.ID] = says(`{"statusCode":200}`)
 		}
-		g, err := gateway.New(template, gateway.Options{Functions: all, Clock: frozen, Logger: slog.New(slog.DiscardHandler)})
+		g, err := gateway.New(parsed, gateway.Options{Functions: all, Clock: frozen, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatalf("accepted, and then: %v", err)
 		}
@@ -60,16 +61,16 @@ func FuzzRequest(f *testing.F) {
 	f.Add("POST", "//open/%3F", "a;b", "Cookie", "a=1; ;b", []byte{0xff})
 	f.Add("PUT", "/items/%ff/parts/+", "%zz", "Content-Type", "image/png", []byte{})
 	f.Add("OPTIONS", "*", "", "Host", "x", []byte{})
-	templates := map[gateway.Kind]*gateway.Template{gateway.REST: parse(f, "testdata/good/plain.json"), gateway.HTTP: parse(f, "testdata/good/http.json")}
+	templates := map[gateway.Kind]*template.Template{gateway.REST: parse(f, "template/testdata/good/plain.json"), gateway.HTTP: parse(f, "template/testdata/good/http.json")}
 	f.Fuzz(func(t *testing.T, method, path, query, name, value string, body []byte) {
 		line := method + " " + path + "?" + query + " HTTP/1.1\r\nHost: api.example.com\r\n" + name + ": " + value + "\r\n\r\n"
-		for kind, template := range templates {
+		for kind, parsed := range templates {
 			r := readRequest(line, body)
 			if r == nil {
 				t.Skip("no request of HTTP")
 			}
 			function := says(`{"statusCode":200}`)
-			api := apiOf(t, template, kind, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
+			api := apiOf(t, parsed, kind, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
 			sent := r.URL.EscapedPath()
 			got := do(api, r)
 			if got.status < 200 || got.status > 599 {

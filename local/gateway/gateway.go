@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
@@ -70,7 +71,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.handler.Serv
 
 // New returns the gateway of a template. The error joins one line for each function
 // that has no handler.
-func New(t *Template, o Options) (*Gateway, error) {
+func New(t *template.Template, o Options) (*Gateway, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
@@ -78,17 +79,17 @@ func New(t *Template, o Options) (*Gateway, error) {
 		o.Clock = time.Now
 	}
 	shared := &runtime{functions: map[string]*function{}, clock: o.Clock, logger: o.Logger}
-	for _, f := range t.functions {
+	for _, f := range t.Functions() {
 		if handler := o.Functions[f.ID]; handler != nil {
 			shared.functions[f.ID] = newFunction(f, handler)
 		}
 	}
 	g := &Gateway{}
-	for _, api := range t.rest {
-		g.apis = append(g.apis, &API{REST, api.id, api.name, api.routes(), &restHandler{shared, api}})
+	for _, api := range t.REST {
+		g.apis = append(g.apis, &API{REST, api.ID, api.Name, restRoutes(api), newRESTHandler(shared, api)})
 	}
-	for _, api := range t.http {
-		g.apis = append(g.apis, &API{HTTP, api.id, api.name, api.list(), &httpHandler{shared, api}})
+	for _, api := range t.HTTP {
+		g.apis = append(g.apis, &API{HTTP, api.ID, api.Name, httpRoutes(api), newHTTPHandler(shared, api)})
 	}
 	if err := g.checkFunctions(shared); err != nil {
 		return nil, err
@@ -96,19 +97,24 @@ func New(t *Template, o Options) (*Gateway, error) {
 	return g, nil
 }
 
-// checkFunctions refuses routes that nothing would run.
+// checkFunctions returns an error that joins one line for each function without a handler.
 func (g *Gateway) checkFunctions(shared *runtime) error {
-	var p problems
+	var missing []string
 	for _, api := range g.apis {
 		for _, route := range api.Routes {
 			for _, id := range []string{route.Function, route.Authorizer} {
 				if id != "" && shared.functions[id] == nil {
-					p.add("Functions."+id, "no handler, and %s of %s invokes it", route.Method+" "+route.Path, api.ID)
+					missing = append(missing, fmt.Sprintf("Functions.%s: no handler, and %s %s of %s invokes it", id, route.Method, route.Path, api.ID))
 				}
 			}
 		}
 	}
-	return p.err()
+	slices.Sort(missing)
+	var errs []error
+	for _, line := range slices.Compact(missing) {
+		errs = append(errs, errors.New(line))
+	}
+	return errors.Join(errs...)
 }
 
 // APIs returns the APIs of the template: REST before HTTP, in the order of their ids.

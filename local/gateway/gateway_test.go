@@ -20,7 +20,7 @@ import (
 )
 
 func TestNew_MissingFunctions(t *testing.T) {
-	_, err := gateway.New(parse(t, "testdata/good/responses.json"), gateway.Options{Functions: functions{"Guard": nil}})
+	_, err := gateway.New(parse(t, "template/testdata/good/responses.json"), gateway.Options{Functions: functions{"Guard": nil}})
 	want := "Functions.Function: no handler, and GET / of Api invokes it\n" +
 		"Functions.Function: no handler, and GET /items/{id} of Api invokes it\n" +
 		"Functions.Guard: no handler, and GET / of Api invokes it\n" +
@@ -31,14 +31,14 @@ func TestNew_MissingFunctions(t *testing.T) {
 }
 
 func TestGateway_APIs(t *testing.T) {
-	template := parse(t, "testdata/good/sample.json")
-	g, err := gateway.New(template, gateway.Options{
+	parsed := parse(t, "template/testdata/good/sample.json")
+	g, err := gateway.New(parsed, gateway.Options{
 		Functions: functions{"AuthorizerFunction": says(""), "HandlerFunction": says("")},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := template.APIs(); got != 2 {
+	if got := parsed.APIs(); got != 2 {
 		t.Errorf("got %d APIs in the template, want 2", got)
 	}
 	type listed struct {
@@ -68,7 +68,7 @@ func TestGateway_APIs(t *testing.T) {
 }
 
 func TestGateway_APIs_Default(t *testing.T) {
-	api := newAPI(t, "testdata/good/http.json", gateway.HTTP, functions{"Function": says(""), "Slow": says("")}, frozen)
+	api := newAPI(t, "template/testdata/good/http.json", gateway.HTTP, functions{"Function": says(""), "Slow": says("")}, frozen)
 	if got, want := api.Routes[len(api.Routes)-1], (gateway.Route{"ANY", "$default", "Function", ""}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -78,7 +78,7 @@ func TestGateway_APIs_Default(t *testing.T) {
 func TestGateway_Alias(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		function := says(`{"statusCode":200}`)
-		api := newAPI(t, "testdata/good/alias.json", kind, functions{"Function": function}, frozen)
+		api := newAPI(t, "template/testdata/good/alias.json", kind, functions{"Function": function}, frozen)
 		if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != http.StatusOK || function.calls() != 1 || api.Routes[0].Function != "Function" {
 			t.Errorf("%s: got %d after %d calls of %+v", kind, got.status, function.calls(), api.Routes)
 		}
@@ -91,7 +91,7 @@ func TestAPI_Concurrent(t *testing.T) {
 	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["id"], 1000)}, nil
 	})
-	api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": echo, "Guard": echo, "Slow": echo}, frozen)
+	api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": echo, "Guard": echo, "Slow": echo}, frozen)
 	var wg sync.WaitGroup
 	for caller := range 8 {
 		wg.Go(func() {
@@ -118,7 +118,7 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 			both.Wait()
 			return []byte(`{"statusCode":200}`), nil
 		}}
-		api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
+		api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
@@ -138,7 +138,7 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 		gone := make(chan struct{})
 		invoked := 0
 		stuck := lambda.NewHandler(func() { invoked++; <-gone })
-		api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": stuck, "Guard": stuck, "Slow": stuck}, frozen)
+		api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": stuck, "Guard": stuck, "Slow": stuck}, frozen)
 		for range 2 {
 			begun := time.Now()
 			got := do(api, request(t, "GET", "/", http.NoBody))
@@ -158,7 +158,7 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 // The failure of a function is logged, with the request's id and not its content.
 func TestAPI_Log(t *testing.T) {
 	var log bytes.Buffer
-	g, err := gateway.New(parse(t, "testdata/good/responses.json"), gateway.Options{
+	g, err := gateway.New(parse(t, "template/testdata/good/responses.json"), gateway.Options{
 		Functions: functions{"Guard": says(allows("{}")), "Function": fails("out of order")},
 		Logger:    slog.New(slog.NewTextHandler(&log, nil)),
 	})

@@ -16,12 +16,12 @@ func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gate
 	t.Helper()
 	for _, path := range glob(t, "../../infra/golden/*.template.json") {
 		t.Run(filepath.Base(path), func(t *testing.T) {
-			template := parse(t, path)
+			parsed := parse(t, path)
 			byID := functions{}
-			for _, f := range template.Functions() {
+			for _, f := range parsed.Functions() {
 				byID[f.ID] = all[f.Environment["WEIR_FUNCTION"]]
 			}
-			g, err := gateway.New(template, gateway.Options{Functions: byID, Clock: frozen})
+			g, err := gateway.New(parsed, gateway.Options{Functions: byID, Clock: frozen})
 			if err != nil {
 				t.Fatal(err)
 			}

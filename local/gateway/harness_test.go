@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // start is when every request of these tests is made.
@@ -87,9 +90,9 @@ func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock fun
 }
 
 // apiOf returns the API of a kind of a template that was read.
-func apiOf(t testing.TB, template *gateway.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
+func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
-	g, err := gateway.New(template, gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
+	g, err := gateway.New(parsed, gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +107,7 @@ func apiOf(t testing.TB, template *gateway.Template, kind gateway.Kind, f functi
 
 func frozen() time.Time { return start }
 
-// plain serves testdata/good/plain.json, whose functions without a stub say 200.
+// plain serves template/testdata/good/plain.json, whose functions without a stub say 200.
 func plain(t testing.TB, f functions) *httptest.Server {
 	t.Helper()
 	for _, id := range []string{"Function", "Guard", "Slow"} {
@@ -112,7 +115,7 @@ func plain(t testing.TB, f functions) *httptest.Server {
 			f[id] = says(`{"statusCode":200}`)
 		}
 	}
-	return serve(t, newAPI(t, "testdata/good/plain.json", gateway.REST, f, frozen))
+	return serve(t, newAPI(t, "template/testdata/good/plain.json", gateway.REST, f, frozen))
 }
 
 func serve(t testing.TB, api *gateway.API) *httptest.Server {
@@ -177,4 +180,31 @@ func sameJSON(t *testing.T, got, want string) {
 	if !reflect.DeepEqual(decode[any](t, []byte(got)), decode[any](t, []byte(want))) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
+}
+
+func glob(t testing.TB, pattern string) []string {
+	t.Helper()
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s: no files, %v", pattern, err)
+	}
+	return paths
+}
+
+func read(t testing.TB, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func parse(t testing.TB, path string) *template.Template {
+	t.Helper()
+	parsed, err := template.Parse(read(t, path))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parsed
 }

@@ -4,13 +4,27 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // httpHandler serves an HTTP API.
 type httpHandler struct {
 	*runtime
 
-	api *httpAPI
+	api       *template.HTTP
+	throttles map[*template.Route]*throttle
+}
+
+func newHTTPHandler(shared *runtime, api *template.HTTP) *httpHandler {
+	h := &httpHandler{shared, api, map[*template.Route]*throttle{}}
+	for _, route := range api.Routes {
+		h.throttles[route] = newThrottle(route.Throttle)
+	}
+	if api.Default != nil {
+		h.throttles[api.Default] = newThrottle(api.Default.Throttle)
+	}
+	return h
 }
 
 func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -25,33 +39,33 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusBadRequest, "Bad Request")
 		return
 	}
-	route, parameters := h.api.match(r.Method, path)
+	route, parameters := matchRoute(h.api, r.Method, path)
 	switch {
 	// A route that OPTIONS matches comes first, $default too, by the guide on CORS. That a
 	// request that is no preflight gets the same, without headers, is assumed.
-	case route == nil && r.Method == http.MethodOptions && h.api.cors != nil:
-		h.api.cors.answer(w.Header(), r)
+	case route == nil && r.Method == http.MethodOptions && h.api.CORS != nil:
+		answerCORS(h.api.CORS, w.Header(), r)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	case route == nil:
 		say(w, http.StatusNotFound, "Not Found")
 		return
-	case !route.throttle.allows(in.at):
+	case !h.throttles[route].allows(in.at):
 		say(w, http.StatusTooManyRequests, "Too Many Requests")
 		return
 	}
-	payload, err := h.invoke(r.Context(), route.function, h.api.event(in, route, path, parameters), route.timeout)
+	payload, err := h.invoke(r.Context(), route.Function, newHTTPEvent(h.api, in, route, path, parameters), route.Timeout)
 	var response httpResponse
 	if err == nil {
 		response, err = parseHTTPResponse(payload)
 	}
 	if err != nil {
-		h.log(r.Context(), "function failed", route.function, in.id, err)
+		h.log(r.Context(), "function failed", route.Function, in.id, err)
 		failHTTP(w, err)
 		return
 	}
-	h.api.cors.answer(w.Header(), r)
-	response.write(w, h.api.cors.isOwn)
+	answerCORS(h.api.CORS, w.Header(), r)
+	response.write(w, func(name string) bool { return ownedByCORS(h.api.CORS, name) })
 }
 
 func (h *httpHandler) receive(r *http.Request) (*request, error) {

@@ -16,10 +16,10 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// httpAPI serves testdata/good/http.json.
+// httpAPI serves template/testdata/good/http.json.
 func httpAPI(t testing.TB, function *stub) *httptest.Server {
 	t.Helper()
-	return serve(t, newAPI(t, "testdata/good/http.json", gateway.HTTP, functions{"Function": function, "Slow": function}, frozen))
+	return serve(t, newAPI(t, "template/testdata/good/http.json", gateway.HTTP, functions{"Function": function, "Slow": function}, frozen))
 }
 
 func TestHTTP_Event(t *testing.T) {
@@ -58,7 +58,7 @@ func TestHTTP_Event(t *testing.T) {
 // The default stage stands in no path, and what a request does not have is left out.
 func TestHTTP_Event_Empty(t *testing.T) {
 	function := says(`{}`)
-	api := newAPI(t, "testdata/good/sample.json", gateway.HTTP, functions{
+	api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{
 		"AuthorizerFunction": says(""), "HandlerFunction": function,
 	}, frozen)
 	send(t, serve(t, api), "GET", "/api/v1/search", "")
@@ -123,7 +123,7 @@ func TestHTTP_Routes(t *testing.T) {
 func TestHTTP_UnknownRoute(t *testing.T) {
 	for _, path := range []string{"/nowhere", "/api/v1/search/", "/api/v1/items/", "/API/v1/search"} {
 		function := says(`{}`)
-		api := newAPI(t, "testdata/good/sample.json", gateway.HTTP, functions{
+		api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{
 			"AuthorizerFunction": says(""), "HandlerFunction": function,
 		}, frozen)
 		got := send(t, serve(t, api), "GET", path, "")

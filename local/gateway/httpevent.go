@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // httpEvent is what the function of an HTTP API gets: payload version 2.0.
@@ -59,22 +61,22 @@ func decodedPath(r *http.Request) (string, error) {
 	return path, nil
 }
 
-// event turns a request into what the function gets.
-func (a *httpAPI) event(in *request, route *httpRoute, path string, parameters map[string]string) httpEvent {
-	if a.stage != defaultKey {
-		path = "/" + a.stage + path
+// newHTTPEvent turns a request into what the function gets.
+func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) httpEvent {
+	if a.Stage != template.DefaultKey {
+		path = "/" + a.Stage + path
 	}
 	e := httpEvent{
-		Version: "2.0", RouteKey: route.key, RawPath: path, RawQueryString: in.URL.RawQuery,
+		Version: "2.0", RouteKey: route.Key, RawPath: path, RawQueryString: in.URL.RawQuery,
 		Cookies: cookies(in.Header), Headers: map[string]string{}, Query: joined(in.URL.Query()),
 		Context: httpContext{
-			AccountID: account, APIID: a.id, DomainName: in.Host, DomainPrefix: domainPrefix(in.Host),
+			AccountID: template.Account, APIID: a.ID, DomainName: in.Host, DomainPrefix: domainPrefix(in.Host),
 			HTTP: httpDescription{
 				Method: in.Method, Path: path, Protocol: protocol, SourceIP: in.sourceIP, UserAgent: in.UserAgent(),
 			},
-			RequestID: in.id, RouteKey: route.key, Stage: a.stage, Time: clf(in.at), TimeEpoch: in.at.UnixMilli(),
+			RequestID: in.id, RouteKey: route.Key, Stage: a.Stage, Time: clf(in.at), TimeEpoch: in.at.UnixMilli(),
 		},
-		PathParameters: nilIfEmpty(parameters), StageVariables: nilIfEmpty(a.variables),
+		PathParameters: nilIfEmpty(parameters), StageVariables: nilIfEmpty(a.Variables),
 	}
 	for name, value := range joined(in.header) {
 		if name != "Cookie" {

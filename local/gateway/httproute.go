@@ -4,78 +4,80 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// match returns the most specific route for a request and its path parameters, or nil.
+// matchRoute returns the most specific route for a request and its path parameters, or nil.
 // By the developer guide ("Routing API requests") that is a full match before one with
 // a {name+}, and $default last. Between two of a kind the path that is literal earlier
 // wins, and then the route that names the method; that is assumed, after its example.
-func (a *httpAPI) match(method, path string) (*httpRoute, map[string]string) {
-	parts := splitPath(path)
-	var best *httpRoute
+func matchRoute(a *template.HTTP, method, path string) (*template.Route, map[string]string) {
+	parts := template.SplitPath(path)
+	var best *template.Route
 	var parameters map[string]string
-	for _, route := range a.routes {
-		found, ok := route.match(method, parts)
+	for _, route := range a.Routes {
+		found, ok := matchParts(route, method, parts)
 		if ok && (best == nil || compareRoutes(route, best) < 0) {
 			best, parameters = route, found
 		}
 	}
 	if best == nil {
-		best = a.fallback
+		best = a.Default
 	}
 	return best, parameters
 }
 
-func (r *httpRoute) match(method string, parts []string) (map[string]string, bool) {
-	if r.method != "ANY" && r.method != method || len(parts) < len(r.path) {
+func matchParts(r *template.Route, method string, parts []string) (map[string]string, bool) {
+	if r.Method != "ANY" && r.Method != method || len(parts) < len(r.Path) {
 		return nil, false
 	}
 	parameters := map[string]string{}
-	for i, s := range r.path {
+	for i, s := range r.Path {
 		switch {
-		case s.kind == greedy:
-			parameters[s.text] = strings.Join(parts[i:], "/")
+		case s.Kind == template.Greedy:
+			parameters[s.Text] = strings.Join(parts[i:], "/")
 			return parameters, true
-		case s.kind == variable && parts[i] != "":
-			parameters[s.text] = parts[i]
-		case s.kind == variable || s.text != parts[i]:
+		case s.Kind == template.Param && parts[i] != "":
+			parameters[s.Text] = parts[i]
+		case s.Kind == template.Param || s.Text != parts[i]:
 			return nil, false
 		}
 	}
-	return parameters, len(parts) == len(r.path)
+	return parameters, len(parts) == len(r.Path)
 }
 
 // compareRoutes is negative if a is more specific than b.
-func compareRoutes(a, b *httpRoute) int {
-	rank := func(r *httpRoute) []int {
-		ranks := make([]int, len(r.path)+1)
-		for i, s := range r.path {
-			ranks[i+1] = int(s.kind)
-			if s.kind == greedy {
+func compareRoutes(a, b *template.Route) int {
+	rank := func(r *template.Route) []int {
+		ranks := make([]int, len(r.Path)+1)
+		for i, s := range r.Path {
+			ranks[i+1] = int(s.Kind)
+			if s.Kind == template.Greedy {
 				ranks[0] = 1
 			}
 		}
 		return ranks
 	}
-	if order := slices.Compare(rank(a), rank(b)); order != 0 || a.method == b.method {
+	if order := slices.Compare(rank(a), rank(b)); order != 0 || a.Method == b.Method {
 		return order
 	}
-	if a.method == "ANY" {
+	if a.Method == "ANY" {
 		return 1
 	}
 	return -1
 }
 
-// list returns the routes for printing.
-func (a *httpAPI) list() []Route {
+// httpRoutes returns the routes for printing.
+func httpRoutes(a *template.HTTP) []Route {
 	var all []Route
-	for _, r := range a.routes {
-		_, path, _ := strings.Cut(r.key, " ")
-		all = append(all, Route{Method: r.method, Path: path, Function: r.function})
+	for _, r := range a.Routes {
+		_, path, _ := strings.Cut(r.Key, " ")
+		all = append(all, Route{Method: r.Method, Path: path, Function: r.Function})
 	}
 	slices.SortFunc(all, compareListed)
-	if a.fallback != nil {
-		all = append(all, Route{Method: "ANY", Path: defaultKey, Function: a.fallback.function})
+	if a.Default != nil {
+		all = append(all, Route{Method: "ANY", Path: template.DefaultKey, Function: a.Default.Function})
 	}
 	return all
 }

@@ -48,7 +48,7 @@ func both(t *testing.T, test func(t *testing.T, kind gateway.Kind, api *gateway.
 	for kind, path := range map[gateway.Kind]string{gateway.REST: "plain", gateway.HTTP: "http"} {
 		t.Run(string(kind), func(t *testing.T) {
 			function := says(`{"statusCode":200}`)
-			test(t, kind, newAPI(t, "testdata/good/"+path+".json", kind, functions{
+			test(t, kind, newAPI(t, "template/testdata/good/"+path+".json", kind, functions{
 				"Function": function, "Guard": function, "Slow": function,
 			}, frozen), function)
 		})
@@ -132,7 +132,7 @@ func TestLimit_Header(t *testing.T) {
 }
 
 func TestLimit_URL(t *testing.T) {
-	api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": says(`{}`), "Guard": says(""), "Slow": says("")}, frozen)
+	api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": says(`{}`), "Guard": says(""), "Slow": says("")}, frozen)
 	for length, status := range map[int]int{10240: http.StatusOK, 10241: http.StatusRequestURITooLong} {
 		if got := do(api, request(t, "GET", "/?"+strings.Repeat("x", length-2), http.NoBody)); got.status != status {
 			t.Errorf("%d characters: got %d, want %d", length, got.status, status)

@@ -2,65 +2,9 @@ package gateway
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 )
-
-// FuzzParseBodyTemplate looks for a body template that breaks the reader, or that comes out
-// with more in it than its text and the values.
-func FuzzParseBodyTemplate(f *testing.F) {
-	for _, text := range []string{
-		`{"message":"$context.authorizer.message","limit":$context.authorizer.limit}`, `$context.error.messageString`, `$stageVariables.x$method.request.header.Origin`, `#set($x = 1)`, `$input.body`, `${context.x}`, `$!context.x`, `$context`, `$$context.requestId`, `https://x/#quota`, `#if(`, "$context.",
-	} {
-		f.Add(text, "value")
-	}
-	f.Fuzz(func(t *testing.T, text, value string) {
-		template, err := parseBodyTemplate(text)
-		if err != nil {
-			return
-		}
-		values := map[string]string{}
-		for _, part := range template {
-			values[part.variable.name] = value
-		}
-		got := template.render(variables{context: values, authorizer: values, stage: values, path: values, header: http.Header{}})
-		if most := len(text) + len(template)*len(value); len(got) > most {
-			t.Errorf("%q with %q: %d bytes, at most %d", text, value, len(got), most)
-		}
-		if !strings.Contains(text, "$") && got != text {
-			t.Errorf("%q: got %q", text, got)
-		}
-	})
-}
-
-// FuzzParseOrigins looks for a response template of a MOCK that is taken for a list of
-// origins and is none.
-func FuzzParseOrigins(f *testing.F) {
-	one := `$origin == "https://one.example"`
-	for _, comparison := range []string{one, one + " || " + one, "", one + " && " + one, one + ` || $x`, `$origin == "a$b"`, `$origin == "a#b"`, `$origin == "\"`} {
-		f.Add(mockTemplateStart + comparison + mockTemplateEnd)
-	}
-	f.Add(mockTemplateStart)
-	f.Add(`{ statusCode: 204 }`)
-	f.Fuzz(func(t *testing.T, template string) {
-		origins, ok := parseOrigins(template)
-		if !ok {
-			return
-		}
-		var comparisons []string
-		for _, origin := range origins {
-			if strings.ContainsAny(origin, `"$#\`) {
-				t.Errorf("origin %q", origin)
-			}
-			comparisons = append(comparisons, `$origin == "`+origin+`"`)
-		}
-		if again := mockTemplateStart + strings.Join(comparisons, " || ") + mockTemplateEnd; again != template {
-			t.Errorf("%q is read as %q", template, again)
-		}
-		_ = mockRequest.MatchString(template)
-	})
-}
 
 // FuzzParseAuthorization looks for an authorizer's answer that breaks the reader, or lets in
 // whom it does not name.

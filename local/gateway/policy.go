@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // maxPolicyResource is how long a resource ARN in an authorizer's policy may be
@@ -114,35 +116,11 @@ func (p policy) evaluate(methodARN string) decision {
 func (s statement) matches(methodARN string) bool {
 	action := false
 	for _, pattern := range s.Action {
-		action = action || matchPattern(strings.ToLower(pattern), strings.ToLower(invokeAction))
+		action = action || template.MatchPattern(strings.ToLower(pattern), strings.ToLower(invokeAction))
 	}
 	resource := false
 	for _, pattern := range s.Resource {
-		resource = resource || matchPattern(pattern, methodARN)
+		resource = resource || template.MatchPattern(pattern, methodARN)
 	}
 	return action && resource
-}
-
-// matchPattern reports whether text matches a pattern in which * stands for any text,
-// slashes included, and ? for one character. It takes at most len(pattern)*len(text)
-// steps.
-func matchPattern(pattern, text string) bool {
-	p, t := 0, 0
-	star, mark := -1, 0 // the last *, and where in text it was tried last
-	for t < len(text) {
-		switch {
-		case p < len(pattern) && pattern[p] == '*':
-			star, mark = p, t
-			p++
-		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
-			p++
-			t++
-		case star >= 0:
-			mark++
-			p, t = star+1, mark
-		default:
-			return false
-		}
-	}
-	return strings.Trim(pattern[p:], "*") == ""
 }

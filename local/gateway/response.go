@@ -131,8 +131,8 @@ func (r proxyResponse) header() http.Header {
 
 // bytes returns the body. Base64 is undone only where the client's first Accept is
 // one of the API's binary media types: otherwise the text goes out as it is.
-func (r proxyResponse) bytes(a *restAPI, accept string) ([]byte, error) {
-	if !r.IsBase64Encoded || !a.isBinary(accept) {
+func (r proxyResponse) bytes(binary []string, accept string) ([]byte, error) {
+	if !r.IsBase64Encoded || !isBinary(binary, accept) {
 		return []byte(r.Body), nil
 	}
 	return base64.StdEncoding.DecodeString(r.Body)
@@ -150,6 +150,8 @@ func (r proxyResponse) write(w http.ResponseWriter, body []byte) {
 	}
 	writeBody(w, int(r.StatusCode), contentType, body)
 }
+
+const defaultContentType = "application/json"
 
 // writeBody sends an answer. A client that is gone is nobody's problem.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {

@@ -138,7 +138,7 @@ const refusing = `{
 
 func infra(t *testing.T, guard *stub) answer {
 	t.Helper()
-	api := newAPI(t, "testdata/good/sample.json", gateway.REST, functions{
+	api := newAPI(t, "template/testdata/good/sample.json", gateway.REST, functions{
 		"AuthorizerFunction": guard, "HandlerFunction": says(`{"statusCode":200}`),
 	}, frozen)
 	return send(t, serve(t, api), "GET", "/api/v1/search", "", "Accept: */*")
@@ -199,10 +199,10 @@ func TestInfra_AuthorizerFails(t *testing.T) {
 	checkHeaders(t, got.header, map[string]string{"Retry-After": "1", "Content-Type": "application/problem+json"})
 }
 
-// responses sends a request to testdata/good/responses.json.
+// responses sends a request to template/testdata/good/responses.json.
 func responses(t *testing.T, guard, function *stub, path string, headers ...string) answer {
 	t.Helper()
-	api := newAPI(t, "testdata/good/responses.json", gateway.REST, functions{"Guard": guard, "Function": function}, frozen)
+	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{"Guard": guard, "Function": function}, frozen)
 	return send(t, serve(t, api), "GET", path, "", headers...)
 }
 
@@ -262,7 +262,7 @@ func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 // A header goes out as the function spells it: X-RateLimit-Limit and not
 // X-Ratelimit-Limit.
 func TestREST_Response_Spelling(t *testing.T) {
-	api := newAPI(t, "testdata/good/responses.json", gateway.REST, functions{
+	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{
 		"Guard": says(allows("{}")), "Function": says(`{"headers":{"X-RateLimit-Limit":"1"},"multiValueHeaders":{"x-ratelimit-LIMIT":["2"]}}`),
 	}, frozen)
 	w := &rawHeader{header: http.Header{}}

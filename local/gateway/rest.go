@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
@@ -13,7 +14,18 @@ import (
 type restHandler struct {
 	*runtime
 
-	api *restAPI
+	api       *template.REST
+	throttles map[*template.Method]*throttle
+}
+
+func newRESTHandler(shared *runtime, api *template.REST) *restHandler {
+	h := &restHandler{shared, api, map[*template.Method]*throttle{}}
+	for _, resource := range api.Resources {
+		for _, method := range resource.Methods {
+			h.throttles[method] = newThrottle(method.Throttle)
+		}
+	}
+	return h
 }
 
 func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -27,7 +39,7 @@ func (h *restHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["x-amz-apigw-id"] = []string{in.extended}
 	response, body, failed := h.serve(c)
 	if failed != nil {
-		h.api.answer(w, *failed, c.variables())
+		h.answer(w, *failed, c.variables())
 		return
 	}
 	w.Header().Set("X-Amzn-Trace-Id", in.trace)
@@ -64,27 +76,27 @@ func refuseREST(w http.ResponseWriter, err error) {
 
 // serve takes a request through the API: route, throttle, authorizer, integration.
 func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
-	c.resource = h.api.root.match(splitPath(strings.Trim(c.path, "/")), c.parameters)
-	var method *restMethod
+	c.resource = matchResource(h.api.Root, template.SplitPath(strings.Trim(c.path, "/")), c.parameters)
+	var method *template.Method
 	if c.resource != nil {
-		method = c.resource.method(c.Method)
+		method = c.resource.Method(c.Method)
 	}
 	if method == nil {
 		return proxyResponse{}, nil, &missingToken
 	}
 	// That this comes before the authorizer is assumed.
-	if !method.throttle.allows(c.at) {
+	if !h.throttles[method].allows(c.at) {
 		return proxyResponse{}, nil, &throttled
 	}
 	var authorizer map[string]any
-	if method.authorizer != nil {
+	if method.Authorizer != nil {
 		var failed *failure
-		if authorizer, failed = h.authorize(c, method.authorizer); failed != nil {
+		if authorizer, failed = h.authorize(c, method.Authorizer); failed != nil {
 			return proxyResponse{}, nil, failed
 		}
 	}
-	if method.mock != nil {
-		response, failed := method.mock.answer(c.header)
+	if method.Mock != nil {
+		response, failed := answerMock(method.Mock, c.header)
 		return response, nil, failed
 	}
 	return h.integrate(c, method, authorizer)
@@ -92,27 +104,27 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 
 // authorize asks the authorizer. It returns requestContext.authorizer of the
 // integration's event, and leaves what the authorizer said in the call either way.
-func (h *restHandler) authorize(c *restCall, a *authorizer) (map[string]any, *failure) {
+func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong
 	}
-	if !a.identified(c.variables()) {
+	if !identified(a, c.variables()) {
 		return nil, &unauthorized
 	}
 	started := h.clock()
 	// The limit on integrations does not hold for authorizers, as measured.
-	payload, err := h.invoke(c.Context(), a.function, c.authorizerEvent(), math.MaxInt64)
+	payload, err := h.invoke(c.Context(), a.Function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
 	if err != nil {
 		if errorMessage(err) == unauthorized.message {
 			return nil, &unauthorized
 		}
-		h.log(c.Context(), "authorizer failed", a.function, c.id, err)
+		h.log(c.Context(), "authorizer failed", a.Function, c.id, err)
 		return nil, &authorizerFailed
 	}
 	said, err := parseAuthorization(payload)
 	if err != nil {
-		h.log(c.Context(), "authorizer failed", a.function, c.id, err)
+		h.log(c.Context(), "authorizer failed", a.Function, c.id, err)
 		return nil, &authorizerFailed
 	}
 	c.authorizer = said.context
@@ -133,14 +145,14 @@ func (h *restHandler) authorize(c *restCall, a *authorizer) (map[string]any, *fa
 }
 
 // integrate asks the function of the method.
-func (h *restHandler) integrate(c *restCall, m *restMethod, authorizer map[string]any) (proxyResponse, []byte, *failure) {
-	payload, err := h.invoke(c.Context(), m.function, c.proxyEvent(authorizer), m.timeout)
+func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, []byte, *failure) {
+	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
 	if err == nil {
 		var response proxyResponse
 		if response, err = parseProxyResponse(payload); err == nil {
-			body, err := response.bytes(h.api, c.header.Get("Accept"))
+			body, err := response.bytes(h.api.BinaryTypes, c.header.Get("Accept"))
 			if err != nil {
-				h.log(c.Context(), "function failed", m.function, c.id, err)
+				h.log(c.Context(), "function failed", m.Function, c.id, err)
 				return response, nil, &badBase64
 			}
 			return response, body, nil
@@ -155,6 +167,6 @@ func (h *restHandler) integrate(c *restCall, m *restMethod, authorizer map[strin
 	case errors.Is(err, lambdaenv.ErrThrottled):
 		failed = &integrationThrottled
 	}
-	h.log(c.Context(), "function failed", m.function, c.id, err)
+	h.log(c.Context(), "function failed", m.Function, c.id, err)
 	return proxyResponse{}, nil, failed
 }

@@ -104,7 +104,7 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 // An authorizer gets {} where an integration gets null.
 func TestREST_Events_Empty(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
-	server := serve(t, newAPI(t, "testdata/good/sample.json", gateway.REST, functions{
+	server := serve(t, newAPI(t, "template/testdata/good/sample.json", gateway.REST, functions{
 		"AuthorizerFunction": guard, "HandlerFunction": function,
 	}, frozen))
 	send(t, server, "GET", "/api/v1/search", "")
@@ -124,7 +124,7 @@ func TestREST_Events_Latency(t *testing.T) {
 	function := says(`{"statusCode":200}`)
 	now := start
 	steps := func() time.Time { now = now.Add(7 * time.Millisecond); return now }
-	api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{
+	api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{
 		"Guard": says(allows(`{}`)), "Function": function, "Slow": function,
 	}, steps)
 	send(t, serve(t, api), "GET", "/guarded", "")

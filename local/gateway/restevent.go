@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // restRequest is what both events of a REST API have in common: payload version 1.0.
@@ -76,11 +78,11 @@ type restIdentity struct {
 type restCall struct {
 	*request
 
-	api        *restAPI
+	api        *template.REST
 	sent       string // the path as sent
 	path       string // the same with one slash before it
 	query      url.Values
-	resource   *restResource // nil until routed
+	resource   *template.Resource // nil until routed
 	parameters map[string]string
 	authorizer map[string]string // what the authorizer said, nil until then
 }
@@ -88,7 +90,7 @@ type restCall struct {
 // newRESTCall takes the URL of a request apart. API Gateway drops slashes before the
 // path, keeps one after it, and decodes nothing in the path and everything in the
 // query.
-func newRESTCall(api *restAPI, in *request) *restCall {
+func newRESTCall(api *template.REST, in *request) *restCall {
 	sent := sentPath(in.Request)
 	path := "/" + strings.TrimLeft(sent, "/")
 	if !strings.HasPrefix(sent, "/") { // OPTIONS *
@@ -99,7 +101,7 @@ func newRESTCall(api *restAPI, in *request) *restCall {
 
 // methodARN is what the policy of an authorizer is about. That it has the path as it
 // was sent is assumed.
-func (c *restCall) methodARN() string { return c.api.arn(c.Method, c.path) }
+func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.path) }
 
 // event is the part of an event that authorizer and integration share.
 func (c *restCall) event() restRequest {
@@ -110,24 +112,24 @@ func (c *restCall) event() restRequest {
 		userAgent = &value
 	}
 	return restRequest{
-		Resource: c.resource.path, Path: c.path, HTTPMethod: c.Method,
+		Resource: c.resource.Path, Path: c.path, HTTPMethod: c.Method,
 		Headers: lastValues(header), MultiValueHeaders: header,
 		Query: lastValues(c.query), MultiValueQuery: nilIfEmpty(c.query),
-		PathParameters: nilIfEmpty(c.parameters), StageVariables: nilIfEmpty(c.api.variables),
+		PathParameters: nilIfEmpty(c.parameters), StageVariables: nilIfEmpty(c.api.Variables),
 		Context: restContext{
-			AccountID: account, APIID: c.api.id, DeploymentID: c.api.deployment,
+			AccountID: template.Account, APIID: c.api.ID, DeploymentID: c.api.Deployment,
 			DomainName: c.Host, DomainPrefix: domainPrefix(c.Host),
 			ExtendedRequestID: c.extended, HTTPMethod: c.Method,
 			Identity: restIdentity{SourceIP: c.sourceIP, UserAgent: userAgent},
 			Path:     c.contextPath(), Protocol: protocol, RequestID: c.id,
 			RequestTime: clf(c.at), RequestTimeEpoch: c.at.UnixMilli(),
-			ResourceID: c.resource.id, ResourcePath: c.resource.path, Stage: c.api.stage,
+			ResourceID: c.resource.ID, ResourcePath: c.resource.Path, Stage: c.api.Stage,
 		},
 	}
 }
 
 // contextPath is the path with the stage, which a local URL does not have.
-func (c *restCall) contextPath() string { return "/" + c.api.stage + c.sent }
+func (c *restCall) contextPath() string { return "/" + c.api.Stage + c.sent }
 
 // authorizerEvent is the event for the authorizer.
 func (c *restCall) authorizerEvent() authorizerEvent {
@@ -145,7 +147,7 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 		return e
 	}
 	body := string(c.body)
-	if c.api.isBinary(c.header.Get("Content-Type")) {
+	if isBinary(c.api.BinaryTypes, c.header.Get("Content-Type")) {
 		body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(c.body), true
 	}
 	e.Body = &body
@@ -154,11 +156,11 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 
 // isBinary reports whether the API treats bodies of a media type as binary: it is
 // listed, or its type is with a /*, or */* is.
-func (a *restAPI) isBinary(header string) bool {
+func isBinary(binary []string, header string) bool {
 	media := mediaType(header)
 	kind, _, _ := strings.Cut(media, "/")
-	return slices.ContainsFunc(a.binary, func(listed string) bool {
-		return listed == "*/*" || listed == media || listed == kind+"/*"
+	return slices.ContainsFunc(binary, func(each string) bool {
+		return each == "*/*" || each == media || each == kind+"/*"
 	})
 }
 
@@ -180,16 +182,16 @@ func notNil[M ~map[string]V, V any](m M) M {
 func (c *restCall) variables() variables {
 	v := variables{
 		context: map[string]string{
-			"accountId": account, "apiId": c.api.id, "deploymentId": c.api.deployment,
+			"accountId": template.Account, "apiId": c.api.ID, "deploymentId": c.api.Deployment,
 			"domainName": c.Host, "domainPrefix": domainPrefix(c.Host), "extendedRequestId": c.extended,
 			"httpMethod": c.Method, "identity.sourceIp": c.sourceIP, "identity.userAgent": c.UserAgent(),
 			"path": c.contextPath(), "protocol": protocol, "requestId": c.id,
-			"requestTime": clf(c.at), "requestTimeEpoch": epoch(c.at), "stage": c.api.stage,
+			"requestTime": clf(c.at), "requestTimeEpoch": epoch(c.at), "stage": c.api.Stage,
 		},
-		authorizer: c.authorizer, stage: c.api.variables, path: c.parameters, query: c.query, header: c.header,
+		authorizer: c.authorizer, stage: c.api.Variables, path: c.parameters, query: c.query, header: c.header,
 	}
 	if c.resource != nil {
-		v.context["resourceId"], v.context["resourcePath"] = c.resource.id, c.resource.path
+		v.context["resourceId"], v.context["resourcePath"] = c.resource.ID, c.resource.Path
 	}
 	return v
 }

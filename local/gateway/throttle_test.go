@@ -8,10 +8,10 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// throttled serves testdata/good/throttle.json with a clock that stands at *now.
+// throttled serves template/testdata/good/throttle.json with a clock that stands at *now.
 func throttled(t *testing.T, kind gateway.Kind, function *stub, now *time.Time) *gateway.API {
 	t.Helper()
-	return newAPI(t, "testdata/good/throttle.json", kind, functions{"Function": function}, func() time.Time { return *now })
+	return newAPI(t, "template/testdata/good/throttle.json", kind, functions{"Function": function}, func() time.Time { return *now })
 }
 
 // passed returns how many of n requests at once were not throttled, and the last answer.

@@ -41,7 +41,7 @@ func TestTimeout(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				function, release := hanging()
 				defer release()
-				api := newAPI(t, "testdata/good/"+tt.template+".json", tt.kind, functions{
+				api := newAPI(t, "template/testdata/good/"+tt.template+".json", tt.kind, functions{
 					"Function": function, "Guard": function, "Slow": function,
 				}, frozen)
 				begun := time.Now()
@@ -59,7 +59,7 @@ func TestTimeout_HTTPFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		function, release := hanging()
 		defer release()
-		api := newAPI(t, "testdata/good/sample.json", gateway.HTTP, functions{"AuthorizerFunction": function, "HandlerFunction": function}, frozen)
+		api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{"AuthorizerFunction": function, "HandlerFunction": function}, frozen)
 		begun := time.Now()
 		got := do(api, request(t, "GET", "/api/v1/search", http.NoBody))
 		if got.status != http.StatusInternalServerError || time.Since(begun) != 10*time.Second {
@@ -79,7 +79,7 @@ func TestTimeout_FunctionGoesOn(t *testing.T) {
 			ended <- time.Since(begun)
 			return nil, ctx.Err()
 		}}
-		api := newAPI(t, "testdata/good/plain.json", gateway.REST, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
+		api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
 		r := request(t, "GET", "/slow", http.NoBody)
 		ctx, cancel := context.WithCancel(r.Context())
 		cancel()

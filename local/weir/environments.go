@@ -9,7 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
@@ -37,7 +37,7 @@ func (e *environments) Set(text string) error {
 
 // pool returns the environments of a function, which run its bootstrap with the variables
 // that it would have in this process.
-func (s *server) pool(f gateway.Function, role string) (lambda.Handler, error) {
+func (s *server) pool(f template.Function, role string) (lambda.Handler, error) {
 	bootstrap, err := s.bootstrap(role)
 	if err != nil {
 		return nil, err

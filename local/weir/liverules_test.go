@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 )
 
 // changes are documents that come one after the other, with the answers that alice, of the
@@ -190,18 +191,18 @@ func restGateway(t *testing.T, e *app.Environment) *httptest.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template, err := gateway.ParseTemplate(document)
+	parsed, err := template.Parse(document)
 	if err != nil {
 		t.Fatal(err)
 	}
 	handlers := map[string]lambda.Handler{}
-	for _, f := range template.Functions() {
+	for _, f := range parsed.Functions() {
 		handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
 		if f.Environment[roleVariable] == authorizerRole {
 			handlers[f.ID] = app.NewAuthorizer(e)
 		}
 	}
-	g, err := gateway.New(template, gateway.Options{Functions: handlers, Logger: e.Logger, Clock: e.Clock})
+	g, err := gateway.New(parsed, gateway.Options{Functions: handlers, Logger: e.Logger, Clock: e.Clock})
 	if err != nil {
 		t.Fatal(err)
 	}

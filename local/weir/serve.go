@@ -28,6 +28,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
 	"github.com/weir-limits/weir/local/operator"
 	"github.com/weir-limits/weir/local/servers"
 )
@@ -138,7 +139,7 @@ func (s *server) close() {
 
 // read reads the rules and the template before anything is started, so that a mistake
 // shows at once, and all mistakes do.
-func (s *server) read() (template *gateway.Template, err error) {
+func (s *server) read() (parsed *template.Template, err error) {
 	if s.checkout, err = findCheckout(); err != nil {
 		return nil, err
 	}
@@ -154,10 +155,10 @@ func (s *server) read() (template *gateway.Template, err error) {
 	if document, err = os.ReadFile(s.template); err != nil {
 		return nil, fmt.Errorf("template: %w", err)
 	}
-	if template, err = gateway.ParseTemplate(document); err != nil {
+	if parsed, err = template.Parse(document); err != nil {
 		return nil, fmt.Errorf("%s has mistakes:\n%w", s.template, err)
 	}
-	return template, nil
+	return parsed, nil
 }
 
 // goldenTemplate returns the file of what is deployed with a store. What is in memory
@@ -170,7 +171,7 @@ func goldenTemplate(store string) string {
 }
 
 // open starts what the functions need, and puts the gateway before them.
-func (s *server) open(ctx context.Context, template *gateway.Template) ([]*gateway.API, error) {
+func (s *server) open(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
 	}
@@ -263,7 +264,7 @@ func (s *server) startServer(ctx context.Context) (*servers.Server, error) {
 // gateway builds the functions that the APIs call, and the gateway before them. They
 // share one store, as they do at AWS; in this process also that in memory, of which each
 // environment has its own.
-func (s *server) gateway(ctx context.Context, template *gateway.Template) (*gateway.Gateway, error) {
+func (s *server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
 	if err := s.openMetrics(); err != nil {
 		return nil, err
 	}

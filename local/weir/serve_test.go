@@ -366,7 +366,7 @@ func TestServe_template(t *testing.T) {
 
 // Functions that do not say what they are cannot be run.
 func TestServe_templateOfNobody(t *testing.T) {
-	s := &server{template: "../gateway/testdata/good/sample.json", out: io.Discard, logger: slog.New(slog.DiscardHandler), clock: time.Now}
+	s := &server{template: "../gateway/template/testdata/good/sample.json", out: io.Discard, logger: slog.New(slog.DiscardHandler), clock: time.Now}
 	t.Cleanup(s.close)
 	s.template = absolute(s.template, "")
 	scratch(t)

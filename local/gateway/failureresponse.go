@@ -1,0 +1,65 @@
+package gateway
+
+import (
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/weir-limits/weir/local/gateway/template"
+)
+
+// pickTemplate picks the body template by the first media type of the client's Accept,
+// then application/json, then the first of the others. AWS documents a template per
+// content type and not how one is picked.
+func pickTemplate(all map[string]template.MappingTemplate, accept string) (contentType string, t template.MappingTemplate) {
+	contentType = mediaType(accept)
+	if _, ok := all[contentType]; !ok {
+		contentType = defaultContentType
+	}
+	if _, ok := all[contentType]; !ok {
+		contentType = slices.Min(slices.Collect(maps.Keys(all)))
+	}
+	return contentType, all[contentType]
+}
+
+// mediaType returns the first media type of a header, without its parameters.
+func mediaType(header string) string {
+	first, _, _ := strings.Cut(header, ",")
+	first, _, _ = strings.Cut(first, ";")
+	return strings.ToLower(strings.TrimSpace(first))
+}
+
+// answer writes the API's answer to a failure: the gateway response of its type, else
+// that of all 4XX or 5XX, else what API Gateway says by itself.
+func (h *restHandler) answer(w http.ResponseWriter, f failure, v variables) {
+	header := w.Header()
+	header["x-amzn-ErrorType"] = []string{f.code}
+	response, ok := h.api.Responses[f.kind]
+	if !ok {
+		response, ok = h.api.Responses[f.fallback()]
+	}
+	if !ok {
+		writeBody(w, f.status, defaultContentType, []byte(f.body()))
+		return
+	}
+	v.context["error.message"] = f.message
+	v.context["error.messageString"] = f.messageString()
+	v.context["error.responseType"] = f.kind
+	contentType, body := pickTemplate(response.Templates, v.header.Get("Accept"))
+	for _, mapped := range response.Headers {
+		value, ok := mapped.Value(v.value)
+		switch {
+		case !ok:
+		case strings.EqualFold(mapped.Name, "Content-Type"):
+			contentType = value
+		default:
+			header[mapped.Name] = []string{value}
+		}
+	}
+	status := f.status
+	if response.Status != 0 {
+		status = response.Status
+	}
+	writeBody(w, status, contentType, []byte(body.Render(v.value)))
+}

@@ -1,0 +1,35 @@
+package template
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Authorizer is a REQUEST authorizer of a REST API.
+type Authorizer struct {
+	Function        string     // logical id
+	IdentitySources []Variable // a request without one of them gets a 401
+}
+
+// parseIdentitySources reads an authorizer's IdentitySource: variables separated by
+// commas. Without a cache none is needed, and CDK then writes "".
+func parseIdentitySources(text string) ([]Variable, error) {
+	if text == "" {
+		return nil, nil
+	}
+	var sources []Variable
+	for part := range strings.SplitSeq(text, ",") {
+		source, err := parseVariable(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		// Path parameters cannot be identity sources, and the others have no value yet.
+		switch {
+		case source.Source == "method.request.path.", source.Source == "context.authorizer.",
+			strings.HasPrefix(source.Name, "error."):
+			return nil, fmt.Errorf("%q: not an identity source", part)
+		}
+		sources = append(sources, source)
+	}
+	return sources, nil
+}

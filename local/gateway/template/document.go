@@ -1,0 +1,120 @@
+package template
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+)
+
+const (
+	// maxTemplate is CloudFormation's own limit on a template.
+	maxTemplate = 1 << 20
+	// maxDepth is far beyond what CloudFormation nests.
+	maxDepth = 64
+)
+
+// location is where a value stands in a document. It becomes a path only when there
+// is something to report: paths of a hostile document would fill the memory.
+type location struct {
+	parent *location
+	key    string // of an object
+	index  int    // of a list, if key is empty
+	depth  int
+}
+
+func (l *location) child(key string, index int) *location {
+	return &location{parent: l, key: key, index: index, depth: l.depth + 1}
+}
+
+func (l *location) String() string {
+	switch {
+	case l.parent == nil:
+		return ""
+	case l.key == "":
+		return l.parent.String() + "[" + strconv.Itoa(l.index) + "]"
+	}
+	return join(l.parent.String(), l.key)
+}
+
+// join returns the path of a key of the object at path.
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// decodeDocument reads one JSON object into maps, lists, strings, json.Numbers,
+// booleans and nil. A key that is given twice is a problem: encoding/json would
+// silently keep one of the two.
+func decodeDocument(data []byte, p *problems) (map[string]any, error) {
+	if len(data) > maxTemplate {
+		return nil, fmt.Errorf("template: got %d bytes, want at most %d", len(data), maxTemplate)
+	}
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	value, err := decodeValue(d, &location{}, p)
+	if err != nil {
+		return nil, fmt.Errorf("template: byte %d: %w", d.InputOffset(), err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("template: data after the document")
+	}
+	object, ok := value.(map[string]any)
+	if !ok {
+		return nil, errors.New("template: want a JSON object")
+	}
+	return object, nil
+}
+
+func decodeValue(d *json.Decoder, at *location, p *problems) (any, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	if at.depth > maxDepth {
+		return nil, fmt.Errorf("nested more than %d deep", maxDepth)
+	}
+	switch token {
+	case json.Delim('{'):
+		return decodeObject(d, at, p)
+	case json.Delim('['):
+		list := []any{}
+		for d.More() {
+			value, err := decodeValue(d, at.child("", len(list)), p)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, value)
+		}
+		_, err := d.Token()
+		return list, err
+	}
+	return token, nil
+}
+
+func decodeObject(d *json.Decoder, at *location, p *problems) (any, error) {
+	object := map[string]any{}
+	for d.More() {
+		token, err := d.Token()
+		if err != nil {
+			return nil, err
+		}
+		key, ok := token.(string)
+		if !ok {
+			return nil, fmt.Errorf("got %v, want a key", token)
+		}
+		here := at.child(key, 0)
+		if _, twice := object[key]; twice {
+			p.add(here.String(), "given twice")
+		}
+		if object[key], err = decodeValue(d, here, p); err != nil {
+			return nil, err
+		}
+	}
+	_, err := d.Token()
+	return object, err
+}

@@ -1,0 +1,87 @@
+package template
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// readFunctions reads the Lambda functions, with their versions and aliases. How their
+// code runs is not checked: the caller brings a handler for each.
+func (d *parser) readFunctions() {
+	d.byARN = map[string]Function{}
+	d.each("AWS::Lambda::Function", func(id string, q *properties) {
+		f := Function{
+			ID:      id,
+			Timeout: time.Duration(q.number("Timeout", 3, 1, 900)) * time.Second,
+			Memory:  q.number("MemorySize", 128, 128, 10240),
+			ARN:     functionARN(d.names[id]),
+		}
+		if environment := q.object("Environment"); environment != nil {
+			f.Environment = environment.textMap("Variables")
+			environment.done()
+		}
+		q.inert("Architectures", "Code", "DeadLetterConfig", "Description", "EphemeralStorage", "FunctionName",
+			"Handler", "KmsKeyArn", "Layers", "LoggingConfig", "ReservedConcurrentExecutions", "Role", "Runtime",
+			"RuntimeManagementConfig", "SnapStart", "Tags", "TracingConfig", "VpcConfig")
+		if twin, taken := d.byARN[f.ARN]; taken {
+			d.p.add(q.at("FunctionName"), "got %q, which is the name of %s too", d.names[id], twin.ID)
+		}
+		d.byARN[f.ARN] = f
+		d.template.functions = append(d.template.functions, f)
+	})
+	d.each("AWS::Lambda::Version", func(id string, q *properties) {
+		d.qualify(d.names[id], q)
+		q.inert("CodeSha256", "Description", "ProvisionedConcurrencyConfig", "RuntimePolicy")
+	})
+	d.each("AWS::Lambda::Alias", func(id string, q *properties) {
+		d.qualify(d.names[id], q)
+		q.required("Name")
+		q.inert("Description", "FunctionVersion", "ProvisionedConcurrencyConfig")
+	})
+}
+
+// qualify makes a function known by the ARN of a version or an alias of it. There is
+// one code here, so all of them run the same.
+func (d *parser) qualify(arn string, q *properties) {
+	name := q.required("FunctionName")
+	whole := name
+	if !strings.HasPrefix(name, functionARN("")) {
+		whole = functionARN(name)
+	}
+	f, ok := d.byARN[whole]
+	if !ok || whole != functionARN(d.names[f.ID]) {
+		q.refuse("FunctionName", name, "a function of this template")
+		return
+	}
+	if _, taken := d.byARN[arn]; taken {
+		d.p.add(q.path, "got %q, which is another version or alias of %s too", arn, f.ID)
+	}
+	f.ARN = arn
+	d.byARN[arn] = f
+}
+
+// function returns the function that an ARN names.
+func (d *parser) function(q *properties, name, arn string) (Function, bool) {
+	f, ok := d.byARN[arn]
+	if !ok && arn != "" {
+		q.refuse(name, arn, "the ARN of a function of this template")
+	}
+	return f, ok
+}
+
+// invokedFunction returns the function that an integration or an authorizer invokes.
+// API Gateway names it by its own ARN, or by one with the function's inside.
+func (d *parser) invokedFunction(q *properties, name string) (Function, bool) {
+	uri := q.required(name)
+	prefix := fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region)
+	if inner, ok := strings.CutPrefix(uri, prefix); ok {
+		if arn, ok := strings.CutSuffix(inner, "/invocations"); ok {
+			return d.function(q, name, arn)
+		}
+	}
+	if uri != "" {
+		q.refuse(name, uri, prefix+"<function>/invocations")
+	}
+	return Function{}, false
+}

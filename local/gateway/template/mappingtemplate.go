@@ -1,0 +1,64 @@
+package template
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// MappingTemplate is the body of a gateway response: text with variables. There are no
+// statements and nothing is escaped: a quote in a value ends a JSON string (developer
+// guide, "Gateway responses in API Gateway").
+type MappingTemplate []templatePart
+
+// templatePart is a variable, or text if the variable has no source.
+type templatePart struct {
+	text     string
+	variable Variable
+}
+
+var (
+	templateVariable = regexp.MustCompile(`\$((?:context|stageVariables|method\.request)(?:\.[A-Za-z0-9_-]+)+)`)
+	// templateReference matches what Velocity takes for a reference.
+	templateReference = regexp.MustCompile(`\$[A-Za-z!{]`)
+	// templateDirective matches a statement of Velocity. A # alone is text: URLs have one.
+	templateDirective = regexp.MustCompile(`#(?:(?:set|if|elseif|foreach|macro|parse|include|define|evaluate)\s*\(|(?:else|end|stop|break)\b)`)
+)
+
+func parseMappingTemplate(text string) (MappingTemplate, error) {
+	if directive := templateDirective.FindString(text); directive != "" {
+		return nil, fmt.Errorf("%q: statements are not supported in a gateway response, only variables", directive)
+	}
+	var template MappingTemplate
+	end := 0
+	for _, at := range templateVariable.FindAllStringSubmatchIndex(text, -1) {
+		e, err := parseVariable(text[at[2]:at[3]])
+		if err != nil {
+			return nil, err
+		}
+		template = append(template, templatePart{text: text[end:at[0]]}, templatePart{variable: e})
+		end = at[1]
+	}
+	template = append(template, templatePart{text: text[end:]})
+	for _, part := range template {
+		if at := templateReference.FindStringIndex(part.text); at != nil {
+			return nil, fmt.Errorf("%.20q: unknown variable", part.text[at[0]:])
+		}
+	}
+	return template, nil
+}
+
+// Render returns the text with the values that of returns. Assumed: a variable without a
+// value renders as nothing.
+func (t MappingTemplate) Render(of func(Variable) (string, bool)) string {
+	var b strings.Builder
+	for _, part := range t {
+		if part.variable.Source == "" {
+			b.WriteString(part.text)
+			continue
+		}
+		value, _ := of(part.variable)
+		b.WriteString(value)
+	}
+	return b.String()
+}

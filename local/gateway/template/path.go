@@ -1,0 +1,62 @@
+package template
+
+import (
+	"regexp"
+	"strings"
+)
+
+// verbs are the HTTP methods that a method or a route can have.
+var verbs = []string{"ANY", "DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"}
+
+// Segment is one part of the path of a resource or a route.
+type Segment struct {
+	Kind SegmentKind
+	Text string // the literal, or the name of the parameter
+}
+
+// SegmentKind says what a segment matches. More specific kinds are smaller.
+type SegmentKind int
+
+const (
+	Literal SegmentKind = iota
+	Param               // {name}: one part of a path
+	Greedy              // {name+}: the rest of a path
+)
+
+// The characters that the developer guide allows ("Amazon API Gateway important
+// notes").
+var (
+	literalPart   = regexp.MustCompile(`^[A-Za-z0-9._:,-]+$`)
+	parameterPart = regexp.MustCompile(`^\{([A-Za-z0-9._:-]+)(\+?)\}$`)
+)
+
+func parseSegment(part string) (Segment, bool) {
+	if match := parameterPart.FindStringSubmatch(part); match != nil {
+		if match[2] != "" {
+			return Segment{Greedy, match[1]}, true
+		}
+		return Segment{Param, match[1]}, true
+	}
+	return Segment{Literal, part}, literalPart.MatchString(part)
+}
+
+// SplitPath returns the parts of a path, none for "/".
+func SplitPath(path string) []string {
+	path = strings.TrimPrefix(path, "/")
+	if path == "" {
+		return nil
+	}
+	return strings.Split(path, "/")
+}
+
+// permissionPath is a declared path as CDK writes it in the ARN of a permission:
+// parameters are wildcards.
+func permissionPath(path string) string {
+	parts := SplitPath(path)
+	for i, part := range parts {
+		if strings.HasPrefix(part, "{") {
+			parts[i] = "*"
+		}
+	}
+	return "/" + strings.Join(parts, "/")
+}

@@ -1,0 +1,27 @@
+package template
+
+import "strings"
+
+// MatchPattern reports whether text matches a pattern in which * stands for any text,
+// slashes included, and ? for one character. It takes at most len(pattern)*len(text)
+// steps.
+func MatchPattern(pattern, text string) bool {
+	p, t := 0, 0
+	star, mark := -1, 0 // the last *, and where in text it was tried last
+	for t < len(text) {
+		switch {
+		case p < len(pattern) && pattern[p] == '*':
+			star, mark = p, t
+			p++
+		case p < len(pattern) && (pattern[p] == '?' || pattern[p] == text[t]):
+			p++
+			t++
+		case star >= 0:
+			mark++
+			p, t = star+1, mark
+		default:
+			return false
+		}
+	}
+	return strings.Trim(pattern[p:], "*") == ""
+}

@@ -1,0 +1,190 @@
+package template
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+)
+
+// properties reads the properties of one resource, or of an object inside them, and
+// collects what is wrong. Every property must be read, named as one that changes
+// nothing here, or refused by [properties.done]: none is ignored by accident.
+type properties struct {
+	path   string
+	values map[string]any
+	read   map[string]bool
+	r      *resolver
+	p      *problems
+}
+
+func newProperties(path string, values map[string]any, r *resolver, p *problems) *properties {
+	return &properties{path: path, values: values, read: map[string]bool{}, r: r, p: p}
+}
+
+// at returns the path of a property.
+func (q *properties) at(name string) string { return join(q.path, name) }
+
+// refuse says that a property has a value that this gateway does not do.
+func (q *properties) refuse(name string, got any, want string) {
+	q.p.add(q.at(name), "got %s, want %s", describe(got), want)
+}
+
+// value returns a property with its functions resolved; ok is false if it is absent
+// or cannot be resolved.
+func (q *properties) value(name string) (v any, ok bool) {
+	q.read[name] = true
+	raw, ok := q.values[name]
+	if !ok || raw == nil {
+		return nil, false
+	}
+	v, err := q.r.resolve(raw)
+	if err != nil {
+		q.p.add(q.at(name), "%v", err)
+		return nil, false
+	}
+	return v, true
+}
+
+// has reports whether a property is there, without reading it.
+func (q *properties) has(name string) bool { return q.values[name] != nil }
+
+// text returns a property that is text or a number, "" if it is absent.
+func (q *properties) text(name string) string {
+	v, ok := q.value(name)
+	if !ok {
+		return ""
+	}
+	switch v := v.(type) {
+	case string:
+		return v
+	case json.Number:
+		return v.String()
+	}
+	q.refuse(name, v, "text")
+	return ""
+}
+
+// required is text that must be there.
+func (q *properties) required(name string) string {
+	if !q.has(name) {
+		q.p.add(q.at(name), "required")
+	}
+	return q.text(name)
+}
+
+// number returns a property that is a whole number in [low, high], or otherwise if it
+// is absent. CloudFormation takes numbers in quotes too.
+func (q *properties) number(name string, otherwise, low, high int) int {
+	v, ok := q.value(name)
+	if !ok {
+		return otherwise
+	}
+	n, err := strconv.Atoi(fmt.Sprint(v))
+	if err != nil || n < low || n > high {
+		q.refuse(name, v, fmt.Sprintf("a whole number from %d to %d", low, high))
+		return otherwise
+	}
+	return n
+}
+
+// texts returns a property that is a list of texts.
+func (q *properties) texts(name string) []string {
+	v, ok := q.value(name)
+	if !ok {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok {
+		q.refuse(name, v, "a list of texts")
+		return nil
+	}
+	texts := make([]string, 0, len(list))
+	for _, each := range list {
+		text, ok := each.(string)
+		if !ok {
+			q.refuse(name, each, "text")
+			continue
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// textMap returns a property that is a map of texts, nil if it is absent.
+func (q *properties) textMap(name string) map[string]string {
+	inner := q.object(name)
+	if inner == nil {
+		return nil
+	}
+	texts := make(map[string]string, len(inner.values))
+	for key := range inner.values {
+		texts[key] = inner.text(key)
+	}
+	return texts
+}
+
+// object returns a property that is an object, nil if it is absent.
+func (q *properties) object(name string) *properties {
+	q.read[name] = true
+	raw := q.values[name]
+	if raw == nil {
+		return nil
+	}
+	values, ok := raw.(map[string]any)
+	if !ok {
+		q.refuse(name, raw, "an object")
+		return nil
+	}
+	return newProperties(q.at(name), values, q.r, q.p)
+}
+
+// objects returns a property that is a list of objects.
+func (q *properties) objects(name string) []*properties {
+	q.read[name] = true
+	raw := q.values[name]
+	if raw == nil {
+		return nil
+	}
+	list, ok := raw.([]any)
+	if !ok {
+		q.refuse(name, raw, "a list of objects")
+		return nil
+	}
+	var all []*properties
+	for i, each := range list {
+		path := q.at(name) + "[" + strconv.Itoa(i) + "]"
+		values, ok := each.(map[string]any)
+		if !ok {
+			q.p.add(path, "got %s, want an object", describe(each))
+			continue
+		}
+		all = append(all, newProperties(path, values, q.r, q.p))
+	}
+	return all
+}
+
+// inert names properties that change nothing here: what is logged, who is billed.
+func (q *properties) inert(names ...string) {
+	for _, name := range names {
+		q.read[name] = true
+	}
+}
+
+// only refuses a property that is neither absent nor one of the values allowed.
+func (q *properties) only(name, want string, allowed ...any) {
+	v, ok := q.value(name)
+	if ok && !slices.ContainsFunc(allowed, func(a any) bool { return reflect.DeepEqual(a, v) }) {
+		q.refuse(name, v, want)
+	}
+}
+
+// done refuses what was not read.
+func (q *properties) done() {
+	for name := range q.values {
+		if !q.read[name] {
+			q.p.add(q.at(name), "not supported by this gateway")
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package template
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+)
+
+// What the pseudo parameters resolve to. Nothing here is deployed, so the account is
+// the one that AWS uses in its documentation.
+const (
+	region    = "us-east-1"
+	Account   = "123456789012"
+	partition = "aws"
+)
+
+var pseudoParameters = map[string]string{
+	"AWS::Region":    region,
+	"AWS::AccountId": Account,
+	"AWS::Partition": partition,
+	"AWS::URLSuffix": "amazonaws.com",
+	"AWS::StackName": "local",
+}
+
+// nameProperty is the property that names a resource of a type, and so what a Ref to
+// it returns. A Ref to any other resource returns its logical id.
+var nameProperty = map[string]string{
+	"AWS::ApiGateway::Stage":            "StageName",
+	"AWS::ApiGatewayV2::Stage":          "StageName",
+	"AWS::DynamoDB::GlobalTable":        "TableName",
+	"AWS::DynamoDB::Table":              "TableName",
+	"AWS::ElastiCache::ServerlessCache": "ServerlessCacheName",
+	"AWS::ElastiCache::User":            "UserId",
+	"AWS::IAM::Role":                    "RoleName",
+	"AWS::Lambda::Alias":                "Name",
+	"AWS::Lambda::Function":             "FunctionName",
+	"AWS::Logs::LogGroup":               "LogGroupName",
+}
+
+// maxResolved bounds the text that all intrinsic functions of a template make
+// together: a small template can spell out a huge one.
+const maxResolved = 4 << 20
+
+// resolver replaces intrinsic functions by their values.
+type resolver struct {
+	resources  map[string]declaration
+	parameters map[string]string
+	names      map[string]string // of the resources, by logical id
+	made       int               // bytes of text so far
+}
+
+// nameResources finds the name of every resource. A name may use parameters but no
+// other resource, which also keeps names from depending on each other in a circle.
+func (r *resolver) nameResources(p *problems) {
+	names := make(map[string]string, len(r.resources))
+	for id, res := range r.resources {
+		names[id] = id
+		property := nameProperty[res.kind]
+		value, ok := res.properties[property]
+		if !ok {
+			continue
+		}
+		name, err := r.text(value)
+		if err != nil {
+			p.add(res.path+".Properties."+property, "%v", err)
+			continue
+		}
+		names[id] = name
+	}
+	r.names = names
+	r.qualifyFunctions()
+}
+
+// onlyVersion is the number of every version of a function: there is one code here.
+const onlyVersion = "1"
+
+// qualifyFunctions turns the names of versions and aliases into ARNs, which are what a
+// Ref to them returns.
+func (r *resolver) qualifyFunctions() {
+	qualified := map[string]string{}
+	for id, res := range r.resources {
+		qualifier := onlyVersion
+		switch res.kind {
+		case "AWS::Lambda::Alias":
+			qualifier = r.names[id]
+		case "AWS::Lambda::Version":
+		default:
+			continue
+		}
+		// What cannot be resolved is reported where the property is read.
+		function, err := r.text(res.properties["FunctionName"])
+		if err == nil && !strings.HasPrefix(function, functionARN("")) {
+			function = functionARN(function)
+		}
+		qualified[id] = function + ":" + qualifier
+	}
+	maps.Copy(r.names, qualified)
+}
+
+// resolve returns v with every intrinsic function in it replaced.
+func (r *resolver) resolve(v any) (any, error) {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) == 1 {
+			for key, argument := range v {
+				if key == "Ref" || strings.HasPrefix(key, "Fn::") {
+					return r.call(key, argument)
+				}
+			}
+		}
+		object := make(map[string]any, len(v))
+		for key, each := range v {
+			value, err := r.resolve(each)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", key, err)
+			}
+			object[key] = value
+		}
+		return object, nil
+	case []any:
+		list := make([]any, len(v))
+		for i, each := range v {
+			value, err := r.resolve(each)
+			if err != nil {
+				return nil, err
+			}
+			list[i] = value
+		}
+		return list, nil
+	}
+	return v, nil
+}
+
+func (r *resolver) call(function string, argument any) (any, error) {
+	switch function {
+	case "Ref":
+		if id, ok := argument.(string); ok {
+			return r.ref(id)
+		}
+		return nil, errors.New("Ref wants a name")
+	case "Fn::GetAtt":
+		return r.getAtt(argument)
+	case "Fn::Join":
+		return r.join(argument)
+	case "Fn::Select":
+		return r.choose(argument)
+	case "Fn::Split":
+		return r.split(argument)
+	case "Fn::Sub":
+		return r.sub(argument)
+	}
+	return nil, fmt.Errorf("%s is not supported", function)
+}
+
+// text resolves v, which must come out as a string or a number.
+func (r *resolver) text(v any) (string, error) {
+	value, err := r.resolve(v)
+	if err != nil {
+		return "", err
+	}
+	switch value := value.(type) {
+	case string:
+		return value, nil
+	case json.Number:
+		return value.String(), nil
+	}
+	return "", fmt.Errorf("got %s, want text", describe(value))
+}
+
+// describe names the kind of a decoded value, for an error.
+func describe(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case bool:
+		return strconv.FormatBool(v)
+	case json.Number:
+		return v.String()
+	case string:
+		if len(v) > 100 {
+			v = v[:100] + "..."
+		}
+		return strconv.Quote(v)
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	}
+	return fmt.Sprint(v)
+}

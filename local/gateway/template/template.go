@@ -1,0 +1,133 @@
+package template
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Template is a CloudFormation template that has been read and checked. Gateways share it:
+// nothing may change what its fields point to.
+type Template struct {
+	// REST and HTTP are the APIs, each in the order of their logical ids.
+	REST []*REST
+	HTTP []*HTTP
+
+	functions []Function
+}
+
+// Function is an AWS::Lambda::Function of a template.
+type Function struct {
+	// ID is the function's logical id in the template.
+	ID string
+	// Environment is Environment.Variables with intrinsic functions resolved: a Ref to
+	// a table is its name.
+	Environment map[string]string
+	// Timeout is the longest that one invocation may take; 3 seconds by default.
+	Timeout time.Duration
+	// Memory is MemorySize in megabytes, 128 by default. It is not enforced here.
+	Memory int
+	// ARN is the unqualified ARN, also for a version or an alias.
+	ARN string
+}
+
+// Functions returns copies of the functions of the template, in the order of their ids.
+func (t *Template) Functions() []Function {
+	all := slices.Clone(t.functions)
+	for i := range all {
+		all[i].Environment = maps.Clone(all[i].Environment)
+	}
+	return all
+}
+
+// APIs returns the number of APIs. A gateway needs as many addresses, and a caller can
+// listen on them before it starts the functions.
+func (t *Template) APIs() int { return len(t.REST) + len(t.HTTP) }
+
+// Parse reads a CloudFormation template in JSON, as CDK synthesizes it. A feature that
+// API Gateway has and package gateway has not is an error. The error joins all problems,
+// one line each, with the path in the template.
+func Parse(data []byte) (*Template, error) {
+	var p problems
+	document, err := decodeDocument(data, &p)
+	if err != nil {
+		return nil, err
+	}
+	checkSections(document, &p)
+	r := &resolver{
+		resources:  readResources(document, &p),
+		parameters: readParameters(document, &p),
+	}
+	r.nameResources(&p)
+
+	d := parser{resolver: r, p: &p}
+	d.readFunctions()
+	d.readPermissions()
+	d.readRESTAPIs()
+	d.readHTTPAPIs()
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return &d.template, nil
+}
+
+// parser is the state of one Parse.
+type parser struct {
+	*resolver
+	p           *problems
+	template    Template
+	byARN       map[string]Function
+	permissions []permission
+}
+
+// each calls f with the properties of every resource of a type, in the order of their
+// ids. It reports the properties that f leaves unread.
+func (d *parser) each(kind string, f func(id string, q *properties)) {
+	for _, id := range slices.Sorted(maps.Keys(d.resources)) {
+		if res := d.resources[id]; res.kind == kind {
+			q := newProperties(res.path+".Properties", res.properties, d.resolver, d.p)
+			f(id, q)
+			q.done()
+		}
+	}
+}
+
+func checkSections(document map[string]any, p *problems) {
+	// Conditions act only through a resource and Mappings only through Fn::FindInMap. Both
+	// are rejected there. Rules check the parameters of a deployment.
+	known := []string{
+		"AWSTemplateFormatVersion", "Conditions", "Description", "Mappings",
+		"Metadata", "Outputs", "Parameters", "Resources", "Rules",
+	}
+	for name := range document {
+		if !slices.Contains(known, name) {
+			p.add(name, "not supported by this gateway")
+		}
+	}
+}
+
+// readParameters returns the default values of the parameters.
+func readParameters(document map[string]any, p *problems) map[string]string {
+	values := map[string]string{}
+	section, _ := document["Parameters"].(map[string]any)
+	for id, each := range section {
+		q := newProperties("Parameters."+id, asObject(each), &resolver{}, p)
+		if !q.has("Default") {
+			p.add(q.path, "Default: required; this gateway takes no parameter values")
+			continue
+		}
+		// The default of such a parameter is the name of the SSM parameter, not a value.
+		if strings.HasPrefix(q.text("Type"), "AWS::SSM::") {
+			continue
+		}
+		values[id] = q.text("Default")
+	}
+	return values
+}
+
+// asObject returns v if it is an object and an empty one otherwise.
+func asObject(v any) map[string]any {
+	object, _ := v.(map[string]any)
+	return object
+}

@@ -1,0 +1,112 @@
+package template
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// What an account may do where a setting has only one of the two numbers (developer
+// guide, "Quotas").
+const (
+	accountRate  = 10_000 // requests a second
+	accountBurst = 5_000
+)
+
+// readThrottle reads the two numbers of a stage's settings, nil if neither is there.
+func readThrottle(q *properties) algo.Machine {
+	const rateName, burstName = "ThrottlingRateLimit", "ThrottlingBurstLimit"
+	if !q.has(rateName) && !q.has(burstName) {
+		return nil
+	}
+	rate := readRate(q, rateName)
+	burst := q.number(burstName, accountBurst, 1, algo.MaxRequests)
+	// A rate may have decimals.
+	bucket, err := algo.New(algo.Rate{
+		Algorithm: algo.TokenBucket, Requests: int64(math.Round(rate * 1000)), Window: 1000 * time.Second, Burst: int64(burst),
+	})
+	if err != nil {
+		q.p.add(q.at(burstName), "%v", err)
+		return nil
+	}
+	return bucket
+}
+
+func readRate(q *properties, name string) float64 {
+	v, ok := q.value(name)
+	if !ok {
+		return accountRate
+	}
+	rate, err := strconv.ParseFloat(fmt.Sprint(v), 64)
+	if err != nil || !(rate >= 0.001 && rate <= 1e6) {
+		q.refuse(name, v, "a number of requests a second, from 0.001 to 1000000")
+		return accountRate
+	}
+	return rate
+}
+
+// methodSettings is what a stage says of one method, or of all.
+type methodSettings struct {
+	q      *properties
+	bucket algo.Machine
+}
+
+// allMethods is the key of the settings that count for methods without their own.
+const allMethods = "* *"
+
+// readMethodSettings returns the settings of a stage, by path and method.
+func readMethodSettings(q *properties) map[string]methodSettings {
+	all := map[string]methodSettings{}
+	for _, settings := range q.objects("MethodSettings") {
+		settings.inert("DataTraceEnabled", "LoggingLevel", "MetricsEnabled")
+		settings.only("CachingEnabled", "false", false)
+		verb, pointer := settings.required("HttpMethod"), settings.required("ResourcePath")
+		key, bucket := settingsKey(verb, pointer), readThrottle(settings)
+		settings.done()
+		if _, twice := all[key]; twice {
+			settings.refuse("ResourcePath", pointer, "a path and method that have no settings yet")
+		}
+		if verb != "" && pointer != "" {
+			all[key] = methodSettings{settings, bucket}
+		}
+	}
+	return all
+}
+
+// settingsKey returns the key of a method. Settings spell its path like a part of a JSON
+// pointer, /~1api~1items, and the root as / or /~1.
+func settingsKey(verb, pointer string) string {
+	path := strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "~1", "/")
+	if path == "" {
+		path = "/"
+	}
+	return verb + " " + path
+}
+
+// setThrottles gives every method the bucket of its own settings, or else the stage's.
+// Assumed: own settings without numbers leave the stage's in force.
+func (a *REST) setThrottles() {
+	used := []string{allMethods}
+	for _, resource := range a.Resources {
+		for verb, method := range resource.Methods {
+			key := verb + " " + resource.Path
+			used = append(used, key)
+			bucket := a.settings[key].bucket
+			if bucket == nil {
+				bucket = a.settings[allMethods].bucket
+			}
+			method.Throttle = bucket
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(a.settings)) {
+		if !slices.Contains(used, key) {
+			a.settings[key].q.refuse("ResourcePath", key, "* and /*, or a method of "+a.ID+" with its path")
+		}
+	}
+}

@@ -1,0 +1,45 @@
+package template
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// contextNames are the variables of $context that package gateway has values for. Those
+// of the authorizer come on top.
+var contextNames = []string{
+	"accountId", "apiId", "deploymentId", "domainName", "domainPrefix",
+	"error.message", "error.messageString", "error.responseType", "extendedRequestId",
+	"httpMethod", "identity.sourceIp", "identity.userAgent", "path", "protocol",
+	"requestId", "requestTime", "requestTimeEpoch", "resourceId", "resourcePath", "stage",
+}
+
+// Variable is a variable of a gateway response or an identity source, such as
+// context.authorizer.retryAfter.
+type Variable struct {
+	Source string // up to the last dot, such as "context.authorizer."
+	Name   string
+}
+
+// variableSources are the known sources. A longer prefix comes before a shorter one.
+var variableSources = []string{
+	"context.authorizer.", "context.", "stageVariables.",
+	"method.request.header.", "method.request.path.", "method.request.querystring.",
+}
+
+// parseVariable reads a variable. One that never has a value is an error, because a typo
+// would otherwise render as nothing.
+func parseVariable(text string) (Variable, error) {
+	for _, source := range variableSources {
+		name, ok := strings.CutPrefix(text, source)
+		if !ok || name == "" {
+			continue
+		}
+		if source == "context." && !slices.Contains(contextNames, name) {
+			break
+		}
+		return Variable{source, name}, nil
+	}
+	return Variable{}, fmt.Errorf("%q: unknown variable", text)
+}
