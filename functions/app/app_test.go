@@ -24,6 +24,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 
 	samples "github.com/weir-limits/weir/events"
@@ -85,14 +86,14 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 	}
 	logger := slog.New(slog.DiscardHandler)
 	return &app.Environment{
-		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: rules.Fixed(r), Logger: logger,
+		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
 		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: keys}),
 		Clock:      func() time.Time { return noon },
 	}
 }
 
-// live returns rules that do not change, and an error as it is.
-func live(r *rules.Rules, err error) (*rules.Live, error) { return rules.Fixed(r), err }
+// fixed returns rules that do not change, and an error as it is.
+func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }
 
 func memory(t testing.TB) *app.Environment {
 	return environment(t, storetest.Must(memstore.New(memstore.Options{})))
@@ -457,7 +458,7 @@ func TestDegraded_onError(t *testing.T) {
 		}
 		fresh := func() *app.Environment {
 			e := environment(t, unreachable{})
-			e.Rules, e.Limiter = rules.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Logger: e.Logger}))
+			e.Rules, e.Limiter = live.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Logger: e.Logger}))
 			return e
 		}
 		e := fresh()

@@ -76,7 +76,7 @@ func newTarget(t testing.TB) *target {
 	a := &target{store: &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}, key: key}
 	a.Environment = environment(t, a.store)
 	a.Identifier = caller.New(caller.Options{Tokens: tokens, APIKeys: caller.NewRemoteRecords(noRecords{})})
-	if a.Rules, err = live(rules.Parse([]byte(attacked), rules.Options{Version: 1})); err != nil {
+	if a.Rules, err = fixed(rules.Parse([]byte(attacked), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
 	return a
@@ -567,7 +567,7 @@ func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges [
 func TestAttack_memory(t *testing.T) {
 	a := newTarget(t)
 	var err error
-	if a.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
+	if a.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1000,"window":"1h","lease":10,"per":["client"]},"global":{"name":"address","requests":1,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
 	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Remember: 1000, Logger: a.Logger}))
@@ -701,7 +701,7 @@ func TestAttack_spellHeader(t *testing.T) {
 func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
 	var err error
-	if a.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
+	if a.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/login","limits":{"*":{"name":"login","requests":30,"window":"1h","per":["ip"]}}}]}`), rules.Options{Version: 1})); err != nil {
 		t.Fatal(err)
 	}
 	a.SampleLogin = "alice:right"

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // Whichever of two values of a header comes first, neither is believed.
@@ -51,7 +52,7 @@ func TestAuthorizer_tier(t *testing.T) {
 		t.Errorf("a tier of the rules: %+v, %v", p.Context, err)
 	}
 	var err error
-	e.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1}))
+	e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,11 +64,11 @@ func TestAuthorizer_tier(t *testing.T) {
 // slowRules is a source that needs some time.
 type slowRules struct{ version int64 }
 
-// Document implements rules.Source.
-func (s *slowRules) Document(context.Context) (rules.Document, error) {
+// Document implements live.Source.
+func (s *slowRules) Document(context.Context) (live.Document, error) {
 	time.Sleep(50 * time.Millisecond)
 	s.version++
-	return rules.Document{Content: []byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":5,"window":"1m"}}}]}`), Version: s.version}, nil
+	return live.Document{Content: []byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":5,"window":"1m"}}}]}`), Version: s.version}, nil
 }
 
 // A reading of rules that goes on beside a decision is over when the function answers: what is not
@@ -77,7 +78,7 @@ func TestAuthorizer_settles(t *testing.T) {
 		e := memory(t)
 		now := time.Now()
 		e.Clock = func() time.Time { return now }
-		e.Rules = rules.NewLive(nil, &slowRules{}, rules.LiveOptions{})
+		e.Rules = live.New(nil, &slowRules{}, live.Options{})
 		if err := e.Rules.Refresh(t.Context(), now); err != nil {
 			t.Fatal(err)
 		}
@@ -127,13 +128,13 @@ func TestAuthorizer_problem_always(t *testing.T) {
 		name := rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(rt, "name")
 		algorithm := rapid.SampledFrom([]string{"sliding_window", "fixed_window", "token_bucket", "leaky_bucket", "sliding_log"}).Draw(rt, "algorithm")
 		window := rapid.IntRange(1, 8_640_000).Draw(rt, "window")
-		drawn := func(version, requests int) *rules.Live {
+		drawn := func(version, requests int) *live.Rules {
 			limit := fmt.Sprintf(`{"name":%q,"requests":%d,"window_seconds":%d,"algorithm":%q}`, name, requests, window, algorithm)
 			r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","cost":5,"limits":{"*":`+limit+`}}]}`), rules.Options{Version: int64(version)})
 			if err != nil {
 				rt.Skip(err)
 			}
-			return rules.Fixed(r)
+			return live.Fixed(r)
 		}
 		e := memory(t)
 		e.Rules = drawn(2, rapid.IntRange(5, 9).Draw(rt, "requests"))

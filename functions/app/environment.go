@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
-	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -25,7 +25,7 @@ type Environment struct {
 	Limiter *limiter.Limiter
 	// Rules are those in force. A request has one version of them from its start to its end,
 	// and waits at its end for a reading that it has begun.
-	Rules      *rules.Live
+	Rules      *live.Rules
 	Identifier *caller.Identifier
 	// Clock is read once per request.
 	Clock  func() time.Time

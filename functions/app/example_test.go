@@ -16,6 +16,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // The http.Handler that runs at AWS, as a plain server.
@@ -37,7 +38,7 @@ func ExampleEnvironment_Serve() {
 	}
 	e := &app.Environment{
 		Limiter:    l,
-		Rules:      rules.Fixed(r),
+		Rules:      live.Fixed(r),
 		Identifier: caller.New(caller.Options{}),
 		Clock:      time.Now,
 		Logger:     slog.Default(),

@@ -85,7 +85,7 @@ func flooded(t *testing.T) (*target, *writes) {
 	a.Environment = environment(t, storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "flood"})))
 	a.Identifier = known
 	var err error
-	if a.Rules, err = live(rules.Parse(functions.Rules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})); err != nil {
+	if a.Rules, err = fixed(rules.Parse(functions.Rules, rules.Options{Version: 1, LeaseAbove: rules.LeaseAboveDynamoDB})); err != nil {
 		t.Fatal(err)
 	}
 	return a, w

@@ -20,7 +20,7 @@ import (
 func TestHandler_behindAuthorizer_silent(t *testing.T) {
 	e := memory(t)
 	var err error
-	e.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1}))
+	e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"global":{"name":"all","requests":4,"window":"1m"}}}]}`), rules.Options{Version: 1}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -86,7 +86,7 @@ func TestRecorder(t *testing.T) {
 		{"denied", func(t testing.TB) *app.Environment {
 			e := environment(t, unreachable{})
 			var err error
-			e.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
+			e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -103,7 +103,7 @@ func TestRecorder(t *testing.T) {
 		{"shadowed", func(t testing.TB) *app.Environment {
 			e := memory(t)
 			var err error
-			e.Rules, err = live(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
+			e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -9,16 +9,17 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// Agent is the AppConfig agent, asked for one configuration. It is a rules.Source. Make one with
+// Agent is the AppConfig agent, asked for one configuration. It is a live.Source. Make one with
 // New; it is safe for concurrent use.
 type Agent struct {
 	url    string
 	client *http.Client
 }
 
-var _ rules.Source = (*Agent)(nil)
+var _ live.Source = (*Agent)(nil)
 
 // Configuration is a configuration at AppConfig, by the ids or the names of its parts.
 type Configuration struct{ Application, Environment, Profile string }
@@ -64,24 +65,24 @@ func New(port int, c Configuration) *Agent {
 	}
 }
 
-// Document implements rules.Source.
-func (a *Agent) Document(ctx context.Context) (rules.Document, error) {
+// Document implements live.Source.
+func (a *Agent) Document(ctx context.Context) (live.Document, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, a.url, http.NoBody)
 	if err != nil {
-		return rules.Document{}, fmt.Errorf("AppConfig agent: %w", err)
+		return live.Document{}, fmt.Errorf("AppConfig agent: %w", err)
 	}
 	response, err := a.client.Do(request)
 	if err != nil {
-		return rules.Document{}, fmt.Errorf("AppConfig agent: %w: is its layer in the function?", err)
+		return live.Document{}, fmt.Errorf("AppConfig agent: %w: is its layer in the function?", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return rules.Document{}, fmt.Errorf("AppConfig agent: status %d for %s: is the configuration deployed, and may the function read it?", response.StatusCode, a.url)
+		return live.Document{}, fmt.Errorf("AppConfig agent: status %d for %s: is the configuration deployed, and may the function read it?", response.StatusCode, a.url)
 	}
 	// Longer than any document: Parse says so.
 	content, err := io.ReadAll(io.LimitReader(response.Body, rules.MaxBytes+1))
 	if err != nil {
-		return rules.Document{}, fmt.Errorf("AppConfig agent: %w", err)
+		return live.Document{}, fmt.Errorf("AppConfig agent: %w", err)
 	}
-	return rules.Document{Content: content}, nil
+	return live.Document{Content: content}, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/appconfig"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // How old the rules of a source are at most when they decide. What AppConfig's agent has may be
@@ -30,9 +31,9 @@ const unknownAge = time.Hour
 
 // rules returns the rules: of a file on somebody's own machine, of the source that is
 // configured or, if there is none, the document that the function was deployed with.
-func (c Config) rules() (*rules.Live, error) {
+func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
-		l := rules.NewLive(nil, rulesFile{c.RulesFile, c.RulesVersion}, rules.LiveOptions{Parse: c.parsing(), Every: fileEvery})
+		l := live.New(nil, rulesFile{c.RulesFile, c.RulesVersion}, live.Options{Parse: c.parsing(), Every: fileEvery})
 		return l, inRules(l.Refresh(context.Background(), time.Now()))
 	}
 	document, bundled, err := c.bundled()
@@ -40,7 +41,7 @@ func (c Config) rules() (*rules.Live, error) {
 		return nil, err
 	}
 	if c.RulesFrom == "" {
-		return rules.Fixed(bundled), nil
+		return live.Fixed(bundled), nil
 	}
 	// In force until the source has been read, under a version that gives way to any: state that
 	// was counted by rules of the source keeps their numbers.
@@ -51,24 +52,24 @@ func (c Config) rules() (*rules.Live, error) {
 		return nil, err
 	}
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
-		return rules.NewLive(initial, appconfig.New(c.AppConfigPort, *configuration), rules.LiveOptions{Parse: c.parsing(), Every: appConfigEvery}), err
+		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
 	if document.Version > time.Now().Unix() { // or it would go before what is put, which has the time
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
-	return rules.NewLive(initial, rulesTable{table, document}, rules.LiveOptions{Parse: o, Every: tableEvery}), err
+	return live.New(initial, rulesTable{table, document}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
 // rulesTable is the rules in the records table or, as long as there are none, those that the
-// function was deployed with. It is a rules.Source.
+// function was deployed with. It is a live.Source.
 type rulesTable struct {
-	rules.Source
-	bundled rules.Document
+	live.Source
+	bundled live.Document
 }
 
-// Document implements rules.Source.
-func (t rulesTable) Document(ctx context.Context) (rules.Document, error) {
+// Document implements live.Source.
+func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
 	d, err := t.Source.Document(ctx)
 	if errors.Is(err, records.ErrNoRules) {
 		return t.bundled, nil
@@ -97,7 +98,7 @@ func (c Config) parsing() rules.Options {
 
 // bundled reads the document that the function was deployed with: it is built in, or a file
 // beside the bootstrap.
-func (c Config) bundled() (d rules.Document, r *rules.Rules, err error) {
+func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 	d.Content = functions.Rules
 	o := c.parsing()
 	o.Version = c.RulesVersion
@@ -138,28 +139,28 @@ func commitTime() int64 {
 // rulesFile is a document on somebody's own machine. The version of one that says none is
 // that which it was given or the time of the file, in milliseconds, so that what is written
 // twice in a second has two. (The time of a file that was deployed says nothing: the bundle
-// that it came in has one time for all.) It is a rules.Source.
+// that it came in has one time for all.) It is a live.Source.
 type rulesFile struct {
 	path    string
 	version int64
 }
 
-// Document implements rules.Source.
-func (f rulesFile) Document(context.Context) (rules.Document, error) {
+// Document implements live.Source.
+func (f rulesFile) Document(context.Context) (live.Document, error) {
 	info, err := os.Stat(f.path) // before it is read: what is written meanwhile has another time
 	if err != nil {
-		return rules.Document{}, err
+		return live.Document{}, err
 	}
 	content, err := os.ReadFile(f.path)
-	return rules.Document{Content: content, Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}, err
+	return live.Document{Content: content, Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}, err
 }
 
 // tell returns who tells what comes of reading e's rules: a version that has come into force,
 // and once of each document why it has not. Rules that their source never had are told as
 // unknownAge old: an alarm must ring as well where environments come and go.
-func tell(e *app.Environment) func(time.Time, rules.News) {
+func tell(e *app.Environment) func(time.Time, live.Reload) {
 	made := time.Now()
-	return func(now time.Time, n rules.News) {
+	return func(now time.Time, n live.Reload) {
 		ctx, confirmed := context.Background(), n.Confirmed
 		if confirmed.IsZero() {
 			confirmed = made.Add(-unknownAge)
@@ -174,7 +175,7 @@ func tell(e *app.Environment) func(time.Time, rules.News) {
 					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, most)]))
 			}
 		case n.Err == nil || n.Repeated:
-		case errors.Is(n.Err, rules.ErrOlder):
+		case errors.Is(n.Err, live.ErrOlder):
 			e.Recorder.RulesRefused(now)
 			e.Logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than those in force, which stay", slog.Int64("version", n.Rules.Version()), slog.Any("err", n.Err))
 		case refused:

@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // The partition keys of the rules: of the document in force, of the list of versions, and of
@@ -40,20 +41,20 @@ const maxItem = 390 << 10
 // ErrNoRules is a table without a document of rules.
 var ErrNoRules = errors.New("records table: there are no rules yet: weir rules put puts them there")
 
-var _ rules.Source = (*Table)(nil)
+var _ live.Source = (*Table)(nil)
 
-// Document implements rules.Source: it returns the document in force, by one read. The error
+// Document implements live.Source: it returns the document in force, by one read. The error
 // wraps ErrNoRules if there is none.
-func (t *Table) Document(ctx context.Context) (rules.Document, error) {
+func (t *Table) Document(ctx context.Context) (live.Document, error) {
 	it, err := t.get(ctx, rulesKey)
 	switch {
 	case err != nil:
-		return rules.Document{}, err
+		return live.Document{}, err
 	case it == nil:
-		return rules.Document{}, ErrNoRules
+		return live.Document{}, ErrNoRules
 	}
 	v, document, err := it.rules()
-	return rules.Document{Content: document, Version: v.Version}, err
+	return live.Document{Content: document, Version: v.Version}, err
 }
 
 // Version is a version of the rules, as the table knows it.

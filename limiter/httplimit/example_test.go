@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // A server of your own behind the limits of a document. Its callers are known by an
@@ -43,7 +44,7 @@ func ExampleMiddleware() {
 	}
 	m := &httplimit.Middleware{
 		Limiter: l,
-		Charges: rules.Fixed(limits).Charges,
+		Charges: live.Fixed(limits).Charges,
 		Identify: func(r *http.Request, now time.Time) (limiter.Caller, error) {
 			return identifier.Caller(r.Context(), now, caller.Credentials{
 				APIKey: r.Header.Get("X-Api-Key"), Address: caller.ParseAddress(r.RemoteAddr),

@@ -1,19 +1,15 @@
-// Package rules reads the document that says which limits apply to which requests,
-// and makes charges from it.
+// Package rules decides which limits apply to which requests. [Parse] reads a document, and
+// [Rules.Charges] returns the charges of a request.
 //
-// A document is strict JSON. Unknown fields, duplicates, trailing data and impossible
-// values are errors, and all errors are reported together, each with its path. What
-// has been read is immutable and safe for concurrent use.
+// A document is strict JSON. Unknown fields, duplicates, trailing data and impossible values are
+// mistakes, and Parse reports all of them at once, each with its path. Rules are immutable and safe
+// for concurrent use.
 //
-// Every rule whose endpoint and method match a request applies, in file order. Of a
-// rule's limits those under the caller's tier apply, or those under "*" if the rule
-// does not name the tier, and those under "global". Matching and the API's router use
-// one reading of a path, [Path]: an endpoint spelled another way is the same endpoint.
+// Every rule whose endpoint and method match a request applies, in file order. A rule applies its
+// limits under the caller's tier, or those under "*" if it does not name the tier, and those under
+// "global". Rules and the API's router share one reading of a path, [Path], so that two spellings
+// of an endpoint are one endpoint.
 //
-// [Live] are rules that change while requests come: it reads a [Source] again within a minute,
-// in a request and not in the background, keeps what is in force when the source fails or has
-// a document with mistakes, and never goes back to a lower version. What a request pays for
-// it is two atomic loads.
-//
-// RULES.md has each field of a document, its default and its bounds. [Schema] is the JSON Schema of a document, for editors.
+// RULES.md documents each field, its default and its bounds. [Schema] is the JSON Schema of a
+// document, for editors. Package live reloads rules while requests arrive.
 package rules

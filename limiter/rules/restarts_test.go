@@ -1,12 +1,10 @@
 package rules_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -45,30 +43,6 @@ func TestRestarts(t *testing.T) {
 		t.Errorf("where there were no rules: %q", got)
 	}
 }
-
-// Whoever observes a reload learns which counts restart.
-func TestLive_restarts(t *testing.T) {
-	at := &documents{rules.Document{Content: []byte(document(endpoints(7)...)), Version: 1}}
-	live := rules.NewLive(nil, at, rules.LiveOptions{})
-	var news []rules.News
-	live.Observe(func(_ time.Time, n rules.News) { news = append(news, n) })
-	for i, n := range []int{7, 8, 9} {
-		at.now = rules.Document{Content: []byte(document(endpoints(n)...)), Version: int64(i + 1)}
-		if err := live.Refresh(t.Context(), start.Add(time.Duration(i)*time.Hour)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for i, want := range []int{0, 7, 0} {
-		if got := len(news[i].Restarts); got != want || !news[i].Changed {
-			t.Errorf("reload %d: changed %t, %d counts restart, want %d", i, news[i].Changed, got, want)
-		}
-	}
-}
-
-// documents is a source whose document can be changed.
-type documents struct{ now rules.Document }
-
-func (d *documents) Document(context.Context) (rules.Document, error) { return d.now, nil }
 
 // A request writes one item where its limits fit one, whatever their number, and one for each
 // item otherwise.

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -94,7 +95,7 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 	}
 	logger := slog.New(slog.DiscardHandler)
 	e := &app.Environment{
-		Limiter: storetest.Must(limiter.New(c, limiter.Options{Logger: logger})), Rules: rules.Fixed(r), Logger: logger,
+		Limiter: storetest.Must(limiter.New(c, limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
 		Identifier: caller.New(caller.Options{}), Clock: frozen, BasePath: "/v1",
 	}
 	mux := http.NewServeMux()

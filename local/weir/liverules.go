@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
 // rulesPoll is how often the file of the rules is looked at, so that who edits it is told.
@@ -28,7 +29,7 @@ func (s *server) watchRules(ctx context.Context) {
 }
 
 // tellRules says which rules are in force since the file has changed, or why they are not.
-func (s *server) tellRules(_ time.Time, n rules.News) {
+func (s *server) tellRules(_ time.Time, n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
 		fmt.Fprintf(s.out, "rules  %s (%s, version %d) are in force now\n", s.rules, count(n.Rules.Len()), n.Rules.Version())

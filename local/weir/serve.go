@@ -25,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
@@ -79,7 +80,7 @@ type server struct {
 	// variables are what the functions get beside what the template gives them.
 	variables map[string]string
 	apiKeys   map[string]string // by tier, if they were made just now
-	live      *rules.Live       // by which the functions in this process decide
+	live      *live.Rules       // by which the functions in this process decide
 	opened    limiter.Store     // of the functions
 	operator  *operator.Operator
 	closers   []func()

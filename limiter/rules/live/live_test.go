@@ -1,4 +1,4 @@
-package rules_test
+package live_test
 
 import (
 	"context"
@@ -12,18 +12,19 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// kept is a source that a test writes.
+// kept is a source that a test changes.
 type kept struct {
 	mu       sync.Mutex
-	document rules.Document
+	document live.Document
 	err      error
 	slow     time.Duration
 	reads    int
 }
 
-func (k *kept) Document(ctx context.Context) (rules.Document, error) {
+func (k *kept) Document(ctx context.Context) (live.Document, error) {
 	k.mu.Lock()
 	k.reads++
 	d, err, slow := k.document, k.err, k.slow
@@ -32,16 +33,16 @@ func (k *kept) Document(ctx context.Context) (rules.Document, error) {
 	case <-time.After(slow):
 		return d, err
 	case <-ctx.Done():
-		return rules.Document{}, ctx.Err()
+		return live.Document{}, ctx.Err()
 	}
 }
 
-// put puts a document of a version into the source, with so many requests a minute.
+// put stores a document with a version and a number of requests a minute.
 func (k *kept) put(version int64, requests int) {
-	k.set(rules.Document{Content: fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":%d,"window":"1m"}}}]}`, requests), Version: version}, nil)
+	k.set(live.Document{Content: fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":%d,"window":"1m"}}}]}`, requests), Version: version}, nil)
 }
 
-func (k *kept) set(d rules.Document, err error) {
+func (k *kept) set(d live.Document, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.document, k.err = d, err
@@ -52,19 +53,19 @@ func requests(r *rules.Rules) int64 {
 	return r.Charges(nil, "GET", rules.MustParsePath("/"), limiter.Caller{User: "a"})[0].Limit.Rate.Requests
 }
 
-// news collects what is told of readings.
-type news struct {
+// reloads collects the results of reloads.
+type reloads struct {
 	mu  sync.Mutex
-	all []rules.News
+	all []live.Reload
 }
 
-func (n *news) observe(_ time.Time, one rules.News) {
+func (n *reloads) observe(_ time.Time, one live.Reload) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.all = append(n.all, one)
 }
 
-func (n *news) take() []rules.News {
+func (n *reloads) take() []live.Reload {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	all := n.all
@@ -72,11 +73,11 @@ func (n *news) take() []rules.News {
 	return all
 }
 
-// opened returns rules that the source has had at the time of the test, version 1.
-func opened(t *testing.T, k *kept) (*rules.Live, *news) {
+// opened returns rules of version 1 that were reloaded now.
+func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 	t.Helper()
 	k.put(1, 1)
-	l, n := rules.NewLive(nil, k, rules.LiveOptions{}), &news{}
+	l, n := live.New(nil, k, live.Options{}), &reloads{}
 	l.Observe(n.observe)
 	now := time.Now()
 	if err := l.Refresh(t.Context(), now); err != nil {
@@ -88,9 +89,9 @@ func opened(t *testing.T, k *kept) (*rules.Live, *news) {
 	return l, n
 }
 
-// No request is decided by rules of which the source was not asked for a minute: whoever
-// comes later waits, and whoever comes before asks beside its decision.
-func TestLive_minute(t *testing.T) {
+// Rules that decide a request are at most a minute old: a later request waits for a reload, and an
+// earlier one starts it beside its decision.
+func TestRules_minute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: 5 * time.Millisecond}
 		l, _ := opened(t, k)
@@ -119,9 +120,9 @@ func TestLive_minute(t *testing.T) {
 	})
 }
 
-// A slow source holds nobody up for longer than 100 ms, is asked once at a time, and is given
-// up after a second.
-func TestLive_slow(t *testing.T) {
+// A slow source delays a request by at most 100 ms, gets one call at a time, and times out after a
+// second.
+func TestRules_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
 		l, n := opened(t, k)
@@ -144,8 +145,8 @@ func TestLive_slow(t *testing.T) {
 		}
 		all.Wait()
 		time.Sleep(time.Second)
-		if told := n.take(); k.reads != 2 || len(told) != 1 || !errors.Is(told[0].Err, context.DeadlineExceeded) {
-			t.Errorf("%d reads: %+v", k.reads, told)
+		if got := n.take(); k.reads != 2 || len(got) != 1 || !errors.Is(got[0].Err, context.DeadlineExceeded) {
+			t.Errorf("%d reads: %+v", k.reads, got)
 		}
 		begun := time.Now()
 		l.Settle() // nothing is under way
@@ -155,9 +156,9 @@ func TestLive_slow(t *testing.T) {
 	})
 }
 
-// A reading that was frozen with its environment holds up no other: who comes after it has what the
-// source has then, and what the frozen one brings at last changes nothing.
-func TestLive_frozen(t *testing.T) {
+// A reload that was frozen with its environment blocks no other: the next request gets the
+// current document, and the late result of the frozen reload is discarded.
+func TestRules_frozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
 		l, n := opened(t, k)
@@ -174,8 +175,8 @@ func TestLive_frozen(t *testing.T) {
 			t.Errorf("after a freeze: %d requests, %d reads", requests(r), k.reads)
 		}
 		time.Sleep(time.Second)
-		if told := n.take(); len(told) != 1 || told[0].Err != nil || requests(l.Current()) != 3 {
-			t.Errorf("told %+v", told)
+		if got := n.take(); len(got) != 1 || got[0].Err != nil || requests(l.Current()) != 3 {
+			t.Errorf("got %+v", got)
 		}
 		if r := l.At(t.Context(), begun.Add(time.Hour+time.Second)); requests(r) != 3 || k.reads != 3 {
 			t.Errorf("a second later: %d requests, %d reads", requests(r), k.reads)
@@ -183,24 +184,24 @@ func TestLive_frozen(t *testing.T) {
 	})
 }
 
-// Rules that are asked for ever so often are.
-func TestLive_Every_least(t *testing.T) {
+// Every may be as short as a nanosecond.
+func TestRules_Every_least(t *testing.T) {
 	k := &kept{}
 	k.put(1, 1)
-	l := rules.NewLive(nil, k, rules.LiveOptions{Every: 1})
+	l := live.New(nil, k, live.Options{Every: 1})
 	if err := l.Refresh(t.Context(), time.Now()); err != nil || requests(l.Current()) != 1 {
 		t.Error(err)
 	}
 }
 
-// While the source fails the rules stay, nobody waits, and it is asked now and then; that is
-// told once.
-func TestLive_failing(t *testing.T) {
+// While the source fails the rules stay, no request waits, and reloads continue every few seconds.
+// Only the first failure is not Repeated.
+func TestRules_failing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
 		l, n := opened(t, k)
 		confirmed := time.Now()
-		k.set(rules.Document{}, errors.New("down"))
+		k.set(live.Document{}, errors.New("down"))
 		for range 600 {
 			time.Sleep(time.Second)
 			begun := time.Now()
@@ -209,11 +210,11 @@ func TestLive_failing(t *testing.T) {
 			}
 			l.Settle()
 		}
-		told := n.take()
-		if len(told) < 60 || len(told) > 120 {
-			t.Errorf("asked %d times in ten minutes, want every five to nine seconds", len(told))
+		got := n.take()
+		if len(got) < 60 || len(got) > 120 {
+			t.Errorf("asked %d times in ten minutes, want every five to nine seconds", len(got))
 		}
-		for i, one := range told {
+		for i, one := range got {
 			if one.Err == nil || one.Err.Error() != "down" || one.Changed || one.Repeated != (i > 0) || !one.Confirmed.Equal(confirmed) {
 				t.Errorf("%d: %+v", i, one)
 			}
@@ -222,31 +223,31 @@ func TestLive_failing(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		_ = l.At(t.Context(), time.Now())
 		l.Settle()
-		if told := n.take(); len(told) != 1 || !told[0].Changed || told[0].Err != nil || requests(l.Current()) != 2 {
-			t.Errorf("back: %+v", told)
+		if got := n.take(); len(got) != 1 || !got[0].Changed || got[0].Err != nil || requests(l.Current()) != 2 {
+			t.Errorf("back: %+v", got)
 		}
 	})
 }
 
-// What is not put into force: a document with mistakes, one without a version, an older one, and
-// another one with the same. Each is told once, and the rules stay until a better one comes.
-func TestLive_refused(t *testing.T) {
+// A document is rejected if it has mistakes, no version, an older version, or the version of a
+// different document. The rules stay in force, and only the first rejection is not Repeated.
+func TestRules_refused(t *testing.T) {
 	valid := []byte(`{"rules":[]}`)
 	for name, c := range map[string]struct {
-		document rules.Document
+		document live.Document
 		want     string
 		mistakes bool
 	}{
-		"mistakes":   {rules.Document{Content: []byte(`{"rules":7}`), Version: 8}, "rules: got 7, want a list", true},
-		"empty":      {rules.Document{Version: 8}, "the document ends too early", true},
-		"no version": {rules.Document{Content: valid}, "version: is missing", true},
-		"older":      {rules.Document{Content: valid, Version: 4}, "version 4, and 5 is in force", false},
-		"the same":   {rules.Document{Content: valid, Version: 5}, "version: is 5, that of the rules in force, which are others", true},
+		"mistakes":   {live.Document{Content: []byte(`{"rules":7}`), Version: 8}, "rules: got 7, want a list", true},
+		"empty":      {live.Document{Version: 8}, "the document ends too early", true},
+		"no version": {live.Document{Content: valid}, "version: required", true},
+		"older":      {live.Document{Content: valid, Version: 4}, "got version 4, want more than 5", false},
+		"the same":   {live.Document{Content: valid, Version: 5}, "version: got 5, the version of the rules in force, but the documents differ", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, now := &kept{}, time.Now()
 			l, n := opened(t, k)
-			refresh := func() rules.News {
+			refresh := func() live.Reload {
 				now = now.Add(time.Minute)
 				_ = l.Refresh(t.Context(), now)
 				return n.take()[0]
@@ -258,7 +259,7 @@ func TestLive_refused(t *testing.T) {
 			for i := range 3 {
 				got := refresh()
 				_, mistakes := errors.AsType[rules.Problems](got.Err)
-				if got.Err == nil || !strings.Contains(got.Err.Error(), c.want) || mistakes != c.mistakes || errors.Is(got.Err, rules.ErrOlder) == mistakes {
+				if got.Err == nil || !strings.Contains(got.Err.Error(), c.want) || mistakes != c.mistakes || errors.Is(got.Err, live.ErrOlder) == mistakes {
 					t.Errorf("got %v, want %s", got.Err, c.want)
 				}
 				if l.Current() != good || got.Changed || got.Repeated != (i > 0) || !got.Confirmed.Before(now) {
@@ -277,16 +278,16 @@ func TestLive_refused(t *testing.T) {
 	}
 }
 
-// Rules of version 0 give way to any, such as those of a bundle while the source has not been
-// read; and until then it is asked more often.
-func TestLive_initial(t *testing.T) {
+// Any version replaces rules of version 0, such as those of a bundle. Until the first success
+// reloads are more frequent.
+func TestRules_initial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`), rules.Options{Assigned: true})
 		if err != nil || bundled.Version() != 0 {
 			t.Fatalf("version %d, %v", bundled.Version(), err)
 		}
 		k := &kept{err: errors.New("down")}
-		l := rules.NewLive(bundled, k, rules.LiveOptions{})
+		l := live.New(bundled, k, live.Options{})
 		if r := l.At(t.Context(), time.Now()); r != bundled || k.reads != 1 {
 			t.Errorf("at first: version %d, %d reads", r.Version(), k.reads)
 		}
@@ -300,8 +301,8 @@ func TestLive_initial(t *testing.T) {
 	})
 }
 
-// Requests at once see whole versions, and one reading is made for all.
-func TestLive_concurrent(t *testing.T) {
+// Concurrent requests get whole versions, and share one reload.
+func TestRules_concurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: time.Millisecond}
 		l, n := opened(t, k)
@@ -318,15 +319,15 @@ func TestLive_concurrent(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if told := n.take(); len(told) != 1 {
-				t.Fatalf("%d readings", len(told))
+			if got := n.take(); len(got) != 1 {
+				t.Fatalf("%d readings", len(got))
 			}
 		}
 	})
 }
 
-// Environments that start together do not ask together.
-func TestLive_jitter(t *testing.T) {
+// Environments that start together reload at different times.
+func TestRules_jitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		asked := map[int]int{} // by second
 		begun := time.Now()
@@ -335,7 +336,7 @@ func TestLive_jitter(t *testing.T) {
 		for range 200 {
 			k := &kept{}
 			l, _ := opened(t, k)
-			l.Observe(func(now time.Time, _ rules.News) {
+			l.Observe(func(now time.Time, _ live.Reload) {
 				mu.Lock()
 				defer mu.Unlock()
 				asked[int(now.Sub(begun)/time.Second)]++
@@ -362,25 +363,53 @@ func TestLive_jitter(t *testing.T) {
 	})
 }
 
-func ExampleLive() {
-	document := rules.Document{Version: 1, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":10,"window":"1m"}}}]}`)}
-	source := source(func(context.Context) (rules.Document, error) { return document, nil }) // a file, a table
-	live := rules.NewLive(nil, source, rules.LiveOptions{Every: time.Minute})
+// A reload reports the counts that restart.
+func TestRules_restarts(t *testing.T) {
+	at := &kept{}
+	r := live.New(nil, at, live.Options{})
+	var all []live.Reload
+	r.Observe(func(_ time.Time, one live.Reload) { all = append(all, one) })
+	for i, n := range []int{7, 8, 9} {
+		at.set(live.Document{Content: endpoints(n), Version: int64(i + 1)}, nil)
+		if err := r.Refresh(t.Context(), time.Now().Add(time.Duration(i)*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, want := range []int{0, 7, 0} {
+		if got := len(all[i].Restarts); got != want || !all[i].Changed {
+			t.Errorf("reload %d: changed %t, %d counts restart, want %d", i, all[i].Changed, got, want)
+		}
+	}
+}
+
+// endpoints returns a document of n endpoints. A caller's limits of 7 fit one item.
+func endpoints(n int) []byte {
+	var list []string
+	for i := range n {
+		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
+	}
+	return []byte(`{"rules":[` + strings.Join(list, ",") + `]}`)
+}
+
+func Example() {
+	document := live.Document{Version: 1, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":10,"window":"1m"}}}]}`)}
+	source := source(func(context.Context) (live.Document, error) { return document, nil }) // a file, a table
+	r := live.New(nil, source, live.Options{Every: time.Minute})
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	if err := live.Refresh(context.Background(), now); err != nil {
+	if err := r.Refresh(context.Background(), now); err != nil {
 		fmt.Println(err)
 		return
 	}
 	show := func(now time.Time) {
-		charge := live.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), limiter.Caller{User: "alice"})[0]
+		charge := r.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), limiter.Caller{User: "alice"})[0]
 		fmt.Println(charge.Limit.Version, charge.Limit.Rate.Requests)
 	}
 	show(now)
-	document = rules.Document{Version: 2, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":20,"window":"1m"}}}]}`)}
+	document = live.Document{Version: 2, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":20,"window":"1m"}}}]}`)}
 	show(now.Add(time.Second))
 	show(now.Add(time.Minute))
-	document = rules.Document{Version: 3, Content: []byte(`{"rules":[{"endpoint":"search"}]}`)}
-	fmt.Println(live.Refresh(context.Background(), now.Add(2*time.Minute)))
+	document = live.Document{Version: 3, Content: []byte(`{"rules":[{"endpoint":"search"}]}`)}
+	fmt.Println(r.Refresh(context.Background(), now.Add(2*time.Minute)))
 	show(now.Add(2 * time.Minute))
 	// Output:
 	// 1 10
@@ -391,22 +420,22 @@ func ExampleLive() {
 	// 2 20
 }
 
-type source func(context.Context) (rules.Document, error)
+type source func(context.Context) (live.Document, error)
 
-func (s source) Document(ctx context.Context) (rules.Document, error) { return s(ctx) }
+func (s source) Document(ctx context.Context) (live.Document, error) { return s(ctx) }
 
-// The way that each request takes: what a request pays for rules that may change.
-func BenchmarkLive_At(b *testing.B) {
+// The cost that each request pays for rules that may change.
+func BenchmarkRules_At(b *testing.B) {
 	k := &kept{}
 	k.put(1, 1)
-	for name, l := range map[string]*rules.Live{"fixed": nil, "live": rules.NewLive(nil, k, rules.LiveOptions{})} {
+	for name, l := range map[string]*live.Rules{"fixed": nil, "live": live.New(nil, k, live.Options{})} {
 		now := time.Now()
 		if l == nil {
 			r, err := rules.Parse(k.document.Content, rules.Options{Version: 1})
 			if err != nil {
 				b.Fatal(err)
 			}
-			l = rules.Fixed(r)
+			l = live.Fixed(r)
 		} else if err := l.Refresh(b.Context(), now); err != nil {
 			b.Fatal(err)
 		}

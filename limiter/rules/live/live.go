@@ -1,0 +1,291 @@
+package live
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Source holds a document. It is safe for concurrent use.
+type Source interface {
+	// Document returns the current document. It returns an error if there is no document, or
+	// if it cannot be read. ctx has a deadline.
+	Document(ctx context.Context) (Document, error)
+}
+
+// Document is a document before it is parsed.
+type Document struct {
+	Content []byte
+	Version int64 // rules.Options.Version; 0 if only the document itself may have a version
+}
+
+// Options of New. The zero value has the defaults.
+type Options struct {
+	// Parse has the options for parsing; its Version is replaced by that of the Document.
+	Parse rules.Options
+	// Every bounds the age of the rules that decide a request while the Source answers; 0 means
+	// one minute.
+	Every time.Duration
+}
+
+const (
+	reloadTimeout = time.Second            // of one reload
+	patience      = 100 * time.Millisecond // of one request that waits for a reload
+	retry         = 10 * time.Second       // longest pause after a failed reload
+	firstRetry    = time.Second            // the same before the first success
+)
+
+// Rules are the rules in force. They follow the document of a Source. Make them with New or
+// Fixed. They are safe for concurrent use. [Rules.At] takes no lock unless a reload is due.
+//
+// Nothing runs in the background, because Lambda freezes an environment between requests. A
+// request starts a reload when a random share, from a half to five sixths, of Options.Every has
+// passed. The reload runs beside the request (Settle waits for it at the end), and the next
+// request uses its result. If Options.Every has passed, the request waits for the reload, up to
+// 100 ms. The share is random so that environments do not reload at the same time.
+//
+// The rules in force stay in force while the Source fails, and while its document has mistakes.
+// After a failure a request retries about every seven seconds. Versions only increase: a document
+// with a lower version is rejected, and so is a different document with the same version. The
+// reason is that the highest version that charged a state decides it. To roll back, publish the
+// old document under a new version.
+type Rules struct {
+	source   Source
+	options  Options
+	current  atomic.Pointer[state]
+	observer atomic.Pointer[func(time.Time, Reload)]
+	start    sync.Mutex // held to start a reload
+	pending  atomic.Pointer[attempt]
+
+	judging            sync.Mutex // held by a reload that has an answer; guards:
+	accepted, rejected digest
+	rejection          error // of the rejected document
+}
+
+// digest identifies a document.
+type digest struct {
+	content [sha256.Size]byte
+	version int64
+}
+
+// state is the result of a reload. It is immutable.
+type state struct {
+	rules     *rules.Rules
+	confirmed time.Time     // of the last reload that found these rules; zero if there was none
+	tried     int64         // time of the last reload, in Unix nanoseconds
+	pause     time.Duration // until the next reload
+	err       error         // why the document of the source is not in force
+	failed    bool          // the source did not answer
+}
+
+// age returns the time since the last reload. It is never negative: concurrent requests do not
+// arrive in the order of their clocks.
+func (s *state) age(now time.Time) time.Duration { return between(now, s.tried) }
+
+func between(now time.Time, then int64) time.Duration {
+	return time.Duration(now.UnixNano() - then).Abs()
+}
+
+// attempt is a reload that is not complete.
+type attempt struct {
+	begun int64 // in Unix nanoseconds
+	done  chan struct{}
+}
+
+// Reload is the result of one reload.
+type Reload struct {
+	Rules     *rules.Rules // in force after the reload
+	Confirmed time.Time    // when the Source last had these rules; zero if it never had
+	Changed   bool         // this reload put Rules into force
+	Restarts  []string     // counts that restart, as rules.Restarts returns them
+	// Err is the reason why the document of the Source is not in force: rules.Problems, an error
+	// that wraps ErrOlder, or the error of the Source.
+	Err error
+	// Repeated is set if the previous reload had the same result: the Source failed again, or
+	// it still has the same document.
+	Repeated bool
+}
+
+// ErrOlder is the error of a document whose version is lower than that of the rules in force.
+var ErrOlder = errors.New("the document is older than the rules in force")
+
+// New returns rules that follow the document of source. initial is in force until the first
+// reload; any version of the source replaces it if its own version is 0. If initial is nil, Refresh
+// must succeed before the first request.
+func New(initial *rules.Rules, source Source, o Options) *Rules {
+	if o.Every <= 0 {
+		o.Every = time.Minute
+	}
+	l := &Rules{source: source, options: o}
+	l.current.Store(&state{rules: initial})
+	return l
+}
+
+// Fixed returns rules that never change.
+func Fixed(r *rules.Rules) *Rules { return New(r, nil, Options{}) }
+
+// Observe sets the function that later reloads call with their start time and result. It replaces
+// the previous function. A reload is complete when f returns.
+func (l *Rules) Observe(f func(start time.Time, r Reload)) { l.observer.Store(&f) }
+
+// Current returns the rules in force, without a reload.
+func (l *Rules) Current() *rules.Rules { return l.current.Load().rules }
+
+// At returns the rules for a request that arrives at now. Call it once for each request: a
+// second call may return another version.
+func (l *Rules) At(ctx context.Context, now time.Time) *rules.Rules {
+	s := l.current.Load()
+	if l.source == nil || s.age(now) < s.pause {
+		return s.rules
+	}
+	a := l.reload(ctx, now, false)
+	if s.age(now) >= l.options.Every && a != nil {
+		a.wait()
+		s = l.current.Load()
+	}
+	return s.rules
+}
+
+// Settle waits up to 100 ms for a reload that is under way. A function calls it after each
+// decision, because Lambda may freeze what is not complete.
+func (l *Rules) Settle() {
+	if a := l.pending.Load(); a != nil {
+		a.wait()
+	}
+}
+
+func (a *attempt) wait() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	select {
+	case <-a.done:
+	case <-ctx.Done():
+	}
+}
+
+// Refresh reloads the rules at now, whether a reload is due or not, and waits until ctx ends. It
+// returns Reload.Err.
+func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
+	if l.source == nil {
+		return nil
+	}
+	select {
+	case <-l.reload(ctx, now, true).done:
+		return l.current.Load().err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Charges calls At, and then Charges of the rules that it returns.
+func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, caller limiter.Caller) []limiter.Charge {
+	return l.At(ctx, now).Charges(nil, method, path, caller)
+}
+
+// reload returns the reload that is under way. If there is none, it starts one if one is due or
+// forced, and returns nil otherwise. A reload past its timeout was frozen with its environment, and
+// its connection may be dead: a new one replaces it.
+func (l *Rules) reload(ctx context.Context, now time.Time, force bool) *attempt {
+	l.start.Lock()
+	defer l.start.Unlock()
+	a := l.pending.Load()
+	if a != nil && between(now, a.begun) <= reloadTimeout {
+		return a
+	}
+	if s := l.current.Load(); a == nil && !force && s.age(now) < s.pause { // another request completed one
+		return nil
+	}
+	a = &attempt{now.UnixNano(), make(chan struct{})}
+	l.pending.Store(a)
+	go l.finish(context.WithoutCancel(ctx), now, a)
+	return a
+}
+
+// finish executes a reload. It discards the result if another reload replaced this one.
+func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
+	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
+	defer cancel()
+	defer close(a.done)
+	document, err := l.source.Document(ctx)
+	l.judging.Lock()
+	defer l.judging.Unlock()
+	if l.pending.Load() != a {
+		return
+	}
+	was := l.current.Load()
+	s := &state{rules: was.rules, confirmed: was.confirmed, tried: now.UnixNano()}
+	pause, repeated := l.options.Every, was.failed
+	switch {
+	case err == nil:
+		s.rules, repeated, s.err = l.judge(document, was.rules)
+	case was.confirmed.IsZero():
+		pause = min(pause, firstRetry)
+		fallthrough
+	default:
+		pause = min(pause, retry)
+		s.err, s.failed = err, true
+	}
+	if s.err == nil {
+		s.confirmed = now
+	}
+	s.pause = pause/2 + rand.N(max(pause/3, 1))
+	l.current.Store(s)
+	if observe := l.observer.Load(); observe != nil {
+		r := Reload{Rules: s.rules, Confirmed: s.confirmed, Changed: s.rules != was.rules, Err: s.err, Repeated: repeated}
+		if r.Changed {
+			r.Restarts = rules.Restarts(was.rules, s.rules)
+		}
+		(*observe)(now, r)
+	}
+	l.pending.CompareAndSwap(a, nil)
+}
+
+// judge returns the rules that are in force once the source has document d; was are those before.
+// err is the reason if d is rejected. repeated reports whether the result is that of an earlier
+// reload.
+func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bool, err error) {
+	of := digest{sha256.Sum256(d.Content), d.Version}
+	switch of {
+	case l.accepted:
+		return was, true, nil
+	case l.rejected:
+		return was, true, l.rejection
+	}
+	r, err = l.parse(d, was, of.content == l.accepted.content)
+	if err != nil {
+		repeated = of.content == l.rejected.content && err.Error() == l.rejection.Error()
+		l.rejected, l.rejection = of, err
+		return was, repeated, err
+	}
+	l.accepted = of
+	return r, false, nil
+}
+
+// parse parses a document that may replace was. same is set if d has the text of was: a file that
+// is rewritten without a change needs no new version.
+func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, error) {
+	o := l.options.Parse
+	o.Version = d.Version
+	r, err := rules.Parse(d.Content, o)
+	switch {
+	case err != nil:
+		return nil, err
+	case r.Version() == 0: // a change would never act on a state that exists
+		return nil, rules.Problems{{Path: "version", Message: "required: a number that grows with every change, such as the time in Unix seconds"}}
+	case was == nil || r.Version() > was.Version():
+		return r, nil
+	case r.Version() < was.Version():
+		return nil, fmt.Errorf("%w: got version %d, want more than %d", ErrOlder, r.Version(), was.Version())
+	case same:
+		return was, nil
+	}
+	return nil, rules.Problems{{Path: "version", Message: fmt.Sprintf("got %d, the version of the rules in force, but the documents differ: give the changed one a higher version", r.Version())}}
+}
