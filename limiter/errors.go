@@ -7,8 +7,7 @@ import (
 	"slices"
 )
 
-// What a Store, a Limiter or the identification of a caller may fail with; compare
-// with errors.Is.
+// Errors of a Store or a Limiter; compare with errors.Is.
 var (
 	// ErrInvalidCharge is a charge that no state could decide: a negative cost, a
 	// Limit that NewLimit did not make, one limit of a subject charged twice, or
@@ -36,15 +35,6 @@ var (
 	ErrFull = errors.New("store full")
 	// ErrFormat is stored state that this version of the code cannot read.
 	ErrFormat = errors.New("unreadable state")
-
-	// ErrInvalidCredential is a credential that is malformed, unknown, expired or
-	// forged.
-	ErrInvalidCredential = errors.New("invalid credential")
-	// ErrMissingCredential is a request without a credential where one is required.
-	ErrMissingCredential = errors.New("no credential")
-	// ErrUnverified is a credential that could not be checked, because the signing
-	// keys or the API key records could not be read. It is not the caller's fault.
-	ErrUnverified = errors.New("credential cannot be checked")
 )
 
 // Answered reports whether a call of a Store that ended with err has shown that the store

@@ -75,8 +75,13 @@ func TestImports_forbidden(t *testing.T) {
 // siblings lists which packages of limiter may import which others, with the reason. A
 // package and its own subpackages may import each other.
 var siblings = map[string][]string{
+	// The type of a caller, which the rules charge and the others record.
+	"limiter/rules":       {"limiter/caller"},
+	"limiter/rules/live":  {"limiter/caller"},
+	"limiter/telemetry":   {"limiter/caller"},
+	"limiter/decisionlog": {"limiter/caller"},
 	// The path that rules match, and the log line for bad credentials.
-	"limiter/httplimit": {"limiter/rules", "limiter/telemetry"},
+	"limiter/httplimit": {"limiter/caller", "limiter/rules", "limiter/telemetry"},
 }
 
 // forbidden returns why from must not import to; "" if it may.

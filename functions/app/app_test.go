@@ -583,7 +583,7 @@ func TestRules_writes(t *testing.T) {
 		{http.MethodPost, "/api/v1/data", "alice", "endpoint:POST:/api/v1/data ip:203.0.113.7 user:alice"},
 	} {
 		store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
-		caller := limiter.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
+		caller := caller.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
 		charges := shipped.Charges(nil, c.method, rules.MustParsePath(c.path), caller)
 		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
 			t.Fatalf("%+v, %v", d, err)

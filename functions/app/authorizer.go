@@ -59,7 +59,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // undecided records a request of which nothing is known but err, and returns it.
 func (e *Environment) undecided(err error) error {
-	e.observe(e.Clock(), 0, limiter.Caller{}, limiter.Decision{}, err)
+	e.observe(e.Clock(), 0, caller.Caller{}, limiter.Decision{}, err)
 	return err
 }
 
@@ -82,25 +82,25 @@ type authorizerEvent struct {
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
 	now, begun := a.Clock(), time.Now()
 	if event.HTTPMethod == http.MethodOptions { // of a method ANY: a preflight has no credential, and is never limited
-		return policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, limiter.Caller{}, a.Rules.Current()), nil
+		return policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, caller.Caller{}, a.Rules.Current()), nil
 	}
 	a.Events.Begin(now) // goes on beside the store call
 	address := caller.ParseAddress(event.RequestContext.Identity.SourceIP)
 	path, err := rules.ParsePath(event.Path, a.basePath(event.RequestContext.DomainName))
 	if err != nil { // it would run something else than what it is charged for
-		caller := a.observeMalformed(ctx, now, address)
-		return answer(event, "Deny", httplimit.MalformedPath(), caller, a.Rules.Current()), nil
+		from := a.observeMalformed(ctx, now, address)
+		return answer(event, "Deny", httplimit.MalformedPath(), from, a.Rules.Current()), nil
 	}
 	inForce := a.Rules.At(ctx, now)
 	defer a.Rules.Settle()
 	header := headerOf(event.Headers, event.MultiHeaders)
-	caller, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
-	charges := inForce.Charges(nil, event.HTTPMethod, path, caller)
+	from, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
+	charges := inForce.Charges(nil, event.HTTPMethod, path, from)
 	decision, err := a.Limiter.Take(ctx, now, charges)
 	if !decision.Allowed { // that comes before what is wrong with the credential
 		failed = err
 	}
-	a.observe(now, time.Since(begun), caller, decision, failed)
+	a.observe(now, time.Since(begun), from, decision, failed)
 	if err != nil {
 		return nil, fmt.Errorf("rules: %w", err)
 	}
@@ -108,35 +108,35 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 	case decision.Failed: // a Deny would be 429
 		return nil, errStoreFailed
 	case !decision.Allowed:
-		return policy(event, "Deny", decision, caller, inForce), nil
-	case errors.Is(failed, limiter.ErrUnverified):
+		return policy(event, "Deny", decision, from, inForce), nil
+	case errors.Is(failed, caller.ErrUnverified):
 		a.refused.LogAttrs(ctx, slog.LevelError, "caller not verified", slog.Any("err", failed))
 		return nil, failed
 	case failed != nil:
 		a.refused.LogAttrs(ctx, slog.LevelInfo, "credential refused", slog.Any("err", failed))
 		return nil, errUnauthorized
 	}
-	return policy(event, "Allow", decision, caller, inForce), nil
+	return policy(event, "Allow", decision, from, inForce), nil
 }
 
 // policy returns the policy of a decision.
-func policy(event *authorizerEvent, effect string, d limiter.Decision, caller limiter.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
-	return answer(event, effect, httplimit.NewAnswer(d), caller, r)
+func policy(event *authorizerEvent, effect string, d limiter.Decision, from caller.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
+	return answer(event, effect, httplimit.NewAnswer(d), from, r)
 }
 
 // answer returns the policy for the whole stage: API Gateway asks for this request
 // only (the result is not cached), and a policy that named a long path would be
 // invalid.
-func answer(event *authorizerEvent, effect string, a httplimit.Answer, caller limiter.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
+func answer(event *authorizerEvent, effect string, a httplimit.Answer, from caller.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
 	return &events.APIGatewayCustomAuthorizerResponse{
-		PrincipalID: caller.Subject().String(),
+		PrincipalID: from.Subject().String(),
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
 			Version: "2012-10-17",
 			Statement: []events.IAMPolicyStatement{{
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: DecisionContext(a, caller.Subject(), r.Tier(caller.Tier)),
+		Context: DecisionContext(a, from.Subject(), r.Tier(from.Tier)),
 	}
 }
 

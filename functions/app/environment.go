@@ -86,9 +86,9 @@ func (e *Environment) Serve(api http.Handler) http.Handler {
 }
 
 // observe tells of a request what was decided.
-func (e *Environment) observe(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
-	e.Recorder.Record(now, took, caller, d, err)
-	e.Events.Record(now, took, caller, d, err)
+func (e *Environment) observe(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) {
+	e.Recorder.Record(now, took, from, d, err)
+	e.Events.Record(now, took, from, d, err)
 }
 
 // shared returns h as pages of the environment's origins may use it. A REST API adds
@@ -117,10 +117,10 @@ func (e *Environment) basePath(domain string) string {
 
 // observeMalformed records a request that came at now and whose path is malformed, which is refused without being
 // charged, and returns its caller, who is known by the address alone.
-func (e *Environment) observeMalformed(ctx context.Context, now time.Time, address netip.Addr) limiter.Caller {
-	caller, _ := e.Identifier.Caller(ctx, now, caller.Credentials{Address: address}) // a missing credential does not matter here
-	e.observe(now, 0, caller, limiter.Decision{At: now}, nil)
-	return caller
+func (e *Environment) observeMalformed(ctx context.Context, now time.Time, address netip.Addr) caller.Caller {
+	from, _ := e.Identifier.Caller(ctx, now, caller.Credentials{Address: address}) // a missing credential does not matter here
+	e.observe(now, 0, from, limiter.Decision{At: now}, nil)
+	return from
 }
 
 // origin is what a host says of a request, beside the request itself.
@@ -145,7 +145,7 @@ func originOf(ctx context.Context) origin {
 
 // identify returns the caller of a request that no authorizer has seen. The address
 // is the host's word, or without a host in between the peer's.
-func (e *Environment) identify(r *http.Request, now time.Time) (limiter.Caller, error) {
+func (e *Environment) identify(r *http.Request, now time.Time) (caller.Caller, error) {
 	e.Events.Begin(now) // goes on beside the store call
 	address := originOf(r.Context()).address
 	if !address.IsValid() {

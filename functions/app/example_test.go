@@ -78,7 +78,7 @@ func ExampleDecisionContext() {
 		return
 	}
 	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string, policyContext map[string]any, err error) {
-		caller := limiter.Caller{User: "alice", Tier: "paid"} // whom your code has verified
+		caller := caller.Caller{User: "alice", Tier: "paid"} // whom your code has verified
 		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, rules.MustParsePath(event.Path), caller))
 		if err != nil {
 			return "", nil, err

@@ -176,10 +176,10 @@ func TestConfig_Environment(t *testing.T) {
 	if caller, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{APIKey: "the-key"}); err != nil || caller.APIKey != "k1" {
 		t.Errorf("API key: %+v, %v", caller, err)
 	}
-	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{Authorization: "Bearer x"}); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{Authorization: "Bearer x"}); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("bad token: %v", err)
 	}
-	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, limiter.ErrMissingCredential) || e.BasePath != "/v1" {
+	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, caller.ErrMissingCredential) || e.BasePath != "/v1" {
 		t.Errorf("no credential: %v", err)
 	}
 	for want, variables := range map[string][]string{

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -288,7 +289,7 @@ func (w *ward) end(t *testing.T) {
 func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), limiter.Caller{User: "a"}))
+	d, err := w.app.Limiter.Take(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,7 +300,7 @@ func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) 
 func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
-	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), limiter.Caller{User: "a"}))
+	d, err := w.app.Limiter.Peek(t.Context(), begun, w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath(path), caller.Caller{User: "a"}))
 	if err != nil {
 		t.Fatal(err)
 	}

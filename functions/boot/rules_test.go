@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -30,7 +31,7 @@ func (d *deployment) allows(t *testing.T) (version, requests int64) {
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
-	return r.Version(), r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/a"), limiter.Caller{User: "alice"})[0].Limit.Rate.Requests
+	return r.Version(), r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/a"), caller.Caller{User: "alice"})[0].Limit.Rate.Requests
 }
 
 // putRules puts a document with so many requests a minute.
@@ -114,7 +115,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 		var metrics bytes.Buffer
 		d.Recorder = telemetry.New(&metrics, "test", nil)
 		version, _ := d.allows(t)
-		d.Recorder.Record(d.now, 0, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
+		d.Recorder.Record(d.now, 0, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
 		var line struct{ RulesAge, RulesVersion int }
 		if err := json.Unmarshal(metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
 			t.Errorf("%s: %v", &metrics, err)
@@ -195,7 +196,7 @@ func TestConfig_rules_refused(t *testing.T) {
 		if version, _ := d.allows(t); version != first {
 			t.Errorf("version %d", version)
 		}
-		d.Recorder.Record(d.now, time.Millisecond, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
+		d.Recorder.Record(d.now, time.Millisecond, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
 	}
 	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(metrics.String(), `"RulesRefused":2`) {
 		t.Errorf("counted %d times:\n%s", n, &metrics)
@@ -258,7 +259,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 			t.Errorf("%s: version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
 		}
 	} // The older one, and the one without a version.
-	d.Recorder.Record(d.now.Add(time.Minute), time.Millisecond, limiter.Caller{}, limiter.Decision{Allowed: true}, nil)
+	d.Recorder.Record(d.now.Add(time.Minute), time.Millisecond, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
 	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 2 {
 		t.Errorf("counted %d times:\n%s", n, &metrics)
 	}

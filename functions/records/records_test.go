@@ -22,7 +22,6 @@ import (
 
 	samples "github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/records"
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -113,7 +112,7 @@ func TestKeys(t *testing.T) {
 	lookup := func(key string) (caller.Record, error) {
 		return caller.NewRemoteRecords(reader).Lookup(ctx, noon, key)
 	}
-	if _, err := lookup(caller.NewAPIKey()); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := lookup(caller.NewAPIKey()); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("in an empty table: %v", err)
 	}
 	first, made := create(t, keys, records.Key{ID: "acme", Tier: "paid", Owner: "Acme, Zürich"}, false)
@@ -138,7 +137,7 @@ func TestKeys(t *testing.T) {
 	if revoked, err := keys.Revoke(ctx, "acme", made.Hash); err != nil || len(revoked) != 1 || revoked[0] != made {
 		t.Errorf("revoked %+v, %v", revoked, err)
 	}
-	if _, err := lookup(first); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := lookup(first); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("revoked: %v", err)
 	}
 	if _, err := lookup(second); err != nil {
@@ -320,7 +319,7 @@ func TestKeys_Rotate(t *testing.T) {
 	good := func(key string) bool {
 		t.Helper()
 		_, err := caller.NewRemoteRecords(records.NewTable(client, table)).Lookup(ctx, noon, key)
-		if err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+		if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Error(err)
 		}
 		return err == nil
@@ -423,7 +422,7 @@ func TestTable_Secrets(t *testing.T) {
 		t.Errorf("the current secret is the first to be tried: %v, %v", all, err)
 	}
 	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32)})
-	if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("after the overlap: %v", err)
 	}
 	for want, attributes := range map[string]map[string][]byte{
@@ -434,7 +433,7 @@ func TestTable_Secrets(t *testing.T) {
 		if _, err := reader.Secrets(ctx); err == nil || !strings.HasSuffix(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}
-		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, limiter.ErrUnverified) {
+		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("a lookup: %v", err)
 		}
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks/kafka"
 	"github.com/weir-limits/weir/functions/sinks/kinesis"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -63,8 +64,8 @@ func publish(t *testing.T, variables ...string) (log string) {
 		Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
 	})
 	now := time.Now()
-	p.Record(now, time.Millisecond, limiter.Caller{User: "alice"}, limiter.Decision{}, nil)
-	p.Record(now, time.Millisecond, limiter.Caller{User: "alice"}, limiter.Decision{Allowed: true}, nil)
+	p.Record(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{}, nil)
+	p.Record(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{Allowed: true}, nil)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	p.Close(ctx, now)

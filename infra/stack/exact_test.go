@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/appconfig"
 	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
-	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -171,7 +171,7 @@ func dearest(t *testing.T) float64 {
 		t.Fatal(err)
 	}
 	most := 0
-	for _, caller := range []limiter.Caller{{User: "u", APIKey: "k"}, {User: "u"}, {}, {Rejected: true}} {
+	for _, caller := range []caller.Caller{{User: "u", APIKey: "k"}, {User: "u"}, {}, {Rejected: true}} {
 		for _, tier := range append(r.Tiers(), "") {
 			for i := range r.Len() {
 				pattern, method := r.Endpoint(i)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -31,15 +32,15 @@ func written(t *testing.T) (names []string) {
 	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
 	r.Rules(now, 1, now, []string{l.Rule})
 	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l}}, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
-	for _, err := range []error{nil, limiter.ErrInvalidCredential, limiter.ErrUnverified} {
-		r.Record(now, 0, limiter.Caller{}, d, err)
+	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
+		r.Record(now, 0, caller.Caller{}, d, err)
 	}
 	d.Allowed = false
-	r.Record(now, 0, limiter.Caller{}, d, nil)
+	r.Record(now, 0, caller.Caller{}, d, nil)
 	d.Reason = limiter.ReasonBusy
-	r.Record(now, 0, limiter.Caller{}, d, nil)
+	r.Record(now, 0, caller.Caller{}, d, nil)
 	d.Failed, d.LocalFull = true, true
-	r.Record(now, 0, limiter.Caller{}, d, nil)
+	r.Record(now, 0, caller.Caller{}, d, nil)
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
 	r.EventsDropped(now.Add(time.Second), 1)

@@ -9,8 +9,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // maxAPIKey is the length of the longest API key that is looked at.
@@ -35,7 +33,7 @@ func HashAPIKey(secret []byte, key string) string {
 // KeyRecords find the record of an API key. They are safe for concurrent use.
 type KeyRecords interface {
 	// Lookup returns the record of an API key as it is known at now. The error wraps
-	// limiter.ErrInvalidCredential if there is none, limiter.ErrUnverified if that cannot be
+	// ErrInvalidCredential if there is none, ErrUnverified if that cannot be
 	// told. It holds nothing of the key.
 	Lookup(ctx context.Context, now time.Time, key string) (Record, error)
 }
@@ -80,11 +78,11 @@ func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 // takes tells nothing of a key.
 func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, error) {
 	if len(key) > maxAPIKey {
-		return Record{}, fmt.Errorf("%w: API key of %d bytes", limiter.ErrInvalidCredential, len(key))
+		return Record{}, fmt.Errorf("%w: API key of %d bytes", ErrInvalidCredential, len(key))
 	}
 	record, ok := k.byHash[HashAPIKey(k.secret, key)]
 	if !ok {
-		return Record{}, fmt.Errorf("%w: unknown API key", limiter.ErrInvalidCredential)
+		return Record{}, fmt.Errorf("%w: unknown API key", ErrInvalidCredential)
 	}
 	return record, nil
 }

@@ -22,7 +22,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -96,7 +95,7 @@ func TestVerifier_Verify_header(t *testing.T) {
 		{"deep", i, `{"alg":"ES256","kid":"a","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, true},
 	} {
 		_, err := v.Verify(ctx, noon, c.signer.written(t, c.header, body(t, "")))
-		if (err == nil) != c.ok || err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+		if (err == nil) != c.ok || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("%s: got error %v, want one: %t", c.name, err, !c.ok)
 		}
 		if err != nil && (len(err.Error()) > 200 || strings.Contains(err.Error(), huge[:100])) {
@@ -132,7 +131,7 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 			content := encoded(fmt.Sprintf(`{"alg":%q,"kid":"a"}`, alg)) + "." + encoded(body(t, ""))
 			mac := hmac.New(sha256.New, secret)
 			mac.Write([]byte(content))
-			if _, err := v.Verify(ctx, noon, content+"."+encoded(string(mac.Sum(nil)))); !errors.Is(err, limiter.ErrInvalidCredential) {
+			if _, err := v.Verify(ctx, noon, content+"."+encoded(string(mac.Sum(nil)))); !errors.Is(err, caller.ErrInvalidCredential) {
 				t.Errorf("%s with the public key as a secret: %v", alg, err)
 			}
 		}
@@ -155,7 +154,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 		`"deep":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,`: "alice",
 	} {
 		got, err := v.Verify(ctx, noon, i.written(t, `{"alg":"ES256","kid":"a"}`, body(t, before)))
-		if got.User != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+		if got.User != want || (err == nil) != (want != "") || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("%.40s: got %q, %v, want %q", before, got.User, err, want)
 		}
 	}
@@ -164,7 +163,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 		"nbf is text": {"nbf": "1"}, "iss in another case": {"iss": "https://ISSUER.example"}, "iss with a slash": {"iss": "https://issuer.example/"}, "iss is a list": {"iss": []string{"https://issuer.example"}},
 		"aud is empty": {"aud": []string{}}, "aud in another case": {"aud": "Weir"}, "aud with more": {"aud": "weir other"}, "aud holds an object": {"aud": []any{map[string]any{}}},
 	} {
-		if _, err := v.Verify(ctx, noon, i.token(t, claims(changes))); !errors.Is(err, limiter.ErrInvalidCredential) {
+		if _, err := v.Verify(ctx, noon, i.token(t, claims(changes))); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("%s: got error %v", name, err)
 		}
 	}
@@ -179,7 +178,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 // Of two keys with one id neither is tried, and a key of a size that no issuer has is none.
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
-	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, limiter.ErrInvalidCredential) {
+	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
 		t.Errorf("two keys of one id: %v", err)
 	}
 	for bits, ok := range map[int]bool{1024: false, 2040: false, 2048: true, 4096: true, 4104: false, 1 << 20: false} {
@@ -211,7 +210,7 @@ func TestRemoteKeys_body(t *testing.T) {
 				})
 				begun := time.Now()
 				_, err := verifier(t, remoteKeys(t)).Verify(ctx, noon, i.token(t, claims(nil)))
-				if took := time.Since(begun); !errors.Is(err, limiter.ErrUnverified) || took > 2*time.Second {
+				if took := time.Since(begun); !errors.Is(err, caller.ErrUnverified) || took > 2*time.Second {
 					t.Errorf("%v after %s", err, took)
 				}
 				synctest.Wait()
@@ -284,7 +283,7 @@ func TestRemoteRecords_pile(t *testing.T) {
 		refused := 0
 		for range 5000 {
 			_, err := r.Lookup(gone, noon, caller.NewAPIKey())
-			if !errors.Is(err, limiter.ErrUnverified) {
+			if !errors.Is(err, caller.ErrUnverified) {
 				t.Fatalf("got error %v", err)
 			}
 			if strings.Contains(err.Error(), "1000 API keys are being looked up") {

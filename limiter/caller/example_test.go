@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -23,7 +22,7 @@ func ExampleIdentifier_Caller() {
 	c, err := i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "the key of a customer", Address: caller.ParseAddress("203.0.113.7:4711")})
 	fmt.Println(c.Subject(), c.Tier, c.IP, err)
 	_, err = i.Caller(context.Background(), time.Now(), caller.Credentials{APIKey: "a guess"})
-	fmt.Println(errors.Is(err, limiter.ErrInvalidCredential))
+	fmt.Println(errors.Is(err, caller.ErrInvalidCredential))
 	// Output:
 	// apikey:k1 paid 203.0.113.7/32 <nil>
 	// true

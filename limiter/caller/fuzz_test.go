@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -31,7 +30,7 @@ func FuzzParseKeySet(f *testing.F) {
 			t.Fatal("accepted what is not JSON")
 		}
 		key, err := set.Key(ctx, noon, id, algorithm)
-		if err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+		if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("got error %v", err)
 		}
 		if err == nil && (!key.IsPublic() || id != "" && key.KeyID != id || strings.HasPrefix(algorithm, "HS")) {
@@ -73,15 +72,15 @@ func FuzzIdentifier_Caller(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, authorization, key, address string) {
-		caller, err := all.Caller(ctx, noon, caller.Credentials{Authorization: authorization, APIKey: key, Address: caller.ParseAddress(address)})
-		if caller.Rejected != (err != nil) || err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
-			t.Errorf("rejected: %t, %v", caller.Rejected, err)
+		got, err := all.Caller(ctx, noon, caller.Credentials{Authorization: authorization, APIKey: key, Address: caller.ParseAddress(address)})
+		if got.Rejected != (err != nil) || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
+			t.Errorf("rejected: %t, %v", got.Rejected, err)
 		}
-		if err != nil && (caller.User != "" || caller.APIKey != "" || caller.Tier != "" || caller.Claims != nil) {
-			t.Errorf("rejected, and yet %+v", caller)
+		if err != nil && (got.User != "" || got.APIKey != "" || got.Tier != "" || got.Claims != nil) {
+			t.Errorf("rejected, and yet %+v", got)
 		}
-		if caller.User != "" && (caller.User != "alice" || !strings.Contains(authorization, ".")) || caller.APIKey != "" && key != known {
-			t.Errorf("%+v by %q and %q", caller, authorization, key)
+		if got.User != "" && (got.User != "alice" || !strings.Contains(authorization, ".")) || got.APIKey != "" && key != known {
+			t.Errorf("%+v by %q and %q", got, authorization, key)
 		}
 	})
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"time"
 	"unicode"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // Credentials are what a request says of its sender.
@@ -52,12 +50,12 @@ func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 // Caller returns who sent a request at now. With both a token and an API key both
 // identities hold, and the token's tier goes before the key's.
 //
-// An error wraps limiter.ErrInvalidCredential,
-// limiter.ErrMissingCredential or limiter.ErrUnverified. The Caller returned with
+// An error wraps ErrInvalidCredential,
+// ErrMissingCredential or ErrUnverified. The Caller returned with
 // it has an address only and is marked Rejected: charge it, then answer 401.
-func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (limiter.Caller, error) {
-	rejected := limiter.Caller{IP: Prefix(c.Address, i.o.IPv6Bits), Rejected: true}
-	caller := limiter.Caller{IP: rejected.IP}
+func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (Caller, error) {
+	rejected := Caller{IP: Prefix(c.Address, i.o.IPv6Bits), Rejected: true}
+	caller := Caller{IP: rejected.IP}
 	known := false
 	if i.o.APIKeys != nil && c.APIKey != "" {
 		record, err := i.o.APIKeys.Lookup(ctx, now, c.APIKey)
@@ -77,7 +75,7 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 		}
 	}
 	if !known && i.o.RequireCredential {
-		return rejected, limiter.ErrMissingCredential
+		return rejected, ErrMissingCredential
 	}
 	return caller, nil
 }

@@ -137,24 +137,24 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"API key without a tier", all, caller.Credentials{APIKey: "key-two"}, " k2  ", nil},
 		{"both, the token's tier wins", all, caller.Credentials{Authorization: good, APIKey: "key-one"}, "alice k1 paid acme", nil},
 		{"both, the token has no tier", all, caller.Credentials{Authorization: noTier, APIKey: "key-one"}, "alice k1 enterprise acme", nil},
-		{"bad token", all, caller.Credentials{Authorization: expired}, "   ", limiter.ErrInvalidCredential},
-		{"bad token, good API key", all, caller.Credentials{Authorization: expired, APIKey: "key-one"}, "   ", limiter.ErrInvalidCredential},
-		{"good token, bad API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "   ", limiter.ErrInvalidCredential},
+		{"bad token", all, caller.Credentials{Authorization: expired}, "   ", caller.ErrInvalidCredential},
+		{"bad token, good API key", all, caller.Credentials{Authorization: expired, APIKey: "key-one"}, "   ", caller.ErrInvalidCredential},
+		{"good token, bad API key", all, caller.Credentials{Authorization: good, APIKey: "key-three"}, "   ", caller.ErrInvalidCredential},
 		{"longest API key", all, caller.Credentials{APIKey: longKey}, " long  ", nil},
-		{"API key that is too long", all, caller.Credentials{APIKey: longKey + "x"}, "   ", limiter.ErrInvalidCredential},
-		{"a tab after bearer", all, caller.Credentials{Authorization: "Bearer\t" + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"a vertical tab", all, caller.Credentials{Authorization: "Bearer\v" + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"a line break", all, caller.Credentials{Authorization: "bearer\r\n " + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"a space that is no ASCII", all, caller.Credentials{Authorization: "Bearer\u00a0" + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"NUL", all, caller.Credentials{Authorization: "Bearer\x00" + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"a tab and a space", all, caller.Credentials{Authorization: "Bearer \t" + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"white space before bearer", all, caller.Credentials{Authorization: "\tBearer " + good[7:]}, "   ", limiter.ErrInvalidCredential},
-		{"a comma after bearer", all, caller.Credentials{Authorization: "Bearer," + good[7:]}, "   ", limiter.ErrInvalidCredential},
+		{"API key that is too long", all, caller.Credentials{APIKey: longKey + "x"}, "   ", caller.ErrInvalidCredential},
+		{"a tab after bearer", all, caller.Credentials{Authorization: "Bearer\t" + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a vertical tab", all, caller.Credentials{Authorization: "Bearer\v" + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a line break", all, caller.Credentials{Authorization: "bearer\r\n " + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a space that is no ASCII", all, caller.Credentials{Authorization: "Bearer\u00a0" + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"NUL", all, caller.Credentials{Authorization: "Bearer\x00" + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a tab and a space", all, caller.Credentials{Authorization: "Bearer \t" + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"white space before bearer", all, caller.Credentials{Authorization: "\tBearer " + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a comma after bearer", all, caller.Credentials{Authorization: "Bearer," + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"another scheme that begins alike", all, caller.Credentials{Authorization: "Bearer-x " + good[7:]}, "   ", nil},
-		{"empty bearer", all, caller.Credentials{Authorization: "Bearer"}, "   ", limiter.ErrInvalidCredential},
+		{"empty bearer", all, caller.Credentials{Authorization: "Bearer"}, "   ", caller.ErrInvalidCredential},
 		{"another scheme", all, caller.Credentials{Authorization: "Basic YTpi"}, "   ", nil},
-		{"credential required", strict, caller.Credentials{}, "   ", limiter.ErrMissingCredential},
-		{"another scheme, credential required", strict, caller.Credentials{Authorization: "Basic YTpi"}, "   ", limiter.ErrMissingCredential},
+		{"credential required", strict, caller.Credentials{}, "   ", caller.ErrMissingCredential},
+		{"another scheme, credential required", strict, caller.Credentials{Authorization: "Basic YTpi"}, "   ", caller.ErrMissingCredential},
 		{"API key where one is required", strict, caller.Credentials{APIKey: "key-one"}, " k1 enterprise ", nil},
 		{"credentials mean nothing", none, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "   ", nil},
 	} {
@@ -225,7 +225,7 @@ func TestVerifier_Verify(t *testing.T) {
 			if c.ok != (err == nil) {
 				t.Fatalf("got error %v, want one: %t", err, !c.ok)
 			}
-			if err != nil && !errors.Is(err, limiter.ErrInvalidCredential) {
+			if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 				t.Errorf("error %v is not ErrInvalidCredential", err)
 			}
 			if err != nil && c.token != "" && strings.Contains(err.Error(), c.token) {
@@ -275,7 +275,7 @@ func TestVerifier_Verify_claims(t *testing.T) {
 		}
 	}
 	for _, user := range []any{"", raw("null"), []string{"alice"}} {
-		if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"uid": user}))); !errors.Is(err, limiter.ErrInvalidCredential) {
+		if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"uid": user}))); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("uid %v: got error %v", user, err)
 		}
 	}

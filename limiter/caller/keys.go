@@ -18,15 +18,13 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // KeySource has the public keys that tokens are signed with.
 type KeySource interface {
 	// Key returns the key for tokens with this key id and algorithm at now. The error
-	// wraps limiter.ErrInvalidCredential if there is no such key,
-	// limiter.ErrUnverified if that cannot be told.
+	// wraps ErrInvalidCredential if there is no such key,
+	// ErrUnverified if that cannot be told.
 	Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error)
 }
 
@@ -79,8 +77,8 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 // Why a token has no key. A key set that is newer may have one that is unknown; it cannot
 // tell which of two keys was meant.
 var (
-	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", limiter.ErrInvalidCredential)
-	errAmbiguous  = fmt.Errorf("%w: token does not say which key signed it", limiter.ErrInvalidCredential)
+	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", ErrInvalidCredential)
+	errAmbiguous  = fmt.Errorf("%w: token does not say which key signed it", ErrInvalidCredential)
 )
 
 // Key implements KeySource. A token without a key id is checked against the only key
@@ -143,7 +141,7 @@ const (
 //
 // A key that the issuer withdraws is believed for an hour more. If fetching fails, the keys
 // that were fetched before stay valid until they are a day old: then it cannot be told whether
-// any token is good, which is limiter.ErrUnverified. The age of a copy is that of what it is
+// any token is good, which is ErrUnverified. The age of a copy is that of what it is
 // a copy of.
 //
 // A token with a key id that is unknown begins a fetch, at most every half minute and once more
@@ -247,7 +245,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 		if err == nil {
 			return key, nil
 		}
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, gone)
+		return nil, fmt.Errorf("%w: %w", ErrUnverified, gone)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -290,13 +288,13 @@ func (r *RemoteKeys) look(ctx context.Context, now time.Time, id, algorithm stri
 func (r *RemoteKeys) known(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	switch {
 	case r.set == nil:
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, r.failed)
+		return nil, fmt.Errorf("%w: %w", ErrUnverified, r.failed)
 	case now.Sub(r.issued) >= keysStale:
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, cmp.Or(r.failed, errOldCopy))
+		return nil, fmt.Errorf("%w: %w", ErrUnverified, cmp.Or(r.failed, errOldCopy))
 	}
 	key, err := r.set.Key(ctx, now, id, algorithm)
 	if errors.Is(err, errUnknownKey) && r.failed != nil { // it may be a new one
-		return nil, fmt.Errorf("%w: %w", limiter.ErrUnverified, r.failed)
+		return nil, fmt.Errorf("%w: %w", ErrUnverified, r.failed)
 	}
 	return key, err
 }

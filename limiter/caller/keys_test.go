@@ -25,7 +25,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -132,7 +131,7 @@ func TestKeySet_Key(t *testing.T) {
 		}
 		key, err := keySet(t, document).Key(ctx, noon, c.id, c.algorithm)
 		if c.want < 0 {
-			if !errors.Is(err, limiter.ErrInvalidCredential) {
+			if !errors.Is(err, caller.ErrInvalidCredential) {
 				t.Errorf("%q %s: got error %v", c.id, c.algorithm, err)
 			}
 			continue
@@ -175,34 +174,34 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later := func(d time.Duration) { now = now.Add(d) }
 	down = true
-	check(first, limiter.ErrUnverified, 1)
+	check(first, caller.ErrUnverified, 1)
 	down = false
 	later(3*time.Second - 1)
-	check(first, limiter.ErrUnverified, 1) // cooling down
+	check(first, caller.ErrUnverified, 1) // cooling down
 	later(1)
 	check(first, nil, 2)
 	check(first, nil, 2)
-	check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 3) // the fetch to spare
+	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // the fetch to spare
 	document = second.set(t, first.public())
 	later(30*time.Second - 1)
-	check(second, limiter.ErrInvalidCredential, 3) // cooling down
+	check(second, caller.ErrInvalidCredential, 3) // cooling down
 	later(-30 * time.Second)
-	check(second, limiter.ErrInvalidCredential, 3) // a request that has waited
+	check(second, caller.ErrInvalidCredential, 3) // a request that has waited
 	later(30*time.Second + 1)
 	check(second, nil, 4)
 	check(first, nil, 4)
 	for range 5 {
-		check(newIssuer(t, "forged"), limiter.ErrInvalidCredential, 4)
+		check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 4)
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 5) // nobody knows
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // nobody knows
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	check(first, nil, 5)
 	later(30*time.Second - 1)
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 5)
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	later(1)
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 6)
+	check(newIssuer(t, "new"), caller.ErrUnverified, 6)
 	down = false
 	later(2 * time.Hour)
 	check(first, nil, 7) // no longer fresh
@@ -215,7 +214,7 @@ func TestRemoteKeys(t *testing.T) {
 	check(first, nil, 9)
 	later(-3 * time.Hour) // the clock was wrong
 	check(second, nil, 9)
-	check(newIssuer(t, "new"), limiter.ErrUnverified, 10)
+	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }
 
 // A key that the issuer puts in soon after a fetch is good at once; and whatever key ids come,
@@ -240,7 +239,7 @@ func TestRemoteKeys_spare(t *testing.T) {
 	}
 	forged := newIssuer(t, "forged")
 	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
-		if err := verify(forged, after); !errors.Is(err, limiter.ErrInvalidCredential) {
+		if err := verify(forged, after); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Fatalf("a key id that is made up: %v", err)
 		}
 	}
@@ -302,7 +301,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
-		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, limiter.ErrUnverified) {
+		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("who hung up: %v", err)
 		}
 		if _, err := v.Verify(ctx, noon, token(first)); err != nil || asked.Load() != 1 {
@@ -310,7 +309,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		}
 		document = second.set(t)
 		later := noon.Add(31 * time.Second)
-		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, limiter.ErrUnverified) {
+		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
 			t.Errorf("who hung up: %v", err)
 		}
 		if _, err := v.Verify(ctx, later, token(second)); err != nil || asked.Load() != 2 {
@@ -320,7 +319,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
 			t.Errorf("who hung up and has a key: %v", err)
 		}
-		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, limiter.ErrInvalidCredential) || asked.Load() != 3 {
+		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || asked.Load() != 3 {
 			t.Errorf("a key that is gone: %v, after %d fetches", err, asked.Load())
 		}
 	})
@@ -349,7 +348,7 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 		}
 		wg.Wait()
 		now = now.Add(31 * time.Second)
-		wg.Go(func() { verify(newIssuer(t, "forged"), limiter.ErrInvalidCredential, time.Second) })
+		wg.Go(func() { verify(newIssuer(t, "forged"), caller.ErrInvalidCredential, time.Second) })
 		synctest.Wait()
 		verify(first, nil, 0)
 		wg.Wait()
@@ -373,7 +372,7 @@ func TestRemoteKeys_timeout(t *testing.T) {
 		})
 		begun := time.Now()
 		v := verifier(t, remoteKeys(t))
-		if _, err := v.Verify(ctx, noon, newIssuer(t, "a").token(t, claims(nil))); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 2*time.Second {
+		if _, err := v.Verify(ctx, noon, newIssuer(t, "a").token(t, claims(nil))); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 	})
@@ -439,7 +438,7 @@ func TestNewFetchedKeys(t *testing.T) {
 		after   time.Duration
 		want    error
 		fetches int
-	}{{0, limiter.ErrUnverified, 1}, {time.Second, limiter.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
+	}{{0, caller.ErrUnverified, 1}, {time.Second, caller.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
 		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || fetches != c.fetches {
 			t.Errorf("after %s: %v, %d fetches", c.after, err, fetches)
 		}
@@ -486,7 +485,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 				t.Errorf("%d fetches, want 2", fetches)
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
-				if err := verify(after); !errors.Is(err, limiter.ErrUnverified) || !strings.Contains(err.Error(), c.why) {
+				if err := verify(after); !errors.Is(err, caller.ErrUnverified) || !strings.Contains(err.Error(), c.why) {
 					t.Errorf("after %s: %v", after, err)
 				}
 			}
@@ -502,7 +501,7 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  error
-	}{{0, nil}, {time.Hour, nil}, {time.Hour + 1, limiter.ErrInvalidCredential}} {
+	}{{0, nil}, {time.Hour, nil}, {time.Hour + 1, caller.ErrInvalidCredential}} {
 		now := noon.Add(c.after)
 		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("after %s: %v, want %v", c.after, err, c.want)
@@ -529,10 +528,10 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 		}
 	}
 	key(0, "a", nil, 1)
-	key(time.Minute, "", limiter.ErrInvalidCredential, 1)
-	key(time.Minute, "c", limiter.ErrUnverified, 2)
-	key(2*time.Minute, "", limiter.ErrInvalidCredential, 2)
-	key(2*time.Hour, "", limiter.ErrInvalidCredential, 3) // one of the two may be gone
+	key(time.Minute, "", caller.ErrInvalidCredential, 1)
+	key(time.Minute, "c", caller.ErrUnverified, 2)
+	key(2*time.Minute, "", caller.ErrInvalidCredential, 2)
+	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // one of the two may be gone
 }
 
 // Whatever fetches has two seconds, and the end of a request does not hide what has come.
@@ -544,7 +543,7 @@ func TestNewFetchedKeys_slow(t *testing.T) {
 			<-ctx.Done()
 			return nil, time.Time{}, ctx.Err()
 		})
-		if _, err := keys.Key(ctx, noon, "a", "ES256"); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 2*time.Second {
+		if _, err := keys.Key(ctx, noon, "a", "ES256"); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 		for range 50 { // of two that are ready, select takes either

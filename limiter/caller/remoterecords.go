@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // KeyTable is where records of API keys are kept. It is safe for concurrent use. An error
@@ -42,7 +40,7 @@ const maxRecords = 10_000
 // at a time; a server's clients may hang up on reads faster than these end.
 const maxReads = 1000
 
-var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", limiter.ErrUnverified, maxReads)
+var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", ErrUnverified, maxReads)
 
 // RemoteRecords are records of API keys in a table, read when they are needed and kept.
 // They are KeyRecords.
@@ -50,7 +48,7 @@ var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", limit
 // A record is used for a minute: a key that is revoked is refused after that time. That a key
 // is unknown is believed for ten seconds. While the table fails, records that were read stay
 // valid for up to an hour; of any other key it cannot be told whether it is good, which is
-// limiter.ErrUnverified. The table is then asked by one key a second, whatever keys come. The
+// ErrUnverified. The table is then asked by one key a second, whatever keys come. The
 // same holds for the secrets that hashes are made with: once they were there, none is a failure.
 //
 // A key that NewAPIKey cannot have made is refused without a read. Any other costs one, or
@@ -88,7 +86,7 @@ func NewRemoteRecords(table KeyTable) *RemoteRecords {
 // Lookup implements KeyRecords.
 func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (Record, error) {
 	if !wellFormed(key) {
-		return Record{}, fmt.Errorf("%w: malformed API key", limiter.ErrInvalidCredential)
+		return Record{}, fmt.Errorf("%w: malformed API key", ErrInvalidCredential)
 	}
 	found, underway, err := r.look(ctx, now, key)
 	if err != nil {
@@ -99,15 +97,15 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 		case gone == nil:
 			found = underway.result
 		case !found.usable(now):
-			return Record{}, fmt.Errorf("%w: %w", limiter.ErrUnverified, gone)
+			return Record{}, fmt.Errorf("%w: %w", ErrUnverified, gone)
 		}
 	}
 	record, ok, err := found.answer(now)
 	switch {
 	case err != nil:
-		return Record{}, fmt.Errorf("%w: %w", limiter.ErrUnverified, err)
+		return Record{}, fmt.Errorf("%w: %w", ErrUnverified, err)
 	case !ok:
-		return Record{}, fmt.Errorf("%w: unknown API key", limiter.ErrInvalidCredential)
+		return Record{}, fmt.Errorf("%w: unknown API key", ErrInvalidCredential)
 	}
 	return record, nil
 }

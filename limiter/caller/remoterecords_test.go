@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -119,7 +118,7 @@ func TestRemoteRecords_malformed(t *testing.T) {
 		bad = append(bad, good[:i]+string(other)+good[i+1:])
 	}
 	for _, key := range bad {
-		if _, err := r.Lookup(ctx, noon, key); !errors.Is(err, limiter.ErrInvalidCredential) || !strings.Contains(err.Error(), "malformed") {
+		if _, err := r.Lookup(ctx, noon, key); !errors.Is(err, caller.ErrInvalidCredential) || !strings.Contains(err.Error(), "malformed") {
 			t.Errorf("%.60q: %v", key, err)
 		}
 	}
@@ -136,14 +135,14 @@ func TestRemoteRecords(t *testing.T) {
 	key, unknown := source.add("s", "k"), caller.NewAPIKey()
 	at := noon.Add
 	look(t, r, source, at(0), key, "k", nil, 1)
-	look(t, r, source, at(0), unknown, "", limiter.ErrInvalidCredential, 2)
-	look(t, r, source, at(10*time.Second-1), unknown, "", limiter.ErrInvalidCredential, 2)
-	look(t, r, source, at(10*time.Second), unknown, "", limiter.ErrInvalidCredential, 3)
+	look(t, r, source, at(0), unknown, "", caller.ErrInvalidCredential, 2)
+	look(t, r, source, at(10*time.Second-1), unknown, "", caller.ErrInvalidCredential, 2)
+	look(t, r, source, at(10*time.Second), unknown, "", caller.ErrInvalidCredential, 3)
 	source.records = map[string]caller.Record{} // revoked
 	look(t, r, source, at(time.Minute-1), key, "k", nil, 3)
 	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // a request that has waited
-	look(t, r, source, at(time.Minute), key, "", limiter.ErrInvalidCredential, 4)
-	look(t, r, source, at(time.Minute), key, "", limiter.ErrInvalidCredential, 4)
+	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
+	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
 	source.records[caller.HashAPIKey([]byte("s"), unknown)] = caller.Record{ID: "new"}
 	look(t, r, source, at(time.Minute), unknown, "new", nil, 5)
 }
@@ -155,20 +154,20 @@ func TestRemoteRecords_down(t *testing.T) {
 	r := caller.NewRemoteRecords(source)
 	key, other := source.add("s", "k"), source.add("s", "other")
 	source.down = true
-	look(t, r, source, noon, key, "", limiter.ErrUnverified, 0) // the secrets cannot be read
+	look(t, r, source, noon, key, "", caller.ErrUnverified, 0) // the secrets cannot be read
 	source.down = false
-	look(t, r, source, noon.Add(time.Second-1), key, "", limiter.ErrUnverified, 0)
+	look(t, r, source, noon.Add(time.Second-1), key, "", caller.ErrUnverified, 0)
 	now := noon.Add(time.Second)
 	look(t, r, source, now, key, "k", nil, 1)
 	source.down = true
 	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the secrets from before
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
-	look(t, r, source, now.Add(70*time.Second), other, "", limiter.ErrUnverified, 3) // it has just failed, for another key
-	look(t, r, source, now.Add(71*time.Second-1), other, "", limiter.ErrUnverified, 3)
-	look(t, r, source, now.Add(71*time.Second), other, "", limiter.ErrUnverified, 4)
+	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // it has just failed, for another key
+	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
+	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
-	look(t, r, source, now.Add(time.Hour), key, "", limiter.ErrUnverified, 5) // a failure of the secrets, which are too old too
+	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // a failure of the secrets, which are too old too
 	source.down = false
 	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
 	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
@@ -178,10 +177,10 @@ func TestRemoteRecords_down(t *testing.T) {
 func TestRemoteRecords_first(t *testing.T) {
 	source := newTable()
 	r := caller.NewRemoteRecords(source)
-	look(t, r, source, noon, caller.NewAPIKey(), "", limiter.ErrInvalidCredential, 0)
+	look(t, r, source, noon, caller.NewAPIKey(), "", caller.ErrInvalidCredential, 0)
 	source.secrets = [][]byte{[]byte("s")}
 	key := source.add("s", "k")
-	look(t, r, source, noon.Add(10*time.Second-1), key, "", limiter.ErrInvalidCredential, 0)
+	look(t, r, source, noon.Add(10*time.Second-1), key, "", caller.ErrInvalidCredential, 0)
 	look(t, r, source, noon.Add(20*time.Second), key, "k", nil, 1)
 }
 
@@ -192,9 +191,9 @@ func TestRemoteRecords_overlap(t *testing.T) {
 	older, newer := source.add("old", "o"), source.add("new", "n")
 	look(t, r, source, noon, newer, "n", nil, 1)
 	look(t, r, source, noon, older, "o", nil, 3)
-	look(t, r, source, noon, caller.NewAPIKey(), "", limiter.ErrInvalidCredential, 5)
+	look(t, r, source, noon, caller.NewAPIKey(), "", caller.ErrInvalidCredential, 5)
 	source.secrets = source.secrets[:1]
-	look(t, r, source, noon.Add(time.Minute), older, "", limiter.ErrInvalidCredential, 6)
+	look(t, r, source, noon.Add(time.Minute), older, "", caller.ErrInvalidCredential, 6)
 	look(t, r, source, noon.Add(time.Minute), newer, "n", nil, 7)
 	if source.secrecy != 2 {
 		t.Errorf("the secrets were read %d times", source.secrecy)
@@ -208,7 +207,7 @@ func TestRemoteRecords_flood(t *testing.T) {
 	key := source.add("s", "k")
 	look(t, r, source, noon, key, "k", nil, 1)
 	for i := range 100_000 {
-		if _, err := r.Lookup(ctx, noon, caller.NewAPIKey()); !errors.Is(err, limiter.ErrInvalidCredential) {
+		if _, err := r.Lookup(ctx, noon, caller.NewAPIKey()); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Fatal(err)
 		}
 		if known, unknown := r.Remembered(); known != 1 || unknown > 10_000 {
@@ -246,7 +245,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		source.slow = 300 * time.Millisecond
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
-		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, limiter.ErrUnverified) || !errors.Is(err, context.Canceled) {
+		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, caller.ErrUnverified) || !errors.Is(err, context.Canceled) {
 			t.Errorf("who hung up: %v", err)
 		}
 		begun := time.Now()
@@ -270,7 +269,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		synctest.Wait()
 		source.slow = time.Hour
 		begun = time.Now()
-		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, limiter.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
+		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 	})
@@ -283,14 +282,14 @@ func TestRemoteRecords_spared(t *testing.T) {
 	r := caller.NewRemoteRecords(source)
 	bad, good := source.add("s", "bad"), source.add("s", "good")
 	source.broken = map[string]bool{caller.HashAPIKey([]byte("s"), bad): true}
-	look(t, r, source, noon, bad, "", limiter.ErrUnverified, 1)
+	look(t, r, source, noon, bad, "", caller.ErrUnverified, 1)
 	look(t, r, source, noon, good, "good", nil, 2)
 	source.down = true
 	for i := range 100 {
-		look(t, r, source, noon.Add(time.Minute), caller.NewAPIKey(), "", limiter.ErrUnverified, 3)
+		look(t, r, source, noon.Add(time.Minute), caller.NewAPIKey(), "", caller.ErrUnverified, 3)
 		look(t, r, source, noon.Add(time.Minute+time.Duration(i)), good, "good", nil, 3)
 	}
-	look(t, r, source, noon.Add(61*time.Second), caller.NewAPIKey(), "", limiter.ErrUnverified, 4)
+	look(t, r, source, noon.Add(61*time.Second), caller.NewAPIKey(), "", caller.ErrUnverified, 4)
 	source.down = false
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "new"), "new", nil, 5)
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
@@ -303,9 +302,9 @@ func TestRemoteRecords_late(t *testing.T) {
 	r := caller.NewRemoteRecords(source)
 	key, unknown := source.add("s", "k"), caller.NewAPIKey()
 	look(t, r, source, noon, key, "k", nil, 1)
-	look(t, r, source, noon, unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, noon, unknown, "", caller.ErrInvalidCredential, 2)
 	look(t, r, source, noon.Add(-time.Minute+1), key, "k", nil, 2)
-	look(t, r, source, noon.Add(-9*time.Second), unknown, "", limiter.ErrInvalidCredential, 2)
+	look(t, r, source, noon.Add(-9*time.Second), unknown, "", caller.ErrInvalidCredential, 2)
 	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
 }
 
@@ -408,8 +407,8 @@ func TestRemoteRecords_lost(t *testing.T) {
 	source.secrets = nil
 	look(t, r, source, noon.Add(time.Minute), key, "k", nil, 2)
 	look(t, r, source, noon.Add(time.Minute), other, "other", nil, 3)
-	look(t, r, source, noon.Add(2*time.Hour), key, "", limiter.ErrUnverified, 3)
-	look(t, r, source, noon.Add(3*time.Hour), other, "", limiter.ErrUnverified, 3)
+	look(t, r, source, noon.Add(2*time.Hour), key, "", caller.ErrUnverified, 3)
+	look(t, r, source, noon.Add(3*time.Hour), other, "", caller.ErrUnverified, 3)
 	source.secrets = [][]byte{[]byte("s")}
 	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
 }

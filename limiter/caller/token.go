@@ -10,8 +10,6 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
-
-	"github.com/weir-limits/weir/limiter"
 )
 
 // maxToken is the length of the longest token that is parsed. API Gateway passes at
@@ -82,18 +80,18 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 }
 
 // Verify returns the claims of a token that is valid at now. An error wraps
-// limiter.ErrInvalidCredential or limiter.ErrUnverified, and holds nothing of the token.
+// ErrInvalidCredential or ErrUnverified, and holds nothing of the token.
 func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Claims, error) {
 	if len(token) > maxToken {
-		return Claims{}, fmt.Errorf("%w: token of %d bytes", limiter.ErrInvalidCredential, len(token))
+		return Claims{}, fmt.Errorf("%w: token of %d bytes", ErrInvalidCredential, len(token))
 	}
 	parsed, err := jwt.ParseSigned(token, v.algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
-		return Claims{}, fmt.Errorf("%w: not a token signed with %v", limiter.ErrInvalidCredential, v.o.Algorithms)
+		return Claims{}, fmt.Errorf("%w: not a token signed with %v", ErrInvalidCredential, v.o.Algorithms)
 	}
 	header := parsed.Headers[0]
 	if _, critical := header.ExtraHeaders["crit"]; critical { // no extension is understood here (RFC 7515, 4.1.11)
-		return Claims{}, fmt.Errorf("%w: token with crit", limiter.ErrInvalidCredential)
+		return Claims{}, fmt.Errorf("%w: token with crit", ErrInvalidCredential)
 	}
 	key, err := v.o.Keys.Key(ctx, now, header.KeyID, header.Algorithm)
 	if err != nil {
@@ -102,14 +100,14 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 	var standard jwt.Claims
 	var all map[string]json.RawMessage
 	if err := parsed.Claims(key, &standard, &all); err != nil {
-		return Claims{}, fmt.Errorf("%w: signature or claims of the token", limiter.ErrInvalidCredential)
+		return Claims{}, fmt.Errorf("%w: signature or claims of the token", ErrInvalidCredential)
 	}
 	if standard.Expiry == nil {
-		return Claims{}, fmt.Errorf("%w: token without exp", limiter.ErrInvalidCredential)
+		return Claims{}, fmt.Errorf("%w: token without exp", ErrInvalidCredential)
 	}
 	expected := jwt.Expected{Issuer: v.o.Issuer, AnyAudience: jwt.Audience{v.o.Audience}, Time: now}
 	if err := standard.ValidateWithLeeway(expected, v.o.Leeway); err != nil {
-		return Claims{}, fmt.Errorf("%w: %w", limiter.ErrInvalidCredential, err)
+		return Claims{}, fmt.Errorf("%w: %w", ErrInvalidCredential, err)
 	}
 	return v.claims(all)
 }
@@ -123,7 +121,7 @@ func (v *Verifier) claims(all map[string]json.RawMessage) (Claims, error) {
 	}
 	c := Claims{User: text[v.o.UserClaim], Tier: text[v.o.TierClaim], Text: text}
 	if c.User == "" {
-		return Claims{}, fmt.Errorf("%w: token without %s", limiter.ErrInvalidCredential, v.o.UserClaim)
+		return Claims{}, fmt.Errorf("%w: token without %s", ErrInvalidCredential, v.o.UserClaim)
 	}
 	return c, nil
 }

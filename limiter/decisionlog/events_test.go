@@ -21,6 +21,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -29,7 +30,7 @@ var hash = telemetry.NewSubjectHash("test", []byte("the key of this test"))
 
 var (
 	noon    = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-	alice   = limiter.Caller{User: "alice"}
+	alice   = caller.Caller{User: "alice"}
 	search  = limit("search")
 	allowed = limiter.Decision{Allowed: true, Limit: search, Cost: 2, Remaining: 7}
 	refused = limiter.Decision{Limit: search, Cost: 2}
@@ -94,7 +95,7 @@ func hung(ctx context.Context, n int) (int, error) {
 
 // Requests that are alike are one event, and each kind another.
 func TestPublisher_Record(t *testing.T) {
-	invalid := fmt.Errorf("token: %w", limiter.ErrInvalidCredential)
+	invalid := fmt.Errorf("token: %w", caller.ErrInvalidCredential)
 	for _, c := range []struct {
 		name string
 		d    limiter.Decision
@@ -108,7 +109,7 @@ func TestPublisher_Record(t *testing.T) {
 		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker}, nil, decisionlog.Event{Outcome: "failed", Count: 1, Degraded: limiter.ReasonBreaker}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: search}, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Shadowed: "search"}},
 		{"bad credential", allowed, invalid, decisionlog.Event{Outcome: "unauthorized", Count: 1}},
-		{"not verified", allowed, limiter.ErrUnverified, decisionlog.Event{Outcome: "failed", Count: 1}},
+		{"not verified", allowed, caller.ErrUnverified, decisionlog.Event{Outcome: "failed", Count: 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, decisionlog.Event{Outcome: "failed", Count: 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -193,7 +194,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 			for i := range each {
 				at := noon.Add(time.Duration(i) * time.Millisecond) // five seconds
 				p.Begin(at)
-				p.Record(at, time.Millisecond, limiter.Caller{User: fmt.Sprint("user", w%2)}, refused, nil)
+				p.Record(at, time.Millisecond, caller.Caller{User: fmt.Sprint("user", w%2)}, refused, nil)
 				p.Wait(t.Context())
 			}
 		})
@@ -230,7 +231,7 @@ func TestPublisher_Record_bounded(t *testing.T) {
 	p := decisionlog.New(o)
 	const callers = 5000
 	for i := range callers {
-		caller := limiter.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
+		caller := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
 		p.Record(noon, 0, caller, refused, nil)
 	}
 	p.Record(noon, 0, alice, allowed, nil) // for which there is no room
@@ -295,7 +296,7 @@ func TestPublisher_Begin_when(t *testing.T) {
 			p.Begin(noon.Add(after))
 			synctest.Wait()
 			for i := range n {
-				p.Record(noon.Add(after), 0, limiter.Caller{User: fmt.Sprint(i)}, refused, nil)
+				p.Record(noon.Add(after), 0, caller.Caller{User: fmt.Sprint(i)}, refused, nil)
 			}
 		}
 		for _, step := range []struct {

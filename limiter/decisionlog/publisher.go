@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 const (
@@ -91,7 +92,7 @@ func New(o Options) *Publisher {
 
 // Record adds a request: it came at now and was decided by d after took. If err is not nil, d
 // was not enforced. Call it once for each request, as the Recorder of package telemetry.
-func (p *Publisher) Record(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
+func (p *Publisher) Record(now time.Time, took time.Duration, caller caller.Caller, d limiter.Decision, err error) {
 	if p == nil {
 		return
 	}

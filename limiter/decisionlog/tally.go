@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 const (
@@ -57,7 +58,7 @@ func isPlain(d *limiter.Decision, err error) bool {
 // outcomeOf tells the outcomes apart as package telemetry does.
 func outcomeOf(d *limiter.Decision, err error) Outcome {
 	switch {
-	case errors.Is(err, limiter.ErrInvalidCredential), errors.Is(err, limiter.ErrMissingCredential):
+	case errors.Is(err, caller.ErrInvalidCredential), errors.Is(err, caller.ErrMissingCredential):
 		return Unauthorized
 	case err != nil || d.Failed:
 		return Failed

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	callers "github.com/weir-limits/weir/limiter/caller" // caller is a function of these tests
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -46,7 +47,7 @@ func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput
 // longest is a namespace, and who a user, of as many bytes as there may be.
 var (
 	longest = strings.Repeat("n", 64)
-	who     = limiter.Caller{User: strings.Repeat("u", 128)}
+	who     = callers.Caller{User: strings.Repeat("u", 128)}
 )
 
 // consumed returns a store whose updates are metered, and what reads its items.

@@ -45,7 +45,7 @@ func ExampleMiddleware() {
 	m := &httplimit.Middleware{
 		Limiter: l,
 		Charges: live.Fixed(limits).Charges,
-		Identify: func(r *http.Request, now time.Time) (limiter.Caller, error) {
+		Identify: func(r *http.Request, now time.Time) (caller.Caller, error) {
 			return identifier.Caller(r.Context(), now, caller.Credentials{
 				APIKey: r.Header.Get("X-Api-Key"), Address: caller.ParseAddress(r.RemoteAddr),
 			})

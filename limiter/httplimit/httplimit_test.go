@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -182,7 +183,7 @@ func TestNewAnswer_jitter(t *testing.T) {
 // server is a middleware over one limit, with a caller that each test sets.
 type server struct {
 	http.Handler
-	caller limiter.Caller
+	caller caller.Caller
 	err    error
 	now    time.Time
 	store  limiter.Store
@@ -194,10 +195,10 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	l, byIP := search(t), limit(t, "address", algo.Rate{Requests: 2, Window: time.Minute})
-	s := &server{caller: limiter.Caller{User: "alice"}, now: noon, store: storetest.Must(memstore.New(memstore.Options{}))}
+	s := &server{caller: caller.Caller{User: "alice"}, now: noon, store: storetest.Must(memstore.New(memstore.Options{}))}
 	m := &httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, method string, path rules.Path, caller limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, method string, path rules.Path, caller caller.Caller) []limiter.Charge {
 			if caller.Rejected {
 				return []limiter.Charge{{Subject: limiter.IP(caller.IP), Limit: byIP, Cost: 1}}
 			}
@@ -206,8 +207,8 @@ func newServer(t *testing.T) *server {
 			}
 			return []limiter.Charge{{Subject: caller.Subject(), Limit: l, Cost: int64(len(path.String()) - 1)}}
 		},
-		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return s.caller, s.err },
-		Observe: func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
+		Identify: func(*http.Request, time.Time) (caller.Caller, error) { return s.caller, s.err },
+		Observe: func(now time.Time, took time.Duration, caller caller.Caller, d limiter.Decision, err error) {
 			s.observed = append(s.observed, fmt.Sprint(now.Equal(s.now), took >= 0, " ", caller.User, " allowed=", d.Allowed, " err=", err, " served=", s.served))
 		},
 		Clock:  func() time.Time { return s.now },
@@ -287,7 +288,7 @@ func TestMiddleware(t *testing.T) {
 
 func TestMiddleware_credentials(t *testing.T) {
 	s := newServer(t)
-	s.caller, s.err = limiter.Caller{Rejected: true}, fmt.Errorf("%w: forged", limiter.ErrInvalidCredential)
+	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)
 	for range 2 {
 		r := s.get(t, http.MethodGet, "/a")
 		if got := body(t, r); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" ||
@@ -301,12 +302,12 @@ func TestMiddleware_credentials(t *testing.T) {
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("the third bad credential from an address of two: %s", r.Status)
 	}
-	s.caller.IP, s.err = limiter.Caller{}.IP, fmt.Errorf("%w: issuer down", limiter.ErrUnverified)
+	s.caller.IP, s.err = caller.Caller{}.IP, fmt.Errorf("%w: issuer down", caller.ErrUnverified)
 	s.now = s.now.Add(time.Hour)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
 		t.Errorf("cannot be verified: %s %v", r.Status, r.Header)
 	}
-	s.caller, s.err = limiter.Caller{User: "alice"}, nil
+	s.caller, s.err = caller.Caller{User: "alice"}, nil
 	if r := s.get(t, http.MethodGet, "/a"); r.Header.Get("X-RateLimit-Remaining") != "19" {
 		t.Errorf("bad credentials cost the claimed user: %v", r.Header)
 	}
@@ -317,8 +318,8 @@ func TestMiddleware_credentials(t *testing.T) {
 func TestMiddleware_credentials_degraded(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
-	for status, err := range map[int]error{http.StatusUnauthorized: limiter.ErrInvalidCredential, http.StatusServiceUnavailable: limiter.ErrUnverified} {
-		s.caller, s.err = limiter.Caller{Rejected: true}, err
+	for status, err := range map[int]error{http.StatusUnauthorized: caller.ErrInvalidCredential, http.StatusServiceUnavailable: caller.ErrUnverified} {
+		s.caller, s.err = caller.Caller{Rejected: true}, err
 		if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != status || r.Header.Get("Weir-Degraded") == "" || r.Header.Get("RateLimit") != "" {
 			t.Errorf("%v: %s %v", err, r.Status, r.Header)
 		}
@@ -345,9 +346,9 @@ func TestMiddleware_Observe(t *testing.T) {
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
 	s.get(t, http.MethodGet, "/a")
 	s.get(t, http.MethodDelete, "/a")
-	s.caller, s.err = limiter.Caller{Rejected: true}, limiter.ErrInvalidCredential
+	s.caller, s.err = caller.Caller{Rejected: true}, caller.ErrInvalidCredential
 	s.get(t, http.MethodGet, "/a")
-	s.err = limiter.ErrUnverified
+	s.err = caller.ErrUnverified
 	s.get(t, http.MethodGet, "/a")
 	s.get(t, http.MethodGet, "/a")
 	want := []string{
@@ -378,7 +379,7 @@ func TestProblem(t *testing.T) {
 // A bad credential leaves a line in the log, as with the authorizer.
 func TestMiddleware_log(t *testing.T) {
 	s := newServer(t)
-	s.caller, s.err = limiter.Caller{Rejected: true}, fmt.Errorf("%w: forged", limiter.ErrInvalidCredential)
+	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusUnauthorized {
 		t.Fatal(r.Status)
 	}
@@ -390,7 +391,7 @@ func TestMiddleware_log(t *testing.T) {
 // What is missing is told before there are requests, by its name.
 func TestMiddleware_Wrap_missing(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	charges := func(context.Context, time.Time, string, rules.Path, limiter.Caller) []limiter.Charge { return nil }
+	charges := func(context.Context, time.Time, string, rules.Path, caller.Caller) []limiter.Charge { return nil }
 	for field, m := range map[string]httplimit.Middleware{"Limiter": {}, "Charges": {Limiter: l}, "Identify": {Limiter: l, Charges: charges}} {
 		func() {
 			defer func() {
@@ -413,10 +414,10 @@ func TestMiddleware_delay(t *testing.T) {
 		begun := time.Now()
 		h := (&httplimit.Middleware{
 			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-			Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c limiter.Caller) []limiter.Charge {
+			Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) []limiter.Charge {
 				return []limiter.Charge{{Subject: c.Subject(), Limit: queue, Cost: 1}}
 			},
-			Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return limiter.Caller{User: "a"}, nil },
+			Identify: func(*http.Request, time.Time) (caller.Caller, error) { return caller.Caller{User: "a"}, nil },
 			MaxDelay: time.Second,
 		}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			mu.Lock()
@@ -461,14 +462,14 @@ func TestMiddleware_denied(t *testing.T) {
 	var observed []limiter.Decision
 	h := (&httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) []limiter.Charge {
 			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}
 		},
 		// What is wrong with the credential comes later.
-		Identify: func(*http.Request, time.Time) (limiter.Caller, error) {
-			return limiter.Caller{User: "a"}, limiter.ErrInvalidCredential
+		Identify: func(*http.Request, time.Time) (caller.Caller, error) {
+			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},
-		Observe: func(_ time.Time, _ time.Duration, _ limiter.Caller, d limiter.Decision, err error) {
+		Observe: func(_ time.Time, _ time.Duration, _ caller.Caller, d limiter.Decision, err error) {
 			if err != nil {
 				t.Errorf("observed %v", err)
 			}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -21,11 +22,11 @@ type Middleware struct {
 	Limiter *limiter.Limiter
 	// Charges returns what a request that came at now is to be charged; Live.Charges of
 	// package rules fits. Required.
-	Charges func(ctx context.Context, now time.Time, method string, path rules.Path, caller limiter.Caller) []limiter.Charge
+	Charges func(ctx context.Context, now time.Time, method string, path rules.Path, caller caller.Caller) []limiter.Charge
 	// Identify returns who sent the request at now. With an error the Caller is still
-	// charged, and then answered 401, or 503 if the error wraps limiter.ErrUnverified.
+	// charged, and then answered 401, or 503 if the error wraps caller.ErrUnverified.
 	// Required.
-	Identify func(r *http.Request, now time.Time) (limiter.Caller, error)
+	Identify func(r *http.Request, now time.Time) (caller.Caller, error)
 	// MaxDelay is how long a request waits at most for its turn in the queue of a leaky
 	// bucket; give the rules the same, so that queues are no deeper. 0: nobody waits, and
 	// leaky buckets are meters. A request whose context ends has lost its turn.
@@ -34,7 +35,7 @@ type Middleware struct {
 	// or goes on: when it came, how long the decision took, who sent it, and the decision.
 	// With an error, which is Identify's or the Limiter's, the decision was not enforced. A
 	// refusal has none, nor has a decision that failed: they come before what Identify says.
-	Observe func(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error)
+	Observe func(now time.Time, took time.Duration, caller caller.Caller, d limiter.Decision, err error)
 	// Clock is read once per request; nil means Limiter.Now.
 	Clock func() time.Time
 	// Logger gets what goes wrong besides the store, one line of a message a second; nil
@@ -65,15 +66,15 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 	logger = slog.New(telemetry.Sparing(logger.Handler())) // anybody can send bad credentials
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		now, begun := clock(), time.Now()
-		caller, failed := m.Identify(r, now)
+		c, failed := m.Identify(r, now)
 		path := rules.URLPath(r.URL)
-		charges := m.Charges(r.Context(), now, r.Method, path, caller)
+		charges := m.Charges(r.Context(), now, r.Method, path, c)
 		decision, err := m.Limiter.Take(r.Context(), now, charges)
 		if !decision.Allowed { // that comes before what Identify says
 			failed = err
 		}
 		if m.Observe != nil {
-			m.Observe(now, time.Since(begun), caller, decision, failed)
+			m.Observe(now, time.Since(begun), c, decision, failed)
 		}
 		if err != nil {
 			logger.LogAttrs(r.Context(), slog.LevelError, "rules cannot be applied", slog.Any("err", err))
@@ -89,7 +90,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 			w.Header().Set(DegradedField, answer.Degraded)
 		}
 		switch {
-		case errors.Is(failed, limiter.ErrUnverified):
+		case errors.Is(failed, caller.ErrUnverified):
 			logger.LogAttrs(r.Context(), slog.LevelError, "caller not verified", slog.Any("err", failed))
 			w.Header().Set(RetryAfterField, "1")
 			write(w, http.StatusServiceUnavailable, "authorizer_failed", "The request could not be authorized. Try again.")

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -20,11 +21,11 @@ func TestMiddleware_path(t *testing.T) {
 	var charged string
 	m := &httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _ string, path rules.Path, _ limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, _ string, path rules.Path, _ caller.Caller) []limiter.Charge {
 			charged = path.String()
 			return nil
 		},
-		Identify: func(*http.Request, time.Time) (limiter.Caller, error) { return limiter.Caller{}, nil },
+		Identify: func(*http.Request, time.Time) (caller.Caller, error) { return caller.Caller{}, nil },
 	}
 	var ran string
 	mux := http.NewServeMux()

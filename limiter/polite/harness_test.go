@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -106,11 +107,11 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	}
 	m := &httplimit.Middleware{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c limiter.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) []limiter.Charge {
 			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}
 		},
-		Identify: func(r *http.Request, _ time.Time) (limiter.Caller, error) {
-			return limiter.Caller{User: "u" + r.Header.Get("Authorization")}, nil
+		Identify: func(r *http.Request, _ time.Time) (caller.Caller, error) {
+			return caller.Caller{User: "u" + r.Header.Get("Authorization")}, nil
 		},
 	}
 	return &api{latency: latency, handler: m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // class is what a limit counts by: the parts of its per, the endpoint left out unless
@@ -69,7 +70,7 @@ func newClass(per []string, method string, p pattern, split bool) class {
 
 // subject returns who is counted when caller sends a request; the zero subject if
 // caller lacks one of the identities.
-func (c *class) subject(caller *limiter.Caller) limiter.Subject {
+func (c *class) subject(caller *caller.Caller) limiter.Subject {
 	s := c.who(caller)
 	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {
 		return s
@@ -78,7 +79,7 @@ func (c *class) subject(caller *limiter.Caller) limiter.Subject {
 }
 
 // who returns the caller of a subject, without the endpoint with which it is combined.
-func (c *class) who(caller *limiter.Caller) limiter.Subject {
+func (c *class) who(caller *caller.Caller) limiter.Subject {
 	if c.global {
 		return c.endpoint
 	}
@@ -97,7 +98,7 @@ func (c *class) who(caller *limiter.Caller) limiter.Subject {
 	return s
 }
 
-func identity(part string, caller *limiter.Caller) limiter.Subject {
+func identity(part string, caller *caller.Caller) limiter.Subject {
 	switch part {
 	case perClient:
 		return caller.Subject()

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // Explanation is why a request is charged what it is, for operators.
@@ -50,7 +51,7 @@ type Listed struct {
 
 // Explain returns which rules a request meets and what they charge it, and of those whose
 // endpoint matches also which do not act on it and why. Its arguments are those of Charges.
-func (r *Rules) Explain(method string, path Path, caller limiter.Caller) Explanation {
+func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanation {
 	if method == http.MethodHead {
 		method = http.MethodGet
 	}
@@ -115,7 +116,7 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 }
 
 // lacks returns the first identity that caller would need and has not.
-func (c *class) lacks(caller *limiter.Caller) string {
+func (c *class) lacks(caller *caller.Caller) string {
 	i := slices.IndexFunc(c.parts, func(part string) bool { return identity(part, caller) == limiter.Subject{} })
 	if i < 0 {
 		return strings.Join(c.parts, " and ")
@@ -127,7 +128,7 @@ func (c *class) lacks(caller *limiter.Caller) string {
 // requests of caller may meet, whatever their path. caller has the identities that subject is
 // made of, for its overrides. A limit that several rules share is there once. Where subject is a
 // caller who has an item for each endpoint, those are there too: Charge.Subject is the item's.
-func (r *Rules) Of(caller limiter.Caller, subject limiter.Subject) []Listed {
+func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
 	var list []Listed
 	seen := map[*limiter.Limit]bool{}
 	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject: not in subject

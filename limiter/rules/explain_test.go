@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -40,7 +41,7 @@ const explained = `{"rules":[
   {"endpoint":"/api/{what}","cost":5,"limits":{"global":{"name":"address","requests":100,"window":"1m","per":["ip"]}}}],
  "overrides":[{"user":"alice","limits":{"search":{"requests":500,"window":"1m"}}}]}`
 
-func explain(t *testing.T, method, path string, caller limiter.Caller) rules.Explanation {
+func explain(t *testing.T, method, path string, caller caller.Caller) rules.Explanation {
 	t.Helper()
 	caller.IP = address
 	r, err := rules.Parse([]byte(explained), rules.Options{Version: 1})
@@ -59,18 +60,18 @@ func TestRules_Explain(t *testing.T) {
 	const once = "is one count with a limit before it: the request is charged once, at the higher cost"
 	for _, c := range []struct {
 		method, path string
-		caller       limiter.Caller
+		caller       caller.Caller
 		want         map[string]string // why, by path of a rule or a limit; "" if it is charged
 	}{
-		{"HEAD", "/api//search/", limiter.Caller{User: "alice", Tier: "paid"}, map[string]string{
+		{"HEAD", "/api//search/", caller.Caller{User: "alice", Tier: "paid"}, map[string]string{
 			"rules[0]": "", "rules[0].limits.paid": "",
 			"rules[1]": "is for POST",
 			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "", "rules[2].limits.global[2]": "counts by claim:org, and the caller has none",
 			"rules[3]": "has no limit for tier paid, and none for *", "rules[3].limits.global": "",
 			"rules[5]": "", "rules[5].limits.global": once,
 		}},
-		{"OPTIONS", "/other", limiter.Caller{}, map[string]string{"rules[3]": "OPTIONS is never limited", "rules[4]": "OPTIONS is never limited"}},
-		{"GET", "/api/a/b", limiter.Caller{Rejected: true}, map[string]string{
+		{"OPTIONS", "/other", caller.Caller{}, map[string]string{"rules[3]": "OPTIONS is never limited", "rules[4]": "OPTIONS is never limited"}},
+		{"GET", "/api/a/b", caller.Caller{Rejected: true}, map[string]string{
 			"rules[2]": "", "rules[2].limits.global[0]": "",
 			"rules[2].limits.global[1]": "a bad credential is charged only to limits that count by ip",
 			"rules[2].limits.global[2]": "a bad credential is charged only to limits that count by ip",
@@ -99,7 +100,7 @@ func TestRules_Explain(t *testing.T) {
 func TestRules_Explain_badCredentials(t *testing.T) {
 	r := load(t, "testdata/good/bad_credentials.json")
 	for rejected, want := range map[bool]string{false: "only bad credentials are charged to it", true: ""} {
-		e := r.Explain("GET", rules.MustParsePath("/b"), limiter.Caller{IP: address, Rejected: rejected})
+		e := r.Explain("GET", rules.MustParsePath("/b"), caller.Caller{IP: address, Rejected: rejected})
 		if got := e.Matches[0].Limits[1].Reason; got != want {
 			t.Errorf("rejected %t: %q, want %q", rejected, got, want)
 		}
@@ -109,7 +110,7 @@ func TestRules_Explain_badCredentials(t *testing.T) {
 // A caller's own numbers are told, also where only the subject is asked for.
 func TestRules_Explain_override(t *testing.T) {
 	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {
-		l := explain(t, "GET", "/api/search", limiter.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]
+		l := explain(t, "GET", "/api/search", caller.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]
 		if l.Overridden != (user == "alice") || l.Charge.Limit.Rate.Requests != requests || l.Tier != "paid" || l.Endpoint != "/api/search" || l.Method != http.MethodGet {
 			t.Errorf("%s: %+v", user, l)
 		}
@@ -123,19 +124,19 @@ func TestRules_Of(t *testing.T) {
 		t.Fatal(err)
 	}
 	alice, org := limiter.User("alice"), limiter.Claim("org", "acme")
-	both := limiter.Caller{User: "alice", Claims: map[string]string{"org": "acme"}, IP: address}
+	both := caller.Caller{User: "alice", Claims: map[string]string{"org": "acme"}, IP: address}
 	for _, c := range []struct {
-		caller  limiter.Caller
+		caller  caller.Caller
 		subject limiter.Subject
 		want    []string
 	}{
-		{limiter.Caller{User: "alice"}, alice, []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[1]", "rules[3].limits.free", "rules[4].limits.*"}},
-		{limiter.Caller{APIKey: "k"}, limiter.APIKey("k"), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[3].limits.free", "rules[4].limits.*"}},
-		{limiter.Caller{IP: address}, limiter.IP(address), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[0]", "rules[3].limits.free", "rules[4].limits.*"}},
+		{caller.Caller{User: "alice"}, alice, []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[1]", "rules[3].limits.free", "rules[4].limits.*"}},
+		{caller.Caller{APIKey: "k"}, limiter.APIKey("k"), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[3].limits.free", "rules[4].limits.*"}},
+		{caller.Caller{IP: address}, limiter.IP(address), []string{"rules[0].limits.free", "rules[0].limits.paid", "rules[1].limits.*", "rules[2].limits.global[0]", "rules[3].limits.free", "rules[4].limits.*"}},
 		{both, org.And(alice), []string{"rules[2].limits.global[2]"}},
 		{both, alice.And(org), nil},
-		{limiter.Caller{}, limiter.Endpoint("", "*"), []string{"rules[3].limits.global"}},
-		{limiter.Caller{}, limiter.Global(), nil},
+		{caller.Caller{}, limiter.Endpoint("", "*"), []string{"rules[3].limits.global"}},
+		{caller.Caller{}, limiter.Global(), nil},
 	} {
 		var got []string
 		for _, l := range r.Of(c.caller, c.subject) {

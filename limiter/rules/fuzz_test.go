@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -33,7 +34,7 @@ func FuzzRules_Charges(f *testing.F) {
 		if err != nil {
 			return
 		}
-		caller := limiter.Caller{Tier: tier, Rejected: rejected, IP: netip.MustParsePrefix("203.0.113.7/32")}
+		caller := caller.Caller{Tier: tier, Rejected: rejected, IP: netip.MustParsePrefix("203.0.113.7/32")}
 		if !rejected {
 			caller.User, caller.APIKey, caller.Claims = user, key, map[string]string{"org": org}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // overrides are the limits that single callers have instead of their tier's.
@@ -28,7 +29,7 @@ type who struct{ kind, value string }
 
 // of returns the limit that holds for caller in place of l. Where l counts by several
 // identities, an override of the user, key or address goes before one of a claim.
-func (o *overrides) of(c *class, caller *limiter.Caller, l *limiter.Limit) *limiter.Limit {
+func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limiter.Limit {
 	if len(o.rates) == 0 {
 		return l
 	}
@@ -41,7 +42,7 @@ func (o *overrides) of(c *class, caller *limiter.Caller, l *limiter.Limit) *limi
 }
 
 // whoIs returns the identity by which a part of a per counts caller.
-func whoIs(part string, caller *limiter.Caller) who {
+func whoIs(part string, caller *caller.Caller) who {
 	switch {
 	case part == perUser || part == perClient && caller.User != "":
 		return who{perUser, caller.User}

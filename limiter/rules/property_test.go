@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -18,7 +19,7 @@ import (
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // decide asks a limiter for what a request of caller is charged.
-func decide(t *testing.T, r *rules.Rules, path string, caller limiter.Caller) {
+func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	t.Helper()
 	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
@@ -28,7 +29,7 @@ func decide(t *testing.T, r *rules.Rules, path string, caller limiter.Caller) {
 }
 
 // callers have every combination of identities that a document of the property counts by.
-var callers = []limiter.Caller{
+var callers = []caller.Caller{
 	{User: "u", APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{IP: address, Claims: map[string]string{"org": "o"}},

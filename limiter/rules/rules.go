@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // Rules are a document that has been read. They are immutable and safe for concurrent
@@ -118,7 +119,7 @@ func (r *Rules) Tier(claimed string) string {
 // request is charged nothing; HEAD counts as GET. A limit that counts by an identity which the caller
 // does not have is skipped, and a caller whose credential was rejected is charged
 // only on limits that count by address. Limits with only_bad_credentials charge no other caller.
-func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller limiter.Caller) []limiter.Charge {
+func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
 	switch method {
 	case http.MethodOptions:
 		return dst
@@ -146,7 +147,7 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller l
 // charger collects the charges of one request.
 type charger struct {
 	rules    *Rules
-	caller   *limiter.Caller
+	caller   *caller.Caller
 	charges  []limiter.Charge
 	from     int
 	subjects [8]limiter.Subject // by class, once made

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -34,8 +35,8 @@ func load(tb testing.TB, file string) *rules.Rules {
 
 var (
 	address   = netip.MustParsePrefix("203.0.113.7/32")
-	anonymous = limiter.Caller{IP: address}
-	alice     = limiter.Caller{User: "alice", IP: address}
+	anonymous = caller.Caller{IP: address}
+	alice     = caller.Caller{User: "alice", IP: address}
 )
 
 // show writes charges as subject name cost, one after another.
@@ -50,14 +51,14 @@ func show(charges []limiter.Charge) string {
 func TestRules_Charges(t *testing.T) {
 	design, all := load(t, "testdata/good/design.json"), load(t, "testdata/good/everything.json")
 	credentials := load(t, "testdata/good/bad_credentials.json")
-	pro := limiter.Caller{User: "pat", APIKey: "k1", IP: address, Tier: "pro", Claims: map[string]string{"org": "acme"}}
-	key := limiter.Caller{APIKey: "k1", IP: address}
-	rejected := limiter.Caller{IP: address, Rejected: true}
+	pro := caller.Caller{User: "pat", APIKey: "k1", IP: address, Tier: "pro", Claims: map[string]string{"org": "acme"}}
+	key := caller.Caller{APIKey: "k1", IP: address}
+	rejected := caller.Caller{IP: address, Rejected: true}
 	for _, c := range []struct {
 		name         string
 		rules        *rules.Rules
 		method, path string
-		caller       limiter.Caller
+		caller       caller.Caller
 		want         string
 	}{
 		{"user", design, "GET", "/api/v1/search", alice, "user:alice search 1"},
@@ -68,14 +69,14 @@ func TestRules_Charges(t *testing.T) {
 		{"other path", design, "GET", "/api/v1/searches", alice, ""},
 		{"spelled another way", design, "GET", "//api/./v1/x/../%73earch/", alice, "user:alice search 1"},
 		{"caller and global", design, "POST", "/api/v1/data", alice, "user:alice data 1, endpoint:POST:/api/v1/data data 1"},
-		{"tier without a limit", design, "POST", "/api/v1/data", limiter.Caller{User: "bob", Tier: "paid"}, "endpoint:POST:/api/v1/data data 1"},
+		{"tier without a limit", design, "POST", "/api/v1/data", caller.Caller{User: "bob", Tier: "paid"}, "endpoint:POST:/api/v1/data data 1"},
 		{"rejected credential", design, "POST", "/api/v1/data", rejected, ""},
 
 		{"root", all, "GET", "/", anonymous, "ip:203.0.113.7 address 1, global everybody 1, endpoint::/ all 1"},
 		{"below", all, "GET", "/api/v2/x", key, "ip:203.0.113.7 address 1, global everybody 1, apikey:k1 api 1"},
 		{"the prefix itself", all, "GET", "/api/", key, "ip:203.0.113.7 address 1, global everybody 1, apikey:k1 api 1"},
 		{"default tier", all, "GET", "/api/v1/items/5", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1, user:alice items 2"},
-		{"unknown tier", all, "GET", "/api/v1/items/5", limiter.Caller{User: "eve", Tier: "global", IP: address}, "ip:203.0.113.7 address 1, global everybody 1, user:eve api 1, user:eve items 2"},
+		{"unknown tier", all, "GET", "/api/v1/items/5", caller.Caller{User: "eve", Tier: "global", IP: address}, "ip:203.0.113.7 address 1, global everybody 1, user:eve api 1, user:eve items 2"},
 		{"several limits", all, "GET", "/api/v1/items/5", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, user:pat second 2, user:pat month 2"},
 		{"two identities", all, "DELETE", "/api/v1/items/5", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, claim:org=acme|user:pat organisation 1"},
 		{"one of them missing", all, "DELETE", "/api/v1/items/5", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1"},
@@ -110,7 +111,7 @@ func TestParse_design(t *testing.T) {
 		{"gold", "GET", "/api/v1/search", []string{"bucket/600ms/20"}},
 		{"free", "POST", "/api/v1/data", []string{"sliding/1m0s/10", "sliding/1s/100000"}},
 	} {
-		charges := r.Charges(nil, c.method, rules.MustParsePath(c.path), limiter.Caller{User: "a", Tier: c.tier})
+		charges := r.Charges(nil, c.method, rules.MustParsePath(c.path), caller.Caller{User: "a", Tier: c.tier})
 		var got []string
 		for _, charge := range charges {
 			got = append(got, charge.Limit.Fingerprint())
@@ -129,7 +130,7 @@ func TestParse_identity(t *testing.T) {
 	ids := func(document string) map[limiter.ID]string {
 		all := map[limiter.ID]string{}
 		for _, tier := range []string{"free", "paid"} {
-			for _, c := range parse(t, document).Charges(nil, "GET", rules.MustParsePath("/a"), limiter.Caller{User: "u", Tier: tier}) {
+			for _, c := range parse(t, document).Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "u", Tier: tier}) {
 				all[c.Limit.ID] = tier + " " + c.Limit.Fingerprint()
 			}
 		}
@@ -180,7 +181,7 @@ func TestParse_horizon(t *testing.T) {
 // The subjects of a client beside a claim are those of its user, key or address.
 func TestParse_horizon_combined(t *testing.T) {
 	acme := map[string]string{"org": "acme"}
-	for kind, caller := range map[string]limiter.Caller{
+	for kind, caller := range map[string]caller.Caller{
 		"user": {User: "u", APIKey: "k", IP: address, Claims: acme}, "apikey": {APIKey: "k", IP: address, Claims: acme}, "ip": {IP: address, Claims: acme},
 	} {
 		r := parse(t, document(
@@ -267,7 +268,7 @@ func TestRules_Tier(t *testing.T) {
 		if got := r.Tier(c.claimed); got != c.want {
 			t.Errorf("default %s: %q is %q, want %q", c.defaultTier, c.claimed, got, c.want)
 		}
-		claimed, decides := limiter.Caller{User: "u", Tier: c.claimed}, limiter.Caller{User: "u", Tier: c.want}
+		claimed, decides := caller.Caller{User: "u", Tier: c.claimed}, caller.Caller{User: "u", Tier: c.want}
 		if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), claimed)), show(r.Charges(nil, "GET", rules.MustParsePath("/a"), decides)); got != want {
 			t.Errorf("default %s: %q is charged %s, want %s", c.defaultTier, c.claimed, got, want)
 		}
@@ -285,8 +286,8 @@ func TestRules_Charges_order(t *testing.T) {
 		want = append(want, fmt.Sprintf("claim:c%d=v%d l%d 1", i, i, i))
 	}
 	r := parse(t, document(list...))
-	before := r.Charges(nil, "GET", rules.MustParsePath("/"), limiter.Caller{Claims: claims})
-	got := r.Charges(before, "GET", rules.MustParsePath("/a/b"), limiter.Caller{Claims: claims})
+	before := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{Claims: claims})
+	got := r.Charges(before, "GET", rules.MustParsePath("/a/b"), caller.Caller{Claims: claims})
 	if show(got[len(before):]) != strings.Join(want, ", ") {
 		t.Errorf("\n got %s\nwant %s", show(got[len(before):]), strings.Join(want, ", "))
 	}
@@ -374,7 +375,7 @@ func TestRules_Charges_onError(t *testing.T) {
 		{"/other", "", "", "allow 0 600"},
 	} {
 		var got []string
-		for _, c := range r.Charges(nil, "GET", rules.MustParsePath(c.path), limiter.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
+		for _, c := range r.Charges(nil, "GET", rules.MustParsePath(c.path), caller.Caller{User: c.user, IP: netip.MustParsePrefix("203.0.113.7/32"), Tier: c.tier}) {
 			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalProcesses, " ", c.Limit.MaxLocalCost()))
 		}
 		if got := strings.Join(got, ", "); got != c.want {

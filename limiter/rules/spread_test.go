@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -124,24 +125,24 @@ func TestParse_overrides(t *testing.T) {
 		{"claim:org":"acme","limits":{"team":{"requests":70,"window":"1h","algorithm":"token_bucket","burst":3}}}]}`)
 	for _, c := range []struct {
 		path   string
-		caller limiter.Caller
+		caller caller.Caller
 		want   string
 	}{
 		{"/a", alice, "minute sliding/1m0s/5, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/a", limiter.Caller{User: "alice", Tier: "paid"}, "minute sliding/1m0s/5, minute sliding/1m0s/1000"},
-		{"/a", limiter.Caller{User: "bob", APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/a", limiter.Caller{APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/720h0m0s/7, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{User: "alice", Tier: "paid"}, "minute sliding/1m0s/5, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{User: "bob", APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
+		{"/a", caller.Caller{APIKey: "k1", IP: address}, "minute sliding/1m0s/10, day sliding/720h0m0s/7, minute sliding/1m0s/1000"},
 		{"/a", anonymous, "minute sliding/1m0s/1, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/a", limiter.Caller{IP: netip.MustParsePrefix("2001:db8:1::/64")}, "minute sliding/1m0s/2, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
-		{"/b", limiter.Caller{User: "bob", Claims: map[string]string{"org": "acme"}}, "team bucket/51.428571429s/3"},
-		{"/b", limiter.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team sliding/1h0m0s/10"},
+		{"/a", caller.Caller{IP: netip.MustParsePrefix("2001:db8:1::/64")}, "minute sliding/1m0s/2, day sliding/24h0m0s/100, minute sliding/1m0s/1000"},
+		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "acme"}}, "team bucket/51.428571429s/3"},
+		{"/b", caller.Caller{User: "bob", Claims: map[string]string{"org": "umbrella"}}, "team sliding/1h0m0s/10"},
 	} {
 		if got := numbers(r.Charges(nil, "GET", rules.MustParsePath(c.path), c.caller)); got != c.want {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
 		}
 	}
 	// The same limit, which a store keeps as long as any caller's needs.
-	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), limiter.Caller{User: "bob"})[0].Limit
+	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
 		t.Errorf("ids %s and %s, horizons %s and %s", own.ID, others.ID, own.Horizon, others.Horizon)
 	}
@@ -180,13 +181,13 @@ func TestParse_overrides_all(t *testing.T) {
 	for _, tier := range []string{"free", "paid", "gold"} {
 		for _, path := range []string{"/a", "/b"} {
 			for _, user := range []string{"alice", "bob"} {
-				if got, want := numbers(r.Charges(nil, "GET", rules.MustParsePath(path), limiter.Caller{User: user, Tier: tier})), "s sliding/1m0s/5, s sliding/1m0s/5"; got != want {
+				if got, want := numbers(r.Charges(nil, "GET", rules.MustParsePath(path), caller.Caller{User: user, Tier: tier})), "s sliding/1m0s/5, s sliding/1m0s/5"; got != want {
 					t.Errorf("%s %s of %s: got %s, want %s", tier, path, user, got, want)
 				}
 			}
 		}
 	}
-	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), limiter.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", rules.MustParsePath("/b"), limiter.Caller{User: "alice", Tier: "free"})[0]
+	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", rules.MustParsePath("/b"), caller.Caller{User: "alice", Tier: "free"})[0]
 	if a.Limit != b.Limit {
 		t.Error("the override of a count that two rules share is two limits")
 	}
@@ -204,16 +205,16 @@ func TestParse_overrides_combined(t *testing.T) {
 		{"ip":"::ffff:203.0.113.7","limits":{"s":{"requests":3,"window":"1m"}}}]}`)
 	acme, other := map[string]string{"org": "acme"}, map[string]string{"org": "other"}
 	for _, c := range []struct {
-		caller limiter.Caller
+		caller caller.Caller
 		want   string
 	}{
-		{limiter.Caller{User: "alice", Claims: acme}, "s sliding/720h0m0s/1"},
-		{limiter.Caller{User: "alice", APIKey: "k", Claims: other}, "s sliding/720h0m0s/1"},
-		{limiter.Caller{User: "bob", APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/50"},
-		{limiter.Caller{User: "bob", APIKey: "k", IP: address, Claims: other}, "s sliding/1m0s/10"},
-		{limiter.Caller{APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/2"},
-		{limiter.Caller{IP: address, Claims: acme}, "s sliding/1m0s/3"},
-		{limiter.Caller{Claims: acme}, "s sliding/1m0s/50"},
+		{caller.Caller{User: "alice", Claims: acme}, "s sliding/720h0m0s/1"},
+		{caller.Caller{User: "alice", APIKey: "k", Claims: other}, "s sliding/720h0m0s/1"},
+		{caller.Caller{User: "bob", APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/50"},
+		{caller.Caller{User: "bob", APIKey: "k", IP: address, Claims: other}, "s sliding/1m0s/10"},
+		{caller.Caller{APIKey: "k", IP: address, Claims: acme}, "s sliding/1m0s/2"},
+		{caller.Caller{IP: address, Claims: acme}, "s sliding/1m0s/3"},
+		{caller.Caller{Claims: acme}, "s sliding/1m0s/50"},
 	} {
 		charges := r.Charges(nil, "GET", rules.MustParsePath("/"), c.caller)
 		if got := numbers(charges); got != c.want {
@@ -248,7 +249,7 @@ func TestParse_overrides_leases(t *testing.T) {
 	}
 	for user, want := range map[string][]int64{"alice": {200, 0, 20}, "bob": {0, 0, 0}, "carol": {0, 100, 50}} {
 		var got []int64
-		for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/"), limiter.Caller{User: user}) {
+		for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{User: user}) {
 			got = append(got, c.Limit.Spread.Lease)
 		}
 		if !slices.Equal(got, want) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // Writes is how many items a request of an endpoint writes at most, by what its caller is known
@@ -42,20 +43,20 @@ func (r *Rules) Writes() (list []Writes) {
 			continue
 		}
 		known[w] = true
-		most := func(caller limiter.Caller) int {
+		most := func(caller caller.Caller) int {
 			caller.IP, caller.Claims = address, claims
 			return r.mostWrites(rule, caller)
 		}
-		w.User, w.APIKey = most(limiter.Caller{User: "x"}), most(limiter.Caller{APIKey: "x"})
-		w.Both, w.Anonymous = most(limiter.Caller{User: "x", APIKey: "x"}), most(limiter.Caller{})
-		w.Rejected = most(limiter.Caller{Rejected: true})
+		w.User, w.APIKey = most(caller.Caller{User: "x"}), most(caller.Caller{APIKey: "x"})
+		w.Both, w.Anonymous = most(caller.Caller{User: "x", APIKey: "x"}), most(caller.Caller{})
+		w.Rejected = most(caller.Caller{Rejected: true})
 		list = append(list, w)
 	}
 	return list
 }
 
 // mostWrites returns how many items a request of a rule's endpoint writes at most.
-func (r *Rules) mostWrites(rule *rule, caller limiter.Caller) (most int) {
+func (r *Rules) mostWrites(rule *rule, caller caller.Caller) (most int) {
 	path := rule.pattern.example()
 	tiers, asked := map[string]bool{r.defaultTier: true}, methods
 	for _, i := range r.index.match(nil, path) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -73,7 +74,7 @@ func TestRecorder_byRule(t *testing.T) {
 		{"tried out", shadowed, nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0, "RuleShadowed": 1}}},
 		{"no rule", through(), nil, map[string]counts{}},
 		{"two other rules", through("x", "y"), nil, map[string]counts{"(others)": {"RuleAllowed": 1, "RuleRefused": 0}}},
-		{"bad credential", through("*"), limiter.ErrInvalidCredential, map[string]counts{}},
+		{"bad credential", through("*"), caller.ErrInvalidCredential, map[string]counts{}},
 		{"the store failed", failed, nil, map[string]counts{}},
 		{"no limit speaks", nobody, nil, map[string]counts{}},
 	} {

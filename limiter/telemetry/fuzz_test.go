@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -29,7 +30,7 @@ func FuzzRecorder(f *testing.F) {
 		if bits&8 != 0 {
 			d.Shadowed = &limiter.Limit{Name: name}
 		}
-		caller := limiter.Caller{User: user, APIKey: key, Claims: map[string]string{name: user}, IP: netip.MustParsePrefix("203.0.113.7/32")}
+		caller := caller.Caller{User: user, APIKey: key, Claims: map[string]string{name: user}, IP: netip.MustParsePrefix("203.0.113.7/32")}
 		var err error
 		if bits&16 != 0 {
 			err = errors.New(user)

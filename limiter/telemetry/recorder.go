@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 const (
@@ -56,15 +57,15 @@ func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 // Record counts one request, which came at now and was decided by d after took. If err is
 // not nil, d was not enforced: a bad or missing credential is counted as Unauthorized, any
 // other error as Failed. Call it once for each request, after the decision.
-func (r *Recorder) Record(now time.Time, took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
+func (r *Recorder) Record(now time.Time, took time.Duration, c caller.Caller, d limiter.Decision, err error) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.count(now.UnixNano()+int64(took), func() { r.add(took, caller, d, err) }) // slow requests do not turn the time back
+	r.count(now.UnixNano()+int64(took), func() { r.add(took, c, d, err) }) // slow requests do not turn the time back
 }
 
 // add counts a request. r.mu is held.
-func (r *Recorder) add(took time.Duration, caller limiter.Caller, d limiter.Decision, err error) {
+func (r *Recorder) add(took time.Duration, c caller.Caller, d limiter.Decision, err error) {
 	m := &r.metrics
 	switch {
 	case err == nil:
@@ -74,9 +75,9 @@ func (r *Recorder) add(took time.Duration, caller limiter.Caller, d limiter.Deci
 		}
 		r.byRule.add(&d)
 		if !d.Allowed {
-			r.refusals.add(newRefusal(caller, d.Limit))
+			r.refusals.add(newRefusal(c, d.Limit))
 		}
-	case errors.Is(err, limiter.ErrInvalidCredential), errors.Is(err, limiter.ErrMissingCredential):
+	case errors.Is(err, caller.ErrInvalidCredential), errors.Is(err, caller.ErrMissingCredential):
 		m.unauthorized++
 	default:
 		m.failed++

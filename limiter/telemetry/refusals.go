@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 const (
@@ -30,7 +31,7 @@ type refusal struct {
 	limit        string
 }
 
-func newRefusal(c limiter.Caller, l *limiter.Limit) refusal {
+func newRefusal(c caller.Caller, l *limiter.Limit) refusal {
 	var r refusal
 	switch {
 	case c.User != "":
@@ -47,7 +48,7 @@ func newRefusal(c limiter.Caller, l *limiter.Limit) refusal {
 }
 
 func (r refusal) subject() limiter.Subject {
-	return limiter.Caller{User: r.user, APIKey: r.apiKey, IP: r.ip}.Subject()
+	return caller.Caller{User: r.user, APIKey: r.apiKey, IP: r.ip}.Subject()
 }
 
 func (s *refusals) add(r refusal) {

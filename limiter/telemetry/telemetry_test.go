@@ -21,12 +21,13 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 var (
 	noon  = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
-	alice = limiter.Caller{User: "alice", APIKey: "k1", IP: netip.MustParsePrefix("203.0.113.7/32")}
+	alice = caller.Caller{User: "alice", APIKey: "k1", IP: netip.MustParsePrefix("203.0.113.7/32")}
 
 	allowed = limiter.Decision{Allowed: true}
 	refused = limiter.Decision{Limit: limit("search")}
@@ -197,7 +198,7 @@ func (l *log) want(want ...line) {
 
 // What became of a request, and what it counts as.
 func TestRecorder_Record(t *testing.T) {
-	invalid, missing := fmt.Errorf("%w: forged", limiter.ErrInvalidCredential), fmt.Errorf("token: %w", limiter.ErrMissingCredential)
+	invalid, missing := fmt.Errorf("%w: forged", caller.ErrInvalidCredential), fmt.Errorf("token: %w", caller.ErrMissingCredential)
 	for _, c := range []struct {
 		name     string
 		decision limiter.Decision
@@ -217,7 +218,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"refused and shadowed", limiter.Decision{Shadowed: limit("a")}, nil, counts{"Allowed": 0, "Refused": 1, "Shadowed": 1, "Latency": 1}},
 		{"bad credential", limiter.Decision{Allowed: true, StoreCalls: 1}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "StoreCalls": 1, "StoreLatency": 1}},
 		{"no credential", allowed, missing, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1}},
-		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, limiter.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1, "Degraded": 1}},
+		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, caller.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1, "Degraded": 1}},
 		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
 		{"past the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
 		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
@@ -314,7 +315,7 @@ func TestRecorder_concurrent(t *testing.T) {
 			wg.Go(func() {
 				d, err := limiter.Decision{Allowed: w%2 == 0, StoreCalls: 1, Limit: limit("a")}, error(nil)
 				if w == 7 {
-					err = limiter.ErrInvalidCredential
+					err = caller.ErrInvalidCredential
 				}
 				for i := range each / seconds {
 					r.Record(noon.Add(time.Duration(s)*time.Second+time.Duration(i)*time.Microsecond), 0, alice, d, err)
@@ -350,7 +351,7 @@ func TestRecorder_latency(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	r.Record(noon, 1234567*time.Nanosecond, alice, allowed, nil)
 	r.Record(noon.Add(100*time.Millisecond), 2*time.Millisecond, alice, refused, nil)
-	r.Record(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, limiter.ErrUnverified)
+	r.Record(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, caller.ErrUnverified)
 	r.Record(noon.Add(2*time.Second), 0, alice, allowed, nil)
 	if got, want := [][]float64{l.metrics[0].latency, l.metrics[1].latency}, [][]float64{{1.234}, {2, 0}}; !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("latencies %v, want %v", got, want)
@@ -439,11 +440,11 @@ func TestRecorder_flood(t *testing.T) {
 	l.bytes = 0
 	const n = 1_000_000
 	for i := range n {
-		caller := limiter.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)}
+		from := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), 32)}
 		if i%4 == 0 {
-			caller = limiter.Caller{User: fmt.Sprint("user", i%48)}
+			from = caller.Caller{User: fmt.Sprint("user", i%48)}
 		}
-		r.Record(noon.Add(time.Duration(i)*time.Microsecond), 0, caller, refused, nil)
+		r.Record(noon.Add(time.Duration(i)*time.Microsecond), 0, from, refused, nil)
 	}
 	if l.bytes != 0 {
 		t.Errorf("%d bytes within a second", l.bytes)
@@ -476,12 +477,12 @@ func TestRecorder_crowd(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	r.Record(noon, 0, alice, allowed, nil)
 	for i := range 1000 {
-		r.Record(noon, 0, limiter.Caller{User: fmt.Sprint(i)}, refused, nil)
+		r.Record(noon, 0, caller.Caller{User: fmt.Sprint(i)}, refused, nil)
 	}
 	for range 50 {
 		r.Record(noon, 0, alice, refused, nil)
 	}
-	r.Record(noon, 0, limiter.Caller{User: "7"}, refused, nil)
+	r.Record(noon, 0, caller.Caller{User: "7"}, refused, nil)
 	r.Record(noon.Add(time.Second), 0, alice, allowed, nil)
 	seven := refusedLine{"refused", hash(limiter.User("7")), "search", 2}
 	rest := refusedLine{"refused", "", "", 990 + 50}
@@ -498,11 +499,11 @@ func TestRecorder_crowd(t *testing.T) {
 func TestRecorder_refused(t *testing.T) {
 	var out bytes.Buffer
 	r := telemetry.New(&out, "dev", hash)
-	r.Record(noon, 0, limiter.Caller{}, allowed, nil)
+	r.Record(noon, 0, caller.Caller{}, allowed, nil)
 	out.Reset()
-	record := func(n int, caller limiter.Caller, d limiter.Decision) {
+	record := func(n int, from caller.Caller, d limiter.Decision) {
 		for range n {
-			r.Record(noon, 0, caller, d, nil)
+			r.Record(noon, 0, from, d, nil)
 		}
 	}
 	elsewhere := alice
@@ -510,10 +511,10 @@ func TestRecorder_refused(t *testing.T) {
 	record(4, alice, refused)
 	record(3, elsewhere, refused)
 	record(6, alice, limiter.Decision{Limit: limit("address")})
-	record(5, limiter.Caller{APIKey: "k1", IP: alice.IP}, refused)
-	record(3, limiter.Caller{IP: alice.IP}, refused)
-	record(2, limiter.Caller{}, limiter.Decision{})
-	r.Record(noon.Add(time.Second), 0, limiter.Caller{}, allowed, nil)
+	record(5, caller.Caller{APIKey: "k1", IP: alice.IP}, refused)
+	record(3, caller.Caller{IP: alice.IP}, refused)
+	record(2, caller.Caller{}, limiter.Decision{})
+	r.Record(noon.Add(time.Second), 0, caller.Caller{}, allowed, nil)
 	user, key, address := hash(limiter.User("alice")), hash(limiter.APIKey("k1")), hash(limiter.IP(alice.IP))
 	want := strings.Join([]string{
 		`{"weir":"refused","subject":"` + user + `","limit":"search","refused":7}`,
@@ -598,16 +599,16 @@ func TestRecorder_size(t *testing.T) {
 	r.Rules(noon.Add(time.Second), 1772625600, noon.Add(-time.Hour), long)
 	longest := limit(strings.Repeat("a", 32))
 	for i := range 20_000 {
-		caller := limiter.Caller{User: fmt.Sprint(i % 1000)}
+		from := caller.Caller{User: fmt.Sprint(i % 1000)}
 		d := refusedBy(long[i%20])
 		d.StoreCalls, d.StoreTime, d.FromCache, d.Shadowed, d.Clamped, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
 		d.Refunds = limiter.Refunds{Given: 3, Dropped: 4}
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, d, nil)
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil)
 		d.Limit = longest
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, d, nil)
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, caller, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil)
-		r.Record(noon.Add(time.Second), 0, caller, allowed, limiter.ErrInvalidCredential)
-		r.Record(noon.Add(time.Second), 0, caller, allowed, limiter.ErrUnverified)
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil)
+		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil)
+		r.Record(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential)
+		r.Record(noon.Add(time.Second), 0, from, allowed, caller.ErrUnverified)
 		r.EventsDropped(noon.Add(time.Second), 10_000)
 	}
 	r.Record(noon.Add(3*time.Second), 0, alice, usual, nil)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
@@ -54,8 +55,8 @@ func openStore(a algo.Algorithm) func(int, time.Duration, []string) (func() take
 		store, ctx := must(memstore.New(memstore.Options{})), context.Background()
 		return func() taker {
 			charges, results := []limiter.Charge{callers.charge}, make([]algo.Result, 1)
-			return func(caller int) (bool, error) {
-				charges[0].Subject, results[0] = callers.subjects[caller], algo.Result{}
+			return func(i int) (bool, error) {
+				charges[0].Subject, results[0] = callers.subjects[i], algo.Result{}
 				return store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, results)
 			}
 		}, nothing, nil
@@ -71,8 +72,8 @@ func openLimiter(a algo.Algorithm) func(int, time.Duration, []string) (func() ta
 		l, ctx := must(limiter.New(must(memstore.New(memstore.Options{})), limiter.Options{})), context.Background()
 		return func() taker {
 			charges := []limiter.Charge{callers.charge}
-			return func(caller int) (bool, error) {
-				charges[0].Subject = callers.subjects[caller]
+			return func(i int) (bool, error) {
+				charges[0].Subject = callers.subjects[i]
 				d, err := l.Take(ctx, time.Now(), charges)
 				return d.Allowed, err
 			}
@@ -100,9 +101,9 @@ func openWholePath(requests int, window time.Duration, keys []string) (worker fu
 	return func() taker {
 		var charges []limiter.Charge
 		header := http.Header{}
-		return func(caller int) (bool, error) {
+		return func(i int) (bool, error) {
 			clear(header)
-			charges = r.Charges(charges[:0], http.MethodGet, rules.MustParsePath("/api/v1/items/42"), limiter.Caller{User: keys[caller], Tier: "free"})
+			charges = r.Charges(charges[:0], http.MethodGet, rules.MustParsePath("/api/v1/items/42"), caller.Caller{User: keys[i], Tier: "free"})
 			d, err := l.Take(ctx, time.Now(), charges)
 			if err == nil {
 				httplimit.NewAnswer(d).SetHeader(header)

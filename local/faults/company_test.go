@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 	functions "github.com/weir-limits/weir/local/lambdaenv"
@@ -41,14 +42,14 @@ func (p *problems) degraded(a answer, within time.Duration) {
 // the store again is served as ever: it has charged both.
 func askPairs(t *testing.T, found *problems, w *world) {
 	t.Helper()
-	w.ask(caller, pair)
+	w.ask(client, pair)
 	w.network.poison(t, "up", "timeout", nil)
 	for range during {
-		found.degraded(w.ask(caller, pair), w.deadline)
+		found.degraded(w.ask(client, pair), w.deadline)
 	}
 	healed(t, w)
 	resumed := eventually(t, "both subjects are counted again", func() bool {
-		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+pair), limiter.Caller{IP: address(caller)})
+		charges := w.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+pair), caller.Caller{IP: address(client)})
 		d, err := w.app.Limiter.Take(t.Context(), time.Now(), charges)
 		if err != nil || (d.Reason == limiter.ReasonNone) != (d.StoreCalls > 0) || d.Reason == limiter.ReasonNone && d.StoreCalls != len(charges) {
 			found.add("%+v, %v", d, err)
@@ -64,14 +65,14 @@ func askPairs(t *testing.T, found *problems, w *world) {
 // call is made for all of them. It is pressure on that caller until the store is known not to live.
 func askTogether(t *testing.T, found *problems, w *world) {
 	t.Helper()
-	w.ask(caller, "plenty")
+	w.ask(client, "plenty")
 	w.network.poison(t, "up", "timeout", nil)
 	var mu sync.Mutex
 	for round := range resilient.DefaultFailures + 2 {
 		var all sync.WaitGroup
 		for range 16 {
 			all.Go(func() {
-				a := w.ask(caller, "plenty")
+				a := w.ask(client, "plenty")
 				mu.Lock()
 				defer mu.Unlock()
 				if a.degraded != limiter.ReasonBusy || round >= resilient.DefaultFailures {
@@ -103,9 +104,9 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	if took := time.Since(begun); reached == nil || took > limiter.DefaultTimeout+allowance {
 		found.add("it started in %s, and reached the store: %t", took, reached == nil)
 	}
-	found.degraded(e.ask(caller, "plenty"), limiter.DefaultTimeout)
+	found.degraded(e.ask(client, "plenty"), limiter.DefaultTimeout)
 	for range during {
-		found.degraded(e.ask(caller, "plenty"), w.deadline)
+		found.degraded(e.ask(client, "plenty"), w.deadline)
 	}
 	healed(t, w)
 	if resumed := eventually(t, "the store is used", func() bool { return e.ask(onlooker, "plenty").degraded == "" }); resumed > back {

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -140,8 +141,8 @@ func (e *environment) ask(caller, policy string) answer {
 }
 
 // charge is what a request of a caller to the endpoint of a policy is charged.
-func (e *environment) charge(caller, policy string) limiter.Charge {
-	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+policy), limiter.Caller{IP: address(caller)})[0]
+func (e *environment) charge(from, policy string) limiter.Charge {
+	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+policy), caller.Caller{IP: address(from)})[0]
 }
 
 func address(caller string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(caller), 32) }

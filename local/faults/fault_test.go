@@ -45,7 +45,7 @@ const (
 )
 
 const (
-	caller   = "192.0.2.1"
+	client   = "192.0.2.1"
 	onlooker = "192.0.2.2" // who asks whether the store is back
 
 	before = 3 // requests to each endpoint before a fault, and during it
@@ -153,7 +153,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 
 // normal sends a request that is to be allowed by the store, and reports whether it was.
 func (w *world) normal(found *problems, policy string) bool {
-	a := w.ask(caller, policy)
+	a := w.ask(client, policy)
 	ok := a.status == http.StatusNoContent && a.degraded == ""
 	if !ok {
 		found.add("without a fault, %s: %+v", policy, a)
@@ -174,7 +174,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 			within(t.Context(), f.lull)
 		}
 		for _, policy := range policies {
-			a := w.ask(caller, policy)
+			a := w.ask(client, policy)
 			worst = max(worst, a.took)
 			if policy == "local" && a.status == http.StatusNoContent {
 				admitted++
@@ -272,7 +272,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 	if policy == policies[0] {
 		low, high = low+f.extra, high+f.extra
 	}
-	counted := w.direct.counted(t, caller, policy)
+	counted := w.direct.counted(t, client, policy)
 	if counted < low || counted > high {
 		found.add("%s: %d are counted, want %d to %d", policy, counted, low, high)
 	}
@@ -284,7 +284,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 			return
 		}
 	}
-	if a := w.ask(caller, policy); a.status != http.StatusTooManyRequests || a.degraded != "" {
+	if a := w.ask(client, policy); a.status != http.StatusTooManyRequests || a.degraded != "" {
 		found.add("%s: after the limit: %+v", policy, a)
 	}
 }

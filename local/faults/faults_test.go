@@ -83,7 +83,7 @@ var dynamoFaults = []fault{
 		t.Helper()
 		item := `"pk":{"S":"key"}`
 		for _, policy := range policies {
-			item += fmt.Sprintf(`,"f%s":{"S":"no fingerprint"}`, w.charge(caller, policy).Limit.ID)
+			item += fmt.Sprintf(`,"f%s":{"S":"no fingerprint"}`, w.charge(client, policy).Limit.ID)
 		}
 		spoiled(http.StatusOK, `{"Attributes":{`+item+`}}`)(t, w)
 	}, end: asEver, sees: limiter.ReasonUnavailable, lives: true, count: countsSome},
@@ -133,12 +133,12 @@ func asEver(_ *testing.T, w *world) {
 func kill(t *testing.T, w *world) {
 	t.Helper()
 	policy := policies[0]
-	counted := w.direct.counted(t, caller, policy)
+	counted := w.direct.counted(t, client, policy)
 	n := connect(t, w.network.proxy.Upstream)
 	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // the first one counts
 	n.poison(t, "down", "timeout", nil)
 	p.ask(t)
-	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, caller, policy) > counted })
+	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, client, policy) > counted })
 	p.kill(t)
 }
 

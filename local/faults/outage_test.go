@@ -15,7 +15,7 @@ const daily = 57
 func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
 	t.Helper()
 	for range n {
-		a := w.ask(caller, "default")
+		a := w.ask(client, "default")
 		worst = max(worst, a.took)
 		switch a.status {
 		case http.StatusNoContent:
@@ -36,9 +36,9 @@ func TestOutage_stopped(t *testing.T) {
 	overRedis(t, w)
 	defer w.end(t)
 	for range 10 {
-		w.ask(caller, "default")
+		w.ask(client, "default")
 	}
-	before := w.direct.counted(t, caller, "default")
+	before := w.direct.counted(t, client, "default")
 	w.app.Clock = func() time.Time { return time.Now().Add(10 * time.Second) }
 	w.handler = w.app.Serve(served)
 	w.server.signal(t, syscall.SIGSTOP)
@@ -52,7 +52,7 @@ func TestOutage_stopped(t *testing.T) {
 		t.Errorf("%d admitted, want %d: one environment enforces the limit alone", admitted, daily-10)
 	}
 	eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" })
-	if after := w.direct.counted(t, caller, "default"); after < before || after > before+breakerCalls {
+	if after := w.direct.counted(t, client, "default"); after < before || after > before+breakerCalls {
 		t.Errorf("%d are counted, want %d and at most the %d calls that were lost", after, before, breakerCalls)
 	}
 	if admitted, _ := w.flood(t, 20); admitted != 0 {

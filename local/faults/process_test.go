@@ -33,13 +33,13 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
 		lambda.Start(func(policy string) (asked, error) {
-			a := e.ask(caller, policy)
+			a := e.ask(client, policy)
 			return asked{a.status, a.degraded, a.took}, nil
 		})
 	}
 	fmt.Println("there")
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
-	e.ask(caller, policies[0])
+	e.ask(client, policies[0])
 }
 
 // asked is an answer, as a function tells it.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -65,14 +65,14 @@ func TestEndpoints(t *testing.T) {
 			inspect("user:alice", 300, 3)
 		})
 	}
-	if got := many.Charges(nil, "GET", rules.MustParsePath("/e7"), limiter.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
+	if got := many.Charges(nil, "GET", rules.MustParsePath("/e7"), caller.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
 		t.Errorf("charged on %s", got)
 	}
 }
 
 // admitted returns how many of n requests of a user the store admits, however long it takes.
 func (d *desk) admitted(q operator.Question, n int) (admitted int) {
-	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), limiter.Caller{User: q.User})
+	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: q.User})
 	for range n {
 		allowed, err := d.Store.Take(d.t.Context(), algo.InstantOf(noon), charges[0].Subject, charges, make([]algo.Result, len(charges)))
 		if err != nil {

@@ -147,7 +147,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 	return e, nil
 }
 
-func newCaller(c limiter.Caller, tier string, rejected error) Caller {
+func newCaller(c caller.Caller, tier string, rejected error) Caller {
 	made := Caller{Subject: c.Subject().String(), User: c.User, APIKeyID: c.APIKey, Tier: tier, Claims: c.Claims}
 	if c.IP.IsValid() {
 		made.IP = c.IP.String()
@@ -159,7 +159,7 @@ func newCaller(c limiter.Caller, tier string, rejected error) Caller {
 }
 
 // caller returns who sends the request of q, and why a token is refused.
-func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who limiter.Caller, rejected, err error) {
+func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected, err error) {
 	address := o.Address
 	if q.IP != "" {
 		if address, err = netip.ParseAddr(q.IP); err != nil {
@@ -167,7 +167,7 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who l
 		}
 	}
 	if q.Token == "" {
-		return limiter.Caller{User: q.User, APIKey: q.APIKeyID, Tier: q.Tier, Claims: q.Claims, IP: o.prefix(address)}, nil, nil
+		return caller.Caller{User: q.User, APIKey: q.APIKeyID, Tier: q.Tier, Claims: q.Claims, IP: o.prefix(address)}, nil, nil
 	}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
@@ -228,7 +228,7 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 		made.Status, made.RetryAfter = http.StatusServiceUnavailable, 1
 	case !d.Allowed:
 		made.Status, made.RetryAfterSeconds, made.RetryAfter = http.StatusTooManyRequests, d.RetryAfter.Seconds(), wholeSeconds(d.RetryAfter)
-	case errors.Is(rejected, limiter.ErrUnverified):
+	case errors.Is(rejected, caller.ErrUnverified):
 		made.Allowed, made.Status = false, http.StatusServiceUnavailable
 	case rejected != nil:
 		made.Allowed, made.Status = false, http.StatusUnauthorized

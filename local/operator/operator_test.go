@@ -106,7 +106,7 @@ func open(t testing.TB, kind string) limiter.Store {
 // send decides a request as the environment does.
 func (d *desk) send(q operator.Question) limiter.Decision {
 	d.t.Helper()
-	caller := limiter.Caller{User: q.User, Tier: q.Tier, APIKey: q.APIKeyID, Claims: q.Claims, IP: netip.PrefixFrom(local, 32)}
+	caller := caller.Caller{User: q.User, Tier: q.Tier, APIKey: q.APIKeyID, Claims: q.Claims, IP: netip.PrefixFrom(local, 32)}
 	decision, err := d.Limiters[0].Take(d.t.Context(), d.now, d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller))
 	if err != nil {
 		d.t.Fatal(err)
@@ -357,7 +357,7 @@ func TestReset(t *testing.T) {
 			d.send(bob)
 		}
 		d.send(alice)
-		charges := d.rules.Charges(nil, bob.Method, rules.MustParsePath(bob.Path), limiter.Caller{User: "bob"})[:1]
+		charges := d.rules.Charges(nil, bob.Method, rules.MustParsePath(bob.Path), caller.Caller{User: "bob"})[:1]
 		elsewhere := func() bool {
 			decision, err := other.Take(t.Context(), d.now, charges)
 			if err != nil {
@@ -417,7 +417,7 @@ func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey,
 // A token that cannot be verified is answered 503, and one that is bad 401.
 func TestExplain_rejected(t *testing.T) {
 	d := newDesk(t, "memory")
-	for fault, want := range map[error]int{limiter.ErrUnverified: 503, limiter.ErrInvalidCredential: 401} {
+	for fault, want := range map[error]int{caller.ErrUnverified: 503, caller.ErrInvalidCredential: 401} {
 		tokens, err := caller.NewVerifier(caller.TokenOptions{Keys: keys{fault}, Issuer: "i", Audience: "a", Algorithms: []string{"RS256"}})
 		if err != nil {
 			t.Fatal(err)
@@ -436,7 +436,7 @@ func TestReset_limiters(t *testing.T) {
 		d.Limiters = append(d.Limiters, storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
 	}
 	q := operator.Question{Method: "POST", Path: "/search", User: "bob"}
-	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), limiter.Caller{User: "bob"})[:1]
+	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: "bob"})[:1]
 	take := func(l *limiter.Limiter) limiter.Decision {
 		decision, err := l.Take(t.Context(), d.now, charges)
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // The kinds of a subject that are no identity of a caller.
@@ -30,23 +31,23 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 
 // parse reads a subject as explain prints it, where %XX stands for a byte; what needs no
 // escape may be written without. The caller has the identities that it is made of.
-func (o *Operator) parse(text string) (limiter.Subject, limiter.Caller, error) {
+func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	if len(text) > maxSubject {
-		return limiter.Subject{}, limiter.Caller{}, mistake("subject: has %d bytes, at most %d are read", len(text), maxSubject)
+		return limiter.Subject{}, caller.Caller{}, mistake("subject: has %d bytes, at most %d are read", len(text), maxSubject)
 	}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
 	case kindGlobal:
 		if text == kindGlobal {
-			return limiter.Global(), limiter.Caller{}, nil
+			return limiter.Global(), caller.Caller{}, nil
 		}
 	case kindEndpoint:
 		if s, ok := endpointOf(rest); ok {
-			return s, limiter.Caller{}, nil
+			return s, caller.Caller{}, nil
 		}
 	case kindCustom:
 		if name, value, ok := strings.Cut(rest, "="); ok && name != "" {
-			return limiter.Custom(unescape(name), unescape(value)), limiter.Caller{}, nil
+			return limiter.Custom(unescape(name), unescape(value)), caller.Caller{}, nil
 		}
 	default:
 		who, endpoint, split := strings.Cut(text, "|"+kindEndpoint+":")
@@ -58,12 +59,12 @@ func (o *Operator) parse(text string) (limiter.Subject, limiter.Caller, error) {
 			return s.And(of), caller, nil
 		}
 	}
-	return limiter.Subject{}, limiter.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
+	return limiter.Subject{}, caller.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
 }
 
 // identities reads a subject of one identity or several, which stand in the order of the
 // names that rules count by: what stands otherwise is held by no store.
-func (o *Operator) identities(text string) (subject limiter.Subject, caller limiter.Caller, err error) {
+func (o *Operator) identities(text string) (subject limiter.Subject, caller caller.Caller, err error) {
 	caller.Claims = map[string]string{}
 	last := ""
 	for i, part := range strings.Split(text, "|") {
@@ -84,7 +85,7 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller limi
 }
 
 // identity reads one identity into caller, and returns what rules call it.
-func (o *Operator) identity(part string, caller *limiter.Caller) (name string, one limiter.Subject, err error) {
+func (o *Operator) identity(part string, caller *caller.Caller) (name string, one limiter.Subject, err error) {
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
 		return "", one, mistake("subject: %q is the hash of a long name, from which nothing can be told: want the name itself", part)

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -168,7 +169,7 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	charges := r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/v1/search"), limiter.Caller{User: user, Tier: "three"})
+	charges := r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/v1/search"), caller.Caller{User: user, Tier: "three"})
 	for i := range charges {
 		charges[i].Cost = 0
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks"
 	"github.com/weir-limits/weir/functions/sinks/kafka"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
@@ -137,7 +138,7 @@ func fill(t *testing.T, c boot.EventsConfig) {
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	})
 	for i := range 40 {
-		p.Record(time.Now().Truncate(time.Hour).Add(time.Duration(i%2)*time.Second), 0, limiter.Caller{User: "alice"}, limiter.Decision{}, nil)
+		p.Record(time.Now().Truncate(time.Hour).Add(time.Duration(i%2)*time.Second), 0, caller.Caller{User: "alice"}, limiter.Decision{}, nil)
 	}
 	p.Close(t.Context(), time.Now())
 }

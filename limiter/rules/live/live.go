@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -186,7 +187,7 @@ func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 }
 
 // Charges calls At, and then Charges of the rules that it returns.
-func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, caller limiter.Caller) []limiter.Charge {
+func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, caller caller.Caller) []limiter.Charge {
 	return l.At(ctx, now).Charges(nil, method, path, caller)
 }
 

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -50,7 +50,7 @@ func (k *kept) set(d live.Document, err error) {
 
 // requests returns how many requests a minute rules allow.
 func requests(r *rules.Rules) int64 {
-	return r.Charges(nil, "GET", rules.MustParsePath("/"), limiter.Caller{User: "a"})[0].Limit.Rate.Requests
+	return r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{User: "a"})[0].Limit.Rate.Requests
 }
 
 // reloads collects the results of reloads.
@@ -401,7 +401,7 @@ func Example() {
 		return
 	}
 	show := func(now time.Time) {
-		charge := r.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), limiter.Caller{User: "alice"})[0]
+		charge := r.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), caller.Caller{User: "alice"})[0]
 		fmt.Println(charge.Limit.Version, charge.Limit.Rate.Requests)
 	}
 	show(now)

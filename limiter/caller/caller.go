@@ -1,0 +1,33 @@
+package caller
+
+import (
+	"net/netip"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Caller is the sender of a request, as far as it was verified. The zero value is an
+// anonymous caller from an unknown address.
+type Caller struct {
+	User   string            // subject of the verified token; "" without a token
+	APIKey string            // ID of the API key's record; "" without a key
+	IP     netip.Prefix      // address; an IPv6 address is shortened to its network
+	Tier   string            // plan; "" means the default tier of the rules
+	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text
+
+	// Rejected reports that a credential was bad. The other fields then contain nothing from
+	// that credential, and the rules charge only limits that count by address.
+	Rejected bool
+}
+
+// Subject returns the strongest verified identity: the user, else the API key, else the
+// address.
+func (c Caller) Subject() limiter.Subject {
+	switch {
+	case c.User != "":
+		return limiter.User(c.User)
+	case c.APIKey != "":
+		return limiter.APIKey(c.APIKey)
+	}
+	return limiter.IP(c.IP)
+}
