@@ -367,7 +367,7 @@ func (l *Limiter) charge(g *group) (taken bool, calls int, err error) {
 			taken, calls, err = false, 1, fmt.Errorf("%w: panic: %v", ErrUnavailable, v)
 		}
 	}()
-	return l.ask(ctx, g.at, g.at, g.subject, g.charges, g.results)
+	return l.ask(ctx, g.at, g.subject, g.charges, g.results)
 }
 
 // context returns the context of the first member with the latest deadline of all.

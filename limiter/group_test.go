@@ -232,8 +232,8 @@ func TestGroup_leaving(t *testing.T) {
 // A request whose deadline passes before its call is sent is not charged.
 func TestGroup_leaving_unsent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &hanging{remote: newRemote()}
-		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+		store := &hanging{remote: newRemote(), first: 900 * time.Millisecond}
+		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
 		var first sync.WaitGroup
 		first.Go(func() { takeAt(t, l, time.Now(), c) })

@@ -223,7 +223,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		a.answered()
 	}()
 	asked := time.Now()
-	_, calls, err = l.ask(l.deadline(ctx, r), r.now, out.at, it.Subject, out.charges, results)
+	_, calls, err = l.ask(l.deadline(ctx, r), out.at, it.Subject, out.charges, results)
 	r.calls += calls
 	r.stored += time.Since(asked)
 	if err == nil {

@@ -13,17 +13,10 @@ import (
 
 // Options of a Limiter. The zero value is ready for use.
 type Options struct {
-	// Timeout bounds the store's work for one decision; 0 means DefaultTimeout. It is
-	// below MinWindow. Stores in this process are not timed.
+	// Timeout bounds the time that a decision waits for a shared store; 0 means DefaultTimeout.
+	// It is below MinWindow. A store that is a Connector may extend it. A Local store has no
+	// timeout.
 	Timeout time.Duration
-	// ReconnectTimeout is the Timeout where the store may have to be connected to anew: of the first
-	// decision after five seconds without a store call, of one that comes a second or more after a call
-	// that failed, and of those that begin before it is answered. 0 means Timeout. It is below
-	// MinWindow, and no less than Timeout.
-	ReconnectTimeout time.Duration
-	// FirstTimeout is the Timeout of the first decision, and of those that begin before it is
-	// answered; 0 means ReconnectTimeout. It is below MinWindow, and no less than ReconnectTimeout.
-	FirstTimeout time.Duration
 	// Trust is how long a remembered state may refuse without asking the store; 0
 	// means a second, negative not at all. A refund, a reset or a changed limit made
 	// elsewhere is noticed after that time at the latest. Where others take again and
@@ -49,19 +42,11 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is the time that a store has for a decision.
+// DefaultTimeout is how long a decision waits for a shared store, at most.
 const DefaultTimeout = 900 * time.Millisecond
 
 // DefaultFallback is how many subjects a process counts by itself in an outage: about 10 MB at most.
 const DefaultFallback = 50_000
-
-// connectionLife is after how long without a call connections to the store are taken to
-// be gone.
-const connectionLife = 5 * time.Second
-
-// seldom is after how long without a call one that follows a failure may have to connect anew. In
-// an outage those that come faster have no time for it: connections open beside them.
-const seldom = time.Second
 
 // Limiter decides requests against a Store. It is safe for concurrent use. Make one
 // per process, or environment, with New.
@@ -70,13 +55,11 @@ type Limiter struct {
 	cells     Store
 	local     *local // nil for a Local store
 	timeout   time.Duration
-	reconnect time.Duration // in place of timeout, where the store has to be connected to
-	first     time.Duration // the same, before it has ever been asked
-	asked     atomic.Int64  // when the store was, last; 0: never
-	failing   atomic.Bool   // it did not answer then
-	active    atomic.Int64  // requests that are being decided
-	memory    *memory       // nil for a Local store
-	accounts  *accounts     // nil for a Local store
+	connector Connector    // nil if the store is none
+	failing   atomic.Bool  // the store did not answer the last call
+	active    atomic.Int64 // requests that are being decided
+	memory    *memory      // nil for a Local store
+	accounts  *accounts    // nil for a Local store
 	intN      func(n int) int
 	logger    *slog.Logger
 	scratch   sync.Pool
@@ -108,7 +91,8 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, reconnect: o.ReconnectTimeout, first: o.FirstTimeout, intN: o.IntN, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, logger: o.Logger}
+	l.connector, _ = store.(Connector)
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {
 		l.timeout = 0
@@ -263,36 +247,20 @@ func (l *Limiter) end(r *request) {
 	}
 }
 
-// deadline returns ctx with the deadline of the decision, which begins when it is
-// first asked for.
+// deadline returns ctx with the deadline of the decision, which begins with its first call of a
+// shared store.
 func (l *Limiter) deadline(ctx context.Context, r *request) context.Context {
 	if r.ctx == nil {
 		r.ctx = ctx
 		if l.timeout > 0 {
-			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), l.patience(r.now))
+			timeout := l.timeout
+			if l.connector != nil {
+				timeout = max(timeout, l.connector.ConnectTimeout(r.now))
+			}
+			r.ctx, r.cancel = context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		}
 	}
 	return r.ctx
-}
-
-// patience returns how long a decision at now may wait for the store: for longer where it may have
-// to open a connection. Who asks seldom may have to after a call that failed, too: it took its
-// connection with it.
-func (l *Limiter) patience(now algo.Instant) time.Duration {
-	asked := l.asked.Load()
-	switch pause := now.Sub(algo.Instant(asked)).Abs(); {
-	case asked == 0:
-		return l.first
-	case pause >= connectionLife, pause >= seldom && l.failing.Load():
-		return l.reconnect
-	}
-	return l.timeout
-}
-
-// answered notes how a call at now ended.
-func (l *Limiter) answered(now algo.Instant, err error) {
-	l.failing.Store(!Answered(err))
-	l.asked.Store(int64(now))
 }
 
 // log tells what failed.

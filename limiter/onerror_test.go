@@ -421,7 +421,17 @@ type hanging struct {
 	*remote
 	mu      sync.Mutex
 	waited  []time.Duration
-	answers bool // as the remote does
+	answers bool          // as the remote does
+	first   time.Duration // how long the first decision may wait
+}
+
+// ConnectTimeout implements limiter.Connector.
+func (h *hanging) ConnectTimeout(algo.Instant) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	first := h.first
+	h.first = 0
+	return first
 }
 
 func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -436,138 +446,13 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// The first decision has longest. One after a pause that ends the life of connections, or that
-// follows a failure, has time to connect; all others, also of several subjects, have one deadline.
-func TestLimiter_Take_deadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &hanging{remote: newRemote()}
-		l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, ReconnectTimeout: 250 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-		deny := onError(t, "a", 10, limiter.OnErrorDeny, 0)
-		charges := []limiter.Charge{{Subject: user, Limit: deny, Cost: 1}, {Subject: other, Limit: deny, Cost: 1}}
-		answered := func() {
-			store.answers = true
-			if _, err := l.Take(ctx, time.Now(), charges[:1]); err != nil {
-				t.Fatal(err)
-			}
-			store.answers = false
-		}
-		for i, c := range []struct {
-			pause, want time.Duration
-			answered    bool // the store answers once before
-		}{
-			{0, 900 * time.Millisecond, false}, {0, 50 * time.Millisecond, false}, {900 * time.Millisecond, 50 * time.Millisecond, false},
-			{time.Second, 250 * time.Millisecond, false}, {10 * time.Second, 250 * time.Millisecond, false},
-			{4 * time.Second, 50 * time.Millisecond, true}, {5 * time.Second, 250 * time.Millisecond, true}, {0, 50 * time.Millisecond, false},
-			{-time.Second, 50 * time.Millisecond, true},  // a later one was answered before
-			{-time.Minute, 250 * time.Millisecond, true}, // the clock was set back
-		} {
-			if c.answered {
-				answered()
-			}
-			begun := time.Now()
-			now := begun.Add(c.pause)
-			if c.pause > 0 {
-				time.Sleep(c.pause)
-				begun, now = time.Now(), time.Now()
-			}
-			d, err := l.Take(ctx, now, charges)
-			if took := time.Since(begun); err != nil || took != c.want || outcome(d) != "failed" || d.Reason != limiter.ReasonTimeout {
-				t.Errorf("decision %d took %s, want %s: %+v, %v", i+1, took, c.want, d, err)
-			}
-		}
-		answered()
-		time.Sleep(6 * time.Second)
-		store.waited = nil
-		var together sync.WaitGroup
-		for i := range 10 { // all of which wait for connections to open
-			theirs := limiter.Charge{Subject: limiter.User(fmt.Sprint("one of ten ", i)), Limit: deny, Cost: 1}
-			together.Go(func() { _, _ = l.Take(ctx, time.Now(), []limiter.Charge{theirs}) })
-		}
-		together.Wait()
-		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{250 * time.Millisecond}, 10)) {
-			t.Errorf("together they waited %s", store.waited)
-		}
-		store.waited = nil
-		l = storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-		if _, err := l.Take(ctx, time.Now(), charges[:1]); err != nil || !slices.Equal(store.waited, []time.Duration{50 * time.Millisecond}) {
-			t.Errorf("without a FirstTimeout: waited %s, %v", store.waited, err)
-		}
-	})
-}
-
-// connecting is a store whose connection takes time to open, is given up with the call that opens
-// it, and lives for five seconds after the last answer.
-type connecting struct {
-	*remote
-	takes time.Duration
-	hangs bool
-	used  time.Time
-}
-
-func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	takes := c.takes
-	if time.Since(c.used) < 5*time.Second {
-		takes = 0
-	}
-	if end, _ := ctx.Deadline(); c.hangs || time.Until(end) < takes {
-		<-ctx.Done()
-		c.used = time.Time{}
-		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
-	}
-	time.Sleep(takes)
-	c.used = time.Now()
-	return c.remote.Take(ctx, now, s, charges, results)
-}
-
-// Connections that open more slowly than a deadline, after a call that hung: who asks seldom has the
-// time to connect, so that all are served, and waits no longer than that in an outage. Where
-// requests come one after the other, nobody has it while the store hangs.
-func TestLimiter_Take_slowConnection(t *testing.T) {
-	for _, c := range []struct {
-		pause, outage time.Duration
-		late, long    int // who is not served after the outage, and who waited for longer in it
-	}{
-		{10 * time.Second, 0, 0, 0}, {3 * time.Second, 0, 0, 0}, {10 * time.Second, time.Minute, 0, 6}, {3 * time.Second, time.Minute, 0, 20},
-		{900 * time.Millisecond, time.Minute, 0, 0},
-	} {
-		t.Run(fmt.Sprint(c.pause, c.outage), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := &connecting{remote: newRemote(), takes: 120 * time.Millisecond, hangs: true}
-				l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 100 * time.Millisecond, ReconnectTimeout: 250 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
-				charge := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 1000)}
-				begun, late, long := time.Now(), 0, 0
-				for i := 0; i == 0 || time.Since(begun) < time.Hour; i++ {
-					asked := time.Now()
-					store.hangs = i == 0 || asked.Sub(begun) <= c.outage
-					if c.pause < time.Second && !store.hangs {
-						store.takes = 0 // a connection opens in the background
-					}
-					d := takeAt(t, l, asked, charge)
-					switch took := time.Since(asked); {
-					case i > 0 && took > 250*time.Millisecond:
-						t.Errorf("request %d took %s", i+1, took)
-					case i > 0 && took == 250*time.Millisecond:
-						long++
-					case !store.hangs && d.Reason != limiter.ReasonNone:
-						late++
-					}
-					time.Sleep(c.pause - time.Since(asked))
-				}
-				if late != c.late || long != c.long {
-					t.Errorf("%d were not served after it, want %d; %d waited for longer, want %d", late, c.late, long, c.long)
-				}
-			})
-		})
-	}
-}
-
 // A request that waits for the answer to another has one deadline, and asks nobody when that is
 // over. The subject is busy then, and the store answers others.
 func TestLimiter_Take_late(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &hanging{remote: newRemote()}
-			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, FirstTimeout: 900 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+			store := &hanging{remote: newRemote(), first: 900 * time.Millisecond}
+			l := storetest.Must(limiter.New(store, limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
 			var first sync.WaitGroup
 			first.Go(func() {

@@ -14,8 +14,6 @@ import (
 // *algo.FieldError.
 func (o Options) complete() (Options, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.ReconnectTimeout = cmp.Or(o.ReconnectTimeout, o.Timeout)
-	o.FirstTimeout = cmp.Or(o.FirstTimeout, o.ReconnectTimeout)
 	o.Trust = cmp.Or(o.Trust, time.Second)
 	o.Remember = cmp.Or(o.Remember, 10_000)
 	o.Fallback = cmp.Or(o.Fallback, DefaultFallback)
@@ -32,8 +30,6 @@ func (o Options) complete() (Options, error) {
 		want string
 	}{
 		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout)},
-		{"ReconnectTimeout", o.ReconnectTimeout >= o.Timeout && o.ReconnectTimeout < MinWindow, o.ReconnectTimeout, fmt.Sprintf("at least Timeout (%s) and less than %s; 0 means Timeout", o.Timeout, MinWindow)},
-		{"FirstTimeout", o.FirstTimeout >= o.ReconnectTimeout && o.FirstTimeout < MinWindow, o.FirstTimeout, fmt.Sprintf("at least ReconnectTimeout (%s) and less than %s; 0 means ReconnectTimeout", o.ReconnectTimeout, MinWindow)},
 		{"Remember", o.Remember > 0, o.Remember, "at least 1; 0 means 10000"},
 		{"Fallback", o.Fallback > 0, o.Fallback, fmt.Sprintf("at least 1; 0 means %d", DefaultFallback)},
 	} {

@@ -18,17 +18,8 @@ func TestNew_options(t *testing.T) {
 	}{
 		{"", limiter.Options{}},
 		{"", limiter.Options{Timeout: 999 * ms, Trust: -1, Remember: 1}},
-		{"", limiter.Options{Timeout: 50 * ms, FirstTimeout: 999 * ms}},
 		{"Options.Timeout", limiter.Options{Timeout: time.Second}},
 		{"Options.Timeout", limiter.Options{Timeout: -1}},
-		{"Options.FirstTimeout", limiter.Options{FirstTimeout: time.Second}},
-		{"Options.FirstTimeout", limiter.Options{FirstTimeout: -1}},
-		{"Options.FirstTimeout", limiter.Options{Timeout: 100 * ms, FirstTimeout: 99 * ms}},
-		{"Options.FirstTimeout", limiter.Options{FirstTimeout: 50 * ms}}, // below the default Timeout
-		{"Options.FirstTimeout", limiter.Options{Timeout: 50 * ms, ReconnectTimeout: 250 * ms, FirstTimeout: 249 * ms}},
-		{"Options.ReconnectTimeout", limiter.Options{Timeout: 100 * ms, ReconnectTimeout: 99 * ms}},
-		{"Options.ReconnectTimeout", limiter.Options{ReconnectTimeout: time.Second}},
-		{"", limiter.Options{Timeout: 50 * ms, ReconnectTimeout: 250 * ms, FirstTimeout: 250 * ms}},
 		{"Options.Remember", limiter.Options{Remember: -1}},
 		{"", limiter.Options{Fallback: 1}},
 		{"Options.Fallback", limiter.Options{Fallback: -1}},

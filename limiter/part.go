@@ -227,13 +227,13 @@ func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
 // askFor asks the shared store once.
 func (l *Limiter) askFor(ctx context.Context, now algo.Instant, p *part) {
 	var calls int
-	p.taken, calls, p.err = l.ask(ctx, now, now, p.charges[0].Subject, p.charges, p.results)
+	p.taken, calls, p.err = l.ask(ctx, now, p.charges[0].Subject, p.charges, p.results)
 	p.calls += calls
 }
 
 // ask takes from the shared store at an instant that may be before that of the request, and
 // returns how many calls that was: none if it is too late, or a breaker spared it.
-func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
+func (l *Limiter) ask(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
 	if err := ctx.Err(); err != nil { // the request has waited for another, or for more than one call
 		return false, 0, l.crowded(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
@@ -245,7 +245,7 @@ func (l *Limiter) ask(ctx context.Context, now, at algo.Instant, subject Subject
 	if err == nil && slices.ContainsFunc(results, func(r algo.Result) bool { return r.Machine == nil }) {
 		taken, err = false, errBlank
 	}
-	l.answered(now, err) // what the next deadline depends on
+	l.failing.Store(!Answered(err))
 	return taken, 1, l.pulse.judge(begun, err)
 }
 

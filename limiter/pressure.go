@@ -249,7 +249,7 @@ func (l *Limiter) inspect(ctx context.Context, r *request, p *part) (refuses boo
 	for i := range looks {
 		looks[i].Cost = 0
 	}
-	_, calls, err := l.ask(ctx, r.now, r.now, looks[0].Subject, looks, p.results)
+	_, calls, err := l.ask(ctx, r.now, looks[0].Subject, looks, p.results)
 	if p.calls += calls; err != nil {
 		return false, err
 	}

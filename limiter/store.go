@@ -56,6 +56,14 @@ type Entry struct {
 // second time would cost memory and time and save nothing.
 type Local interface{ Local() }
 
+// Connector is implemented by stores that open connections. Package resilient has one.
+type Connector interface {
+	// ConnectTimeout returns how long a decision at now may wait for the store because it may
+	// have to open a connection; 0 if it does not. It MUST be below MinWindow. It replaces
+	// Options.Timeout where it is longer. It MUST be safe for concurrent use.
+	ConnectTimeout(now algo.Instant) time.Duration
+}
+
 // Result is algo.Result.
 type Result = algo.Result
 

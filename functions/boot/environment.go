@@ -47,7 +47,7 @@ func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limi
 	if err != nil {
 		return nil, err
 	}
-	return limiter.New(store, limiter.Options{Timeout: c.timeout(), ReconnectTimeout: max(reconnectTimeout, c.timeout()), FirstTimeout: max(firstTimeout, c.timeout()), Logger: logger, Cells: cells})
+	return limiter.New(store, limiter.Options{Timeout: c.timeout(), Logger: logger, Cells: cells})
 }
 
 func (c Config) identifier() (*caller.Identifier, error) {

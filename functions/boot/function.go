@@ -13,6 +13,7 @@ import (
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/resilient"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -79,7 +80,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 // not reached may be back when it is needed: an outage is no time for slow starts, of which it
 // has more.
 func (c Config) warm(ctx context.Context, store limiter.Store, e *app.Environment) {
-	ctx, cancel := context.WithTimeout(ctx, firstTimeout)
+	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()
 	if err := c.Probe(ctx, store); err != nil {
 		e.Logger.Warn("store not reached", slog.Any("err", err))

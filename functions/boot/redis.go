@@ -14,6 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	redislog "github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 // redisMaxLife is well below the 12 hours after which ElastiCache hangs up on a connection
@@ -47,9 +49,9 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 			return nil, errRedisURL
 		}
 		o.MaxRetries, o.PoolSize, o.PipelinePoolSize = -1, redisPoolSize, -1
-		o.DialerRetries, o.DialTimeout = 1, firstTimeout // the number of attempts
+		o.DialerRetries, o.DialTimeout = 1, resilient.DefaultFirstTimeout // the number of attempts
 		o.ContextTimeoutEnabled = true
-		o.ConnMaxIdleTime, o.ConnMaxLifetime = MaxIdle, redisMaxLife
+		o.ConnMaxIdleTime, o.ConnMaxLifetime = resilient.ConnectionLife, redisMaxLife
 		o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 		o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 		return redis.NewClient(o), nil
@@ -58,9 +60,9 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 	if err != nil {
 		return nil, errRedisURL
 	}
-	o.DialerRetries, o.DialTimeout, o.PoolSize, o.PipelinePoolSize = 1, firstTimeout, redisPoolSize, -1
+	o.DialerRetries, o.DialTimeout, o.PoolSize, o.PipelinePoolSize = 1, resilient.DefaultFirstTimeout, redisPoolSize, -1
 	o.ContextTimeoutEnabled = true
-	o.ConnMaxIdleTime, o.ConnMaxLifetime = MaxIdle, redisMaxLife
+	o.ConnMaxIdleTime, o.ConnMaxLifetime = resilient.ConnectionLife, redisMaxLife
 	o.DisableIdentity, o.MaintNotificationsConfig = true, quiet
 	o.CredentialsProviderContext = announced(login, o.Username, o.Password)
 	o.DisableRoutingPolicies = true // commands with one key need no table of all there are
@@ -70,11 +72,11 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 // login gives a new connection its user and password.
 type login func(context.Context) (user, password string, err error)
 
-// announced returns a login that tells of each new connection. Without one it is the user and
-// the password of the URL.
+// announced returns a login that reports each new connection to package resilient. Without one
+// it is the user and the password of the URL.
 func announced(by login, user, password string) login {
 	return func(ctx context.Context) (string, string, error) {
-		opened(ctx)
+		resilient.Opened(ctx)
 		if by == nil {
 			return user, password, nil
 		}

@@ -55,7 +55,7 @@ func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resilient.New(reconnecting{store, max(reconnectTimeout, c.timeout())}, resilient.Options{})
+	return resilient.New(store, resilient.Options{})
 }
 
 // DynamoDBClient returns a client that makes each attempt once: the store makes those
@@ -69,8 +69,8 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 		o.Retryer = aws.NopRetryer{}
 		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = MaxIdle }).
-				WithDialerOptions(func(d *net.Dialer) { d.Timeout = firstTimeout }) // nobody waits for longer
+			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // nobody waits for longer
 		}
 	}), nil
 }

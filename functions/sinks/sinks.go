@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks/kafka"
 	"github.com/weir-limits/weir/functions/sinks/kinesis"
 	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/resilient"
 )
 
 // Open returns the destination that EVENTS names, nil if it names none. It does not connect. A
@@ -65,7 +66,7 @@ func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, erro
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
 		o.Logger = logging.Nop{} // the caller logs the error, once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
-			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = boot.MaxIdle })
+			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife })
 		}
 	}), nil
 }

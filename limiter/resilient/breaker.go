@@ -1,7 +1,6 @@
 package resilient
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,66 +14,77 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The defaults of Options.
-const (
-	DefaultFailures = 5
-	DefaultPause    = 500 * time.Millisecond
-)
-
-// Options of New. The zero value is ready for use.
-type Options struct {
-	// Failures is how many calls in a row have to fail until the store is not asked any
-	// more; 0 means DefaultFailures.
-	Failures int
-	// Pause is how long the store is not asked then, until it is tried again; 0 means
-	// DefaultPause.
-	Pause time.Duration
-}
-
-// New returns store behind a circuit breaker, which is safe for concurrent use. A Local
-// store cannot be down, and is returned as it is. Inspect and Reset, which operators call,
-// always ask. An option out of range is an error that names it.
-func New(store limiter.Store, o Options) (limiter.Store, error) {
-	switch {
-	case store == nil:
-		return nil, errors.New("breaker: store: got nil, want a Store")
-	case o.Failures < 0:
-		return nil, fmt.Errorf("breaker: %w", &algo.FieldError{Field: "Options.Failures", Got: o.Failures, Want: fmt.Sprintf("at least 1; 0 means %d", DefaultFailures)})
-	case o.Pause < 0:
-		return nil, fmt.Errorf("breaker: %w", &algo.FieldError{Field: "Options.Pause", Got: o.Pause, Want: fmt.Sprintf("more than 0; 0 means %s", DefaultPause)})
-	}
-	if _, ok := store.(limiter.Local); ok {
-		return store, nil
-	}
-	o.Failures, o.Pause = cmp.Or(o.Failures, DefaultFailures), cmp.Or(o.Pause, DefaultPause)
-	b := &guarded{Store: store, circuit: gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
-		Timeout:      o.Pause,
-		MaxRequests:  1, // at once, while it is not known whether the store is back
-		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
-		IsSuccessful: limiter.Answered,
-		IsExcluded:   func(err error) bool { return errors.Is(err, errPressed) },
-	})}
-	b.calls.New = func() any {
-		c := &call{store: store, answers: &b.answers}
-		c.run = c.ask
-		return c
-	}
-	return b, nil
-}
-
-// guarded is a store behind a breaker.
-type guarded struct {
+// breaker is a store behind a circuit breaker.
+type breaker struct {
 	limiter.Store
+	deadlines
 	circuit *gobreaker.CircuitBreaker[int]
 	calls   sync.Pool
 	answers atomic.Int64 // calls that the store answered
 }
 
-// call is one call of the store, reused so that it costs no allocation.
+func newBreaker(store limiter.Store, o Options) *breaker {
+	b := &breaker{Store: store, circuit: gobreaker.NewCircuitBreaker[int](gobreaker.Settings{
+		Timeout:      o.Pause,
+		MaxRequests:  1, // probes at a time
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return int64(c.ConsecutiveFailures) >= int64(o.Failures) },
+		IsSuccessful: limiter.Answered,
+		IsExcluded:   func(err error) bool { return errors.Is(err, errOthersAnswered) },
+	})}
+	b.reconnect, b.first = o.ReconnectTimeout, o.FirstTimeout
+	b.calls.New = func() any {
+		c := &call{of: b}
+		c.run = c.make
+		return c
+	}
+	return b
+}
+
+// Take implements limiter.Store.
+func (b *breaker) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	taken, err := b.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
+	return taken == 1, err
+}
+
+// Refund implements limiter.Store. It never probes: a refund of nothing makes no call, so its
+// success shows nothing.
+func (b *breaker) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
+	if b.circuit.State() != gobreaker.StateClosed {
+		return 0, errOpen
+	}
+	return b.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
+}
+
+// ClockSkew implements limiter.SkewEstimator.
+func (b *breaker) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
+	return limiter.ClockSkew(b.Store)
+}
+
+// ConnectTimeout implements limiter.Connector.
+func (b *breaker) ConnectTimeout(now algo.Instant) time.Duration { return b.timeout(now) }
+
+var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
+
+func (b *breaker) execute(what call) (int, error) {
+	if err := what.ctx.Err(); err != nil { // no call is made, so nothing is learned of the store
+		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
+	}
+	c := b.calls.Get().(*call)
+	what.of, what.run = c.of, c.run
+	*c = what
+	n, err := b.circuit.Execute(c.run)
+	*c = call{of: c.of, run: c.run} // keep nothing of the request
+	b.calls.Put(c)
+	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
+		return 0, errOpen
+	}
+	return n, err
+}
+
+// call is one call of the store. It is reused, so a call does not allocate.
 type call struct {
-	store   limiter.Store
-	answers *atomic.Int64
-	run     func() (int, error) // ask
+	of      *breaker
+	run     func() (int, error) // make
 	refund  bool
 	ctx     context.Context
 	now     algo.Instant
@@ -84,69 +94,32 @@ type call struct {
 	results []algo.Result
 }
 
-// errPressed marks a timeout while the store answered other calls. It says nothing of the store:
-// many calls for one item wait for each other.
-var errPressed = errors.New("others were answered meanwhile")
+// errOthersAnswered marks a timeout during which the store answered other calls. It shows nothing
+// about the store: many calls for one item wait for each other.
+var errOthersAnswered = errors.New("other calls were answered meanwhile")
 
-// ask calls the store, and notes whether it lives.
-func (c *call) ask() (int, error) {
-	begun := c.answers.Load()
-	n, err := c.askOnce()
+// make calls the store and records whether it answered.
+func (c *call) make() (int, error) {
+	begun := c.of.answers.Load()
+	n, err := c.send()
 	switch {
-	case limiter.Answered(err) && !c.refund: // which may have asked nobody
-		c.answers.Add(1)
-	case limiter.TimedOut(err) && c.answers.Load() != begun:
-		return n, fmt.Errorf("%w: %w", err, errPressed)
+	case limiter.Answered(err) && !c.refund: // a refund may make no call
+		c.of.answers.Add(1)
+	case limiter.TimedOut(err) && c.of.answers.Load() != begun:
+		return n, fmt.Errorf("%w: %w", err, errOthersAnswered)
 	}
 	return n, err
 }
 
-// askOnce returns what the store gave back, or 1 if it took the charges.
-func (c *call) askOnce() (int, error) {
+// send returns how many charges the store refunded, or 1 if it took the charges.
+func (c *call) send() (int, error) {
 	if c.refund {
-		return c.store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
+		return c.of.Store.Refund(c.ctx, c.subject, c.charges, c.results, c.elapsed)
 	}
-	taken, err := c.store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
+	taken, err := c.of.Store.Take(c.ctx, c.now, c.subject, c.charges, c.results)
+	c.of.observe(c.now, err)
 	if taken {
 		return 1, err
 	}
 	return 0, err
-}
-
-// Take implements limiter.Store.
-func (g *guarded) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	taken, err := g.execute(call{ctx: ctx, now: now, subject: subject, charges: charges, results: results})
-	return taken == 1, err
-}
-
-// Refund implements limiter.Store. It is no probe: one that has nothing to give back asks
-// nobody, and would be taken for an answer.
-func (g *guarded) Refund(ctx context.Context, subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int, err error) {
-	if g.circuit.State() != gobreaker.StateClosed {
-		return 0, errOpen
-	}
-	return g.execute(call{refund: true, ctx: ctx, elapsed: elapsed, subject: subject, charges: charges, results: results})
-}
-
-// ClockSkew implements limiter.SkewEstimator.
-func (g *guarded) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
-	return limiter.ClockSkew(g.Store)
-}
-
-var errOpen = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrBreakerOpen)
-
-func (g *guarded) execute(what call) (int, error) {
-	if err := what.ctx.Err(); err != nil { // too late to learn anything of the store
-		return 0, fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
-	}
-	c := g.calls.Get().(*call)
-	what.store, what.answers, what.run = c.store, c.answers, c.run
-	*c = what
-	n, err := g.circuit.Execute(c.run)
-	*c = call{store: c.store, answers: c.answers, run: c.run} // keep nothing of the request
-	g.calls.Put(c)
-	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
-		return 0, errOpen
-	}
-	return n, err
 }

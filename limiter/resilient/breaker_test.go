@@ -404,7 +404,7 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					t.Fatal(err)
 				}
 				s := newSick()
-				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
+				l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{ReconnectTimeout: 50 * time.Millisecond, FirstTimeout: 50 * time.Millisecond})), limiter.Options{Timeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 				charges := []limiter.Charge{{Subject: user, Limit: made, Cost: 1}}
 				requests := func() (waited, degraded int64) {
 					var wg sync.WaitGroup
@@ -530,12 +530,23 @@ func TestLimiter_outage_refused(t *testing.T) {
 }
 
 func TestNew_options(t *testing.T) {
-	for field, o := range map[string]resilient.Options{"Options.Failures": {Failures: -1}, "Options.Pause": {Pause: -1}} {
+	for _, c := range []struct {
+		field string
+		resilient.Options
+	}{
+		{"Options.Failures", resilient.Options{Failures: -1}},
+		{"Options.Pause", resilient.Options{Pause: -1}},
+		{"Options.ReconnectTimeout", resilient.Options{ReconnectTimeout: -1}},
+		{"Options.ReconnectTimeout", resilient.Options{ReconnectTimeout: limiter.MinWindow}},
+		{"Options.FirstTimeout", resilient.Options{FirstTimeout: resilient.DefaultReconnectTimeout - 1}},
+		{"Options.FirstTimeout", resilient.Options{FirstTimeout: limiter.MinWindow}},
+		{"Options.FirstTimeout", resilient.Options{ReconnectTimeout: 950 * time.Millisecond}}, // longer than the default
+	} {
 		for _, store := range []limiter.Store{newSick(), storetest.Must(memstore.New(memstore.Options{}))} {
-			s, err := resilient.New(store, o)
+			s, err := resilient.New(store, c.Options)
 			wrong, ok := errors.AsType[*algo.FieldError](err)
-			if s != nil || !ok || wrong.Field != field {
-				t.Errorf("%+v: %v, want an error of %s", o, err, field)
+			if s != nil || !ok || wrong.Field != c.field {
+				t.Errorf("%+v: %v, want an error of %s", c.Options, err, c.field)
 			}
 		}
 	}
