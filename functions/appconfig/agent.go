@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"regexp"
 	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -21,41 +21,11 @@ type Agent struct {
 
 var _ live.Source = (*Agent)(nil)
 
-// Configuration is a configuration at AppConfig, by the ids or the names of its parts.
-type Configuration struct{ Application, Environment, Profile string }
-
-var validConfiguration = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,128})/([A-Za-z0-9_.-]{1,128})/([A-Za-z0-9_.-]{1,128})$`)
-
-// ParseConfiguration reads application/environment/profile: ids, or names that have letters,
-// digits, _, . and - alone.
-func ParseConfiguration(s string) (Configuration, error) {
-	parts := validConfiguration.FindStringSubmatch(s)
-	for _, part := range parts {
-		if part == "." || part == ".." {
-			parts = nil
-		}
-	}
-	if parts == nil {
-		return Configuration{}, fmt.Errorf("got %.80q, want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -", s)
-	}
-	return Configuration{parts[1], parts[2], parts[3]}, nil
-}
-
-// Path returns the path by which the agent knows c.
-func (c Configuration) Path() string {
-	return "/applications/" + c.Application + "/environments/" + c.Environment + "/configurations/" + c.Profile
-}
-
-// Actions returns what a policy allows to the agent on the configuration that it reads.
-func Actions() []string {
-	return []string{"appconfig:GetLatestConfiguration", "appconfig:StartConfigurationSession"}
-}
-
 // maxIdle is after how long an idle connection is dropped: Lambda freezes both ends.
 const maxIdle = 5 * time.Second
 
 // New returns the agent at a port of this machine.
-func New(port int, c Configuration) *Agent {
+func New(port int, c contract.Configuration) *Agent {
 	return &Agent{
 		url: fmt.Sprintf("http://127.0.0.1:%d%s", port, c.Path()),
 		client: &http.Client{

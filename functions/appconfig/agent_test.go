@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -26,7 +27,7 @@ func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := appconfig.ParseConfiguration("abcd123/prod/weir.rules_1")
+	c, err := contract.ParseConfiguration("abcd123/prod/weir.rules_1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +76,5 @@ func TestAgent_endless(t *testing.T) {
 	d, err := a.Document(t.Context())
 	if err != nil || len(d.Content) != rules.MaxBytes+1 {
 		t.Errorf("%d bytes, %v", len(d.Content), err)
-	}
-}
-
-func TestParseConfiguration(t *testing.T) {
-	for _, bad := range []string{"", "a/b", "a/b/c/d", "a//c", "a/../c", "a/b/c?x", "a/b/c d", "a/b/%2e", strings.Repeat("a", 129) + "/b/c"} {
-		if c, err := appconfig.ParseConfiguration(bad); err == nil || !strings.Contains(err.Error(), "want APPLICATION/ENVIRONMENT/PROFILE") {
-			t.Errorf("%q: %+v, %v", bad, c, err)
-		}
 	}
 }

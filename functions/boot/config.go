@@ -10,7 +10,7 @@ import (
 
 	"github.com/sethvargo/go-envconfig"
 
-	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -61,7 +61,7 @@ type Config struct {
 	// issuer's keys. Without it or API_KEYS_FILE API keys mean nothing.
 	RecordsTable string `env:"RECORDS_TABLE"`
 
-	// JWKS is the URL of the issuer's keys; JWKSRecords for the copy that the function
+	// JWKS is the URL of the issuer's keys; contract.JWKSRecords for the copy that the function
 	// signingkeys keeps of them in RECORDS_TABLE, where functions do not reach the issuer; or,
 	// locally, a file. Without it tokens mean nothing.
 	JWKS          string   `env:"JWKS"`
@@ -97,16 +97,6 @@ type Config struct {
 	// dynamo is the client that the store and the records share, if Load has made this.
 	dynamo *dynamoClient
 }
-
-// RulesTable is the RULES_FROM of rules in RECORDS_TABLE, and RulesAppConfig what comes before
-// the configuration in that of rules at AppConfig.
-const (
-	RulesTable     = "table"
-	RulesAppConfig = "appconfig:"
-)
-
-// JWKSRecords is the JWKS that stands for the keys in the records table.
-const JWKSRecords = "records:"
 
 var (
 	validNamespace = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
@@ -149,7 +139,7 @@ func (c *Config) validate() error {
 	if _, err := c.appConfig(); err != nil {
 		check(false, "RULES_FROM: %w", err)
 	}
-	check(c.RulesFrom != RulesTable || c.RecordsTable != "", "RECORDS_TABLE: is missing: RULES_FROM=%s is for the rules in it", RulesTable)
+	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: is missing: RULES_FROM=%s is for the rules in it", contract.RulesTable)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
 	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.DecodedPath(c.BasePath, "").String() == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s with redis and %s with dynamodb", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
@@ -160,8 +150,8 @@ func (c *Config) validate() error {
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: is missing: without it any issuer that shares a key is believed")
 	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed")
-	check(c.JWKS == "" || c.Local || c.JWKS == JWKSRecords || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
-	check(c.JWKS != JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: is missing: JWKS=%s is for the keys in it", JWKSRecords)
+	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
+	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: is missing: JWKS=%s is for the keys in it", contract.JWKSRecords)
 	check(c.RecordsTable == "" || validTable.MatchString(c.RecordsTable), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
 	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: want one of them: API keys come from one place")
 	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
@@ -174,14 +164,14 @@ func (c *Config) validate() error {
 }
 
 // appConfig returns the configuration in RULES_FROM, nil if it names none.
-func (c *Config) appConfig() (*appconfig.Configuration, error) {
-	name, ok := strings.CutPrefix(c.RulesFrom, RulesAppConfig)
-	if !ok && c.RulesFrom != "" && c.RulesFrom != RulesTable {
-		return nil, fmt.Errorf("got %.80q, want %s, or %sAPPLICATION/ENVIRONMENT/PROFILE", c.RulesFrom, RulesTable, RulesAppConfig)
+func (c *Config) appConfig() (*contract.Configuration, error) {
+	name, ok := strings.CutPrefix(c.RulesFrom, contract.RulesAppConfig)
+	if !ok && c.RulesFrom != "" && c.RulesFrom != contract.RulesTable {
+		return nil, fmt.Errorf("got %.80q, want %s, or %sAPPLICATION/ENVIRONMENT/PROFILE", c.RulesFrom, contract.RulesTable, contract.RulesAppConfig)
 	} else if !ok {
 		return nil, nil
 	}
-	configuration, err := appconfig.ParseConfiguration(name)
+	configuration, err := contract.ParseConfiguration(name)
 	return &configuration, err
 }
 

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -101,7 +102,7 @@ func (c Config) records(ctx context.Context) (*records.Table, error) {
 
 func (c Config) keys(table *records.Table) (caller.KeySource, error) {
 	switch {
-	case c.JWKS == JWKSRecords:
+	case c.JWKS == contract.JWKSRecords:
 		return caller.NewFetchedKeys(table.SigningKeys), nil
 	case isURL(c.JWKS):
 		return caller.NewRemoteKeys(c.JWKS)

@@ -15,11 +15,11 @@
 // good until the next rotation, when it goes.
 //
 // [Table] is for the functions, which read single items and may do nothing else
-// ([ReadActions]). The reads are eventually consistent, for half the price: what was changed
+// (contract.RecordActions). The reads are eventually consistent, for half the price: what was changed
 // within the last second may not be seen, and readers keep what they read for longer than
 // that. Rules are one item because whoever reads them needs all: half a read unit for each 4 KB
 // and environment a minute. [SigningKeys] is the function that copies the issuer's keys, and writes one item
-// ([SigningKeysKey], [SigningKeyActions]). [Keys] and [Rules] are for operators: rules are put by one
+// (contract.SigningKeysKey). [Keys] and [Rules] are for operators: rules are put by one
 // transaction of their three items, so that of two who put at once one is refused, and what is in
 // the history is what was in force.
 package records

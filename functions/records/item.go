@@ -9,16 +9,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
-// KeyAttribute is the table's partition key, a string.
-const KeyAttribute = "pk"
-
-// SigningKeysKey is the partition key of the issuer's keys, the only item that a function
-// writes.
-const SigningKeysKey = "signingkeys"
-
-// The other partition keys.
+// The partition keys, except contract.SigningKeysKey.
 const (
 	apiKeyPrefix = "apikey#"
 	secretsKey   = "secrets"
@@ -80,7 +75,7 @@ func (k Key) validate() error {
 type item map[string]types.AttributeValue
 
 func keyOf(key string) item {
-	return item{KeyAttribute: &types.AttributeValueMemberS{Value: key}}
+	return item{contract.KeyAttribute: &types.AttributeValueMemberS{Value: key}}
 }
 
 // set sets an attribute, unless it would be empty.
@@ -111,7 +106,7 @@ func itemOf(hash string, k Key) item {
 // key reads the item of a key. What somebody else wrote by hand is checked as what is
 // written here. With an error the Key has what could be read.
 func (it item) key() (Key, error) {
-	hash := strings.TrimPrefix(it.text(KeyAttribute), apiKeyPrefix)
+	hash := strings.TrimPrefix(it.text(contract.KeyAttribute), apiKeyPrefix)
 	k := Key{ID: it.text(idAttribute), Tier: it.text(tierAttribute), Owner: it.text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
 	k.Created, _ = time.Parse(time.RFC3339, it.text(createdAttribute)) // for people
 	if err := k.validate(); err != nil {

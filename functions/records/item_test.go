@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // What was read of an item is good, and written again is the same.
@@ -16,7 +18,7 @@ func FuzzItem_key(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pk, id, tier, owner, created string, secret []byte, binary uint8) {
 		it := item{currentAttribute: &types.AttributeValueMemberB{Value: secret}, previousAttribute: &types.AttributeValueMemberB{Value: secret}}
 		for i, text := range []string{pk, id, tier, owner, created} {
-			name := []string{KeyAttribute, idAttribute, tierAttribute, ownerAttribute, createdAttribute}[i]
+			name := []string{contract.KeyAttribute, idAttribute, tierAttribute, ownerAttribute, createdAttribute}[i]
 			it[name] = &types.AttributeValueMemberS{Value: text}
 			if binary>>i&1 == 1 {
 				it[name] = &types.AttributeValueMemberB{Value: []byte(text)}
@@ -35,7 +37,7 @@ func FuzzItem_key(f *testing.F) {
 		if y := k.Created.Year(); y < 0 || y > 9999 {
 			return // which RFC 3339 cannot say
 		}
-		again, err := itemOf(strings.TrimPrefix(it.text(KeyAttribute), apiKeyPrefix), k).key()
+		again, err := itemOf(strings.TrimPrefix(it.text(contract.KeyAttribute), apiKeyPrefix), k).key()
 		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {
 			t.Errorf("%+v became %+v, %v", k, again, err)
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -206,7 +207,7 @@ func (t *Keys) sound(all []located, meant func(located) bool) ([]Key, error) {
 func (t *Keys) all(ctx context.Context) (all []located, err error) {
 	in := &dynamodb.ScanInput{
 		TableName: &t.table, ConsistentRead: aws.Bool(true), FilterExpression: aws.String("begins_with(#pk, :prefix)"),
-		ExpressionAttributeNames:  map[string]string{"#pk": KeyAttribute},
+		ExpressionAttributeNames:  map[string]string{"#pk": contract.KeyAttribute},
 		ExpressionAttributeValues: item{":prefix": &types.AttributeValueMemberS{Value: apiKeyPrefix}},
 	}
 	for pages := dynamodb.NewScanPaginator(t.api, in); pages.HasMorePages(); {
@@ -217,7 +218,7 @@ func (t *Keys) all(ctx context.Context) (all []located, err error) {
 		}
 		for _, it := range page.Items {
 			k, broken := item(it).key()
-			all = append(all, located{k, item(it).text(KeyAttribute), broken})
+			all = append(all, located{k, item(it).text(contract.KeyAttribute), broken})
 		}
 		if t.Progress != nil && pages.HasMorePages() {
 			t.Progress(len(all))
@@ -261,7 +262,7 @@ func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
 	_, _ = rand.Read(made) // it never fails
 	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &t.table, Item: secretsOf(made, nil, time.Time{}),
-		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": KeyAttribute},
+		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if there, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {

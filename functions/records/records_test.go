@@ -21,6 +21,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	samples "github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -53,9 +54,9 @@ func (c *calls) install(o *dynamodb.Options) {
 			}
 			switch in := in.Parameters.(type) {
 			case *dynamodb.PutItemInput:
-				c.keys = append(c.keys, in.Item[records.KeyAttribute].(*types.AttributeValueMemberS).Value)
+				c.keys = append(c.keys, in.Item[contract.KeyAttribute].(*types.AttributeValueMemberS).Value)
 			case *dynamodb.GetItemInput:
-				c.keys = append(c.keys, in.Key[records.KeyAttribute].(*types.AttributeValueMemberS).Value)
+				c.keys = append(c.keys, in.Key[contract.KeyAttribute].(*types.AttributeValueMemberS).Value)
 			}
 			c.mu.Unlock()
 			return next.HandleInitialize(ctx, in)
@@ -157,8 +158,8 @@ func TestKeys(t *testing.T) {
 	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.Contains(err.Error(), "has the function signingkeys run?") {
 		t.Errorf("signing keys: %v", err)
 	}
-	operator.want(t, records.KeyActions())
-	function.want(t, records.ReadActions())
+	operator.want(t, contract.KeyActions())
+	function.want(t, contract.RecordActions())
 }
 
 // Of many who make the first key at once one makes the secret.
@@ -221,7 +222,7 @@ func TestKeys_pages(t *testing.T) {
 	if list, err := keys.List(ctx); err != nil || len(list) != 7 || progress == 0 || progress > 7 {
 		t.Errorf("%d keys, %v, %d on the way", len(list), err, progress)
 	}
-	broken := map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}
+	broken := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}
 	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
 		t.Fatal(err)
 	}
@@ -267,7 +268,7 @@ func TestKeys_Create_lost(t *testing.T) {
 	client, table := local(t, &calls{})
 	keys := records.NewKeys(client, table)
 	create(t, keys, records.Key{ID: "a"}, false)
-	secrets := map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
+	secrets := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
 	if _, err := client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &table, Key: secrets}); err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +404,7 @@ func TestTable_Secrets(t *testing.T) {
 	}
 	put := func(attributes map[string][]byte) {
 		t.Helper()
-		it := map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
+		it := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "secrets"}}
 		for name, value := range attributes {
 			it[name] = &types.AttributeValueMemberB{Value: value}
 		}
@@ -452,8 +453,8 @@ func TestSigningKeys(t *testing.T) {
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
 		t.Errorf("%s, %v", answer, err)
 	}
-	function.want(t, records.SigningKeyActions())
-	if !slices.Equal(function.keys, []string{records.SigningKeysKey}) {
+	function.want(t, contract.SigningKeyActions())
+	if !slices.Equal(function.keys, []string{contract.SigningKeysKey}) {
 		t.Errorf("wrote %v", function.keys)
 	}
 	reader := records.NewTable(client, table)
@@ -485,7 +486,7 @@ func TestSigningKeys(t *testing.T) {
 	if kept, _, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, document) {
 		t.Errorf("all withdrawn: %q, %v", kept, err)
 	}
-	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: records.SigningKeysKey}}}); err != nil {
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: contract.SigningKeysKey}}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.HasPrefix(err.Error(), `records table: item signingkeys: fetched: got "", want a time`) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -83,7 +84,7 @@ func (it item) version() (v Version, err error) {
 		v.Version, _ = strconv.ParseInt(n.Value, 10, 64)
 	}
 	if v.Version < 1 {
-		return v, fmt.Errorf("records table: item %s: %s is not a number from 1 on", it.text(KeyAttribute), versionAttribute)
+		return v, fmt.Errorf("records table: item %s: %s is not a number from 1 on", it.text(contract.KeyAttribute), versionAttribute)
 	}
 	if n, ok := it[bytesAttribute].(*types.AttributeValueMemberN); ok {
 		v.Bytes, _ = strconv.Atoi(n.Value) // for people, as the rest
@@ -100,10 +101,10 @@ func (it item) rules() (v Version, document []byte, err error) {
 	}
 	b, ok := it[documentAttribute].(*types.AttributeValueMemberB)
 	if !ok {
-		return v, nil, fmt.Errorf("records table: item %s: %s is missing", it.text(KeyAttribute), documentAttribute)
+		return v, nil, fmt.Errorf("records table: item %s: %s is missing", it.text(contract.KeyAttribute), documentAttribute)
 	}
 	if document, err = expand(b.Value); err != nil {
-		return v, nil, fmt.Errorf("records table: item %s: %s: %w", it.text(KeyAttribute), documentAttribute, err)
+		return v, nil, fmt.Errorf("records table: item %s: %s: %w", it.text(contract.KeyAttribute), documentAttribute, err)
 	}
 	return v, document, nil
 }

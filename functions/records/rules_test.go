@@ -19,6 +19,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/rules"
 )
@@ -88,8 +89,8 @@ func TestRules(t *testing.T) {
 	if _, _, err := r.Get(ctx, all[records.Kept-1].Version); err != nil {
 		t.Errorf("the oldest: %v", err)
 	}
-	operator.want(t, records.RulesActions())
-	function.want(t, records.ReadActions())
+	operator.want(t, contract.RulesActions())
+	function.want(t, contract.RecordActions())
 }
 
 // The policy that the page has for operators of the rules allows what they call, on their items alone:
@@ -114,7 +115,7 @@ func TestRulesActions_policy(t *testing.T) {
 		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"rules", "rules#*"}},
 		"Null":                    {"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
 	}
-	if s := policy.Statement[0]; !slices.Equal(s.Action, records.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
+	if s := policy.Statement[0]; !slices.Equal(s.Action, contract.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
 		t.Errorf("got %+v", s)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
@@ -46,7 +47,7 @@ func (s *SigningKeys) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 	if _, err := caller.ParseKeySet(document); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}
-	it := keyOf(SigningKeysKey)
+	it := keyOf(contract.SigningKeysKey)
 	it.set(jwksAttribute, string(document))
 	it.set(fetchedAttribute, s.Clock().UTC().Format(time.RFC3339))
 	if _, err := s.API.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(s.Table), Item: it}); err != nil {

@@ -9,6 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // subjectKeyKey is the partition key of the key of subject hashes, which is in keyAttribute.
@@ -44,7 +46,7 @@ func (t *Keys) SubjectKey(ctx context.Context) (key []byte, made bool, err error
 	it[keyAttribute] = &types.AttributeValueMemberB{Value: key}
 	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &t.table, Item: it,
-		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": KeyAttribute},
+		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
 	})
 	if _, raced := errors.AsType[*types.ConditionalCheckFailedException](err); raced {
 		return t.SubjectKey(ctx)

@@ -8,6 +8,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 )
 
@@ -48,9 +49,9 @@ func TestKeys_SubjectKey(t *testing.T) {
 			t.Errorf("got %x, want %x", key, read)
 		}
 	}
-	function.want(t, records.ReadActions())
+	function.want(t, contract.RecordActions())
 	_, err = client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{
-		records.KeyAttribute: &types.AttributeValueMemberS{Value: "subjectkey"}, "key": &types.AttributeValueMemberB{Value: []byte("short")},
+		contract.KeyAttribute: &types.AttributeValueMemberS{Value: "subjectkey"}, "key": &types.AttributeValueMemberB{Value: []byte("short")},
 	}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,20 +11,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/caller"
 )
-
-// ReadActions returns what a policy allows on the table to the functions that identify callers.
-func ReadActions() []string { return []string{"dynamodb:GetItem"} }
-
-// SigningKeyActions returns what a policy allows to the function that copies signing keys, with
-// SigningKeysKey as the only dynamodb:LeadingKeys.
-func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
-
-// KeyActions returns what a policy allows to an operator of Keys.
-func KeyActions() []string {
-	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
-}
 
 // TableInput returns the definition of a records table: on demand, with a string key and no
 // time to live.
@@ -32,8 +21,8 @@ func TableInput(name string) *dynamodb.CreateTableInput {
 	return &dynamodb.CreateTableInput{
 		TableName:            aws.String(name),
 		BillingMode:          types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(KeyAttribute), AttributeType: types.ScalarAttributeTypeS}},
-		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(KeyAttribute), KeyType: types.KeyTypeHash}},
+		AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(contract.KeyAttribute), AttributeType: types.ScalarAttributeTypeS}},
+		KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(contract.KeyAttribute), KeyType: types.KeyTypeHash}},
 	}
 }
 
@@ -84,7 +73,7 @@ func (t *Table) Record(ctx context.Context, hash string) (r caller.Record, ok bo
 // SigningKeys returns the issuer's key set as it was copied last, and when. It is an
 // caller.Fetch.
 func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.Time, err error) {
-	it, err := t.get(ctx, SigningKeysKey)
+	it, err := t.get(ctx, contract.SigningKeysKey)
 	switch {
 	case err != nil:
 		return nil, time.Time{}, err
@@ -93,7 +82,7 @@ func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.T
 	}
 	copied, err = time.Parse(time.RFC3339, it.text(fetchedAttribute))
 	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("records table: item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", SigningKeysKey, fetchedAttribute, it.text(fetchedAttribute))
+		return nil, time.Time{}, fmt.Errorf("records table: item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", contract.SigningKeysKey, fetchedAttribute, it.text(fetchedAttribute))
 	}
 	return []byte(it.text(jwksAttribute)), copied, nil
 }

@@ -16,13 +16,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 )
-
-// RulesActions returns what a policy allows to an operator of Rules.
-func RulesActions() []string {
-	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"}
-}
 
 // RulesAPI is what Rules need of DynamoDB. A *dynamodb.Client implements it.
 type RulesAPI interface {
@@ -129,7 +125,7 @@ func (r *Rules) Put(ctx context.Context, now time.Time, document []byte, note st
 
 // write makes v the version in force and the first of the history, if after is in force.
 func (r *Rules) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
-	unchanged := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": KeyAttribute}}
+	unchanged := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
 	fresh := unchanged
 	if after != 0 {
 		unchanged = types.Put{

@@ -17,9 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/sinks"
 	"github.com/weir-limits/weir/functions/sinks/kafka"
-	"github.com/weir-limits/weir/functions/sinks/kinesis"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
@@ -166,8 +166,8 @@ func TestOpen_kinesis(t *testing.T) {
 		}))
 		log := publish(t, "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
 		server.Close()
-		if !slices.Equal(actions, kinesis.Actions()) {
-			t.Errorf("got %v called, want %v, once", actions, kinesis.Actions())
+		if !slices.Equal(actions, contract.KinesisActions()) {
+			t.Errorf("got %v called, want %v, once", actions, contract.KinesisActions())
 		}
 		switch {
 		case status == http.StatusOK && (log != "" || !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"})):

@@ -8,7 +8,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Alarm is an alarm of one minute's values.
@@ -58,10 +58,10 @@ func (l *Limits) newAlarms() {
 	for _, a := range []Alarm{
 		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules: the store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
 		{"refused", "More than half of all requests are refused: an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
-		{"failed", "Requests got 5xx because they could not be decided: keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(telemetry.Failed, "Sum"), 0, 2, 5},
-		{"rules-refused", "A rules document has mistakes: the one before stays in force, and no environment starts with it. Correct it (make check) and publish it again. Each environment counts it once, so OK a minute later does not mean that it is corrected: rules-stale does.", m.Metric(telemetry.RulesRefused, "Sum"), 0, 1, 1},
-		{"rules-stale", "For 300 seconds no environment could confirm its rules: their source cannot be read, or has a document that was refused. The rules before stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(telemetry.RulesAge, "Minimum"), staleSeconds, 3, 5},
-		{"clock-skew", "The clock of an environment is more than 250 ms off the store's: limits of buckets that fill faster refuse other callers, or admit more. Lambda keeps its clocks right, so look for an environment of your own.", m.Metric(telemetry.ClockSkew, "Maximum"), skewMilliseconds, 3, 5},
+		{"failed", "Requests got 5xx because they could not be decided: keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(contract.MetricFailed, "Sum"), 0, 2, 5},
+		{"rules-refused", "A rules document has mistakes: the one before stays in force, and no environment starts with it. Correct it (make check) and publish it again. Each environment counts it once, so OK a minute later does not mean that it is corrected: rules-stale does.", m.Metric(contract.MetricRulesRefused, "Sum"), 0, 1, 1},
+		{"rules-stale", "For 300 seconds no environment could confirm its rules: their source cannot be read, or has a document that was refused. The rules before stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(contract.MetricRulesAge, "Minimum"), staleSeconds, 3, 5},
+		{"clock-skew", "The clock of an environment is more than 250 ms off the store's: limits of buckets that fill faster refuse other callers, or admit more. Lambda keeps its clocks right, so look for an environment of your own.", m.Metric(contract.MetricClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	} {
 		l.NewAlarm(l.scope, a)
 	}
@@ -71,7 +71,7 @@ func (l *Limits) newAlarms() {
 // storeSlow is the alarm on the time that requests wait for the store, as the functions measure it.
 // The stores' own metrics leave out the way there, and those of a cache may leave out scripts.
 func (m Metrics) storeSlow(says string, above float64) Alarm {
-	return Alarm{"store-slow", says, m.Metric(telemetry.StoreLatency, "p99"), above, 5, 5}
+	return Alarm{"store-slow", says, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}
 }
 
 // newFunctionAlarms adds the alarms on a function that decides.

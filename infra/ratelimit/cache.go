@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // The cache listens at cachePort, and for reads at the next.
@@ -50,7 +50,7 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits.scope, jsii.String("User"), &awselasticache.CfnUserProps{
 		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM wants both the same
-		AccessString:       jsii.String(redisstore.AccessString(redisstore.Commands()...)),
+		AccessString:       jsii.String(contract.CacheAccess),
 		AuthenticationMode: map[string]string{"Type": "iam"}, // what the CDK has for it is written in lower case
 	})
 	// A group of the engine redis must have a user called default, for clients that do not log in. In
@@ -78,10 +78,10 @@ func (c *cache) equip(f awslambda.Function) {
 		jsii.String("rediss://"), c.cache.AttrEndpointAddress(), jsii.String(":"), c.cache.AttrEndpointPort(),
 	})
 	setVariables(f, map[string]*string{
-		"STORE": jsii.String("redis"), "REDIS_URL": url, "REDIS_CLUSTER": jsii.String("true"),
-		"REDIS_IAM_USER": c.user.UserId(), "REDIS_IAM_CACHE": c.cache.ServerlessCacheName(),
+		contract.VariableStore: jsii.String(contract.StoreRedis), contract.VariableRedisURL: url, contract.VariableRedisCluster: jsii.String("true"),
+		contract.VariableRedisIAMUser: c.user.UserId(), contract.VariableRedisIAMCache: c.cache.ServerlessCacheName(),
 	})
-	allow(f, []string{"elasticache:Connect"}, c.cache.AttrArn(), c.user.AttrArn())
+	allow(f, contract.CacheActions(), c.cache.AttrArn(), c.user.AttrArn())
 }
 
 func anyOf(texts []*string) *[]any {

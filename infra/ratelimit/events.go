@@ -12,9 +12,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/sinks/kafka"
-	"github.com/weir-limits/weir/functions/sinks/kinesis"
-	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Events are what takes events of decisions: Stream or Kafka, one of them.
@@ -37,9 +35,6 @@ type Kafka struct {
 	SecurityGroup awsec2.ISecurityGroup // of the brokers
 }
 
-// maxSample is the largest that the functions take.
-const maxSample = 1_000_000
-
 // checkEvents says what is wrong with the events of p.
 func (p *Props) checkEvents(want func(ok bool, format string, args ...any)) {
 	e := p.Events
@@ -47,7 +42,7 @@ func (p *Props) checkEvents(want func(ok bool, format string, args ...any)) {
 		return
 	}
 	want((e.Stream == nil) != (e.Kafka == nil), "Events: want one of Stream and Kafka")
-	want(e.Sample >= 0 && e.Sample <= maxSample, "Events.Sample: got %d, want 1 to %d, or 0 for 100", e.Sample, maxSample)
+	want(e.Sample >= 0 && e.Sample <= contract.MaxEventsSample, "Events.Sample: got %d, want 1 to %d, or 0 for 100", e.Sample, contract.MaxEventsSample)
 	k := e.Kafka
 	if k == nil {
 		return
@@ -67,13 +62,13 @@ func (e *Events) variables() map[string]string {
 	}
 	v := map[string]string{}
 	if e.Sample != 0 {
-		v["EVENTS_SAMPLE"] = strconv.Itoa(e.Sample)
+		v[contract.VariableEventsSample] = strconv.Itoa(e.Sample)
 	}
 	switch {
 	case e.Kafka != nil:
-		v["EVENTS"], v["KAFKA_BROKERS"], v["KAFKA_TOPIC"], v["KAFKA_IAM"] = "kafka", e.Kafka.Brokers, e.Kafka.Topic, "true"
+		v[contract.VariableEvents], v[contract.VariableKafkaBrokers], v[contract.VariableKafkaTopic], v[contract.VariableKafkaIAM] = contract.EventsKafka, e.Kafka.Brokers, e.Kafka.Topic, "true"
 	case e.Stream != nil:
-		v["EVENTS"], v["KINESIS_STREAM"] = "kinesis", *e.Stream.StreamName()
+		v[contract.VariableEvents], v[contract.VariableKinesisStream] = contract.EventsKinesis, *e.Stream.StreamName()
 	}
 	return v
 }
@@ -84,7 +79,7 @@ func (e *Events) known() map[string]string {
 	v := e.variables()
 	for name, value := range v {
 		if isToken(value) {
-			v[name] = map[string]string{"KAFKA_BROKERS": "broker:9098"}[name]
+			v[name] = map[string]string{contract.VariableKafkaBrokers: "broker:9098"}[name]
 			if v[name] == "" {
 				v[name] = "name"
 			}
@@ -122,7 +117,7 @@ func (l *Limits) prepareEvents() {
 	} else if l.network != nil && !l.network.given {
 		l.newStreamEndpoint(e.Stream)
 	}
-	l.NewAlarm(l.scope, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker; no request fails for it. The broker is down, slow or throttling, or refuses the functions: see 'events dropped' in their logs.", l.metrics.Metric(telemetry.EventsDropped, "Sum"), 0, 3, 5})
+	l.NewAlarm(l.scope, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker; no request fails for it. The broker is down, slow or throttling, or refuses the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
 }
 
 // newStreamEndpoint makes the way from the network to the stream, and to no other.
@@ -137,7 +132,7 @@ func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
-		Actions:    jsii.Strings(kinesis.Actions()...),
+		Actions:    jsii.Strings(contract.KinesisActions()...),
 		Resources:  &[]*string{stream.StreamArn()},
 	}))
 }
@@ -154,11 +149,11 @@ func (l *Limits) equipEvents(f awslambda.Function) {
 	}
 	setVariables(f, variables)
 	if k := e.Kafka; k != nil {
-		allow(f, kafka.ClusterActions(), jsii.String(k.Cluster))
-		allow(f, kafka.TopicActions(), k.topicARN())
+		allow(f, contract.KafkaClusterActions(), jsii.String(k.Cluster))
+		allow(f, contract.KafkaTopicActions(), k.topicARN())
 		return
 	}
-	allow(f, kinesis.Actions(), e.Stream.StreamArn())
+	allow(f, contract.KinesisActions(), e.Stream.StreamArn())
 	if key := e.Stream.EncryptionKey(); key != nil {
 		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts in the name of who writes
 	}

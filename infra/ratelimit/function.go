@@ -15,7 +15,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Memory is what the functions have, in MB. Lambda's CPU grows with it: with less a cold
@@ -26,11 +26,9 @@ const (
 	authorizerTimeout = 5 * time.Second
 	handlerTimeout    = 10 * time.Second
 
-	authorizerBundle  = "authorizer"
-	signingKeysBundle = "signingkeys"
-	bootstrap         = "bootstrap"
-	rulesFile         = "rules.json"
-	taskRoot          = "/var/task/"
+	bootstrap = "bootstrap"
+	rulesFile = "rules.json"
+	taskRoot  = "/var/task/"
 )
 
 // FunctionProps are what [Limits.NewFunction] is told.
@@ -72,7 +70,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		// Two lines of Lambda's own for each request would be most of what logs cost.
 		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
-		Environment: &map[string]*string{"WEIR_FUNCTION": jsii.String(p.Role)},
+		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
 	})
 	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
 	if l.props.Tracing {
@@ -96,8 +94,8 @@ func (l *Limits) Equip(f awslambda.Function) {
 	if l.network != nil {
 		l.network.join(f)
 	}
-	allow(f, records.ReadActions(), l.records.TableArn())
-	variables := map[string]*string{"RECORDS_TABLE": l.records.TableName()}
+	allow(f, contract.RecordActions(), l.records.TableArn())
+	variables := map[string]*string{contract.VariableRecordsTable: l.records.TableName()}
 	for _, each := range []map[string]string{l.props.variables(), l.props.Variables} {
 		for name, value := range each {
 			variables[name] = jsii.String(value)
@@ -112,7 +110,7 @@ func (l *Limits) Equip(f awslambda.Function) {
 // newAuthorizer makes the authorizer.
 func (l *Limits) newAuthorizer() awslambda.Function {
 	return l.NewFunction("Authorizer", FunctionProps{
-		Bundle: filepath.Join(l.props.Bundles, authorizerBundle), Role: "authorizer",
+		Bundle: filepath.Join(l.props.Bundles, contract.Authorizer), Role: contract.Authorizer,
 		Timeout: authorizerTimeout, ReservedConcurrency: l.props.ReservedConcurrency,
 	})
 }

@@ -7,13 +7,13 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Metrics are those that the functions write themselves: limiter/telemetry lists them.
 type Metrics struct{ namespace string }
 
-func newMetrics(namespace string) Metrics { return Metrics{telemetry.Namespace(namespace)} }
+func newMetrics(namespace string) Metrics { return Metrics{contract.MetricNamespace(namespace)} }
 
 // Metric returns a metric by its name in limiter/telemetry; statistic is such as Sum or p99.
 func (m Metrics) Metric(name, statistic string) awscloudwatch.IMetric {
@@ -43,7 +43,7 @@ func Percent(label, expression string, using map[string]awscloudwatch.IMetric) a
 // Refused returns the share of requests that are refused, in percent.
 func (m Metrics) Refused() awscloudwatch.IMetric {
 	return Percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
+		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"),
 	})
 }
 
@@ -51,16 +51,16 @@ func (m Metrics) Refused() awscloudwatch.IMetric {
 // all of it, because it failed, in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"), "unauthorized": m.Metric(telemetry.Unauthorized, "Sum"),
-		"failed": m.Metric(telemetry.Failed, "Sum"), "degraded": m.Metric(telemetry.Degraded, "Sum"),
+		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
+		"failed": m.Metric(contract.MetricFailed, "Sum"), "degraded": m.Metric(contract.MetricDegraded, "Sum"),
 	})
 }
 
 // ByRule returns the share that a metric of rules has of the requests that were allowed or
 // refused, in percent: one line for each rule that has values.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
-	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, telemetry.RuleDimension, name)
+	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{
-		"allowed": m.Metric(telemetry.Allowed, "Sum"), "refused": m.Metric(telemetry.Refused, "Sum"),
+		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"),
 	})
 }

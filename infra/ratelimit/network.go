@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 const https = 443
@@ -75,7 +75,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
-		Actions:    jsii.Strings(records.ReadActions()...),
+		Actions:    jsii.Strings(contract.RecordActions()...),
 		Resources:  &[]*string{l.records.TableArn()},
 	}))
 	Excuse(vpc, "AwsSolutions-VPC7", "The network leads nowhere but to the cache and to one table, both of which ask who calls.")

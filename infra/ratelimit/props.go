@@ -5,12 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"math"
-	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,8 +18,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
-	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Store is where the state lives.
@@ -148,8 +144,8 @@ func (p *Props) check() error {
 	}
 	p.checkEvents(want)
 	p.checkRulesFrom(want)
-	problems = append(problems, p.checkVariables()...)
-	problems = append(problems, p.checkFiles()...)
+	problems = append(problems, p.checkDeployment()...)
+	problems = append(problems, p.checkBundles()...)
 	return errors.Join(problems...)
 }
 
@@ -157,76 +153,39 @@ func (p *Props) check() error {
 // the stack is deployed.
 func (p *Props) variables() map[string]string {
 	v := map[string]string{
-		"NAMESPACE": p.Namespace, "RULES_FILE": taskRoot + rulesFile, "CORS_ORIGINS": strings.Join(p.CORSOrigins, ","),
+		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableCORSOrigins: strings.Join(p.CORSOrigins, ","),
 	}
 	if p.RulesVersion != 0 {
-		v["RULES_VERSION"] = strconv.FormatInt(p.RulesVersion, 10)
+		v[contract.VariableRulesVersion] = strconv.FormatInt(p.RulesVersion, 10)
 	}
 	if p.RulesFrom != "" {
-		v["RULES_FROM"] = p.RulesFrom
+		v[contract.VariableRulesFrom] = p.RulesFrom
 	}
 	if p.MaxDelay != 0 {
-		v["MAX_DELAY"] = p.MaxDelay.String()
+		v[contract.VariableMaxDelay] = p.MaxDelay.String()
 	}
 	if p.RequireCredential {
-		v["REQUIRE_CREDENTIAL"] = "true"
+		v[contract.VariableRequireCredential] = "true"
 	}
 	if t := p.Tokens; t != nil {
-		v["JWKS"], v["JWT_ISSUER"], v["JWT_AUDIENCE"] = t.JWKS, t.Issuer, t.Audience
-		if p.inNetwork() { // functions have no way to the issuer
-			v["JWKS"] = boot.JWKSRecords
+		v[contract.VariableJWKS], v[contract.VariableJWTIssuer], v[contract.VariableJWTAudience] = t.JWKS, t.Issuer, t.Audience
+		if p.inNetwork() { // the functions do not reach the issuer
+			v[contract.VariableJWKS] = contract.JWKSRecords
 		}
 	}
 	return v
 }
 
-// checkVariables reads the variables as the functions will, so that they start.
-func (p *Props) checkVariables() (problems []error) {
-	all := p.variables()
-	for name, value := range p.Variables {
-		if _, taken := all[name]; taken || slices.Contains([]string{"STORE", "TABLE", "RECORDS_TABLE", "WEIR_LOCAL", "RULES_FROM"}, name) || strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "EVENTS") || strings.HasPrefix(name, "KAFKA_") || strings.HasPrefix(name, "KINESIS_") {
-			problems = append(problems, fmt.Errorf("ratelimit: Variables: got %s, which the construct sets itself", name))
-		}
-		all[name] = value
-	}
-	maps.Copy(all, p.Events.known())
-	all["STORE"], all["TABLE"], all["RECORDS_TABLE"] = "dynamodb", "counters", "records"
-	_, err := boot.Load(func(name string) (string, bool) {
-		value, ok := all[name]
-		return value, ok
-	})
-	if err != nil {
-		problems = append(problems, fmt.Errorf("ratelimit: the functions would not start:\n%w", err))
-	}
-	return problems
-}
-
-// checkFiles reads the rules and looks at what was built.
-func (p *Props) checkFiles() (problems []error) {
-	names := []string{authorizerBundle}
+// checkBundles reports the functions that are not built.
+func (p *Props) checkBundles() (problems []error) {
+	names := []string{contract.Authorizer}
 	if p.inNetwork() && p.Tokens != nil {
-		names = append(names, signingKeysBundle)
+		names = append(names, contract.SigningKeys)
 	}
 	for _, name := range names {
 		if err := p.checkBundle(name); err != nil {
 			problems = append(problems, fmt.Errorf("ratelimit: Bundles: %w", err))
 		}
-	}
-	document, err := os.ReadFile(p.Rules)
-	if err != nil {
-		return append(problems, fmt.Errorf("ratelimit: Rules: %w", err))
-	}
-	o := rules.Options{Version: p.RulesVersion, MaxDelay: p.MaxDelay}
-	if p.Store != ElastiCache {
-		o.LeaseAbove = rules.LeaseAboveDynamoDB
-	}
-	switch parsed, err := rules.Parse(document, o); {
-	case err != nil:
-		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s has mistakes:\n%w", p.Rules, err))
-	case parsed.Version() == 0:
-		problems = append(problems, fmt.Errorf("ratelimit: Rules: %s says no version: add one that grows with every change, such as \"version\": %d, or set RulesVersion", p.Rules, 1))
-	case p.ReservedConcurrency != nil && parsed.LocalProcesses() > 0 && *p.ReservedConcurrency > float64(parsed.LocalProcesses()):
-		problems = append(problems, fmt.Errorf("ratelimit: ReservedConcurrency: got %v, more than the local_processes %d of %s: in an outage that many environments with a part each admit more than the limit: raise local_processes to %[1]v, or reserve less", *p.ReservedConcurrency, parsed.LocalProcesses(), p.Rules))
 	}
 	return problems
 }

@@ -114,7 +114,7 @@ func TestNew_mistakes(t *testing.T) {
 		},
 		"Rules: open nowhere.json":                    func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
 		"bad.json has mistakes:\nrules[0].endpoint":   func(p *ratelimit.Props) { p.Rules = bad },
-		"old.json says no version":                    func(p *ratelimit.Props) { p.Rules = old },
+		"old.json has no version":                     func(p *ratelimit.Props) { p.Rules = old },
 		"MaxDelay: got 1m0s":                          func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
 		`CORS_ORIGINS: got "https://a.example/page"`:  func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
 		`CORS_ORIGINS: got "*"`:                       func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },

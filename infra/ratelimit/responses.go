@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // response is a gateway response of the limits.
@@ -34,16 +34,16 @@ const (
 // responses returns the gateway responses. ACCESS_DENIED is whatever anybody denies, and
 // has one status.
 func responses(origins []string) []response {
-	retry := map[string]string{httplimit.RetryAfterField: "'1'"}
+	retry := map[string]string{contract.FieldRetryAfter: "'1'"}
 	all := []response{
 		{"Refused", problem(awsapigateway.ResponseType_ACCESS_DENIED(), "429", refusedBody, map[string]string{
-			httplimit.RetryAfterField: "context.authorizer.retryAfter",
-			httplimit.LimitField:      "context.authorizer.rateLimitLimit",
-			httplimit.RemainingField:  "context.authorizer.rateLimitRemaining",
-			httplimit.ResetField:      "context.authorizer.rateLimitReset",
-			httplimit.PolicyField:     "context.authorizer.rateLimitPolicy",
-			httplimit.RateLimitField:  "context.authorizer.rateLimit",
-			httplimit.DegradedField:   "context.authorizer.degraded",
+			contract.FieldRetryAfter: "context.authorizer.retryAfter",
+			contract.FieldLimit:      "context.authorizer.rateLimitLimit",
+			contract.FieldRemaining:  "context.authorizer.rateLimitRemaining",
+			contract.FieldReset:      "context.authorizer.rateLimitReset",
+			contract.FieldPolicy:     "context.authorizer.rateLimitPolicy",
+			contract.FieldRateLimit:  "context.authorizer.rateLimit",
+			contract.FieldDegraded:   "context.authorizer.degraded",
 		})},
 		{"Unauthorized", problem(awsapigateway.ResponseType_UNAUTHORIZED(), "401", unauthorizedBody, map[string]string{"WWW-Authenticate": "'Bearer'"})},
 		{"AuthorizerFailure", problem(awsapigateway.ResponseType_AUTHORIZER_FAILURE(), "503", failedBody, retry)},
@@ -87,6 +87,6 @@ func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
 		headers = *o.ResponseHeaders
 	}
 	headers["Access-Control-Allow-Origin"] = jsii.String("'" + origin + "'")
-	headers["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(httplimit.ExposedFields(), ",") + "'")
+	headers["Access-Control-Expose-Headers"] = jsii.String("'" + strings.Join(contract.FieldNames(), ",") + "'")
 	o.ResponseHeaders = &headers
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/appconfig"
-	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // agentInterval is how often, in seconds, AppConfig's agent asks whether there is another
@@ -24,12 +23,12 @@ var (
 
 // appConfig returns the configuration in RulesFrom; ok reports whether it names one. What is wrong
 // with it is said where the variables are checked.
-func (p *Props) appConfig() (c appconfig.Configuration, ok bool) {
-	name, ok := strings.CutPrefix(p.RulesFrom, boot.RulesAppConfig)
+func (p *Props) appConfig() (c contract.Configuration, ok bool) {
+	name, ok := strings.CutPrefix(p.RulesFrom, contract.RulesAppConfig)
 	if !ok {
 		return c, false
 	}
-	c, err := appconfig.ParseConfiguration(name)
+	c, err := contract.ParseConfiguration(name)
 	return c, err == nil
 }
 
@@ -37,7 +36,7 @@ func (p *Props) appConfig() (c appconfig.Configuration, ok bool) {
 func (p *Props) checkRulesFrom(want func(ok bool, format string, args ...any)) {
 	c, ok := p.appConfig()
 	if !ok {
-		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, boot.RulesAppConfig)
+		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, contract.RulesAppConfig)
 		return
 	}
 	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy knows no names
@@ -58,12 +57,12 @@ func (l *Limits) equipRules(f awslambda.Function) {
 		l.agent = awslambda.LayerVersion_FromLayerVersionArn(l.scope, jsii.String("AppConfigAgent"), jsii.String(l.props.AppConfigLayer))
 	}
 	f.AddLayers(l.agent)
-	allow(f, appconfig.Actions(), awscdk.Stack_Of(f).FormatArn(&awscdk.ArnComponents{
+	allow(f, contract.AppConfigActions(), awscdk.Stack_Of(f).FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("appconfig"), Resource: jsii.String("application"),
 		ResourceName: jsii.Sprintf("%s/environment/%s/configuration/%s", c.Application, c.Environment, c.Profile),
 	}))
 	setVariables(f, map[string]*string{
-		"AWS_APPCONFIG_EXTENSION_PREFETCH_LIST":         jsii.String(c.Path()),
-		"AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS": jsii.String(strconv.Itoa(agentInterval)),
+		contract.VariableAgentPrefetch: jsii.String(c.Path()),
+		contract.VariableAgentInterval: jsii.String(strconv.Itoa(agentInterval)),
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // signingKeysEvery is how often the issuer's keys are fetched: how late a new key of the
@@ -22,15 +22,15 @@ const signingKeysEvery = 5 * time.Minute
 // from outside the network of the cache. It can write that one record.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
-		Bundle: filepath.Join(l.props.Bundles, signingKeysBundle), Role: "signingkeys", Timeout: authorizerTimeout,
+		Bundle: filepath.Join(l.props.Bundles, contract.SigningKeys), Role: contract.SigningKeys, Timeout: authorizerTimeout,
 	}, "")
 	defer done()
-	setVariables(f, map[string]*string{"JWKS": jsii.String(l.props.Tokens.JWKS), "RECORDS_TABLE": l.records.TableName()})
+	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})
 	permit(f, &awsiam.PolicyStatementProps{
-		Actions:   jsii.Strings(records.SigningKeyActions()...),
+		Actions:   jsii.Strings(contract.SigningKeyActions()...),
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
-			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{records.SigningKeysKey}},
+			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{contract.SigningKeysKey}},
 			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
 		},
 	})

@@ -6,7 +6,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // NewTableWrites is how many write units a second a new table on demand takes:
@@ -22,7 +22,7 @@ func (l *Limits) newTable() state {
 	p := &awsdynamodb.TableProps{
 		PartitionKey:        partitionKey(),
 		BillingMode:         awsdynamodb.BillingMode_PAY_PER_REQUEST,
-		TimeToLiveAttribute: jsii.String(dynamostore.TTLAttribute),
+		TimeToLiveAttribute: jsii.String(contract.TTLAttribute),
 		RemovalPolicy:       awscdk.RemovalPolicy_DESTROY,
 	}
 	if writes := l.props.WarmWrites; writes > 0 {
@@ -34,10 +34,10 @@ func (l *Limits) newTable() state {
 }
 
 func partitionKey() *awsdynamodb.Attribute {
-	return &awsdynamodb.Attribute{Name: jsii.String(dynamostore.KeyAttribute), Type: awsdynamodb.AttributeType_STRING}
+	return &awsdynamodb.Attribute{Name: jsii.String(contract.KeyAttribute), Type: awsdynamodb.AttributeType_STRING}
 }
 
 func (t table) equip(f awslambda.Function) {
-	setVariables(f, map[string]*string{"STORE": jsii.String("dynamodb"), "TABLE": t.TableName()})
-	allow(f, dynamostore.Actions(), t.TableArn())
+	setVariables(f, map[string]*string{contract.VariableStore: jsii.String(contract.StoreDynamoDB), contract.VariableTable: t.TableName()})
+	allow(f, contract.CounterActions(), t.TableArn())
 }

@@ -11,6 +11,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Validate implements constructs.IValidation: it returns what is wrong with the limits when
@@ -138,7 +140,7 @@ func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
 	if v.attached(c, c.RestApiId()) < 0 || c.BasePath() == nil || *c.BasePath() == "" {
 		return
 	}
-	if got, want := v.limits.props.Variables["BASE_PATH"], "/"+*c.BasePath(); got != want {
+	if got, want := v.limits.props.Variables[contract.VariableBasePath], "/"+*c.BasePath(); got != want {
 		v.problem("%s puts %s before every path, so that no rule would match: set it as the variable BASE_PATH (Props.Variables), got %q", *c.Node().Path(), want, got)
 	}
 }

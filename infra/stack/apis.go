@@ -8,8 +8,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
-	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
 // routes are those of the sample API, on both APIs.
@@ -113,7 +113,7 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 		AllowOrigins:  jsii.Strings(s.settings.CORSOrigins...),
 		AllowMethods:  &methods,
 		AllowHeaders:  jsii.Strings(corsHeaders...),
-		ExposeHeaders: jsii.Strings(httplimit.ExposedFields()...),
+		ExposeHeaders: jsii.Strings(contract.FieldNames()...),
 		MaxAge:        awscdk.Duration_Hours(jsii.Number(1)),
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
-	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // What AWS asks for a million in us-east-1, in dollars, as far as is known in November
@@ -26,22 +26,22 @@ func (s *stage) newDashboard() {
 	m := s.limits.Metrics()
 	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: s.dashboardName()})
 	d.AddWidgets(
-		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(telemetry.Allowed, telemetry.Refused, telemetry.Failed, telemetry.LocalFull), m.Degraded(), s.restErrors(), s.httpErrors()),
+		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(contract.MetricAllowed, contract.MetricRefused, contract.MetricFailed, contract.MetricLocalFull), m.Degraded(), s.restErrors(), s.httpErrors()),
 		&contributors{region: s.stack.Region(), rule: s.limits.RefusedMost()},
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
 	)
 	d.AddWidgets(
-		graph("Refusals, and % of requests", s.sums(telemetry.Refused, telemetry.FromCache, telemetry.Busy, telemetry.Shadowed, telemetry.Unauthorized), m.Refused()),
+		graph("Refusals, and % of requests", s.sums(contract.MetricRefused, contract.MetricFromCache, contract.MetricBusy, contract.MetricShadowed, contract.MetricUnauthorized), m.Refused()),
 		graph("Milliseconds a decision, and those of them in the store", []awscloudwatch.IMetric{
-			m.Metric(telemetry.Latency, "p50"), m.Metric(telemetry.Latency, "p99"), m.Metric(telemetry.StoreLatency, "p50"), m.Metric(telemetry.StoreLatency, "p99"),
+			m.Metric(contract.MetricLatency, "p50"), m.Metric(contract.MetricLatency, "p99"), m.Metric(contract.MetricStoreLatency, "p50"), m.Metric(contract.MetricStoreLatency, "p99"),
 		}),
-		graph("Calls to the store, and environments of the functions", s.sums(telemetry.StoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
+		graph("Calls to the store, and environments of the functions", s.sums(contract.MetricStoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
 	)
 	d.AddWidgets(
-		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", telemetry.RuleRefused), m.ByRule("tried out:", telemetry.RuleShadowed)}),
-		graph("What is not exact: requests past a limit, refunds, mended counts, events lost", s.sums(telemetry.RefundsGiven, telemetry.RefundsDropped, telemetry.Clamped, telemetry.EventsDropped), m.Metric(telemetry.Overshoot, "Maximum")),
-		graph("Rules: oldest and newest version in force, and seconds since their source was asked", []awscloudwatch.IMetric{m.Metric(telemetry.RulesVersion, "Minimum"), m.Metric(telemetry.RulesVersion, "Maximum")},
-			m.Metric(telemetry.RulesAge, "Minimum"), m.Metric(telemetry.RulesAge, "Maximum")),
+		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", contract.MetricRuleRefused), m.ByRule("tried out:", contract.MetricRuleShadowed)}),
+		graph("What is not exact: requests past a limit, refunds, mended counts, events lost", s.sums(contract.MetricRefundsGiven, contract.MetricRefundsDropped, contract.MetricClamped, contract.MetricEventsDropped), m.Metric(contract.MetricOvershoot, "Maximum")),
+		graph("Rules: oldest and newest version in force, and seconds since their source was asked", []awscloudwatch.IMetric{m.Metric(contract.MetricRulesVersion, "Minimum"), m.Metric(contract.MetricRulesVersion, "Maximum")},
+			m.Metric(contract.MetricRulesAge, "Minimum"), m.Metric(contract.MetricRulesAge, "Maximum")),
 	)
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/infra/stack"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -408,7 +408,7 @@ func TestStack_rulesFrom(t *testing.T) {
 		}
 		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+name+"Role")
 		const where = `{"Fn::Join":["",["arn:",{"Ref":"AWS::Partition"},":appconfig:",{"Ref":"AWS::Region"},":",{"Ref":"AWS::AccountId"},":application/abcd123/environment/efgh456/configuration/ijkl789"]]}`
-		if got := allowed(t, made, policy)[where]; !sameActions(got, appconfig.Actions()) {
+		if got := allowed(t, made, policy)[where]; !sameActions(got, contract.AppConfigActions()) {
 			t.Errorf("%s: may %v on the configuration: %v", name, got, allowed(t, made, policy))
 		}
 	}

@@ -1,73 +1,30 @@
 package stack_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
-	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// unused are metrics that functions write and the stack does not look at: for alarms of one's
-// own, as infra/README.md has it.
-var unused = []string{"Rule " + telemetry.RuleAllowed}
+// unused are metrics that the stack does not show: for alarms of one's own, which
+// infra/README.md describes.
+var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed}
 
-// written returns the metrics that a Recorder writes when there is something of everything, with
-// their dimension before them.
-func written(t *testing.T) (names []string) {
-	t.Helper()
-	var log bytes.Buffer
-	r := telemetry.New(&log, "dev", nil)
-	now := time.Now()
-	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
-	r.Rules(now, 1, now, []string{l.Rule})
-	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l}}, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
-	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
-		r.Record(now, 0, caller.Caller{}, d, err)
-	}
-	d.Allowed = false
-	r.Record(now, 0, caller.Caller{}, d, nil)
-	d.Reason = limiter.ReasonBusy
-	r.Record(now, 0, caller.Caller{}, d, nil)
-	d.Failed, d.LocalFull = true, true
-	r.Record(now, 0, caller.Caller{}, d, nil)
-	r.RulesRefused(now)
-	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
-	r.EventsDropped(now.Add(time.Second), 1)
-	for line := range bytes.Lines(log.Bytes()) {
-		var format struct {
-			AWS struct {
-				CloudWatchMetrics []struct {
-					Namespace  string
-					Dimensions [][]string
-					Metrics    []struct{ Name string }
-				}
-			} `json:"_aws"`
-		}
-		if err := json.Unmarshal(line, &format); err != nil {
-			t.Fatal(err)
-		}
-		for _, directive := range format.AWS.CloudWatchMetrics {
-			if directive.Namespace != "Weir/dev" {
-				t.Errorf("namespace %s", directive.Namespace)
-			}
-			for _, m := range directive.Metrics {
-				names = append(names, strings.TrimSpace(strings.Join(directive.Dimensions[0], " ")+" "+m.Name))
-			}
-		}
+// written returns the metrics that the functions write, each with its dimension before it.
+func written() []string {
+	names := contract.Metrics()
+	for _, name := range contract.RuleMetrics() {
+		names = append(names, contract.RuleDimension+" "+name)
 	}
 	slices.Sort(names)
-	return slices.Compact(names)
+	return names
 }
 
 var (
@@ -111,7 +68,7 @@ func TestStack_metrics(t *testing.T) {
 		delete(used, f.Properties["MetricTransformations"].([]any)[0].(map[string]any)["MetricName"].(string))
 	}
 	looked := slices.Sorted(maps.Keys(used))
-	want := slices.DeleteFunc(written(t), func(name string) bool { return slices.Contains(unused, name) })
+	want := slices.DeleteFunc(written(), func(name string) bool { return slices.Contains(unused, name) })
 	if !slices.Equal(looked, want) {
 		t.Errorf("looked at: %v\nwritten:   %v", looked, want)
 	}
@@ -159,7 +116,7 @@ func TestREADME_costs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	totals := 1 + len(slices.DeleteFunc(written(t), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // and AuthorizerFailed
+	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // and AuthorizerFailed
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)
 	infra, tour := strings.Join(strings.Fields(read(t, "../README.md")), " "), strings.Join(strings.Fields(read(t, "../../README.md")), " ")

@@ -6,10 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/records"
-	"github.com/weir-limits/weir/functions/sinks/kafka"
-	"github.com/weir-limits/weir/functions/sinks/kinesis"
-	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/functions/contract"
 )
 
 // Each function may do what it does, on what it does it on, and nothing else. That the
@@ -20,17 +17,17 @@ func TestStack_privilege(t *testing.T) {
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
 	for name, want := range map[string]map[string]map[string][]string{
 		"dynamodb": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions()},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions()},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesis.Actions(), "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records.ReadActions(), "Decisions": kinesis.Actions(), "*": slices.Concat(network, xray)},
-			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": records.SigningKeyActions(), "*": xray},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
 		"kafka": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafka.ClusterActions(), kafkaTopic: kafka.TopicActions(), "*": network},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": dynamostore.Actions(), "LimitsRecords": records.ReadActions(), kafkaCluster: kafka.ClusterActions(), kafkaTopic: kafka.TopicActions(), "*": network},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
 		},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))
@@ -66,7 +63,7 @@ const (
 func TestStack_privilege_signingKeys(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
-	if want := `{"dynamodb:LeadingKeys":["` + records.SigningKeysKey + `"]}`; !strings.Contains(text(t, policy.Properties), want) {
+	if want := `{"dynamodb:LeadingKeys":["` + contract.SigningKeysKey + `"]}`; !strings.Contains(text(t, policy.Properties), want) {
 		t.Errorf("got %s, want %s", text(t, policy.Properties), want)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
-	"github.com/weir-limits/weir/limiter/dynamostore"
 )
 
 // Every method but OPTIONS has the authorizer, whose answers are not cached, nor is
@@ -86,12 +86,12 @@ func TestStack_refusal(t *testing.T) {
 func TestStack_table(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t)))
 	_, counters := made.one(t, "AWS::DynamoDB::Table", "LimitsCounters")
-	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, dynamostore.TTLAttribute); got != want {
+	if got, want := text(t, counters.Properties["TimeToLiveSpecification"]), fmt.Sprintf(`{"AttributeName":%q,"Enabled":true}`, contract.TTLAttribute); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	for _, prefix := range []string{"LimitsCounters", "LimitsRecords"} {
 		_, table := made.one(t, "AWS::DynamoDB::Table", prefix)
-		if got, want := text(t, table.Properties["KeySchema"]), fmt.Sprintf(`[{"AttributeName":%q,"KeyType":"HASH"}]`, dynamostore.KeyAttribute); got != want || table.Properties["BillingMode"] != "PAY_PER_REQUEST" {
+		if got, want := text(t, table.Properties["KeySchema"]), fmt.Sprintf(`[{"AttributeName":%q,"KeyType":"HASH"}]`, contract.KeyAttribute); got != want || table.Properties["BillingMode"] != "PAY_PER_REQUEST" {
 			t.Errorf("%s: got %s, want %s, on demand", prefix, got, want)
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -179,7 +180,7 @@ func (t *addressee) lookup(name string) (string, bool) {
 	switch {
 	case name == "RULES_FROM": // by flag alone: it decides which rules are believed
 		if t.recordsTable != "" {
-			return boot.RulesTable, true
+			return contract.RulesTable, true
 		}
 		return "", false
 	case ok:

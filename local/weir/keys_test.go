@@ -17,6 +17,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -154,7 +155,7 @@ func TestKeys_broken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in := &dynamodb.PutItemInput{TableName: aws.String(os.Getenv("RECORDS_TABLE")), Item: map[string]types.AttributeValue{records.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}}
+	in := &dynamodb.PutItemInput{TableName: aws.String(os.Getenv("RECORDS_TABLE")), Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}}
 	if _, err := client.PutItem(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}

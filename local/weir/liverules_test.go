@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -150,7 +151,7 @@ func TestServe_rulesTable(t *testing.T) {
 	table := os.Getenv("RECORDS_TABLE")
 	variables := map[string]string{
 		"STORE": "dynamodb", "TABLE": localTable, "NAMESPACE": namespace(), "STORE_TIMEOUT": "900ms", "DYNAMODB_ENDPOINT": endpoint, "WEIR_LOCAL": "true",
-		"RECORDS_TABLE": table, "RULES_FROM": boot.RulesTable, "RULES_FILE": l.checkout.path("functions", "rules.json"), "RULES_VERSION": "1",
+		"RECORDS_TABLE": table, "RULES_FROM": contract.RulesTable, "RULES_FILE": l.checkout.path("functions", "rules.json"), "RULES_VERSION": "1",
 		"JWKS": l.checkout.publicKeysFile(), "JWT_ISSUER": localIssuer, "JWT_AUDIENCE": localAudience, "JWT_ALGORITHMS": string(localAlgorithm),
 	}
 	c, err := boot.Load(func(name string) (string, bool) { return variables[name], true })

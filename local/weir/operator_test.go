@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/local/operator"
 )
 
@@ -274,7 +274,7 @@ func TestAddressee_lookup(t *testing.T) {
 		t.Errorf("from the environment: %q", value)
 	}
 	t.Setenv("RULES_FROM", "")
-	if value, _ := (&addressee{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != boot.RulesTable {
+	if value, _ := (&addressee{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
 		t.Errorf("by --records-table: %q", value)
 	}
 }

@@ -28,15 +28,6 @@ const (
 	maxBuffered = 2400
 )
 
-// ClusterActions returns what a function that has a Sink may do on a cluster of Amazon MSK,
-// and TopicActions what on the topic.
-func ClusterActions() []string { return []string{"kafka-cluster:Connect"} }
-
-// TopicActions is explained at ClusterActions.
-func TopicActions() []string {
-	return []string{"kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"}
-}
-
 // Options are what [New] is told. Brokers and Topic must be there.
 type Options struct {
 	Brokers []string // host:port of some

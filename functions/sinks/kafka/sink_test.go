@@ -23,6 +23,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/sinks/kafka"
 )
 
@@ -316,7 +317,7 @@ func TestActions(t *testing.T) {
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(found)
-	if got, want := slices.Compact(found), slices.Concat(kafka.ClusterActions(), kafka.TopicActions()); !slices.Equal(got, want) {
+	if got, want := slices.Compact(found), slices.Concat(contract.KafkaClusterActions(), contract.KafkaTopicActions()); !slices.Equal(got, want) {
 		t.Errorf("got %v needed, want %v", got, want)
 	}
 }

@@ -18,9 +18,6 @@ const (
 	pause     = 100 * time.Millisecond // between them
 )
 
-// Actions returns what a function that has a Sink may do on the stream.
-func Actions() []string { return []string{"kinesis:PutRecords"} }
-
 // API is the part of the client that a Sink calls. *kinesis.Client implements it.
 type API interface {
 	PutRecords(context.Context, *kinesis.PutRecordsInput, ...func(*kinesis.Options)) (*kinesis.PutRecordsOutput, error)

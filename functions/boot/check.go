@@ -1,0 +1,27 @@
+package boot
+
+import (
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Check reports whether a function that is deployed with d starts: it loads the variables
+// and parses the rules as the function does. It opens no connection.
+func Check(d contract.Deployment) (result contract.Checked) {
+	c, err := Load(func(name string) (string, bool) {
+		value, ok := d.Variables[name]
+		return value, ok
+	})
+	if err != nil {
+		result.Environment = err.Error()
+	}
+	o := c.parsing()
+	o.Version = c.RulesVersion
+	r, err := rules.Parse(d.Rules, o)
+	if err != nil {
+		result.Rules = err.Error()
+		return result
+	}
+	result.Version, result.LocalProcesses = r.Version(), r.LocalProcesses()
+	return result
+}

@@ -1,0 +1,46 @@
+package contract
+
+// CounterActions returns the IAM actions that a function needs on the table of counters.
+func CounterActions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
+
+// RecordActions returns the IAM actions that a function needs on the records table in
+// order to identify callers and to read rules.
+func RecordActions() []string { return []string{"dynamodb:GetItem"} }
+
+// SigningKeyActions returns the IAM actions that the function [SigningKeys] needs on the
+// records table, with [SigningKeysKey] as the only leading key.
+func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
+
+// RulesActions returns the IAM actions that a publisher of rules needs on the records
+// table, with [RulesKeys] as the only leading keys.
+func RulesActions() []string {
+	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem"}
+}
+
+// KeyActions returns the IAM actions that an administrator of API keys needs on the
+// records table.
+func KeyActions() []string {
+	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
+}
+
+// CacheActions returns the IAM actions that a function needs on the cache and on the
+// user that it logs in as.
+func CacheActions() []string { return []string{"elasticache:Connect"} }
+
+// AppConfigActions returns the IAM actions that the AppConfig agent needs on the
+// configuration that it reads.
+func AppConfigActions() []string {
+	return []string{"appconfig:GetLatestConfiguration", "appconfig:StartConfigurationSession"}
+}
+
+// KafkaClusterActions returns the IAM actions that a function needs on an Amazon MSK
+// cluster in order to publish events.
+func KafkaClusterActions() []string { return []string{"kafka-cluster:Connect"} }
+
+// KafkaTopicActions returns the IAM actions that a function needs on the topic of events.
+func KafkaTopicActions() []string {
+	return []string{"kafka-cluster:DescribeTopic", "kafka-cluster:WriteData"}
+}
+
+// KinesisActions returns the IAM actions that a function needs on the stream of events.
+func KinesisActions() []string { return []string{"kinesis:PutRecords"} }

@@ -1,0 +1,266 @@
+package contract_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// The package imports the standard library only.
+func TestImports(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, i := range parsed.Imports {
+			if strings.Contains(i.Path.Value, ".") {
+				t.Errorf("%s imports %s, want the standard library only", file, i.Path.Value)
+			}
+		}
+	}
+}
+
+// The functions read every variable that the infrastructure sets.
+func TestVariables(t *testing.T) {
+	read := variablesOf(reflect.TypeFor[boot.Config]())
+	for _, name := range append(contract.Variables(), contract.VariableBasePath, contract.VariableLocal) {
+		if !slices.Contains(read, name) {
+			t.Errorf("%s: no function reads it", name)
+		}
+	}
+	if len(read) < len(contract.Variables()) {
+		t.Errorf("boot.Config has %d variables, fewer than the contract", len(read))
+	}
+}
+
+// variablesOf returns the variables in the tags of a struct.
+func variablesOf(t reflect.Type) (names []string) {
+	for field := range t.Fields() {
+		if field.Anonymous {
+			names = append(names, variablesOf(field.Type)...)
+			continue
+		}
+		name, _, _ := strings.Cut(field.Tag.Get("env"), ",")
+		names = append(names, name)
+	}
+	return names
+}
+
+// The functions accept every value of the contract.
+func TestVariables_values(t *testing.T) {
+	base := map[string]string{
+		contract.VariableNamespace: "dev", contract.VariableTable: "counters", contract.VariableRecordsTable: "records",
+		contract.VariableRedisURL: "redis://h", contract.VariableKafkaBrokers: "b:9098", contract.VariableKafkaTopic: "t", contract.VariableKinesisStream: "s",
+		contract.VariableJWTIssuer: "i", contract.VariableJWTAudience: "a",
+	}
+	for _, each := range [][2]string{
+		{contract.VariableStore, contract.StoreDynamoDB}, {contract.VariableStore, contract.StoreRedis},
+		{contract.VariableRulesFrom, contract.RulesTable}, {contract.VariableRulesFrom, contract.RulesAppConfig + "a/b/c"},
+		{contract.VariableJWKS, contract.JWKSRecords},
+		{contract.VariableEvents, contract.EventsKafka}, {contract.VariableEvents, contract.EventsKinesis},
+	} {
+		variables := maps.Clone(base)
+		variables[each[0]] = each[1]
+		if got := check(t, variables, document).Environment; got != "" {
+			t.Errorf("%s=%s: %s", each[0], each[1], got)
+		}
+	}
+	for sample, ok := range map[int]bool{contract.MaxEventsSample: true, contract.MaxEventsSample + 1: false} {
+		variables := maps.Clone(base)
+		variables[contract.VariableEvents], variables[contract.VariableEventsSample] = contract.EventsKinesis, strconv.Itoa(sample)
+		if got := check(t, variables, document).Environment; (got == "") != ok {
+			t.Errorf("EVENTS_SAMPLE=%d: got %q", sample, got)
+		}
+	}
+}
+
+// Each role is the main package of a function.
+func TestRoles(t *testing.T) {
+	for _, role := range []string{contract.Authorizer, contract.Handler, contract.SigningKeys} {
+		if _, err := os.Stat(filepath.Join("..", role, "main.go")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestTables(t *testing.T) {
+	if contract.KeyAttribute != dynamostore.KeyAttribute || contract.TTLAttribute != dynamostore.TTLAttribute {
+		t.Errorf("the counters have the attributes %s and %s", dynamostore.KeyAttribute, dynamostore.TTLAttribute)
+	}
+	if got := dynamostore.Actions(); !slices.Equal(contract.CounterActions(), got) {
+		t.Errorf("the store calls %v", got)
+	}
+	if got := redisstore.AccessString(redisstore.Commands()...); contract.CacheAccess != got {
+		t.Errorf("the store needs the access %q", got)
+	}
+}
+
+func TestFields(t *testing.T) {
+	if got := httplimit.ExposedFields(); !slices.Equal(contract.FieldNames(), got) {
+		t.Errorf("an answer has the fields %v", got)
+	}
+	keys := map[string]string{}
+	for _, f := range contract.Fields() {
+		keys[f.Name] = f.Key
+	}
+	if got := app.FieldKeys(); !maps.Equal(keys, got) {
+		t.Errorf("the authorizer's context has the keys %v", got)
+	}
+	if got := app.BodyKeys(); !slices.Equal(contract.BodyKeys(), got) {
+		t.Errorf("a body may have the keys %v", got)
+	}
+}
+
+// A Recorder writes every metric of the contract and no other.
+func TestMetrics(t *testing.T) {
+	var want []string
+	for _, name := range contract.RuleMetrics() {
+		want = append(want, contract.RuleDimension+" "+name)
+	}
+	want = append(want, contract.Metrics()...)
+	slices.Sort(want)
+	got, namespaces := written(t)
+	if !slices.Equal(got, want) {
+		t.Errorf("written:  %v\ncontract: %v", got, want)
+	}
+	if !slices.Equal(namespaces, []string{contract.MetricNamespace("dev")}) {
+		t.Errorf("written to %v", namespaces)
+	}
+}
+
+// record returns the log of a Recorder that has something of everything to write.
+func record() []byte {
+	var log bytes.Buffer
+	r := telemetry.New(&log, "dev", nil)
+	now := time.Now()
+	l := &limiter.Limit{Name: "a", Rule: "GET /a"}
+	r.Rules(now, 1, now, []string{l.Rule})
+	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
+	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
+		r.Record(now, 0, caller.Caller{}, d, err)
+	}
+	d.Allowed = false
+	r.Record(now, 0, caller.Caller{}, d, nil)
+	d.Reason = limiter.ReasonBusy
+	r.Record(now, 0, caller.Caller{}, d, nil)
+	d.Failed, d.LocalFull = true, true
+	r.Record(now, 0, caller.Caller{}, d, nil)
+	r.RulesRefused(now)
+	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
+	r.EventsDropped(now.Add(time.Second), 1)
+	return log.Bytes()
+}
+
+// written returns the metrics in the log, each with its dimension before it, and their
+// namespaces.
+func written(t *testing.T) (names, namespaces []string) {
+	t.Helper()
+	for line := range bytes.Lines(record()) {
+		var format struct {
+			AWS struct {
+				CloudWatchMetrics []struct {
+					Namespace  string
+					Dimensions [][]string
+					Metrics    []struct{ Name string }
+				}
+			} `json:"_aws"`
+		}
+		if err := json.Unmarshal(line, &format); err != nil {
+			t.Fatal(err)
+		}
+		for _, directive := range format.AWS.CloudWatchMetrics {
+			namespaces = append(namespaces, directive.Namespace)
+			for _, m := range directive.Metrics {
+				names = append(names, strings.TrimSpace(strings.Join(directive.Dimensions[0], " ")+" "+m.Name))
+			}
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(namespaces)
+	return slices.Compact(names), slices.Compact(namespaces)
+}
+
+// The line of a refused caller has the members of the contract.
+func TestLine(t *testing.T) {
+	found := false
+	for line := range bytes.Lines(record()) {
+		var members map[string]any
+		if err := json.Unmarshal(line, &members); err != nil {
+			t.Fatal(err)
+		}
+		if members[contract.LineKind] == nil {
+			continue
+		}
+		found = true
+		want := []string{contract.LineKind, contract.LineSubject, contract.LineLimit, contract.LineCount}
+		slices.Sort(want)
+		if got := slices.Sorted(maps.Keys(members)); !slices.Equal(got, want) || members[contract.LineKind] != contract.LineRefused {
+			t.Errorf("got %s, want the members %v", line, want)
+		}
+	}
+	if !found {
+		t.Error("no line reports a refused caller")
+	}
+}
+
+const document = `{"version": 7, "rules": [{"endpoint": "/a", "on_error": "local", "local_processes": 20, "limits": {"*": {"requests": 100, "window": "1m"}}}]}`
+
+func check(t *testing.T, variables map[string]string, rules string) contract.Checked {
+	t.Helper()
+	return boot.Check(contract.Deployment{Variables: variables, Rules: []byte(rules)})
+}
+
+func TestCheck(t *testing.T) {
+	variables := map[string]string{contract.VariableNamespace: "dev", contract.VariableTable: "t"}
+	if got, want := check(t, variables, document), (contract.Checked{Version: 7, LocalProcesses: 20}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
+	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "rules[0].endpoint") {
+		t.Errorf("got %+v, want the mistakes in both", got)
+	}
+	variables[contract.VariableRulesVersion] = "9"
+	if got := check(t, variables, strings.Replace(document, `"version": 7, `, "", 1)); got.Version != 9 {
+		t.Errorf("got %+v, want the version of the variable", got)
+	}
+}
+
+func TestParseConfiguration(t *testing.T) {
+	c, err := contract.ParseConfiguration("abcd123/prod/weir.rules_1")
+	if got, want := c.Path(), "/applications/abcd123/environments/prod/configurations/weir.rules_1"; err != nil || got != want {
+		t.Errorf("got %s, %v, want %s", got, err, want)
+	}
+	for _, bad := range []string{"", "a/b", "a/b/c/d", "a//c", "a/../c", "a/b/c?x", "a/b/c d", "a/b/%2e", strings.Repeat("a", 129) + "/b/c"} {
+		if c, err := contract.ParseConfiguration(bad); err == nil || !strings.Contains(err.Error(), "want APPLICATION/ENVIRONMENT/PROFILE") {
+			t.Errorf("%q: %+v, %v", bad, c, err)
+		}
+	}
+}

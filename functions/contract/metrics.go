@@ -1,0 +1,66 @@
+package contract
+
+// MetricNamespace returns the CloudWatch namespace of a deployment's metrics. The
+// argument is the value of [VariableNamespace].
+func MetricNamespace(deployment string) string { return "Weir/" + deployment }
+
+// The metrics that the functions write. Package limiter/telemetry documents what each
+// counts. The last three have the dimension [RuleDimension]; the others have none.
+const (
+	MetricAllowed        = "Allowed"
+	MetricRefused        = "Refused"
+	MetricDegraded       = "Degraded"
+	MetricFromCache      = "FromCache"
+	MetricBusy           = "Busy"
+	MetricLocalFull      = "LocalFull"
+	MetricShadowed       = "Shadowed"
+	MetricUnauthorized   = "Unauthorized"
+	MetricFailed         = "Failed"
+	MetricLatency        = "Latency"
+	MetricStoreCalls     = "StoreCalls"
+	MetricStoreLatency   = "StoreLatency"
+	MetricOvershoot      = "Overshoot"
+	MetricRefundsGiven   = "RefundsGiven"
+	MetricRefundsDropped = "RefundsDropped"
+	MetricClamped        = "Clamped"
+	MetricRulesRefused   = "RulesRefused"
+	MetricRulesVersion   = "RulesVersion"
+	MetricRulesAge       = "RulesAge"
+	MetricEventsDropped  = "EventsDropped"
+	MetricClockSkew      = "ClockSkew"
+
+	MetricRuleAllowed  = "RuleAllowed"
+	MetricRuleRefused  = "RuleRefused"
+	MetricRuleShadowed = "RuleShadowed"
+)
+
+// RuleDimension is the dimension of the metrics by rule. Its value is the rule's label,
+// such as "GET /api/v1/search".
+const RuleDimension = "Rule"
+
+// Metrics returns the names of the metrics without a dimension, in no particular order.
+func Metrics() []string {
+	return []string{
+		MetricAllowed, MetricRefused, MetricDegraded, MetricFromCache, MetricBusy, MetricLocalFull,
+		MetricShadowed, MetricUnauthorized, MetricFailed, MetricLatency, MetricStoreCalls,
+		MetricStoreLatency, MetricOvershoot, MetricRefundsGiven, MetricRefundsDropped, MetricClamped,
+		MetricRulesRefused, MetricRulesVersion, MetricRulesAge, MetricEventsDropped, MetricClockSkew,
+	}
+}
+
+// RuleMetrics returns the names of the metrics with [RuleDimension].
+func RuleMetrics() []string {
+	return []string{MetricRuleAllowed, MetricRuleRefused, MetricRuleShadowed}
+}
+
+// Members of the log line that reports a refused caller, for Contributor Insights:
+//
+//	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
+const (
+	LineKind    = "weir"    // [LineRefused]
+	LineSubject = "subject" // the caller's keyed hash; absent if the line sums up several callers
+	LineLimit   = "limit"
+	LineCount   = "refused" // number of refused requests
+
+	LineRefused = "refused"
+)

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// A customer's CDK app links what these packages import. Of this module that is the contract
+// only: neither the limiter nor a client of AWS.
+func TestDependencies(t *testing.T) {
+	const module = "github.com/weir-limits/weir/"
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", "./...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := 0
+	for path := range strings.Lines(string(out)) {
+		path = strings.TrimSpace(path)
+		name, ours := strings.CutPrefix(path, module)
+		switch {
+		case strings.HasPrefix(path, "github.com/aws/aws-sdk-go"):
+			t.Errorf("infra imports %s, want no client of AWS", path)
+		case !ours:
+		case name == "infra" || strings.HasPrefix(name, "infra/") || name == "functions/contract":
+			own++
+		default:
+			t.Errorf("infra imports %s, want functions/contract only", name)
+		}
+	}
+	if own < 4 {
+		t.Errorf("found %d packages of the module in\n%s", own, out)
+	}
+}
