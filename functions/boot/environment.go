@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
@@ -58,7 +59,7 @@ func (c Config) identifier() (*caller.Identifier, error) {
 		return nil, err
 	}
 	if table != nil {
-		o.APIKeys = caller.NewRemoteRecords(table)
+		o.APIKeys = caller.NewRemoteRecords(apikeys.NewTable(table))
 	}
 	if c.JWKS != "" {
 		keys, err := c.keys(table)

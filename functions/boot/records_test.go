@@ -20,6 +20,7 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	samples "github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/records"
@@ -34,7 +35,7 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 // environment that reads it.
 type deployment struct {
 	*app.Environment
-	keys     *records.Keys
+	keys     *apikeys.Keys
 	client   *dynamodb.Client
 	table    string
 	endpoint string // of the door
@@ -57,7 +58,7 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 		t.Fatal(err)
 	}
 	d.makeTable(t, records.TableInput(d.table))
-	d.keys = records.NewKeys(d.client, d.table)
+	d.keys = apikeys.New(d.client, d.table)
 	proxy := httputil.NewSingleHostReverseProxy(local)
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		d.requests.Add(1)
@@ -115,7 +116,7 @@ func (d *deployment) makeTable(t *testing.T, in *dynamodb.CreateTableInput) {
 	})
 }
 
-func (d *deployment) create(t *testing.T, k records.Key) string {
+func (d *deployment) create(t *testing.T, k apikeys.Key) string {
 	t.Helper()
 	key, _, err := d.keys.Create(t.Context(), d.now, k, false)
 	if err != nil {
@@ -174,7 +175,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 	for _, store := range []string{"STORE=memory", "TABLE=weir-test-" + rand.Text()} {
 		t.Run(store, func(t *testing.T) {
 			d := newDeployment(t, store)
-			key, other := d.create(t, records.Key{ID: "acme", Tier: "paid"}), d.create(t, records.Key{ID: "beta", Tier: "enterprise"})
+			key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta", Tier: "enterprise"})
 			d.want(t, "created", key, "apikey:acme", "20", 201)
 			d.want(t, "of another tier", other, "apikey:beta", "30", 201)
 			before := d.requests.Load()
@@ -202,10 +203,10 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 // While the table fails, what is remembered is good, and of other keys it cannot be told.
 func TestConfig_Environment_tableFails(t *testing.T) {
 	d := newDeployment(t, "STORE=memory")
-	key, other := d.create(t, records.Key{ID: "acme", Tier: "paid"}), d.create(t, records.Key{ID: "beta"})
+	key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta"})
 	d.want(t, "before", key, "apikey:acme", "20", 201)
 	d.faults.Store(1)
-	d.want(t, "once a dead connection", d.create(t, records.Key{ID: "gamma"}), "apikey:gamma", "10", 201)
+	d.want(t, "once a dead connection", d.create(t, apikeys.Key{ID: "gamma"}), "apikey:gamma", "10", 201)
 	d.shut.Store(true)
 	d.now = d.now.Add(59 * time.Minute)
 	d.want(t, "remembered", key, "apikey:acme", "20", 201)
@@ -233,7 +234,7 @@ func TestStartSigningKeys(t *testing.T) {
 		}
 		return string(answer)
 	}
-	if got := authorize(); !strings.HasPrefix(got, "credential cannot be checked: records table: there are no signing keys yet") {
+	if got := authorize(); !strings.HasPrefix(got, "credential cannot be checked: records table: no signing keys") {
 		t.Errorf("before: %s", got)
 	}
 	keys, err := samples.Files.ReadFile("jwks.json")

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/appconfig"
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -58,7 +58,7 @@ func (c Config) rules() (*live.Rules, error) {
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
-	return live.New(initial, rulesTable{table, document}, live.Options{Parse: o, Every: tableEvery}), err
+	return live.New(initial, rulesTable{rulestore.NewSource(table), document}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
 // rulesTable is the rules in the records table or, as long as there are none, those that the
@@ -71,7 +71,7 @@ type rulesTable struct {
 // Document implements live.Source.
 func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
 	d, err := t.Source.Document(ctx)
-	if errors.Is(err, records.ErrNoRules) {
+	if errors.Is(err, rulestore.ErrNoRules) {
 		return t.bundled, nil
 	}
 	return d, err

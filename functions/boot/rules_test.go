@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
@@ -38,7 +38,7 @@ func (d *deployment) allows(t *testing.T) (version, requests int64) {
 func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 	t.Helper()
 	document := fmt.Appendf(nil, `{"version":3,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`, requests)
-	v, err := records.NewRules(d.client, d.table).Put(t.Context(), d.now, document, "", after, 3)
+	v, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, document, "", after, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestConfig_rules_restarts(t *testing.T) {
 			list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"30d","algorithm":"token_bucket"}}}`, i))
 		}
 		list = append(list, `{"endpoint":"*","limits":{"global":{"name":"all","requests":11,"window":"1m","per":["global"]}}}`)
-		v, err := records.NewRules(d.client, d.table).Put(t.Context(), d.now, []byte(`{"rules":[`+strings.Join(list, ",")+`]}`), "", version, 0)
+		v, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, []byte(`{"rules":[`+strings.Join(list, ",")+`]}`), "", version, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestConfig_rules_refused(t *testing.T) {
 	for i := range 50 {
 		fmt.Fprintf(&mistakes, `,"unknown%d":1`, i)
 	}
-	bad, err := records.NewRules(d.client, d.table).Put(t.Context(), d.now, []byte(`{"rules":[]`+mistakes.String()+`}`), "", first, 0)
+	bad, err := rulestore.New(d.client, d.table).Publish(t.Context(), d.now, []byte(`{"rules":[]`+mistakes.String()+`}`), "", first, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,16 +7,18 @@ import (
 	"os"
 	"time"
 
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// subjectKeyTimeout is what a start waits for the key of subject hashes.
+// subjectKeyTimeout bounds the time that a start waits for the key of subject hashes.
 const subjectKeyTimeout = 500 * time.Millisecond
 
-// SubjectHash returns the hash that stands for callers in logs, metrics and events. Its key is
-// that in RECORDS_TABLE or, locally, of SUBJECT_KEY_FILE. Where there is none, or the table does
-// not answer, it is a random one: then hashes of this process compare with those of no other,
-// which logger says. The error is of the file alone.
+// SubjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
+// RECORDS_TABLE, where the first environment of a deployment creates it, or locally in
+// SUBJECT_KEY_FILE. If the table fails, SubjectHash logs a warning and uses a random key, and so it
+// does without a warning if neither variable is set: hashes of this process are then unlike
+// those of any other. The error is about the file or the AWS configuration.
 func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	if c.SubjectKeyFile != "" {
 		key, err := os.ReadFile(c.SubjectKeyFile)
@@ -28,18 +30,18 @@ func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry
 		}
 		return telemetry.NewSubjectHash(c.Namespace, key), nil
 	}
-	table, err := c.records(ctx)
-	if err != nil || table == nil {
-		return telemetry.NewSubjectHash(c.Namespace, nil), err
+	if c.RecordsTable == "" {
+		return telemetry.NewSubjectHash(c.Namespace, nil), nil
+	}
+	client, err := c.sharedDynamoDBClient(ctx)
+	if err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, subjectKeyTimeout)
 	defer cancel()
-	key, err := table.SubjectKey(ctx)
-	switch {
-	case err != nil:
-		logger.Warn("subject hash key not read: callers have other hashes in this environment", slog.Any("err", err))
-	case key == nil:
-		logger.Warn("no subject hash key: callers have other hashes in each environment; make one with weir hash --table")
+	key, _, err := records.SubjectKey(ctx, client, c.RecordsTable)
+	if err != nil {
+		logger.Warn("no subject hash key: this environment uses a random one, so its hashes differ from those of others", slog.Any("err", err))
 	}
 	return telemetry.NewSubjectHash(c.Namespace, key), nil
 }

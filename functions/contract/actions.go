@@ -11,6 +11,11 @@ func RecordActions() []string { return []string{"dynamodb:GetItem"} }
 // records table, with [SigningKeysKey] as the only leading key.
 func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
+// SubjectKeyActions returns the IAM actions that a function needs on the records table,
+// besides [RecordActions], in order to create the key of subject hashes at the first start, with
+// [SubjectKeyKey] as the only leading key.
+func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
+
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
 // table, with [RulesKeys] as the only leading keys.
 func RulesActions() []string {

@@ -11,6 +11,9 @@ const (
 // table.
 const SigningKeysKey = "signingkeys"
 
+// SubjectKeyKey is the partition key of the key of subject hashes in the records table.
+const SubjectKeyKey = "subjectkey"
+
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.
 func RulesKeys() []string { return []string{"rules", "rules#*"} }
 

@@ -2,6 +2,7 @@ package records
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,27 +13,28 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// WriteAPI is what SigningKeys needs of DynamoDB. A *dynamodb.Client implements it.
-type WriteAPI interface {
-	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
-}
+// The attributes of the item contract.SigningKeysKey.
+const (
+	jwksAttribute    = "jwks"
+	fetchedAttribute = "fetched"
+)
 
-// SigningKeys is the function that copies the issuer's keys into the table, for functions
-// that reach DynamoDB and not the issuer. It is a lambda.Handler; a schedule invokes it, and
-// what the event says does not matter. Its fields are set before the first event.
+// SigningKeys copies the issuer's key set into the table, for functions that reach DynamoDB but
+// not the issuer. It is a lambda.Handler that a schedule invokes; it ignores the event. Set its
+// fields before the first event.
 //
-// Nobody outside can invoke it, so an error is worth an alarm: it says that the issuer or
-// the table failed, or that the document is no key set. The keys that were copied before
-// then stay as they are, and are good until they are a day old (caller.RemoteKeys). A key
-// set without a key is one, by which the issuer withdraws them all.
+// Only the schedule invokes it, so an alarm should watch its errors: the issuer or the table failed,
+// or the document is not a key set. After an error the previous copy stays, and verifies tokens
+// until it is a day old (caller.RemoteKeys). An empty key set is valid: with it an issuer
+// withdraws all keys.
 type SigningKeys struct {
-	API   WriteAPI
+	API   Writer
 	Table string
 	Fetch caller.Fetch
 	Clock func() time.Time
 }
 
-// maxSigningKeys is the longest document that is copied: an item has 400 KB at most.
+// maxSigningKeys is the size of the largest document that is copied: an item has at most 400 KB.
 const maxSigningKeys = 300 << 10
 
 // Invoke implements lambda.Handler.
@@ -47,11 +49,28 @@ func (s *SigningKeys) Invoke(ctx context.Context, _ []byte) ([]byte, error) {
 	if _, err := caller.ParseKeySet(document); err != nil {
 		return nil, fmt.Errorf("signing keys: %w", err)
 	}
-	it := keyOf(contract.SigningKeysKey)
-	it.set(jwksAttribute, string(document))
-	it.set(fetchedAttribute, s.Clock().UTC().Format(time.RFC3339))
+	it := NewItem(contract.SigningKeysKey)
+	it.SetText(jwksAttribute, string(document))
+	it.SetText(fetchedAttribute, s.Clock().UTC().Format(time.RFC3339))
 	if _, err := s.API.PutItem(ctx, &dynamodb.PutItemInput{TableName: aws.String(s.Table), Item: it}); err != nil {
-		return nil, fmt.Errorf("signing keys: records table: %w", err)
+		return nil, fmt.Errorf("signing keys: %w", wrap(err))
 	}
 	return []byte("null"), nil
+}
+
+// SigningKeys returns the copy of the issuer's key set and the time of the copy. The method is a
+// caller.Fetch.
+func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.Time, err error) {
+	it, err := t.Get(ctx, contract.SigningKeysKey)
+	switch {
+	case err != nil:
+		return nil, time.Time{}, err
+	case it == nil:
+		return nil, time.Time{}, wrap(errors.New("no signing keys; check that the function signingkeys has run"))
+	}
+	copied, err = time.Parse(time.RFC3339, it.Text(fetchedAttribute))
+	if err != nil {
+		return nil, time.Time{}, wrap(fmt.Errorf("item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", contract.SigningKeysKey, fetchedAttribute, it.Text(fetchedAttribute)))
+	}
+	return []byte(it.Text(jwksAttribute)), copied, nil
 }

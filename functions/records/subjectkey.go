@@ -3,64 +3,38 @@ package records
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// subjectKeyKey is the partition key of the key of subject hashes, which is in keyAttribute.
-const (
-	subjectKeyKey = "subjectkey"
-	keyAttribute  = "key"
-)
+// keyAttribute is the attribute of the item contract.SubjectKeyKey that has the key.
+const keyAttribute = "key"
 
-// SubjectKey returns the key by which the hashes of callers in logs are made; nil if there is
-// none.
-func (t *Table) SubjectKey(ctx context.Context) ([]byte, error) {
-	it, err := t.get(ctx, subjectKeyKey)
-	if err != nil || it == nil {
-		return nil, err
-	}
-	return it.subjectKey()
-}
+// subjectKeyBytes is the length of a new key, and the least that one may have.
+const subjectKeyBytes = 32
 
-// SubjectKey returns the same key, and makes it if there is none; made reports that. Of two
-// who make it at the same time one does.
-func (t *Keys) SubjectKey(ctx context.Context) (key []byte, made bool, err error) {
-	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &t.table, Key: keyOf(subjectKeyKey), ConsistentRead: aws.Bool(true)})
+// SubjectKey returns the key that makes the hashes of callers in logs. It creates the key if
+// there is none; created reports that. Concurrent calls create one key and all return it.
+func SubjectKey(ctx context.Context, api interface {
+	Reader
+	Writer
+}, table string) (key []byte, created bool, err error) {
+	it, err := NewTable(api, table).Get(ctx, contract.SubjectKeyKey)
 	if err != nil {
-		return nil, false, fmt.Errorf("records table: %w", err)
+		return nil, false, err
 	}
-	if out.Item != nil {
-		key, err = item(out.Item).subjectKey()
-		return key, false, err
+	if it == nil { // or not visible yet: Create then returns the one that exists
+		it = NewItem(contract.SubjectKeyKey)
+		key = make([]byte, subjectKeyBytes)
+		_, _ = rand.Read(key) // never fails
+		it.SetBinary(keyAttribute, key)
+		if it, created, err = Create(ctx, api, table, it); err != nil {
+			return nil, false, err
+		}
 	}
-	key = make([]byte, secretBytes)
-	_, _ = rand.Read(key) // it never fails
-	it := keyOf(subjectKeyKey)
-	it[keyAttribute] = &types.AttributeValueMemberB{Value: key}
-	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &t.table, Item: it,
-		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
-	})
-	if _, raced := errors.AsType[*types.ConditionalCheckFailedException](err); raced {
-		return t.SubjectKey(ctx)
+	if key = it.Binary(keyAttribute); len(key) < subjectKeyBytes {
+		return nil, false, wrap(fmt.Errorf("item %s: %s: got %d bytes, want at least %d", contract.SubjectKeyKey, keyAttribute, len(key), subjectKeyBytes))
 	}
-	if err != nil {
-		return nil, false, fmt.Errorf("records table: %w", err)
-	}
-	return key, true, nil
-}
-
-func (it item) subjectKey() ([]byte, error) {
-	key, ok := it[keyAttribute].(*types.AttributeValueMemberB)
-	if !ok || len(key.Value) < secretBytes {
-		return nil, fmt.Errorf("records table: item %s: %s: want %d bytes or more", subjectKeyKey, keyAttribute, secretBytes)
-	}
-	return key.Value, nil
+	return key, created, nil
 }

@@ -6,57 +6,57 @@ import (
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
-	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/records/recordstest"
 )
 
-// The key is made once, however many make it at the same time, and functions read it by what they
-// are allowed.
-func TestKeys_SubjectKey(t *testing.T) {
-	var operator, function calls
-	client, table := local(t, &operator)
-	reader := records.NewTable(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.APIOptions = nil }, function.install), table)
-	if key, err := reader.SubjectKey(ctx); key != nil || err != nil {
-		t.Errorf("in an empty table: %x, %v", key, err)
-	}
+// Concurrent environments create the key once and all use the same key. They need the listed actions, and the
+// one item for the action that writes.
+func TestSubjectKey(t *testing.T) {
+	var calls recordstest.Calls
+	client, table := recordstest.Table(t, &calls)
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var all [][]byte
-	makers := 0
+	creators := 0
 	for range 8 {
 		wg.Go(func() {
-			key, made, err := records.NewKeys(client, table).SubjectKey(ctx)
+			key, created, err := records.SubjectKey(ctx, client, table)
 			if err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			all = append(all, key)
-			if made {
-				makers++
+			if created {
+				creators++
 			}
 		})
 	}
 	wg.Wait()
-	read, err := reader.SubjectKey(ctx)
-	if err != nil || len(read) != 32 || makers != 1 {
-		t.Errorf("%d bytes, made %d times, %v; want 32 made once", len(read), makers, err)
+	later, created, err := records.SubjectKey(ctx, client, table)
+	if err != nil || len(later) != 32 || created || creators != 1 {
+		t.Errorf("%d bytes, created %d times, %v; want 32 created once", len(later), creators, err)
 	}
 	for _, key := range all {
-		if !bytes.Equal(key, read) {
-			t.Errorf("got %x, want %x", key, read)
+		if !bytes.Equal(key, later) {
+			t.Errorf("got %x, want %x", key, later)
 		}
 	}
-	function.want(t, contract.RecordActions())
-	_, err = client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{
-		contract.KeyAttribute: &types.AttributeValueMemberS{Value: "subjectkey"}, "key": &types.AttributeValueMemberB{Value: []byte("short")},
-	}})
-	if err != nil {
+	calls.Want(t, append(contract.RecordActions(), contract.SubjectKeyActions()...))
+	for _, key := range calls.Keys() {
+		if key != contract.SubjectKeyKey {
+			t.Errorf("used the item %q", key)
+		}
+	}
+	short := records.NewItem(contract.SubjectKeyKey)
+	short.SetBinary("key", []byte("short"))
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: short}); err != nil {
 		t.Fatal(err)
 	}
-	if key, err := reader.SubjectKey(ctx); err == nil {
+	if key, _, err := records.SubjectKey(ctx, client, table); err == nil {
 		t.Errorf("a key that is too short: %x", key)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/limiter/caller"
 )
 
 // TableInput returns the definition of a records table: on demand, with a string key and no
@@ -26,92 +25,52 @@ func TableInput(name string) *dynamodb.CreateTableInput {
 	}
 }
 
-// ReadAPI is what a Table needs of DynamoDB. A *dynamodb.Client implements it.
-type ReadAPI interface {
+// Reader is the part of DynamoDB that reads an item. A *dynamodb.Client implements it.
+type Reader interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 }
 
-// Table reads single items. It is safe for concurrent use. It keeps nothing; package
-// identity does.
+// Writer is the part of DynamoDB that writes an item. A *dynamodb.Client implements it.
+type Writer interface {
+	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
+}
+
+// Table reads single items for functions, with eventual consistency. It is safe for concurrent
+// use and caches nothing. Make one with NewTable.
 type Table struct {
-	api       ReadAPI
+	api       Reader
 	name      string
 	retryable func(error) bool
 }
 
-var _ caller.KeyTable = (*Table)(nil)
-
-// NewTable returns the table of this name. It tries a read that fails once more, whatever
-// the client does: a read, unlike a charge, may be repeated, and the first one after Lambda
-// has thawed an environment may meet a connection that has died meanwhile.
-func NewTable(api ReadAPI, name string) *Table {
+// NewTable returns the table with this name. It repeats a failed read once, whatever retries
+// the client is configured for: a read, unlike a charge, is safe to repeat, and the first read after
+// Lambda has thawed an environment may use a connection that died while it was frozen.
+func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
 
-// Secrets implements caller.KeyTable.
-func (t *Table) Secrets(ctx context.Context) ([][]byte, error) {
-	it, err := t.get(ctx, secretsKey)
-	if err != nil || it == nil {
-		return nil, err
-	}
-	return it.secrets()
-}
-
-// Record implements caller.KeyTable.
-func (t *Table) Record(ctx context.Context, hash string) (r caller.Record, ok bool, err error) {
-	it, err := t.get(ctx, apiKeyPrefix+hash)
-	if err != nil || it == nil {
-		return caller.Record{}, false, err
-	}
-	k, err := it.key()
-	if err != nil {
-		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
-	}
-	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
-}
-
-// SigningKeys returns the issuer's key set as it was copied last, and when. It is an
-// caller.Fetch.
-func (t *Table) SigningKeys(ctx context.Context) (document []byte, copied time.Time, err error) {
-	it, err := t.get(ctx, contract.SigningKeysKey)
-	switch {
-	case err != nil:
-		return nil, time.Time{}, err
-	case it == nil:
-		return nil, time.Time{}, errors.New("records table: there are no signing keys yet: has the function signingkeys run?")
-	}
-	copied, err = time.Parse(time.RFC3339, it.text(fetchedAttribute))
-	if err != nil {
-		return nil, time.Time{}, fmt.Errorf("records table: item %s: %s: got %.40q, want a time such as 2006-01-02T15:04:05Z", contract.SigningKeysKey, fetchedAttribute, it.text(fetchedAttribute))
-	}
-	return []byte(it.text(jwksAttribute)), copied, nil
-}
-
-// How often a read is attempted, and how long each attempt may take: a request waits for it.
-// A connection that has died in silence answers nothing, so the second attempt has time of
-// its own.
+// The number of attempts at a read, and the time of each: a request waits for it. A connection
+// that died silently never answers, so the second attempt has time of its own.
 const (
 	readAttempts   = 2
 	attemptTimeout = 300 * time.Millisecond
 )
 
-// get reads an item, nil if there is none.
-func (t *Table) get(ctx context.Context, key string) (it item, err error) {
-	in := &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: keyOf(key)}
+// Get reads the item with a partition key. It returns nil if there is none.
+func (t *Table) Get(ctx context.Context, key string) (it Item, err error) {
+	in := &dynamodb.GetItemInput{TableName: aws.String(t.name), Key: NewItem(key)}
 	for range readAttempts {
 		var again bool
 		if it, again, err = t.attempt(ctx, in); !again {
 			break
 		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("records table: %w", err)
-	}
-	return it, nil
+	return it, wrap(err)
 }
 
-// attempt makes one attempt at a read, and reports whether another may help.
-func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (it item, again bool, err error) {
+// attempt makes one attempt at a read. again reports whether another attempt may succeed.
+func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (it Item, again bool, err error) {
 	attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	out, err := t.api.GetItem(attempt, in, func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} })
@@ -119,4 +78,35 @@ func (t *Table) attempt(ctx context.Context, in *dynamodb.GetItemInput) (it item
 		return nil, ctx.Err() == nil && (attempt.Err() != nil || t.retryable(err)), err
 	}
 	return out.Item, false, nil
+}
+
+// GetConsistent reads an item with strong consistency, for operators. It returns nil if there is none.
+func GetConsistent(ctx context.Context, api Reader, table, key string) (Item, error) {
+	out, err := api.GetItem(ctx, &dynamodb.GetItemInput{TableName: &table, Key: NewItem(key), ConsistentRead: aws.Bool(true)})
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return out.Item, nil
+}
+
+// Create writes an item unless its partition key exists already. It returns the item that the
+// table has afterwards; created reports whether that is it. Concurrent calls create one item.
+func Create(ctx context.Context, api Writer, table string, it Item) (has Item, created bool, err error) {
+	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &table, Item: it,
+		ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute},
+		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	})
+	if exists, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
+		return exists.Item, false, nil
+	}
+	return it, err == nil, wrap(err)
+}
+
+// wrap returns an error with the name of the table's purpose, nil for nil.
+func wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("records table: %w", err)
 }

@@ -67,7 +67,7 @@ func makeTable(ctx context.Context, endpoint string) error {
 	}
 	_, err = client.CreateTable(ctx, dynamostore.TableInput(table))
 	if _, exists := errors.AsType[*types.ResourceInUseException](err); err == nil || exists {
-		_, _, err = records.NewKeys(client, table).SubjectKey(ctx)
+		_, _, err = records.SubjectKey(ctx, client, table)
 	}
 	if err != nil {
 		return config.Explain(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/operator"
 )
@@ -88,11 +89,11 @@ func (o *hashOptions) key(c *cobra.Command) ([]byte, error) {
 		}
 		return checkout.subjectKey()
 	}
-	keys, err := (&keysOptions{table: o.table}).open(c.Context(), c.ErrOrStderr())
+	client, err := openRecords(c.Context(), o.table)
 	if err != nil {
 		return nil, err
 	}
-	key, made, err := keys.SubjectKey(c.Context())
+	key, made, err := records.SubjectKey(c.Context(), client, o.table)
 	if made {
 		fmt.Fprintln(c.ErrOrStderr(), "there was no key: this one is used by environments that start from now on")
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/records"
 )
 
 func keysCommand() *cobra.Command {
@@ -45,7 +45,7 @@ func keysCommand() *cobra.Command {
 }
 
 func createKeyCommand(o *keysOptions) *cobra.Command {
-	var k records.Key
+	var k apikeys.Key
 	var add bool
 	c := &cobra.Command{
 		Use:   "create",
@@ -131,12 +131,12 @@ type keysOptions struct {
 }
 
 // open returns the keys in the table. What takes long says so on progress.
-func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*records.Keys, error) {
+func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
 		return nil, err
 	}
-	keys := records.NewKeys(client, o.table)
+	keys := apikeys.New(client, o.table)
 	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read, and there are more\n", n) }
 	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
 	return keys, nil
@@ -180,20 +180,20 @@ func explainRecords(table string, err error) error {
 	return err
 }
 
-func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k records.Key, add bool) error {
+func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k apikeys.Key, add bool) error {
 	keys, err := o.open(ctx, progress)
 	if err != nil {
 		return err
 	}
 	key, made, err := keys.Create(ctx, time.Now(), k, add)
 	switch {
-	case errors.Is(err, records.ErrExists):
+	case errors.Is(err, apikeys.ErrExists):
 		return fmt.Errorf("%w: give it one more with --add, or choose another --id", err)
 	case err != nil:
 		return o.explain(err)
 	case o.json:
 		return printJSON(out, struct {
-			records.Key
+			apikeys.Key
 			APIKey string `json:"apiKey"`
 		}{made, key})
 	}
@@ -202,7 +202,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k rec
 }
 
 // tierOf returns the tier as people read it.
-func tierOf(k records.Key) string {
+func tierOf(k apikeys.Key) string {
 	if k.Tier == "" {
 		return "(default)"
 	}
@@ -238,7 +238,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 	}
 	revoked, failed := keys.Revoke(ctx, id, hash)
 	if o.json {
-		return errors.Join(printJSON(out, append([]records.Key{}, revoked...)), o.explain(failed))
+		return errors.Join(printJSON(out, append([]apikeys.Key{}, revoked...)), o.explain(failed))
 	}
 	for _, k := range revoked {
 		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
@@ -255,7 +255,7 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 		return err
 	}
 	switch err := keys.Rotate(ctx, time.Now(), force); {
-	case errors.Is(err, records.ErrInUse):
+	case errors.Is(err, apikeys.ErrInUse):
 		return fmt.Errorf("%w: replace them (weir keys create --add) and revoke them, or end them with --force", err)
 	case err != nil:
 		return o.explain(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
@@ -42,7 +43,7 @@ func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error))
 	})
 	t.Setenv("RECORDS_TABLE", table)
 	return func(key string) (caller.Record, error) {
-		return caller.NewRemoteRecords(records.NewTable(client, table)).Lookup(t.Context(), time.Now(), key)
+		return caller.NewRemoteRecords(apikeys.NewTable(records.NewTable(client, table))).Lookup(t.Context(), time.Now(), key)
 	}
 }
 
@@ -70,7 +71,7 @@ func TestKeys(t *testing.T) {
 	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "not shown again") {
 		t.Errorf("%+v, %v: %q", r, err, out)
 	}
-	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id has a key already: give it one more with --add, or choose another --id\n" {
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key: give it one more with --add, or choose another --id\n" {
 		t.Errorf("the id again: exit %d, %q, %q", code, out, errs)
 	}
 	var made struct{ ID, Tier, Hash, APIKey string }
@@ -102,7 +103,7 @@ func TestKeys(t *testing.T) {
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
-	var revoked []records.Key
+	var revoked []apikeys.Key
 	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 || revoked[0].ID != "acme" {
 		t.Errorf("%+v, %v", revoked, err)
 	}
@@ -112,7 +113,7 @@ func TestKeys(t *testing.T) {
 	if code, out, _ := weir(t, "keys", "revoke", "nobody", "--json"); code != 1 || out != "[]\n" {
 		t.Errorf("revoked nothing: exit %d, %q", code, out)
 	}
-	if code, _, errs := weir(t, "keys", "revoke", "acme"); code != 1 || errs != "weir: \"acme\": there is no such key\n" {
+	if code, _, errs := weir(t, "keys", "revoke", "acme"); code != 1 || errs != "weir: \"acme\": no such key\n" {
 		t.Errorf("revoked again: exit %d, %q", code, errs)
 	}
 }
@@ -159,7 +160,7 @@ func TestKeys_broken(t *testing.T) {
 	if _, err := client.PutItem(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || !strings.HasPrefix(errs, "weir: warning: records table: item apikey#abc: id: got") || !strings.Contains(errs, "is gone") {
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || !strings.HasPrefix(errs, "weir: warning: records table: item apikey#abc: id: got") || !strings.Contains(errs, `item "secrets": missing`) {
 		t.Errorf("without secrets: exit %d, %q, %q", code, out, errs)
 	}
 	if out := ok(t, "keys", "revoke", "--hash", "abc"); !strings.HasPrefix(out, "revoked ") {
@@ -177,7 +178,7 @@ func TestKeys_broken(t *testing.T) {
 // A secret is rotated once, and again when no key needs the one before.
 func TestKeys_rotate(t *testing.T) {
 	lookup := recordsTable(t)
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "there is no secret to rotate") {
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "no secret to rotate") {
 		t.Errorf("no key: exit %d, %q", code, errs)
 	}
 	first, _, _ := strings.Cut(ok(t, "keys", "create", "--id", "acme"), "\n")
@@ -187,7 +188,7 @@ func TestKeys_rotate(t *testing.T) {
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: 1 keys: keys made before the last rotation would no longer be good: replace them") {
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would end keys from before the last one (1 of them): replace them") {
 		t.Errorf("again: exit %d, %q", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {

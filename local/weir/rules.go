@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/rulestore"
 )
 
 func rulesCommand() *cobra.Command {
@@ -43,17 +43,17 @@ type rulesOptions struct {
 	restartCounts bool // put also what counts in other items
 }
 
-func (o *rulesOptions) open(ctx context.Context) (*records.Rules, error) {
+func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
 		return nil, err
 	}
-	return records.NewRules(client, o.table), nil
+	return rulestore.New(client, o.table), nil
 }
 
 // explain says what to do about an error.
 func (o *rulesOptions) explain(err error) error {
-	if errors.Is(err, records.ErrConflict) {
+	if errors.Is(err, rulestore.ErrConflict) {
 		return fmt.Errorf("%w: look at weir rules history, and try again", err)
 	}
 	return explainRecords(o.table, err)
@@ -140,7 +140,7 @@ func diffRulesCommand(o *rulesOptions) *cobra.Command {
 func historyCommand(o *rulesOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:     "history",
-		Short:   fmt.Sprintf("List the last %d versions of the rules, the newest first", records.Kept),
+		Short:   fmt.Sprintf("List the last %d versions of the rules, the newest first", rulestore.Kept),
 		Example: "  weir rules history --json",
 		Args:    exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.history(c.Context(), c.OutOrStdout()) },

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/boot"
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/rulestore"
 )
 
 // A document is put, looked at, changed and taken back, each time by a higher version.
@@ -28,7 +28,7 @@ func TestRules(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	history := func() (all []records.Version) {
+	history := func() (all []rulestore.Version) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
 			t.Fatal(err)
@@ -39,7 +39,7 @@ func TestRules(t *testing.T) {
 		t.Errorf("empty: %q", out)
 	}
 	for _, args := range [][]string{{"rules", "get"}, {"rules", "diff", "--from", "7"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
-		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "there ") {
+		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "no ") {
 			t.Errorf("%v in an empty table: exit %d, %q, %q", args, code, out, errs)
 		}
 	}
@@ -97,7 +97,7 @@ func TestRules(t *testing.T) {
 func TestRules_restartCounts(t *testing.T) {
 	recordsTable(t)
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
-	history := func() (all []records.Version) {
+	history := func() (all []rulestore.Version) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
 			t.Fatal(err)
@@ -142,7 +142,7 @@ func TestRules_after(t *testing.T) {
 		ok(t, append([]string{"rules", "put", file}, args...)...)
 		return file
 	}
-	history := func() (all []records.Version) {
+	history := func() (all []rulestore.Version) {
 		t.Helper()
 		if err := json.Unmarshal([]byte(ok(t, "rules", "history", "--json")), &all); err != nil {
 			t.Fatal(err)
@@ -152,7 +152,7 @@ func TestRules_after(t *testing.T) {
 	first := put(5)
 	seen := fmt.Sprint(history()[0].Version)
 	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was put meanwhile: nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
+	overtaken := fmt.Sprintf("another version was published in the meantime; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
 	if code, out, errs := weir(t, "rules", "put", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
 		t.Errorf("put: exit %d, %q, %q", code, out, errs)
 	}
@@ -170,14 +170,14 @@ func TestRules_after(t *testing.T) {
 	proxy := httputil.NewSingleHostReverseProxy(server)
 	proxy.ModifyResponse = func(*http.Response) (err error) { // of what is read first
 		between.Do(func() {
-			_, err = records.NewRules(client, os.Getenv("RECORDS_TABLE")).Put(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
+			_, err = rulestore.New(client, os.Getenv("RECORDS_TABLE")).Publish(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
 		})
 		return err
 	}
 	door := httptest.NewServer(proxy)
 	defer door.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
-	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was put meanwhile") {
+	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was published in the meantime") {
 		t.Errorf("rollback: exit %d, %q, %q", code, out, errs)
 	}
 	if all := history(); len(all) != 3 {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -45,7 +45,7 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 
 // putRules is the result of a put, as --json prints it.
 type putRules struct {
-	records.Version
+	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
 	Restarts []string `json:"restarts,omitempty"` // limits whose counts begin anew
 	Diff     string   `json:"diff"`               // unified; empty if nothing was put, because it is in force already
@@ -62,11 +62,11 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 		return err
 	}
 	before, document, err := kept.Get(ctx, 0)
-	if err != nil && !errors.Is(err, records.ErrNoRules) {
+	if err != nil && !errors.Is(err, rulestore.ErrNoRules) {
 		return o.explain(err)
 	}
 	if after != 0 && before.Version != after {
-		return o.explain(fmt.Errorf("%w: in force is %s, not %d", records.ErrConflict, nameOf(before), after))
+		return o.explain(fmt.Errorf("%w: in force is %s, not %d", rulestore.ErrConflict, nameOf(before), after))
 	}
 	result := putRules{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
@@ -75,7 +75,7 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
 		return fmt.Errorf("%s; callers have those limits anew: add --restart-counts if that is meant", restartText(result.Restarts))
 	}
-	if result.Version, err = kept.Put(ctx, time.Now(), p.document, note, before.Version, r.Version()); err != nil {
+	if result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version()); err != nil {
 		return o.explain(err)
 	}
 	result.Replaces = before.Version
@@ -100,12 +100,12 @@ func (o *rulesOptions) printPut(out io.Writer, r putRules) error {
 }
 
 // difference returns how a proposal differs from a version, by lines; empty if it says the same.
-func difference(v records.Version, document []byte, p proposal) string {
+func difference(v rulestore.Version, document []byte, p proposal) string {
 	return udiff.Unified(nameOf(v), p.name, lines(document), lines(p.document))
 }
 
 // nameOf returns what a version is called; the zero Version is none.
-func nameOf(v records.Version) string {
+func nameOf(v rulestore.Version) string {
 	if v.Version == 0 {
 		return "no rules"
 	}
@@ -135,7 +135,7 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) er
 		return o.explain(err)
 	case o.json:
 		return printJSON(out, struct {
-			records.Version
+			rulestore.Version
 			Document json.RawMessage `json:"document"`
 		}{v, document})
 	}
@@ -150,7 +150,7 @@ func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, 
 		return err
 	}
 	v, document, err := kept.Get(ctx, from)
-	if err != nil && (p == nil || !errors.Is(err, records.ErrNoRules)) {
+	if err != nil && (p == nil || !errors.Is(err, rulestore.ErrNoRules)) {
 		return o.explain(err)
 	}
 	if p == nil {
@@ -190,7 +190,7 @@ func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "VERSION\tPUT\tBYTES\tNOTE")
 	for _, v := range all {
-		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Put.Format(time.DateTime), v.Bytes, v.Note)
+		fmt.Fprintf(t, "%d\t%s\t%d\t%s\n", v.Version, v.Published.Format(time.DateTime), v.Bytes, v.Note)
 	}
 	return t.Flush()
 }

@@ -1,8 +1,9 @@
-package records_test
+package rulestore_test
 
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -21,13 +22,20 @@ import (
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/records/recordstest"
+	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// put puts a document that must be taken.
-func put(t *testing.T, r *records.Rules, now time.Time, document, note string, after, least int64) records.Version {
+var (
+	ctx  = context.Background()
+	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+)
+
+// publish publishes a document and fails the test on an error.
+func publish(t *testing.T, r *rulestore.Versions, now time.Time, document, note string, after, least int64) rulestore.Version {
 	t.Helper()
-	v, err := r.Put(ctx, now, []byte(document), note, after, least)
+	v, err := r.Publish(ctx, now, []byte(document), note, after, least)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,15 +44,15 @@ func put(t *testing.T, r *records.Rules, now time.Time, document, note string, a
 
 // Versions grow, whatever the clock and the documents say; each is kept as it was put, and the
 // functions read the last one. Each side calls exactly what it lists.
-func TestRules(t *testing.T) {
-	var operator, function calls
-	client, table := local(t, &operator)
-	r := records.NewRules(client, table)
-	reader := records.NewTable(dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.APIOptions = nil }, function.install), table)
-	if _, err := reader.Document(ctx); !errors.Is(err, records.ErrNoRules) {
+func TestVersions(t *testing.T) {
+	var operator, function recordstest.Calls
+	client, table := recordstest.Table(t, &operator)
+	r := rulestore.New(client, table)
+	reader := rulestore.NewSource(records.NewTable(function.Client(client), table))
+	if _, err := reader.Document(ctx); !errors.Is(err, rulestore.ErrNoRules) {
 		t.Errorf("at first: %v", err)
 	}
-	if _, _, err := r.Get(ctx, 0); !errors.Is(err, records.ErrNoRules) {
+	if _, _, err := r.Get(ctx, 0); !errors.Is(err, rulestore.ErrNoRules) {
 		t.Errorf("at first: %v", err)
 	}
 	if all, err := r.History(ctx); err != nil || len(all) != 0 {
@@ -58,8 +66,8 @@ func TestRules(t *testing.T) {
 		{noon, 0, unix}, {noon, 7, unix + 1}, {noon.Add(-time.Hour), 0, unix + 2}, {noon.Add(time.Minute), 0, unix + 60}, {noon, unix + 1000, unix + 1000}, {noon, 5, unix + 1001},
 	} {
 		document := fmt.Sprintf(" {\"n\": %d}\n", i)
-		v := put(t, r, c.now, document, fmt.Sprint("note ", i), last, c.least)
-		if v.Version != c.want || !v.Put.Equal(c.now) || v.Note != fmt.Sprint("note ", i) || v.Bytes != len(document) {
+		v := publish(t, r, c.now, document, fmt.Sprint("note ", i), last, c.least)
+		if v.Version != c.want || !v.Published.Equal(c.now) || v.Note != fmt.Sprint("note ", i) || v.Bytes != len(document) {
 			t.Errorf("put %d: %+v, want version %d", i, v, c.want)
 		}
 		if d, err := reader.Document(ctx); err != nil || string(d.Content) != document || d.Version != c.want {
@@ -73,29 +81,29 @@ func TestRules(t *testing.T) {
 	if v, content, err := r.Get(ctx, unix+2); err != nil || v.Version != unix+2 || string(content) != " {\"n\": 2}\n" {
 		t.Errorf("an old one: %+v %q, %v", v, content, err)
 	}
-	if _, _, err := r.Get(ctx, unix+3); !errors.Is(err, records.ErrNoVersion) {
+	if _, _, err := r.Get(ctx, unix+3); !errors.Is(err, rulestore.ErrNoVersion) {
 		t.Errorf("none: %v", err)
 	}
-	for range records.Kept {
-		last = put(t, r, noon, "{}", "", last, 0).Version
+	for range rulestore.Kept {
+		last = publish(t, r, noon, "{}", "", last, 0).Version
 	}
 	all, err := r.History(ctx)
-	if err != nil || len(all) != records.Kept || all[0].Version != last || all[records.Kept-1].Version != last-records.Kept+1 {
+	if err != nil || len(all) != rulestore.Kept || all[0].Version != last || all[rulestore.Kept-1].Version != last-rulestore.Kept+1 {
 		t.Errorf("%d versions, %v", len(all), err)
 	}
-	if _, _, err := r.Get(ctx, unix+1001); !errors.Is(err, records.ErrNoVersion) {
+	if _, _, err := r.Get(ctx, unix+1001); !errors.Is(err, rulestore.ErrNoVersion) {
 		t.Errorf("one too old to be kept: %v", err)
 	}
-	if _, _, err := r.Get(ctx, all[records.Kept-1].Version); err != nil {
+	if _, _, err := r.Get(ctx, all[rulestore.Kept-1].Version); err != nil {
 		t.Errorf("the oldest: %v", err)
 	}
-	operator.want(t, contract.RulesActions())
-	function.want(t, contract.RecordActions())
+	operator.Want(t, contract.RulesActions())
+	function.Want(t, contract.RecordActions())
 }
 
 // The policy that the page has for operators of the rules allows what they call, on their items alone:
 // the others of the table are API keys, and what they and tokens are verified by.
-func TestRulesActions_policy(t *testing.T) {
+func TestActions_policy(t *testing.T) {
 	page, err := os.ReadFile("../../limiter/rules/RULES.md")
 	if err != nil {
 		t.Fatal(err)
@@ -121,22 +129,22 @@ func TestRulesActions_policy(t *testing.T) {
 }
 
 // Of many who put upon the same version one does, and its place in the history is not lost.
-func TestRules_Put_atOnce(t *testing.T) {
-	client, table := local(t, &calls{})
-	r := records.NewRules(client, table)
+func TestVersions_Publish_concurrent(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	r := rulestore.New(client, table)
 	after := int64(0)
 	for round := range 5 {
 		var all sync.WaitGroup
 		var mu sync.Mutex
-		var won []records.Version
+		var won []rulestore.Version
 		for i := range 16 {
 			all.Go(func() {
-				v, err := r.Put(ctx, noon.Add(time.Duration(i)*time.Second), fmt.Appendf(nil, "%d", i), fmt.Sprint(i), after, 0)
+				v, err := r.Publish(ctx, noon.Add(time.Duration(i)*time.Second), fmt.Appendf(nil, "%d", i), fmt.Sprint(i), after, 0)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
 					won = append(won, v)
-				} else if !errors.Is(err, records.ErrConflict) {
+				} else if !errors.Is(err, rulestore.ErrConflict) {
 					t.Error(err)
 				}
 			})
@@ -155,24 +163,24 @@ func TestRules_Put_atOnce(t *testing.T) {
 
 // What does not fit is refused before anything is written, and what is too large when it is
 // expanded, or is no document at all, is refused when it is read.
-func TestRules_bounds(t *testing.T) {
-	client, table := local(t, &calls{})
-	r, reader := records.NewRules(client, table), records.NewTable(client, table)
+func TestVersions_bounds(t *testing.T) {
+	client, table := recordstest.Table(t, nil)
+	r, reader := rulestore.New(client, table), rulestore.NewSource(records.NewTable(client, table))
 	noise := make([]byte, 300<<10)
 	_, _ = rand.Read(noise)
 	for name, c := range map[string]struct{ document, note, want string }{
-		"too long":       {strings.Repeat(" ", rules.MaxBytes+1), "", "the document has 1048577 bytes, at most 1048576 are allowed"},
-		"does not fit":   {string(noise) + string(noise), "", "when it is compressed, and an item of DynamoDB has room for 399360"},
+		"too long":       {strings.Repeat(" ", rules.MaxBytes+1), "", "document: got 1048577 bytes, want at most 1048576"},
+		"does not fit":   {string(noise) + string(noise), "", "bytes after compression, want at most 399360"},
 		"a long note":    {"{}", strings.Repeat("n", 201), "want at most 200 bytes"},
 		"a hostile note": {"{}", "\x1b[2J", "printable"},
 	} {
-		if _, err := r.Put(ctx, noon, []byte(c.document), c.note, 0, 0); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := r.Publish(ctx, noon, []byte(c.document), c.note, 0, 0); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %.200v, want %s", name, err, c.want)
 		}
 	}
 	// The longest that there can be, and much of it.
 	largest := hex.EncodeToString(noise) + strings.Repeat(" ", rules.MaxBytes-2*len(noise))
-	put(t, r, noon, largest, strings.Repeat("n", 200), 0, 0)
+	publish(t, r, noon, largest, strings.Repeat("n", 200), 0, 0)
 	if d, err := reader.Document(ctx); err != nil || string(d.Content) != largest {
 		t.Errorf("the largest: %d bytes, %v", len(d.Content), err)
 	}
@@ -183,11 +191,11 @@ func TestRules_bounds(t *testing.T) {
 	binary := func(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 	number := &types.AttributeValueMemberN{Value: "7"}
 	for want, item := range map[string]map[string]types.AttributeValue{
-		"has more than 1048576 bytes when it is expanded": {"version": number, "document": binary(bomb.Bytes())},
-		"document: gzip":           {"version": number, "document": binary([]byte("{}{}{}{}{}{}"))},
-		"document: unexpected EOF": {"version": number, "document": binary(bomb.Bytes()[:40])},
-		"document is missing":      {"version": number},
-		"version is not a number":  {"document": binary(bomb.Bytes())},
+		"expands to more than 1048576 bytes": {"version": number, "document": binary(bomb.Bytes())},
+		"document: gzip":                     {"version": number, "document": binary([]byte("{}{}{}{}{}{}"))},
+		"document: unexpected EOF":           {"version": number, "document": binary(bomb.Bytes()[:40])},
+		"document: missing":                  {"version": number},
+		"version: want a number":             {"document": binary(bomb.Bytes())},
 	} {
 		item["pk"] = &types.AttributeValueMemberS{Value: "rules"}
 		if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: item}); err != nil {

@@ -1,4 +1,4 @@
-package records
+package apikeys
 
 import (
 	"reflect"
@@ -9,14 +9,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
 )
 
 // What was read of an item is good, and written again is the same.
-func FuzzItem_key(f *testing.F) {
+func FuzzParseKey(f *testing.F) {
 	f.Add("apikey#"+strings.Repeat("0a", 32), "acme", "paid", "Acme", "2026-03-04T12:00:00Z", []byte("x"), uint8(0))
 	f.Add("apikey#", "", "*", "\x1b", "yesterday", []byte(nil), uint8(0xff))
 	f.Fuzz(func(t *testing.T, pk, id, tier, owner, created string, secret []byte, binary uint8) {
-		it := item{currentAttribute: &types.AttributeValueMemberB{Value: secret}, previousAttribute: &types.AttributeValueMemberB{Value: secret}}
+		it := records.Item{currentAttribute: &types.AttributeValueMemberB{Value: secret}, previousAttribute: &types.AttributeValueMemberB{Value: secret}}
 		for i, text := range []string{pk, id, tier, owner, created} {
 			name := []string{contract.KeyAttribute, idAttribute, tierAttribute, ownerAttribute, createdAttribute}[i]
 			it[name] = &types.AttributeValueMemberS{Value: text}
@@ -24,10 +25,10 @@ func FuzzItem_key(f *testing.F) {
 				it[name] = &types.AttributeValueMemberB{Value: []byte(text)}
 			}
 		}
-		if secrets, err := it.secrets(); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
+		if secrets, err := parseSecrets(it); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
 			t.Errorf("secrets %x", secrets)
 		}
-		k, err := it.key()
+		k, err := parseKey(it)
 		if err != nil {
 			return
 		}
@@ -37,7 +38,7 @@ func FuzzItem_key(f *testing.F) {
 		if y := k.Created.Year(); y < 0 || y > 9999 {
 			return // which RFC 3339 cannot say
 		}
-		again, err := itemOf(strings.TrimPrefix(it.text(contract.KeyAttribute), apiKeyPrefix), k).key()
+		again, err := parseKey(k.item(strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)))
 		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {
 			t.Errorf("%+v became %+v, %v", k, again, err)
 		}

@@ -1,0 +1,83 @@
+package apikeys
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
+)
+
+// prefix precedes the hash in the partition key of an API key.
+const prefix = "apikey#"
+
+// The attributes of the item of an API key.
+const (
+	idAttribute      = "id"
+	tierAttribute    = "tier"
+	ownerAttribute   = "owner"
+	createdAttribute = "created"
+)
+
+// Key is an API key as the table has it.
+type Key struct {
+	// ID is the caller that limits count: 1 to 64 letters, digits, _, . and -. Several keys may share one.
+	ID    string `json:"id"`
+	Tier  string `json:"tier,omitempty"`  // empty: the default tier
+	Owner string `json:"owner,omitempty"` // for people: at most 256 bytes of printable text
+	// Created is the time of creation, to the second.
+	Created time.Time `json:"created"`
+	// Hash is the beginning of the key's hash. It distinguishes the keys of one ID.
+	Hash string `json:"hash"`
+}
+
+// hashDigits is the length of Key.Hash.
+const hashDigits = 12
+
+var (
+	validID   = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,64}$`)
+	validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`) // as in a rules document
+)
+
+// maxOwner is the length of the longest Key.Owner, in bytes.
+const maxOwner = 256
+
+// validate returns an error for the first invalid field.
+func (k Key) validate() error {
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) }
+	switch {
+	case !validID.MatchString(k.ID):
+		return fmt.Errorf("id: got %.80q, want 1 to 64 letters, digits, _, . and -", k.ID)
+	case k.Tier != "" && (!validTier.MatchString(k.Tier) || k.Tier == "global"):
+		return fmt.Errorf("tier: got %.80q, want 1 to 64 letters, digits, _, . and -, and not global", k.Tier)
+	case len(k.Owner) > maxOwner || !utf8.ValidString(k.Owner) || strings.ContainsFunc(k.Owner, unprintable):
+		return fmt.Errorf("owner: got %.80q, want at most %d bytes of printable text", k.Owner, maxOwner)
+	}
+	return nil
+}
+
+// item returns the item of a key with this hash.
+func (k Key) item(hash string) records.Item {
+	it := records.NewItem(prefix + hash)
+	it.SetText(idAttribute, k.ID)
+	it.SetText(tierAttribute, k.Tier)
+	it.SetText(ownerAttribute, k.Owner)
+	it.SetText(createdAttribute, k.Created.UTC().Format(time.RFC3339))
+	return it
+}
+
+// parseKey reads the item of a key. It validates every field, because people edit items by hand.
+// With an error it returns the fields that it could read.
+func parseKey(it records.Item) (Key, error) {
+	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
+	k := Key{ID: it.Text(idAttribute), Tier: it.Text(tierAttribute), Owner: it.Text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
+	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // decides nothing
+	if err := k.validate(); err != nil {
+		return k, fmt.Errorf("records table: item %s%s: %w", prefix, k.Hash, err)
+	}
+	return k, nil
+}

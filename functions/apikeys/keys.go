@@ -1,0 +1,260 @@
+package apikeys
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+// Mistakes of an operator; compare with errors.Is.
+var (
+	// ErrExists means that the id already has a key.
+	ErrExists = errors.New("the id already has a key")
+	// ErrNotFound means that the table has no key with the id, or with the hash.
+	ErrNotFound = errors.New("no such key")
+	// ErrInUse means that a rotation would end keys that are still in the table.
+	ErrInUse = errors.New("the rotation would end keys from before the last one")
+)
+
+// errNoSecrets means that the item of the secrets was deleted.
+var errNoSecrets = fmt.Errorf("records table: item %q: missing, but keys exist that were hashed with it; restore it from a backup, or revoke all keys", secretsKey)
+
+// API is the part of DynamoDB that Keys needs. A *dynamodb.Client implements it.
+type API interface {
+	records.Reader
+	records.Writer
+	DeleteItem(context.Context, *dynamodb.DeleteItemInput, ...func(*dynamodb.Options)) (*dynamodb.DeleteItemOutput, error)
+	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
+}
+
+// Keys creates, lists and revokes API keys, for operators. Each call reads the whole table.
+// Two operators who create a key with the same id at the same time may both succeed.
+type Keys struct {
+	api   API
+	table string
+	// Progress, unless nil, is called after each page but the last, with the number of keys so far.
+	Progress func(keys int)
+	// Warn, unless nil, is called for each malformed item that the call is not about.
+	Warn func(error)
+}
+
+// New returns the keys in a records table.
+func New(api API, table string) *Keys { return &Keys{api: api, table: table} }
+
+// Create creates a key with the ID, Tier and Owner of k. It returns the key itself, which nobody
+// can read again, and k with Hash and Created. The error wraps ErrExists if the id has a key.
+//
+// With add the id must have a key (or the error wraps ErrNotFound) and gets another one; both stay
+// valid and share one quota, because limits count the id. An empty Tier or Owner is that of
+// the newest key.
+func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key string, created Key, err error) {
+	if err := k.validate(); err != nil {
+		return "", Key{}, err
+	}
+	all, err := t.all(ctx)
+	if err != nil {
+		return "", Key{}, err
+	}
+	same, err := t.valid(all, func(other located) bool { return other.ID == k.ID })
+	switch {
+	case err != nil:
+		return "", Key{}, err
+	case len(same) > 0 && !add:
+		return "", Key{}, fmt.Errorf("%q: %w", k.ID, ErrExists)
+	case len(same) == 0 && add:
+		return "", Key{}, fmt.Errorf("%q: %w", k.ID, ErrNotFound)
+	case add:
+		newest := same[len(same)-1]
+		k.Tier, k.Owner = cmp.Or(k.Tier, newest.Tier), cmp.Or(k.Owner, newest.Owner)
+	}
+	secret, err := t.secret(ctx, len(all) == 0)
+	if err != nil {
+		return "", Key{}, err
+	}
+	key = caller.NewAPIKey()
+	hash := caller.HashAPIKey(secret, key)
+	k.Created, k.Hash = now.UTC().Truncate(time.Second), hash[:hashDigits]
+	if _, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{TableName: &t.table, Item: k.item(hash)}); err != nil {
+		return "", Key{}, fmt.Errorf("records table: %w", err)
+	}
+	return key, k, nil
+}
+
+// List returns all keys, ordered by id and age. With an error it still returns the keys that it
+// could read.
+func (t *Keys) List(ctx context.Context) ([]Key, error) {
+	all, err := t.all(ctx)
+	keys, malformed := t.valid(all, func(located) bool { return true })
+	return keys, errors.Join(malformed, err)
+}
+
+// Revoke removes the keys of an id. With a hash, as in Key.Hash, it removes that key alone; with a
+// hash and no id it removes every key of that hash, also a malformed one. It returns what it
+// removed, also with an error. The error wraps ErrNotFound if no key matches.
+func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err error) {
+	all, err := t.all(ctx)
+	for _, k := range all {
+		match := (id == "" || k.ID == id) && (hash == "" || k.Hash == hash) && (id != "" || hash != "")
+		if !match {
+			t.warn(k.malformed)
+			continue
+		}
+		if _, err := t.api.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: &t.table, Key: records.NewItem(k.item)}); err != nil {
+			return revoked, fmt.Errorf("records table: %w", err)
+		}
+		revoked = append(revoked, k.Key)
+	}
+	if err == nil && len(revoked) == 0 {
+		return nil, fmt.Errorf("%q: %w", cmp.Or(id, hash), ErrNotFound)
+	}
+	return revoked, err
+}
+
+// Rotate creates a new secret for keys that are created from now on. Keys of the previous
+// secret stay valid until the next rotation. The table does not record the secret of a key, so
+// Rotate goes by the time of its creation. The error wraps ErrInUse if this rotation would end
+// keys; with force it ends them.
+func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
+	secrets, rotated, err := t.secrets(ctx)
+	switch {
+	case err != nil:
+		return err
+	case len(secrets) == 0:
+		return errors.New("records table: no secret to rotate; creating the first key creates it")
+	case len(secrets) > 1 && !force:
+		if err := t.unused(ctx, rotated); err != nil {
+			return err
+		}
+	}
+	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
+		TableName: &t.table, Item: secretsItem(newSecret(), secrets[0], now),
+		ConditionExpression:       aws.String("#current = :current"), // two rotations at once would end all keys
+		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
+		ExpressionAttributeValues: records.Item{":current": &types.AttributeValueMemberB{Value: secrets[0]}},
+	})
+	if err != nil {
+		return fmt.Errorf("records table: %w", err)
+	}
+	return nil
+}
+
+// unused returns an error if there are keys from before the last rotation. It counts keys of the
+// same second as well, which may be older.
+func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
+	all, err := t.all(ctx)
+	if err != nil {
+		return err
+	}
+	old := 0
+	for _, k := range all {
+		if rotated.IsZero() || !k.Created.After(rotated) {
+			old++
+		}
+	}
+	if old > 0 {
+		return fmt.Errorf("%w (%d of them)", ErrInUse, old)
+	}
+	return nil
+}
+
+// located is a key with the partition key of its item. malformed is its error, if it has one.
+type located struct {
+	Key
+	item      string
+	malformed error
+}
+
+func (t *Keys) warn(err error) {
+	if err != nil && t.Warn != nil {
+		t.Warn(err)
+	}
+}
+
+// valid returns those keys of all that match. The error joins the malformed ones of them; it
+// only warns of others.
+func (t *Keys) valid(all []located, match func(located) bool) ([]Key, error) {
+	keys, problems := make([]Key, 0, len(all)), []error(nil)
+	for _, k := range all {
+		switch {
+		case !match(k):
+			t.warn(k.malformed)
+		case k.malformed != nil:
+			problems = append(problems, k.malformed)
+		default:
+			keys = append(keys, k.Key)
+		}
+	}
+	return keys, errors.Join(problems...)
+}
+
+// all returns all keys in the order of List. With an error it returns those that it has read.
+func (t *Keys) all(ctx context.Context) (all []located, err error) {
+	in := &dynamodb.ScanInput{
+		TableName: &t.table, ConsistentRead: aws.Bool(true), FilterExpression: aws.String("begins_with(#pk, :prefix)"),
+		ExpressionAttributeNames:  map[string]string{"#pk": contract.KeyAttribute},
+		ExpressionAttributeValues: records.Item{":prefix": &types.AttributeValueMemberS{Value: prefix}},
+	}
+	for pages := dynamodb.NewScanPaginator(t.api, in); pages.HasMorePages(); {
+		page, failed := pages.NextPage(ctx)
+		if failed != nil {
+			err = fmt.Errorf("records table: %w", failed)
+			break
+		}
+		for _, it := range page.Items {
+			k, malformed := parseKey(it)
+			all = append(all, located{k, records.Item(it).Text(contract.KeyAttribute), malformed})
+		}
+		if t.Progress != nil && pages.HasMorePages() {
+			t.Progress(len(all))
+		}
+	}
+	slices.SortFunc(all, func(a, b located) int {
+		return cmp.Or(strings.Compare(a.ID, b.ID), a.Created.Compare(b.Created), strings.Compare(a.item, b.item))
+	})
+	return all, err
+}
+
+// secrets returns the secrets, none before the first key, and the time of the last rotation.
+func (t *Keys) secrets(ctx context.Context) (secrets [][]byte, rotated time.Time, err error) {
+	it, err := records.GetConsistent(ctx, t.api, t.table, secretsKey)
+	if err != nil || it == nil {
+		return nil, time.Time{}, err
+	}
+	rotated, _ = time.Parse(time.RFC3339, it.Text(rotatedAttribute))
+	secrets, err = parseSecrets(it)
+	return secrets, rotated, err
+}
+
+// secret returns the current secret. It creates the secret before the first key; if keys exist
+// already, a new secret would make all of them unknown.
+func (t *Keys) secret(ctx context.Context, first bool) ([]byte, error) {
+	secrets, _, err := t.secrets(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(secrets) > 0:
+		return secrets[0], nil
+	case !first:
+		return nil, errNoSecrets
+	}
+	it, _, err := records.Create(ctx, t.api, t.table, secretsItem(newSecret(), nil, time.Time{}))
+	if err != nil {
+		return nil, err
+	}
+	if secrets, err = parseSecrets(it); err != nil {
+		return nil, err
+	}
+	return secrets[0], nil
+}

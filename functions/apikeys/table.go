@@ -1,0 +1,40 @@
+package apikeys
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+// Table reads API keys for functions. It is safe for concurrent use and caches nothing;
+// caller.RemoteRecords does.
+type Table struct{ records *records.Table }
+
+var _ caller.KeyTable = Table{}
+
+// NewTable returns the API keys in a records table.
+func NewTable(t *records.Table) Table { return Table{t} }
+
+// Secrets implements caller.KeyTable.
+func (t Table) Secrets(ctx context.Context) ([][]byte, error) {
+	it, err := t.records.Get(ctx, secretsKey)
+	if err != nil || it == nil {
+		return nil, err
+	}
+	return parseSecrets(it)
+}
+
+// Record implements caller.KeyTable.
+func (t Table) Record(ctx context.Context, hash string) (r caller.Record, ok bool, err error) {
+	it, err := t.records.Get(ctx, prefix+hash)
+	if err != nil || it == nil {
+		return caller.Record{}, false, err
+	}
+	k, err := parseKey(it)
+	if err != nil {
+		return caller.Record{}, false, fmt.Errorf("%w: %w", err, caller.ErrRecord)
+	}
+	return caller.Record{ID: k.ID, Hash: hash, Tier: k.Tier, Owner: k.Owner}, true, nil
+}

@@ -1,0 +1,86 @@
+package records_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	samples "github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/records/recordstest"
+)
+
+var (
+	ctx  = context.Background()
+	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+)
+
+// The issuer's keys are copied, and never replaced by what are none.
+func TestSigningKeys(t *testing.T) {
+	var function recordstest.Calls
+	client, table := recordstest.Table(t, &function)
+	document, err := samples.Files.ReadFile("jwks.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := records.NewTable(new(recordstest.Calls).Client(client), table)
+	if _, _, err := reader.SigningKeys(ctx); err == nil || err.Error() != "records table: no signing keys; check that the function signingkeys has run" {
+		t.Errorf("before the first copy: %v", err)
+	}
+	var failed error
+	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, failed }}
+	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
+		t.Errorf("%s, %v", answer, err)
+	}
+	function.Want(t, contract.SigningKeyActions())
+	if !slices.Equal(function.Keys(), []string{contract.SigningKeysKey}) {
+		t.Errorf("wrote %v", function.Keys())
+	}
+	copied := document
+	for name, bad := range map[string][]byte{
+		"signing keys: key set: ":                                nil,
+		"signing keys: key set: there is no list of keys":        []byte(`{}`),
+		"signing keys: key set: no key for signatures":           []byte(`{"keys":[{"kty":"AKP"}]}`),
+		"signing keys: got 307201 bytes, want at most 307200":    bytes.Repeat([]byte("x"), 300<<10+1),
+		"signing keys: key set: keys[0] is not a public key":     []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
+		"signing keys: key set: invalid character '<' looking f": []byte("<html>"),
+	} {
+		document = bad
+		if _, err := f.Invoke(ctx, nil); err == nil || !strings.HasPrefix(err.Error(), name) {
+			t.Errorf("got %v, want %s", err, name)
+		}
+	}
+	document, failed = copied, errors.New("no route")
+	if _, err := f.Invoke(ctx, nil); err == nil || err.Error() != "signing keys: no route" {
+		t.Error(err)
+	}
+	if kept, at, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, copied) || !at.Equal(noon) {
+		t.Errorf("%q at %s, %v", kept, at, err)
+	}
+	document, failed = []byte(`{"keys":[]}`), nil
+	if _, err := f.Invoke(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	if kept, _, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, document) {
+		t.Errorf("all withdrawn: %q, %v", kept, err)
+	}
+	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: contract.SigningKeysKey}}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := reader.SigningKeys(ctx); err == nil || !strings.HasPrefix(err.Error(), `records table: item signingkeys: fetched: got "", want a time`) {
+		t.Error(err)
+	}
+	f.Table, failed = "weir-test-none", nil
+	if _, err := f.Invoke(ctx, nil); err == nil || !strings.HasPrefix(err.Error(), "signing keys: records table: ") {
+		t.Error(err)
+	}
+}

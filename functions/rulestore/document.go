@@ -1,0 +1,147 @@
+package rulestore
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
+)
+
+// The partition keys: of the document in force, of the list of versions, and of each version.
+const (
+	currentKey    = "rules"
+	historyKey    = "rules#history"
+	versionPrefix = "rules#" // and the number
+)
+
+// The attributes of the items.
+const (
+	versionAttribute   = "version"
+	documentAttribute  = "document"
+	publishedAttribute = "published"
+	noteAttribute      = "note"
+	bytesAttribute     = "bytes"
+	versionsAttribute  = "versions"
+)
+
+// ErrNoRules means that the table has no rules document.
+var ErrNoRules = errors.New("records table: no rules; publish them with `weir rules publish FILE`")
+
+// Source reads the document in force, for functions. It is a live.Source, safe for concurrent use.
+type Source struct{ records *records.Table }
+
+var _ live.Source = Source{}
+
+// NewSource returns the rules in a records table.
+func NewSource(t *records.Table) Source { return Source{t} }
+
+// Document implements live.Source. The error wraps ErrNoRules if there is no document.
+func (s Source) Document(ctx context.Context) (live.Document, error) {
+	it, err := s.records.Get(ctx, currentKey)
+	switch {
+	case err != nil:
+		return live.Document{}, err
+	case it == nil:
+		return live.Document{}, ErrNoRules
+	}
+	v, document, err := parseDocument(it)
+	return live.Document{Content: document, Version: v.Version}, err
+}
+
+// Version describes a version of the rules.
+type Version struct {
+	Version   int64     `json:"version"`
+	Published time.Time `json:"published"` // to the second
+	Note      string    `json:"note,omitempty"`
+	Bytes     int       `json:"bytes"` // size of the document
+}
+
+// attributes returns v as attributes of an item.
+func (v Version) attributes() records.Item {
+	it := records.Item{
+		versionAttribute: &types.AttributeValueMemberN{Value: strconv.FormatInt(v.Version, 10)},
+		bytesAttribute:   &types.AttributeValueMemberN{Value: strconv.Itoa(v.Bytes)},
+	}
+	it.SetText(publishedAttribute, v.Published.UTC().Format(time.RFC3339))
+	it.SetText(noteAttribute, v.Note)
+	return it
+}
+
+// parseVersion reads the attributes of a Version. Only the number must be valid: the others decide nothing.
+func parseVersion(it records.Item) (v Version, err error) {
+	n, _ := it[versionAttribute].(*types.AttributeValueMemberN)
+	if n != nil {
+		v.Version, _ = strconv.ParseInt(n.Value, 10, 64)
+	}
+	if v.Version < 1 {
+		return v, fmt.Errorf("records table: item %s: %s: want a number from 1 on", it.Text(contract.KeyAttribute), versionAttribute)
+	}
+	if n, ok := it[bytesAttribute].(*types.AttributeValueMemberN); ok {
+		v.Bytes, _ = strconv.Atoi(n.Value)
+	}
+	v.Published, _ = time.Parse(time.RFC3339, it.Text(publishedAttribute))
+	v.Note = it.Text(noteAttribute)
+	return v, nil
+}
+
+// parseDocument reads a version and its document.
+func parseDocument(it records.Item) (v Version, document []byte, err error) {
+	if v, err = parseVersion(it); err != nil {
+		return v, nil, err
+	}
+	compressed := it.Binary(documentAttribute)
+	if compressed == nil {
+		return v, nil, fmt.Errorf("records table: item %s: %s: missing", it.Text(contract.KeyAttribute), documentAttribute)
+	}
+	if document, err = expand(compressed); err != nil {
+		return v, nil, fmt.Errorf("records table: item %s: %s: %w", it.Text(contract.KeyAttribute), documentAttribute, err)
+	}
+	return v, document, nil
+}
+
+// maxItem is the largest size of a compressed document. An item has at most 400 KiB, with all
+// other attributes.
+const maxItem = 390 << 10
+
+// compress returns a document as an item holds it.
+func compress(document []byte) ([]byte, error) {
+	if len(document) > rules.MaxBytes {
+		return nil, fmt.Errorf("document: got %d bytes, want at most %d", len(document), rules.MaxBytes)
+	}
+	var b bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
+	_, _ = w.Write(document)                              // a Buffer never fails
+	_ = w.Close()
+	if b.Len() > maxItem {
+		return nil, fmt.Errorf("document: got %d bytes after compression, want at most %d (the size of a DynamoDB item); shorten its notes or overrides", b.Len(), maxItem)
+	}
+	return b.Bytes(), nil
+}
+
+// expand is the inverse of compress. It reads at most the size of the largest document, also from
+// content that expands to more.
+func expand(compressed []byte) ([]byte, error) {
+	r, err := gzip.NewReader(bytes.NewReader(compressed))
+	if err != nil {
+		return nil, err
+	}
+	document, err := io.ReadAll(io.LimitReader(r, rules.MaxBytes+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(document) > rules.MaxBytes:
+		return nil, fmt.Errorf("expands to more than %d bytes", rules.MaxBytes)
+	}
+	return document, nil
+}

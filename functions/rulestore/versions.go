@@ -1,0 +1,180 @@
+package rulestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/limiter"
+)
+
+// API is the part of DynamoDB that Versions needs. A *dynamodb.Client implements it.
+type API interface {
+	records.Reader
+	TransactWriteItems(context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options)) (*dynamodb.TransactWriteItemsOutput, error)
+}
+
+// Kept is the number of versions that the table keeps, the one in force included.
+const Kept = 50
+
+// maxNote is the length of the longest Version.Note, in bytes.
+const maxNote = 200
+
+var (
+	// ErrConflict means that another version came into force in the meantime.
+	ErrConflict = errors.New("another version was published in the meantime; nothing was changed")
+	// ErrNoVersion means that the table does not keep the version.
+	ErrNoVersion = errors.New("no such version")
+)
+
+// Versions publishes and reads versions of the rules document in a table, for operators. It is
+// safe for concurrent use, also by several processes: it publishes a version and its place in the
+// history together or not at all, and of several concurrent publications one succeeds.
+type Versions struct {
+	api   API
+	table string
+}
+
+// New returns the versions in a records table.
+func New(api API, table string) *Versions { return &Versions{api, table} }
+
+// Get returns a version and its document; 0 is the version in force. The error wraps ErrNoRules if
+// no version is in force, ErrNoVersion if the table does not keep this one.
+func (s *Versions) Get(ctx context.Context, version int64) (Version, []byte, error) {
+	key := currentKey
+	if version != 0 {
+		key = versionKey(version)
+	}
+	it, err := records.GetConsistent(ctx, s.api, s.table, key)
+	switch {
+	case err != nil:
+		return Version{}, nil, err
+	case it == nil && version == 0:
+		return Version{}, nil, ErrNoRules
+	case it == nil:
+		return Version{}, nil, fmt.Errorf("%d: %w; `weir rules history` lists the last %d", version, ErrNoVersion, Kept)
+	}
+	return parseDocument(it)
+}
+
+// History returns the versions that the table keeps, newest first. The newest is in force.
+func (s *Versions) History(ctx context.Context) ([]Version, error) {
+	it, err := records.GetConsistent(ctx, s.api, s.table, historyKey)
+	if err != nil {
+		return nil, err
+	}
+	list, _ := it[versionsAttribute].(*types.AttributeValueMemberL)
+	all := []Version{}
+	if list == nil {
+		return all, nil
+	}
+	for _, each := range list.Value {
+		m, _ := each.(*types.AttributeValueMemberM)
+		if m == nil {
+			m = &types.AttributeValueMemberM{}
+		}
+		v, err := parseVersion(m.Value)
+		if err != nil {
+			return nil, fmt.Errorf("item %s: %w", historyKey, err)
+		}
+		all = append(all, v)
+	}
+	return all, nil
+}
+
+// Publish puts a document into force at now, as a new version. after is the version that the caller
+// believes in force, 0 for none; the error wraps ErrConflict if another one is. least is the
+// document's own version, 0 for none. Publish does not parse the document; do that first.
+//
+// The new version is the largest of after+1, least and now in Unix seconds. The time matters
+// because a function bundled with a document whose version lies above the time uses version 1 for that
+// document until the table has one.
+func (s *Versions) Publish(ctx context.Context, now time.Time, document []byte, note string, after, least int64) (Version, error) {
+	unprintable := func(c rune) bool { return !unicode.IsPrint(c) }
+	if len(note) > maxNote || !utf8.ValidString(note) || strings.ContainsFunc(note, unprintable) {
+		return Version{}, fmt.Errorf("note: got %.80q, want at most %d bytes of printable text", note, maxNote)
+	}
+	compressed, err := compress(document)
+	if err != nil {
+		return Version{}, err
+	}
+	v := Version{Version: max(after+1, least, now.Unix()), Published: now.UTC().Truncate(time.Second), Note: note, Bytes: len(document)}
+	if v.Version > limiter.MaxVersion {
+		return Version{}, fmt.Errorf("version: got %d, want at most %d", v.Version, int64(limiter.MaxVersion))
+	}
+	history, err := s.History(ctx)
+	if err != nil {
+		return Version{}, err
+	}
+	if newest := append(history, Version{})[0].Version; newest != after {
+		return Version{}, fmt.Errorf("%w: version %d is in force", ErrConflict, newest)
+	}
+	return v, s.write(ctx, v, compressed, slices.Insert(history, 0, v), after)
+}
+
+// write makes v the version in force and the first of the history, provided that after is in force.
+func (s *Versions) write(ctx context.Context, v Version, compressed []byte, history []Version, after int64) error {
+	absent := types.Put{ConditionExpression: aws.String("attribute_not_exists(#pk)"), ExpressionAttributeNames: map[string]string{"#pk": contract.KeyAttribute}}
+	unchanged := absent
+	if after != 0 {
+		unchanged = types.Put{
+			ConditionExpression: aws.String("#version = :after"), ExpressionAttributeNames: map[string]string{"#version": versionAttribute},
+			ExpressionAttributeValues: records.Item{":after": &types.AttributeValueMemberN{Value: strconv.FormatInt(after, 10)}},
+		}
+	}
+	list := make([]types.AttributeValue, 0, len(history))
+	for _, each := range history[:min(len(history), Kept)] {
+		list = append(list, &types.AttributeValueMemberM{Value: each.attributes()})
+	}
+	attributes := v.attributes()
+	attributes.SetBinary(documentAttribute, compressed)
+	writes := []types.TransactWriteItem{
+		s.put(unchanged, currentKey, attributes),
+		s.put(absent, versionKey(v.Version), attributes),
+		s.put(types.Put{}, historyKey, records.Item{versionsAttribute: &types.AttributeValueMemberL{Value: list}}),
+	}
+	for _, old := range history[len(list):] {
+		writes = append(writes, types.TransactWriteItem{Delete: &types.Delete{TableName: &s.table, Key: records.NewItem(versionKey(old.Version))}})
+	}
+	_, err := s.api.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: writes})
+	if canceled, ok := errors.AsType[*types.TransactionCanceledException](err); ok && lostRace(canceled) {
+		return ErrConflict
+	}
+	if err != nil {
+		return fmt.Errorf("records table: %w", err)
+	}
+	return nil
+}
+
+// put returns p as a put of the item with a key and attributes.
+func (s *Versions) put(p types.Put, key string, attributes records.Item) types.TransactWriteItem {
+	it := records.NewItem(key)
+	maps.Copy(it, attributes)
+	p.TableName, p.Item = &s.table, it
+	return types.TransactWriteItem{Put: &p}
+}
+
+// lostRace reports whether a transaction failed because of another one.
+func lostRace(e *types.TransactionCanceledException) bool {
+	return slices.ContainsFunc(e.CancellationReasons, func(r types.CancellationReason) bool {
+		code := aws.ToString(r.Code)
+		return code == "ConditionalCheckFailed" || code == "TransactionConflict"
+	})
+}
+
+func versionKey(version int64) string {
+	return versionPrefix + strconv.FormatInt(version, 10)
+}
