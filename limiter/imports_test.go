@@ -75,6 +75,8 @@ func TestImports_forbidden(t *testing.T) {
 // siblings lists which packages of limiter may import which others, with the reason. A
 // package and its own subpackages may import each other.
 var siblings = map[string][]string{
+	// Keys and records that are kept while they are fresh.
+	"limiter/caller": {"limiter/fresh"},
 	// The type of a caller, which the rules charge and the others record.
 	"limiter/rules":       {"limiter/caller"},
 	"limiter/rules/live":  {"limiter/caller"},
@@ -122,7 +124,7 @@ func noun(path string) string {
 // Packages that take the instant as an argument do not read a clock, so a retry decides at the
 // instant of its request.
 func TestClock(t *testing.T) {
-	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "telemetry/*.go", "decisionlog/*.go"} {
+	for _, pattern := range []string{"algo/*.go", "memstore/*.go", "dynamostore/*.go", "redisstore/*.go", "rules/*.go", "rules/*/*.go", "caller/*.go", "fresh/*.go", "telemetry/*.go", "decisionlog/*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%s: %d files, %v", pattern, len(files), err)

@@ -457,8 +457,8 @@ func TestRemoteKeys_stale(t *testing.T) {
 	}{
 		{"the issuer fails", time.Time{}, true, 24 * time.Hour, "no route"},
 		{"the copy is read no more", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
-		{"nobody copies", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "what copies it has failed"},
-		{"nobody has copied for long", noon.Add(-240 * time.Hour), false, 0, "what copies it has failed"},
+		{"nobody copies", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "the function that copies it failed"},
+		{"nobody has copied for long", noon.Add(-240 * time.Hour), false, 0, "the function that copies it failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fetches := 0
@@ -501,7 +501,7 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 	for _, c := range []struct {
 		after time.Duration
 		want  error
-	}{{0, nil}, {time.Hour, nil}, {time.Hour + 1, caller.ErrInvalidCredential}} {
+	}{{0, nil}, {time.Hour - 1, nil}, {time.Hour, caller.ErrInvalidCredential}} {
 		now := noon.Add(c.after)
 		if _, err := v.Verify(ctx, now, i.token(t, claims(map[string]any{"exp": now.Add(time.Hour).Unix()}))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
 			t.Errorf("after %s: %v, want %v", c.after, err, c.want)

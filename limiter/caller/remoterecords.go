@@ -7,6 +7,10 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
+	"github.com/weir-limits/weir/limiter/fresh"
 )
 
 // KeyTable is where records of API keys are kept. It is safe for concurrent use. An error
@@ -23,12 +27,27 @@ type KeyTable interface {
 // ErrRecord is a record that is there and cannot be understood.
 var ErrRecord = errors.New("malformed record")
 
-// recordTimeout is how long the table may take, for all that it is asked for one key, and
-// secretsTimeout for the secrets, which leaves time to read the record by those from before.
+// How long an answer of the table is used, and how long the table rests after a failure.
+const (
+	recordFresh    = time.Minute
+	absenceFresh   = 10 * time.Second // shorter: a new key may not be in every replica yet
+	recordStale    = time.Hour        // while the table fails
+	recordCooldown = 10 * time.Second // while there is an answer from before
+	recordRetry    = time.Second
+)
+
+// recordTimeout bounds the reads for one key, and secretsTimeout the read of the secrets: it
+// leaves time to read a record.
 const (
 	recordTimeout  = 900 * time.Millisecond
 	secretsTimeout = 600 * time.Millisecond
 )
+
+var secretsPolicy = recordPolicy(secretsTimeout)
+
+func recordPolicy(timeout time.Duration) fresh.Policy {
+	return fresh.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry, Timeout: timeout}
+}
 
 var errLost = errors.New("the secrets of the API keys' hashes are gone: restore them from a backup")
 
@@ -40,7 +59,7 @@ const maxRecords = 10_000
 // at a time; a server's clients may hang up on reads faster than these end.
 const maxReads = 1000
 
-var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", ErrUnverified, maxReads)
+var errReads = fmt.Errorf("more than %d API keys are being looked up", maxReads)
 
 // RemoteRecords are records of API keys in a table, read when they are needed and kept.
 // They are KeyRecords.
@@ -57,30 +76,32 @@ var errReads = fmt.Errorf("%w: more than %d API keys are being looked up", ErrUn
 // read does not end with the request that began it. Who has a record from before does not
 // wait for a read that is under way.
 type RemoteRecords struct {
-	table KeyTable
+	table   KeyTable
+	policy  fresh.Policy // of a record
+	secrets *fresh.Value[[][]byte]
+	had     bool // there were secrets; used by the reads of secrets, one at a time
 
 	mu             sync.Mutex
-	secrets        kept[[][]byte]
-	asking         chan struct{} // closed when the secrets have been read; nil while nobody reads them
-	failed         error         // of the table, at the last read of a record
-	failedAt       time.Time
-	known, unknown *recent[kept[Record]]
-	reads          map[digest]*read // those under way
+	known, unknown *simplelru.LRU[digest, *fresh.Value[Record]]
+	reads          int       // under way
+	failed         error     // of the last read of a record, unless it is of that record alone
+	failedAt       time.Time // when that read began
 }
 
-// read is one of the table. Its result is set before it is done.
-type read struct {
-	done   chan struct{}
-	result kept[Record]
-}
+// digest stands for an API key in memory.
+type digest [sha256.Size]byte
 
 // NewRemoteRecords returns the records in table.
 func NewRemoteRecords(table KeyTable) *RemoteRecords {
-	return &RemoteRecords{
-		table: table,
-		known: newRecent[kept[Record]](maxRecords), unknown: newRecent[kept[Record]](maxRecords),
-		reads: map[digest]*read{},
+	r := &RemoteRecords{
+		table:   table,
+		policy:  recordPolicy(recordTimeout),
+		secrets: fresh.New[[][]byte](&secretsPolicy),
 	}
+	r.policy.Admit = r.admit
+	r.known, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil) // it fails for a size below 1 only
+	r.unknown, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil)
+	return r
 }
 
 // Lookup implements KeyRecords.
@@ -88,136 +109,116 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 	if !wellFormed(key) {
 		return Record{}, fmt.Errorf("%w: malformed API key", ErrInvalidCredential)
 	}
-	found, underway, err := r.look(ctx, now, key)
-	if err != nil {
-		return Record{}, err
+	id := digest(sha256.Sum256([]byte(key)))
+	value := r.value(id)
+	var record Record
+	var err error
+	if !value.Due(now) {
+		record, err = value.Peek(now)
+	} else {
+		record, err = value.Get(ctx, now, func(ctx context.Context) (Record, time.Time, error) {
+			record, err := r.read(ctx, now, key)
+			r.finish(now, id, value, err)
+			return record, time.Time{}, err
+		})
 	}
-	if underway != nil {
-		switch gone := wait(ctx, underway.done); {
-		case gone == nil:
-			found = underway.result
-		case !found.usable(now):
-			return Record{}, fmt.Errorf("%w: %w", ErrUnverified, gone)
-		}
-	}
-	record, ok, err := found.answer(now)
 	switch {
+	case errors.Is(err, fresh.ErrAbsent):
+		return Record{}, fmt.Errorf("%w: unknown API key", ErrInvalidCredential)
 	case err != nil:
 		return Record{}, fmt.Errorf("%w: %w", ErrUnverified, err)
-	case !ok:
-		return Record{}, fmt.Errorf("%w: unknown API key", ErrInvalidCredential)
 	}
 	return record, nil
 }
 
-// look returns what is known of a key, and the read to wait for, nil if there is none. It
-// begins one if it is time. The error says that there is no room for one more.
-func (r *RemoteRecords) look(ctx context.Context, now time.Time, key string) (kept[Record], *read, error) {
-	id := digest(sha256.Sum256([]byte(key)))
+// value returns what is kept of a key.
+func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, ok := r.known.get(id)
+	if value, ok := r.known.Get(id); ok {
+		return value
+	}
+	value, ok := r.unknown.Get(id)
 	if !ok {
-		found, _ = r.unknown.get(id)
+		value = fresh.New[Record](&r.policy)
+		r.unknown.Add(id, value)
 	}
-	underway := r.reads[id]
-	switch {
-	case !found.due(now), underway != nil && found.usable(now):
-		return found, nil, nil
-	case underway == nil && r.failed != nil && now.Sub(r.failedAt).Abs() < recordRetry:
-		found.failed = r.failed // whatever key, it is the same table
-		return found, nil, nil
-	case underway == nil && len(r.reads) >= maxReads:
-		if found.usable(now) {
-			return found, nil, nil
-		}
-		return found, nil, errReads
-	case underway == nil:
-		underway = &read{done: make(chan struct{}), result: found}
-		r.reads[id] = underway
-		go r.finish(context.WithoutCancel(ctx), now, id, key, underway)
-	}
-	return found, underway, nil
+	return value
 }
 
-// finish makes a read and remembers its result.
-func (r *RemoteRecords) finish(ctx context.Context, now time.Time, id digest, key string, underway *read) {
-	ctx, cancel := context.WithTimeout(ctx, recordTimeout)
-	defer cancel()
-	record, known, err := r.ask(ctx, now, key)
+// admit counts a read that begins at now. The error says that the table fails, whatever key it
+// is read for, or that it is read for too many keys.
+func (r *RemoteRecords) admit(now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	underway.result = underway.result.asked(now, record, known, err)
-	if r.failed = nil; err != nil && !errors.Is(err, ErrRecord) {
+	switch {
+	case r.failed != nil && now.Sub(r.failedAt).Abs() < recordRetry:
+		return r.failed
+	case r.reads >= maxReads:
+		return errReads
+	}
+	r.reads++
+	return nil
+}
+
+// finish records the end of a read that began at now.
+func (r *RemoteRecords) finish(now time.Time, id digest, value *fresh.Value[Record], err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.reads--
+	r.failed = nil
+	switch {
+	case err == nil:
+		r.unknown.Remove(id)
+		r.known.Add(id, value)
+	case errors.Is(err, fresh.ErrAbsent):
+		r.known.Remove(id)
+		r.unknown.Add(id, value)
+	case !errors.Is(err, ErrRecord):
 		r.failed, r.failedAt = err, now
 	}
-	r.known.remove(id)
-	if underway.result.known {
-		r.known.put(id, underway.result)
-	} else {
-		r.unknown.put(id, underway.result)
-	}
-	delete(r.reads, id)
-	close(underway.done)
 }
 
-// ask reads the record of a key from the table, under each secret.
-func (r *RemoteRecords) ask(ctx context.Context, now time.Time, key string) (record Record, ok bool, err error) {
+// read reads the record of a key from the table, under each secret.
+func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Record, error) {
 	secrets, err := r.hashedWith(ctx, now)
 	if err != nil {
-		return Record{}, false, err
+		return Record{}, err
 	}
 	for _, secret := range secrets {
-		if record, ok, err = r.table.Record(ctx, HashAPIKey(secret, key)); ok || err != nil {
-			return record, ok, err
+		if record, ok, err := r.table.Record(ctx, HashAPIKey(secret, key)); ok || err != nil {
+			return record, err
 		}
 	}
-	return Record{}, false, nil
+	return Record{}, fresh.ErrAbsent
 }
 
-// Warm reads the secrets, if they are not known at now: before the first key comes, to whom a
-// connection that is to be opened would be slow. The error says that they could not be read.
+// Warm reads the secrets if they are not known at now, so that the first key does not wait for a
+// new connection. The error is that of the table.
 func (r *RemoteRecords) Warm(ctx context.Context, now time.Time) error {
 	_, err := r.hashedWith(ctx, now)
 	return err
 }
 
-// hashedWith returns the secrets, as they are known at now. Who finds them too old first waits
-// until they are read, and all do while there are none that may be used.
+// hashedWith returns the secrets as they are known at now; none before the first key.
 func (r *RemoteRecords) hashedWith(ctx context.Context, now time.Time) ([][]byte, error) {
-	r.mu.Lock()
-	known, asking := r.secrets, r.asking
-	if asking == nil && known.due(now) {
-		asking = make(chan struct{})
-		r.asking = asking
-		go r.askSecrets(context.WithoutCancel(ctx), now)
-	} else if known.usable(now) {
-		asking = nil
+	secrets, err := r.secrets.Get(ctx, now, r.readSecrets)
+	if errors.Is(err, fresh.ErrAbsent) {
+		return nil, nil
 	}
-	r.mu.Unlock()
-	if asking != nil {
-		if err := wait(ctx, asking); err != nil {
-			return nil, err
-		}
-		r.mu.Lock()
-		known = r.secrets
-		r.mu.Unlock()
-	}
-	secrets, _, err := known.answer(now)
 	return secrets, err
 }
 
-// askSecrets reads the secrets and remembers them.
-func (r *RemoteRecords) askSecrets(ctx context.Context, now time.Time) {
-	ctx, cancel := context.WithTimeout(ctx, secretsTimeout)
-	defer cancel()
-	secrets, err := r.table.Secrets(ctx)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err == nil && len(secrets) == 0 && len(r.secrets.value) > 0 {
+func (r *RemoteRecords) readSecrets(ctx context.Context) (secrets [][]byte, _ time.Time, err error) {
+	secrets, err = r.table.Secrets(ctx)
+	switch {
+	case err != nil:
+	case len(secrets) > 0:
+		r.had = true
+	case r.had:
 		err = errLost
+	default:
+		err = fresh.ErrAbsent
 	}
-	r.secrets = r.secrets.asked(now, secrets, len(secrets) > 0, err)
-	close(r.asking)
-	r.asking = nil
+	return secrets, time.Time{}, err
 }

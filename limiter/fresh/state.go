@@ -1,0 +1,60 @@
+package fresh
+
+import "time"
+
+// state is what is known after a read. It does not change. The zero value is that before the
+// first read.
+type state[V any] struct {
+	value  V
+	known  bool      // the source had the value when it last answered
+	read   time.Time // when the source last answered with a value
+	asOf   time.Time // when the value was current
+	tried  time.Time // when the last read began
+	failed error     // of the last read
+}
+
+// age is that of the last read. Requests that come together do not come in the order of their
+// clocks.
+func (s *state[V]) age(now time.Time) time.Duration { return now.Sub(s.tried).Abs() }
+
+// usable reports whether the value may be used at now.
+func (s *state[V]) usable(p *Policy, now time.Time) bool {
+	return s.known && (p.Stale == 0 || now.Sub(s.asOf) < p.Stale)
+}
+
+// due reports whether Get reads the source at now.
+func (s *state[V]) due(p *Policy, now time.Time) bool {
+	switch {
+	case s.tried.IsZero():
+		return true
+	case s.usable(p, now) && now.Sub(s.read).Abs() < p.Fresh:
+		return false
+	case s.failed == nil && !s.known:
+		return s.age(now) >= p.Absent
+	case s.failed == nil && s.usable(p, now):
+		return true
+	}
+	return s.rested(p, now)
+}
+
+// rested reports whether the source may be read again at now after a read that failed or brought
+// an expired value.
+func (s *state[V]) rested(p *Policy, now time.Time) bool {
+	if s.failed != nil && !s.usable(p, now) {
+		return s.age(now) >= p.Retry
+	}
+	return s.age(now) >= p.Cooldown
+}
+
+// answer returns the value at now, or why there is none to use.
+func (s *state[V]) answer(p *Policy, now time.Time) (value V, err error) {
+	switch {
+	case s.usable(p, now):
+		return s.value, nil
+	case s.failed != nil:
+		return value, s.failed
+	case s.known:
+		return value, ErrExpired
+	}
+	return value, ErrAbsent
+}
