@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// progress tells a waiting person what is being measured.
+// progress prints what is being measured, for a person who waits.
 type progress struct {
 	to   io.Writer
 	mu   sync.Mutex

@@ -240,7 +240,7 @@ func (m *redisMeasure) info(ctx context.Context, section, field string) (string,
 			return strings.TrimSpace(value), err
 		}
 	}
-	return "", fmt.Errorf("redis tells no %s: %w", field, err)
+	return "", fmt.Errorf("redis: INFO has no %s: %w", field, err)
 }
 
 // bytes returns what a caller takes, in all its keys.

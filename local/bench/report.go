@@ -43,7 +43,7 @@ func machine(ctx context.Context) machineInfo {
 	}
 }
 
-// cpu returns the model of the processor, as far as the system tells it.
+// cpu returns the model of the processor, if the system reports it.
 func cpu(ctx context.Context) string {
 	info, _ := os.ReadFile("/proc/cpuinfo")
 	for line := range strings.Lines(string(info)) {
