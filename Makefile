@@ -44,7 +44,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check test test-kafka sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
+.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -64,26 +64,37 @@ run: .bin/weir ## Run the REST API, the HTTP API and a page that shows their lim
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
-# What a test prints is shown by -v only: hence the second run, of the calls to DynamoDB.
-# Faults and starts have deadlines to meet, and so the machine to themselves.
-# Pressure is simulated for minutes of many requests, which the race detector makes five times as slow.
-# The CDK's packages are large, and one goroutine calls them: no race to detect there. The
-# tests of the SAM CLI have containers to run: they have a target of their own, as have those
-# that drive a browser or have Kafka.
+# The linters include vet. Paths are left out of the test binaries, so that a second checkout
+# does not compile them again.
+GO_TEST := go test -trimpath -vet=off -timeout=10m
+
+# The race detector runs where goroutines are. In the other packages one goroutine computes a lot,
+# which the detector makes five times as slow.
+PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size)$$
+RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
+UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
+
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- go test -race -shuffle=on -timeout=10m -skip '^Test(SAM|Console|Kafka)' $$(go list ./... | grep -Ev '/infra|/local/(faults|size)$$')
-	.bin/weir with dynamodb,redis -- go test -p 1 -race -shuffle=on -timeout=10m ./local/faults ./local/size
-	$(MAKE) test-kafka
-	go test -shuffle=on -timeout=10m -run '^TestPressure' ./local/simulate
-	go test -shuffle=on -timeout=10m ./infra/...
+	.bin/weir with --install dynamodb,redis -- $(MAKE) --no-print-directory test-go
 	go -C local/bench test ./...
+	$(MAKE) test-kafka
 	$(MAKE) test-console
-	.bin/weir with dynamodb -- go test -v -run TestStore_calls ./limiter/dynamostore
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
+# Targets of their own have the tests that need containers, a browser or Kafka. Faults have
+# deadlines to meet, and so the machine to themselves. The last line prints the calls to DynamoDB.
+test-go: # what make test runs beside DynamoDB Local and Redis
+	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)' $(RACED)
+	$(GO_TEST) -shuffle=on $(UNRACED)
+	$(GO_TEST) -race -shuffle=on ./local/faults
+	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
+
+check-fast: lint ## Lint, and run the tests that need no server; results that are still valid are not computed again
+	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/... ./infra/...
+
 test-kafka: .bin/weir ## Test events with Apache Kafka
-	.bin/weir with --install kafka -- go test -count=1 -timeout=5m -v -run '^TestKafka' ./functions/sinks/kafka ./local/weir
+	.bin/weir with --install kafka -- $(GO_TEST) -count=1 -v -run '^TestKafka' ./functions/sinks/kafka ./local/weir
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
@@ -92,11 +103,11 @@ sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=300
 test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir with --install docker,dynamodb,tools -- \
-		go test -count=1 -timeout=10m -v -run '^TestSAM' ./local/weir
+		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/weir
 
 test-console: .bin/weir ## Test the console in a Chromium; pictures of it go to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
-	.bin/weir with --install browser -- go test -count=1 -timeout=5m -run '^TestConsole' ./local/console ./local/weir
+	.bin/weir with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/weir
 
 synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)
@@ -142,9 +153,8 @@ soak: .bin/weir ## Run ten environments and 64 clients over each store, with fau
 
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
-	go vet ./...
 	$(LINT) run ./...
-	cd local/bench && go mod tidy -diff && go vet ./... && $(CURDIR)/$(LINT) run ./...
+	cd local/bench && go mod tidy -diff && $(CURDIR)/$(LINT) run ./...
 
 cfn-lint: .bin/weir ## Check the CloudFormation templates
 	.bin/weir with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || exec "$$WEIR_TOOLS/cfn-lint" "$$@"' - $(wildcard infra/golden/*.json)
