@@ -8,19 +8,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Charge is a cost put on one limit of a subject. A cost of 0 charges nothing: it
-// looks.
+// Charge is a cost charged to one limit of a subject. A cost of 0 charges nothing and only reads
+// the state.
 type Charge struct {
 	Subject Subject
 	Limit   *Limit
 	Cost    int64
-	// Force charges even past the limit, into a debt of at most one capacity. It is for
-	// costs that are known afterwards. A limit with shards cannot be spent on.
+	// Force charges past the limit if necessary, into a debt of at most one capacity. It is for
+	// costs that are known only afterwards. It is invalid on a limit with shards.
 	Force bool
 }
 
-// Apply returns what the charge makes of a state that m decides, and whether it is
-// allowed. All stores go through it.
+// Apply charges c to a state of m. It returns the next state and whether c is allowed. All stores
+// decide by it.
 func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.State, bool) {
 	if c.Force {
 		return m.Force(s, now, c.Cost), true
@@ -30,31 +30,29 @@ func (c Charge) Apply(m algo.Machine, s algo.State, now algo.Instant) (algo.Stat
 
 var lastInstant = time.Unix(0, math.MaxInt64-int64(4*algo.MaxWindow))
 
-// validate reports the first charge that cannot be decided, and whether any is on a
-// limit that is spread.
-func (l *Limiter) validate(now time.Time, charges []Charge) (spread bool, err error) {
+// check returns an error for the first charge that cannot be decided.
+func (l *Limiter) check(now time.Time, charges []Charge) error {
 	if now.Unix() <= 0 || now.After(lastInstant) {
-		return false, fmt.Errorf("%w: at %s, want an instant from 1970 to 2262", ErrInvalidCharge, now)
+		return fmt.Errorf("%w: instant %s: want 1970 to 2262", ErrInvalidCharge, now)
 	}
 	for i, c := range charges {
 		switch {
 		case c.Limit == nil || c.Limit.machine == nil:
-			return false, fmt.Errorf("%w: a limit that NewLimit did not make", ErrInvalidCharge)
+			return fmt.Errorf("%w: limit %d of the charges: make it with NewLimit", ErrInvalidCharge, i+1)
 		case c.Subject == Subject{}:
-			return false, fmt.Errorf("%w: limit %q without a subject", ErrInvalidCharge, c.Limit.Name)
+			return fmt.Errorf("%w: limit %q: no subject", ErrInvalidCharge, c.Limit.Name)
 		case c.Cost < 0:
-			return false, fmt.Errorf("%w: cost %d on limit %q, must not be negative", ErrInvalidCharge, c.Cost, c.Limit.Name)
+			return fmt.Errorf("%w: limit %q: cost is negative (got %d, want 0 or more)", ErrInvalidCharge, c.Limit.Name, c.Cost)
 		case c.Force && c.Limit.Spread.Shards > 0:
-			return false, fmt.Errorf("%w: limit %q has shards, none of which can bear the debt of all", ErrInvalidCharge, c.Limit.Name)
+			return fmt.Errorf("%w: limit %q: a forced charge on a limit with shards (one shard cannot bear the debt of all)", ErrInvalidCharge, c.Limit.Name)
 		case c.Limit.Spread.Cells > 0 && l.cells == nil:
-			return false, fmt.Errorf("%w: limit %q counts in cells, and Options.Cells is nil", ErrInvalidCharge, c.Limit.Name)
+			return fmt.Errorf("%w: limit %q: counted in cells; set Options.Cells", ErrInvalidCharge, c.Limit.Name)
 		}
-		spread = spread || c.Limit.Spread != Spread{}
 		for _, other := range charges[:i] {
 			if other.Limit.ID == c.Limit.ID && other.Subject == c.Subject && other.Limit.Shadow == c.Limit.Shadow {
-				return false, fmt.Errorf("%w: limit %q charged twice", ErrInvalidCharge, c.Limit.Name)
+				return fmt.Errorf("%w: limit %q: charged twice", ErrInvalidCharge, c.Limit.Name)
 			}
 		}
 	}
-	return spread, nil
+	return nil
 }

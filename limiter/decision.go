@@ -2,8 +2,6 @@ package limiter
 
 import (
 	"time"
-
-	"github.com/weir-limits/weir/limiter/algo"
 )
 
 // Reason says why a decision was reached without an answer of every store.
@@ -102,40 +100,4 @@ type Refunds struct{ Given, Dropped int }
 func (r *Refunds) add(other Refunds) {
 	r.Given += other.Given
 	r.Dropped += other.Dropped
-}
-
-// speak makes the limit of an item the one that speaks if it is stricter than the
-// present one. d says already whether the request is allowed; r is the state after the
-// charge, or the one that refused it.
-func (d *Decision) speak(it *item, r algo.Result, now algo.Instant) {
-	remaining, capacity := r.Machine.Remaining(r.State, now)+it.spare, r.Machine.Capacity()
-	if it.sharded { // as if the others were as full
-		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
-	}
-	share := it.limit.Spread.Adaptive && !it.decided(r) // of this environment
-	if share {
-		capacity = it.limit.machine.Capacity()
-	}
-	var wait time.Duration
-	if d.Allowed {
-		if queue, ok := r.Machine.(*algo.Bucket); ok && it.limit.Rate.Algorithm == algo.LeakyBucket && it.want > 0 {
-			d.Delay = max(d.Delay, queue.Delay(r.State, now, it.want))
-		}
-		if it.limit.Global || d.Limit != nil && remaining >= d.Remaining {
-			return
-		}
-	} else {
-		if !it.Force {
-			wait = max(it.hold, r.Machine.RetryAfter(r.State, now, it.want))
-		}
-		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
-			return
-		}
-	}
-	d.Limit, d.Cost = it.limit, it.want
-	d.Superseded = !share && !it.decided(r) || it.Limit.isShare
-	d.Capacity = capacity
-	d.Remaining = min(remaining, capacity)
-	d.RetryAfter = wait
-	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
 }

@@ -54,3 +54,20 @@ func TimedOut(err error) bool {
 }
 
 var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errQuiet}
+
+// reasonOf returns the Reason of a store's failure.
+func reasonOf(err error) Reason {
+	switch {
+	case errors.Is(err, ErrBreakerOpen):
+		return ReasonBreaker
+	case errors.Is(err, ErrThrottled):
+		return ReasonThrottled
+	case busy(err):
+		return ReasonBusy
+	case errors.Is(err, ErrFull):
+		return ReasonFull
+	case TimedOut(err):
+		return ReasonTimeout
+	}
+	return ReasonUnavailable
+}

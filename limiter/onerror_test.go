@@ -494,10 +494,10 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 		got = append(got, reason)
 	}
 	want := []string{
-		"store_unavailable omitted=0", "store_breaker omitted=0", "store_throttled omitted=0", // after 0, 10 and 20 ms
-		"store_unavailable omitted=33", "store_breaker omitted=33", "store_throttled omitted=33", // 1.02 s later, the next that is due
-		"store_unavailable omitted=33", "store_breaker omitted=33", "store_throttled omitted=33",
-		"store_throttled omitted=31",
+		"store_unavailable suppressed=0", "store_breaker suppressed=0", "store_throttled suppressed=0", // after 0, 10 and 20 ms
+		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33", // 1.02 s later, the next that is due
+		"store_unavailable suppressed=33", "store_breaker suppressed=33", "store_throttled suppressed=33",
+		"store_throttled suppressed=31",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("\n got %q\nwant %q", got, want)

@@ -10,6 +10,45 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
+// Options of a Limiter. The zero value is ready for use.
+type Options struct {
+	// Timeout bounds the time that a decision waits for a shared store; 0 means DefaultTimeout.
+	// It is below MinWindow. A store that is a Connector may extend it. A Local store has no
+	// timeout.
+	Timeout time.Duration
+	// Trust is how long an entry of the denial cache may deny without a store call; 0 means a
+	// second, a negative value disables the cache. After this time at the latest, this process
+	// notices a refund, a reset or a changed limit of another process. Where other processes
+	// keep taking the quota that the cache expects, as in a flood, about one store call in Trust
+	// is denied.
+	Trust time.Duration
+	// Remember is the number of subjects in the denial cache, and the most leases and counters
+	// that this process holds; 0 means 10,000.
+	Remember int
+	// Cells is the store in this process for limits with Spread.Cells. Without it a charge on
+	// such a limit is invalid.
+	Cells Store
+	// Fallback is the number of subjects that this process counts by itself in an outage, for
+	// limits with OnErrorLocal. A subject with a long log counts as several. 0 means
+	// DefaultFallback. Further subjects are denied (Decision.LocalFull). A Local store needs no
+	// fallback: it denies subjects for which it has no room.
+	Fallback int
+	// IntN returns a random number from 0 to n-1: it chooses shards, waits and report times. It
+	// is safe for concurrent use; nil means rand.IntN of math/rand/v2. A generator with a known
+	// seed makes decisions repeatable.
+	IntN func(n int) int
+	// Logger receives failures of the store, at most one line a second for each reason; nil
+	// means slog.Default(). Each line has the number of suppressed ones.
+	Logger *slog.Logger
+}
+
+// DefaultTimeout is how long a decision waits for a shared store, at most.
+const DefaultTimeout = 900 * time.Millisecond
+
+// DefaultFallback is how many subjects a process counts by itself in an outage. They take about
+// 10 MB.
+const DefaultFallback = 50_000
+
 // complete returns o with its defaults in place of zero values. An error wraps
 // *algo.FieldError.
 func (o Options) complete() (Options, error) {

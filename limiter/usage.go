@@ -33,7 +33,7 @@ type Usage struct {
 //
 // An error is the store's, or a mistake in charges and wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
-	if _, err := l.validate(now, charges); err != nil {
+	if err := l.check(now, charges); err != nil {
 		return nil, err
 	}
 	held, standings := map[place][]Entry{}, make([]Usage, len(charges))

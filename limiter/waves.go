@@ -61,7 +61,7 @@ func (l *Limiter) takeRemote(ctx context.Context, r *request) {
 		for w < sharedWave && (r.look || r.roomy(w)) {
 			w++
 		}
-		l.takeAll(ctx, r, func(p *part) bool {
+		r.takeAll(ctx, func(p *part) bool {
 			return p.wave() <= w && !p.taken && !p.refused && !p.skipped && p.err == nil && p.calls == 0
 		})
 		l.probe(ctx, r)
@@ -77,6 +77,6 @@ func (r *request) roomy(w wave) bool {
 // breaker lets one of several through. So the first request is served as ever and not the one after it.
 func (l *Limiter) probe(ctx context.Context, r *request) {
 	if !r.refused() && slices.ContainsFunc(r.parts, func(p part) bool { return p.calls > 0 && Answered(p.err) }) {
-		l.takeAll(ctx, r, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })
+		r.takeAll(ctx, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })
 	}
 }

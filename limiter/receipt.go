@@ -2,49 +2,11 @@ package limiter
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
-
-// refund is what a store took and can be asked to give back.
-type refund struct {
-	store   Store
-	subject Subject
-	charges []Charge
-	results []algo.Result
-	remote  bool
-}
-
-// refund returns what p took of its store. What a lease took stays with the lease, what
-// was spent stays spent.
-func (p *part) refund() refund {
-	if !p.taken {
-		return refund{}
-	}
-	back := refund{store: p.store, subject: p.charges[0].Subject, remote: p.remote}
-	for i := range p.items {
-		if it := &p.items[i]; it.lease == nil && !it.Force && p.charges[i].Cost > 0 {
-			back.charges = append(back.charges, p.charges[i])
-			back.results = append(back.results, p.results[i])
-		}
-	}
-	return back
-}
-
-// giveBack asks the store. It drops a refund that fails: that admits fewer, never more.
-func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) Refunds {
-	if r.remote { // what was seen there is no more
-		l.memory.distrust(r.subject)
-	}
-	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
-	if err != nil {
-		l.tell(ctx, now, slog.LevelWarn, "refund dropped", err)
-	}
-	return Refunds{given, len(r.charges) - given}
-}
 
 // Receipt is for giving back what a request took: a login that succeeded, a request that
 // failed. It is safe for concurrent use; nil has nothing to give back.

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// keepRounds is how often a request waits for others that ask the store for its
-// accounts. After that it asks for itself.
-const keepRounds = 4
+// serveRounds is how often a request waits for other requests that renew its accounts. After that it
+// calls the store itself.
+const serveRounds = 4
 
 // kept is a charge that an account of this environment decided.
 type kept struct {
@@ -19,6 +19,7 @@ type kept struct {
 	result        algo.Result // after the charge, or what refused it
 	serial        int64       // of the lease, or the epoch of the counter
 	before, after states
+	undone        bool // the charge was taken back
 }
 
 // spreads reports whether an account decides the item.
@@ -38,29 +39,32 @@ func (s *accounts) account(r *request, it *item) *account {
 	return nil
 }
 
-// keep decides from accounts what they can decide. Leases that are used up stay
-// items, which renew them; counters that are due ask the store first. It reports false
-// if an account refuses, and then nothing is charged.
-func (l *Limiter) keep(ctx context.Context, r *request) bool {
-	for waits := 0; waits < keepRounds; {
+// serve decides from accounts what they can decide. Items whose lease is used up remain: their
+// charge renews the lease. A counter whose synchronization is due calls the store first. If an
+// account refuses, nothing is charged.
+func (r *request) serve(ctx context.Context) {
+	l := r.limiter
+	if !l.shares() || !r.spread && !l.accounts.strained(r.now) {
+		return
+	}
+	for waits := 0; waits < serveRounds; {
 		wait, due := l.accounts.try(r)
 		switch {
 		case wait != nil:
 			waits++
 			select {
 			case <-wait:
-			case <-l.deadline(ctx, r).Done():
-				return true
+			case <-r.deadline(ctx).Done():
+				return
 			}
 		case due != nil:
-			if !l.sync(ctx, r, due) {
-				return true
+			if !r.sync(ctx, due) {
+				return
 			}
 		default:
-			return !r.refused()
+			return
 		}
 	}
-	return true
 }
 
 // try decides all spread items, or none: it returns what to wait for, or an item whose
@@ -160,8 +164,10 @@ func (k *kept) use(now algo.Instant) {
 
 // undo takes the charge back, if the account is still what was charged.
 func (k *kept) undo() Refunds {
+	nothing := !k.allowed || k.item.Cost == 0 || k.undone
+	k.undone = true
 	switch {
-	case !k.allowed, k.item.Cost == 0: // nothing was charged
+	case nothing:
 		return Refunds{}
 	case k.item.limit.Spread.counted():
 		if !k.account.counter.undo(k.serial, k.before, k.after, k.item.want) {
@@ -203,7 +209,8 @@ func (r *request) unkeep() {
 // sync brings the counter of it together with the store: what is pending is charged,
 // past the limit if need be. It reports false if the store failed and the counter knows
 // nothing, or is not to go on by itself: then the item has failed.
-func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
+func (r *request) sync(ctx context.Context, it *item) bool {
+	l := r.limiter
 	l.accounts.mu.Lock()
 	a := l.accounts.of(r.now, it.Subject, it.limit)
 	out := a.report(r.now, it.Subject)
@@ -223,7 +230,7 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 		a.answered()
 	}()
 	asked := time.Now()
-	_, calls, err = l.ask(l.deadline(ctx, r), out.at, it.Subject, out.charges, results)
+	_, calls, err = l.ask(r.deadline(ctx), out.at, it.Subject, out.charges, results)
 	r.calls += calls
 	r.stored += time.Since(asked)
 	if err == nil {
@@ -247,46 +254,4 @@ func (l *Limiter) sync(ctx context.Context, r *request, it *item) bool {
 func (i *item) alone() bool {
 	l := i.limit
 	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
-}
-
-// settle gives leases that were renewed to their accounts, and wakes who waits for
-// them. Of a request that was refused, nothing is used.
-func (l *Limiter) settle(r *request, refused bool) {
-	if len(r.asks) == 0 && (!refused || len(r.kept) == 0) {
-		return
-	}
-	l.accounts.mu.Lock()
-	defer l.accounts.mu.Unlock()
-	for i := range r.parts {
-		p := &r.parts[i]
-		for j := range p.items {
-			it := &p.items[j]
-			if it.lease == nil {
-				continue
-			}
-			if it.lease.failed = p.err; !p.taken || p.lost {
-				continue
-			}
-			used := it.want
-			if refused {
-				used = 0
-			}
-			lease := &it.lease.lease
-			lease.renew(r.now, p.results[j], p.charges[j].Cost, used)
-			lease.grace = it.limit.grace()
-			it.serial, it.spare = lease.serial, lease.granted-used
-		}
-	}
-	if refused {
-		r.takeBack()
-	}
-	l.wake(r)
-}
-
-// wake wakes who waits for the accounts of r. The caller holds their lock.
-func (l *Limiter) wake(r *request) {
-	for _, a := range r.asks {
-		a.answered()
-	}
-	r.asks = r.asks[:0]
 }
