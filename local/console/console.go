@@ -11,17 +11,17 @@ import (
 	"github.com/weir-limits/weir/local/console/scenario"
 )
 
-// Path is what the paths of a Console begin with.
+// Path is the prefix of all paths of a Console.
 const Path = "/_weir/"
 
-// policy lets the page load and ask its own origin, and nothing else: no script or style
-// that stands in a document, and no frame of another site around it.
+// policy restricts the page to its own origin. It forbids inline scripts and styles, and
+// frames of other sites around the page.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed web
 var web embed.FS
 
-// files are what the page loads.
+// files are the files that the page loads.
 var files = func() fs.FS {
 	sub, err := fs.Sub(web, "web")
 	if err != nil {
@@ -34,11 +34,11 @@ var page = template.Must(template.ParseFS(web, "web/index.html"))
 
 // Options of a Console.
 type Options struct {
-	// APIs are where requests can be sent.
+	// APIs are the APIs that the page can send to.
 	APIs []API
-	// Rules returns those in force.
+	// Rules returns the rules in force.
 	Rules func() *rules.Rules
-	// Source and Store say for people where the rules come from and where the state is.
+	// Source and Store are labels for the origin of the rules and the store.
 	Source, Store string
 	// Token returns a token that the APIs accept, for a user and a tier.
 	Token func(user, tier string) (string, error)
@@ -48,20 +48,20 @@ type Options struct {
 type API struct {
 	Kind string // REST or HTTP
 	URL  string // of its listener, without a path
-	// Endpoints returns those that the rules in force are for.
+	// Endpoints returns the endpoints that the rules in force apply to.
 	Endpoints func() []Endpoint
 }
 
 // Endpoint is a method and a path that requests can be sent to.
 type Endpoint struct{ Method, Path string }
 
-// Console is the page and what it asks for, below Path. It is safe for concurrent use. Make
-// one with New.
+// Console serves the page and its API below Path. It is safe for concurrent use. Make one
+// with New.
 type Console struct {
 	Options
 
 	mux  *http.ServeMux
-	runs chan struct{} // as many as run
+	runs chan struct{} // one element for each run
 }
 
 // New returns a Console.
@@ -85,7 +85,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// page answers with the page. What it can choose is in it.
+// page serves the page with the choices of its forms.
 func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
 	demos := map[string][]scenario.Parameter{}
 	for _, s := range scenario.All() {
@@ -97,12 +97,12 @@ func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// state answers with what may change while the page is open.
+// state serves what may change while the page is open.
 func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
 	reply(w, map[string]any{"version": c.Rules().Version()})
 }
 
-// demo plays a scenario.
+// demo plays a scenario and serves its result.
 func demo(w http.ResponseWriter, r *http.Request) {
 	for _, s := range scenario.All() {
 		if s.Name() != r.PathValue("name") {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"image/png"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -92,7 +93,7 @@ func TestPage(t *testing.T) {
 		}
 	}
 	_, page := get(t, s.URL+console.Path)
-	for _, want := range []string{`<strong id="version" aria-live="polite">7</strong>`, "&lt;rules&gt;.json", `data-method="GET" data-path="/a"`, "<option>paid</option>", `name="interval_ms" type="number" inputmode="numeric" min="0" max="1000" value="400"`} {
+	for _, want := range []string{`<strong id="version" aria-live="polite">7</strong>`, "&lt;rules&gt;.json", `data-method="GET" data-path="/a"`, "<option>paid</option>", `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`} {
 		if !strings.Contains(page, want) {
 			t.Errorf("the page has no %s", want)
 		}
@@ -109,7 +110,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// A demonstration is told by its name and the numbers it is to be played with.
+// A demonstration has a name and parameters.
 func TestDemo(t *testing.T) {
 	s := open(t, http.NotFound)
 	var result struct {
@@ -124,10 +125,10 @@ func TestDemo(t *testing.T) {
 	}
 	for query, want := range map[string]string{
 		"demo/boundary?limit=1e9":                  `limit: got "1e9", want 1 to 200`,
-		"demo/sync?interval_ms=5":                  "interval_ms: got 5, want 0, or 10 to 1000",
-		"demo/bucket?speed=1":                      `"speed": unknown, want some of capacity, rate, burst, offered, seconds`,
-		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want 50 or more: it is that of a window of capacity/rate, a second or longer",
-		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown, want some of capacity, rate, burst, offered, seconds`,
+		"demo/sync?intervalMs=5":                   "intervalMs: got 5, want 0, or 10 to 1000",
+		"demo/bucket?speed=1":                      `"speed": unknown; want some of capacity, rate, burst, offered, seconds`,
+		"demo/algorithms?rate=50&capacity=49":      "capacity: got 49, want at least 50, the rate: a window of capacity/rate must be a second or longer",
+		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown; want some of capacity, rate, burst, offered, seconds`,
 	} {
 		if r, body := get(t, s.URL+console.Path+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
 			t.Errorf("%.60s: %s %q, want %q", query, r.Status, body, want)
@@ -181,9 +182,9 @@ func TestRequests_refused(t *testing.T) {
 	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	long := strings.Repeat("x", 100)
 	for _, c := range []struct{ order, want string }{
-		{`{"api":"FTP"}`, `api: got "FTP", want one of the APIs that run here`},
-		{`{"api":"REST","method":"GET","path":"//site.example/"}`, `endpoint: got "GET //site.example/", want one that the rules are for`},
-		{`{"api":"REST","method":"DELETE","path":"/a"}`, `endpoint: got "DELETE /a", want one that the rules are for`},
+		{`{"api":"FTP"}`, `api: got "FTP", want an API of this gateway`},
+		{`{"api":"REST","method":"GET","path":"//site.example/"}`, `endpoint: got "GET //site.example/", want one that a rule applies to`},
+		{`{"api":"REST","method":"DELETE","path":"/a"}`, `endpoint: got "DELETE /a", want one that a rule applies to`},
 		{fmt.Sprintf(order, "gold", "a", 1), `tier: got "gold", want free, paid, or none`},
 		{fmt.Sprintf(order, "free", "", 1), `user: got "", want 1 to 64 bytes`},
 		{fmt.Sprintf(order, "free", long, 1), `user: got "` + long[:40] + `", want 1 to 64 bytes`},
@@ -231,7 +232,7 @@ func TestRequests_runs(t *testing.T) {
 	for range console.MaxRuns {
 		<-asked
 	}
-	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests || body != "runs: there are 4 already, the most at a time: stop one\n" {
+	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests || body != "runs: 4 are active, the maximum; stop one first\n" {
 		t.Errorf("one more: %s %q", r.Status, body)
 	}
 	released.Store(true)
@@ -269,5 +270,22 @@ func TestConsole_vendored(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join("web/uplot", filepath.Base(file))); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%s is not that of the package: run make vendor (%v)", file, err)
 		}
+	}
+}
+
+// The picture of the README is small enough for a repository. The screenshot mode of
+// TestConsole_sizes renews it: go test -run TestConsole_sizes ./local/weir -args -screenshot
+func TestScreenshot(t *testing.T) {
+	file, err := os.Open("console.png")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	info, err := file.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if picture, err := png.DecodeConfig(file); err != nil || picture.Width < 1000 || info.Size() > 200_000 {
+		t.Errorf("%+v of %d bytes, %v", picture, info.Size(), err)
 	}
 }

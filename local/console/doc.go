@@ -1,21 +1,21 @@
-// Package console is the web page of a local run, which `make run` serves at /_weir/: it
-// sends requests to the running gateway and draws what becomes of them, and it
-// demonstrates the algorithms.
+// Package console is the web page of a local run. `make run` serves it at /_weir/. The page
+// sends requests to the running gateway and charts the answers. It also demonstrates the
+// algorithms.
 //
 // # Guarantee
 //
-// What it shows is what runs. Requests are real ones, sent to the listeners of the APIs
-// with tokens that they verify; demonstrations are played by package scenario, which asks
-// the limiter. The page computes neither.
+// The page shows what runs and computes nothing itself. Requests are real: this package
+// sends them to the listeners of the APIs, with tokens that the APIs verify. Package
+// scenario plays the demonstrations with the real limiter.
 //
-// It cannot be made to send anywhere else than to the endpoints of its Options, nor more
-// than [MaxCount] requests a run, at [MaxRate] a second, in [MaxRuns] runs at a time. Tokens
-// never reach the page. It loads nothing from other sites, and its policy forbids
-// scripts and styles that are not files of this package.
+// The page can only send to the endpoints of its Options, at most [MaxCount] requests a run,
+// [MaxRate] a second and [MaxRuns] runs at a time. Tokens never reach the page. It loads
+// nothing from other sites, and its policy forbids scripts and styles that are not files of
+// this package.
 //
-// Who mounts it keeps other sites and other machines out. No function that is deployed
-// imports it.
+// The caller that mounts the handler must keep out other sites and other machines. No
+// deployed function imports this package.
 //
-// The charts are drawn by uPlot (MIT, web/uplot/LICENSE), a copy of what package-lock.json
-// pins; `make vendor` renews it.
+// uPlot draws the charts (MIT, web/uplot/LICENSE). It is a copy of the version in
+// package-lock.json; `make vendor` renews it.
 package console

@@ -20,16 +20,16 @@ const (
 )
 
 const (
-	maxOrder   = 4 << 10 // bytes of what is asked for
+	maxOrder   = 4 << 10 // bytes of an order
 	maxUser    = 64
-	maxAnswer  = 2 << 10     // bytes of an answer's body that are shown
-	maxHeaders = 64 << 10    // bytes of its header
-	maxWaiting = 16          // requests of a run without an answer
-	patience   = time.Minute // API Gateway's own limit is below
-	shown      = 40          // characters of what was wrong
+	maxAnswer  = 2 << 10     // bytes of an answer's body that the page gets
+	maxHeaders = 64 << 10    // bytes of an answer's header
+	maxWaiting = 16          // unanswered requests of a run
+	patience   = time.Minute // longer than API Gateway's own limit
+	shown      = 40          // characters of a wrong value in an error
 )
 
-// order is a run that the page asks for.
+// order is a run that the page requests.
 type order struct {
 	API    string `json:"api"`
 	Method string `json:"method"`
@@ -40,25 +40,25 @@ type order struct {
 	Rate   int    `json:"rate"` // a second
 }
 
-// answer is what became of one request: a line of the answer to an order.
+// answer is the outcome of one request: a line of the answer to an order.
 type answer struct {
 	Number     int                 `json:"number"`
 	Status     int                 `json:"status"` // 0 if there was no answer
-	StatusText string              `json:"status_text"`
-	Latency    float64             `json:"latency_ms"`
+	StatusText string              `json:"statusText"`
+	Latency    float64             `json:"latencyMs"`
 	Header     map[string][]string `json:"header,omitempty"`
 	Body       string              `json:"body"`
 }
 
-// client sends to the listeners themselves, whatever proxy the environment names.
+// client connects to the listeners directly. It ignores proxies of the environment.
 var client = &http.Client{
 	Transport:     &http.Transport{MaxIdleConnsPerHost: maxWaiting, MaxResponseHeaderBytes: maxHeaders},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	Timeout:       patience,
 }
 
-// send sends the requests of an order, and answers with a line for each. It ends when all are
-// answered, or when nobody reads the lines any more.
+// send sends the requests of an order and answers with a line for each. It ends when all
+// requests are answered or when the page disconnects.
 func (c *Console) send(w http.ResponseWriter, r *http.Request) {
 	o, err := readOrder(http.MaxBytesReader(w, r.Body, maxOrder))
 	var request *http.Request
@@ -73,7 +73,7 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request) {
 	case c.runs <- struct{}{}:
 		defer func() { <-c.runs }()
 	default:
-		http.Error(w, fmt.Sprintf("runs: there are %d already, the most at a time: stop one", MaxRuns), http.StatusTooManyRequests)
+		http.Error(w, fmt.Sprintf("runs: %d are active, the maximum; stop one first", MaxRuns), http.StatusTooManyRequests)
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
@@ -96,15 +96,15 @@ func readOrder(body io.Reader) (o order, err error) {
 	return o, nil
 }
 
-// request returns what each request of an order is a copy of.
+// request returns the request of an order. A run sends copies of it.
 func (c *Console) request(o order) (*http.Request, error) {
 	tiers := c.Rules().Tiers()
 	api := slices.IndexFunc(c.APIs, func(a API) bool { return a.Kind == o.API })
 	switch {
 	case api < 0:
-		return nil, fmt.Errorf("api: got %s, want one of the APIs that run here", quote(o.API))
+		return nil, fmt.Errorf("api: got %s, want an API of this gateway", quote(o.API))
 	case !slices.Contains(c.APIs[api].Endpoints(), Endpoint{o.Method, o.Path}):
-		return nil, fmt.Errorf("endpoint: got %s, want one that the rules are for", quote(o.Method+" "+o.Path))
+		return nil, fmt.Errorf("endpoint: got %s, want one that a rule applies to", quote(o.Method+" "+o.Path))
 	case o.Tier != "" && !slices.Contains(tiers, o.Tier):
 		return nil, fmt.Errorf("tier: got %s, want %s, or none", quote(o.Tier), strings.Join(tiers, ", "))
 	case o.Tier != "" && (o.User == "" || len(o.User) > maxUser):
@@ -128,11 +128,12 @@ func (c *Console) request(o order) (*http.Request, error) {
 	return request, nil
 }
 
-// quote returns what was wrong, and not all of it if it is long.
+// quote quotes the start of a wrong value.
 func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
 
-// run sends copies of a request, one a pause, and returns their answers as they come. It
-// sends none after ctx; who stops reading ends ctx.
+// run sends copies of a request with pauses between them, and returns the answers in the
+// order of their arrival. It sends none after ctx ends. A caller that stops reading must end
+// ctx.
 func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
 	answers := make(chan answer)
 	go func() {

@@ -89,3 +89,16 @@ func TestHTTP_Throttle(t *testing.T) {
 		t.Errorf("a second later %d of 5 passed, and there were %d calls, want 2 and 8", got, function.calls())
 	}
 }
+
+// Gateways of one template have buckets of their own.
+func TestThrottle_ofTwoGateways(t *testing.T) {
+	parsed, function := parse(t, "template/testdata/good/throttle.json"), says(`{"statusCode":200}`)
+	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
+		for range 2 {
+			api := apiOf(t, parsed, kind, functions{"Function": function}, frozen)
+			if got, _ := passed(t, api, "GET", "/", 5); got != 3 {
+				t.Errorf("%s: %d of 5 passed, want 3", kind, got)
+			}
+		}
+	}
+}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http/httptest"
 	"os"
@@ -145,6 +146,23 @@ func screenshots(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return dir
+}
+
+// screenshot makes TestConsole_sizes write the picture of the README.
+var screenshot = flag.Bool("screenshot", false, "write local/console/console.png")
+
+// view writes a picture of what the window shows.
+func (b *tab) view(file string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(file, image, 0o600)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 // picture writes one of the whole page.

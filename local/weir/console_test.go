@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"net/http"
 	"net/url"
 	"os"
@@ -119,7 +120,7 @@ func TestConsole_demos(t *testing.T) {
 			if !slices.Equal(got.Figures, texts(run.AtOnce, run.Admitted, run.Refused, run.Most)) || len(got.Table) != len(run.PerSecond) {
 				t.Errorf("%q: %+v, want %+v", query, got.Figures, run)
 			}
-			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused is told to come back after 100 ms." {
+			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused may retry after 100 ms." {
 				t.Error(got.Status)
 			}
 			for i, level := range want.Levels {
@@ -153,9 +154,9 @@ func TestConsole_demos(t *testing.T) {
 			want  []string
 		}{
 			{"", []string{"132", "72", "9", "60 36 36"}},
-			{"interval_ms=0", []string{"60", "0"}},
-			{"interval_ms=1000", []string{"180", "120", "3", "60 60 60"}},
-			{"interval_ms=1000&nodes=5&limit=10", []string{"50", "40", "5", "10 10 10 10 10"}},
+			{"intervalMs=0", []string{"60", "0"}},
+			{"intervalMs=1000", []string{"180", "120", "3", "60 60 60"}},
+			{"intervalMs=1000&nodes=5&limit=10", []string{"50", "40", "5", "10 10 10 10 10"}},
 		} {
 			query, want := c.query, c.want
 			got := b.replay("sync", query)
@@ -171,7 +172,7 @@ func TestConsole_demos(t *testing.T) {
 			}
 		}
 		b.expect("400 (Bad Request)")
-		if got := b.replay("sync", "interval_ms=5"); got.Error != "interval_ms: got 5, want 0, or 10 to 1000" {
+		if got := b.replay("sync", "intervalMs=5"); got.Error != "intervalMs: got 5, want 0, or 10 to 1000" {
 			t.Errorf("an interval of 5 ms: %q", got.Error)
 		}
 	})
@@ -179,9 +180,13 @@ func TestConsole_demos(t *testing.T) {
 		for _, query := range []string{"", "capacity=10&rate=10&burst=40&offered=30&seconds=3"} {
 			want, got := played[scenario.AlgorithmsResult](t, "algorithms", query), b.replay("algorithms", query)
 			for i, run := range want.Runs {
-				row := texts(run.AtOnce, run.Admitted, run.Refused, run.Most)
-				if got.Figures[i] != row[1] || !slices.Equal(got.Table[i][1:5], row) || got.last()[i] != float64(run.Admitted) {
-					t.Errorf("%q %s: %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], got.Table[i], got.last()[i], row)
+				want := texts(run.AtOnce, run.Admitted, run.Refused, run.Most)
+				var column []string
+				for _, row := range got.Table[:len(want)] {
+					column = append(column, row[i+1])
+				}
+				if got.Figures[i] != want[1] || !slices.Equal(column, want) || got.last()[i] != float64(run.Admitted) {
+					t.Errorf("%q %s: %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], column, got.last()[i], want)
 				}
 				// All of them admit the capacity at once; from the queue one leaves after the other.
 				if y := got.at(i, 0); (run.Algorithm == algo.LeakyBucket) != (y == 1) || run.Algorithm != algo.LeakyBucket && y != float64(run.AtOnce) {
@@ -199,7 +204,7 @@ func (b *tab) counts() []string {
 }
 
 // burst sends requests from the page, and waits until they are answered.
-func (b *tab) burst(api, endpoint, tier, user string, count int) {
+func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 	b.t.Helper()
 	choose := func(field, value string) {
 		evaluate[bool](b, fmt.Sprintf(`(() => {
@@ -210,7 +215,7 @@ func (b *tab) burst(api, endpoint, tier, user string, count int) {
 			return true;
 		})()`, field, value, value, value))
 	}
-	for _, c := range [][2]string{{"api", api}, {"endpoint", endpoint}, {"tier", tier}, {"user", user}, {"count", strconv.Itoa(count)}, {"rate", strconv.Itoa(console.MaxRate)}} {
+	for _, c := range [][2]string{{"api", api}, {"endpoint", endpoint}, {"tier", tier}, {"user", user}, {"count", strconv.Itoa(count)}, {"rate", strconv.Itoa(append(rate, console.MaxRate)[0])}} {
 		choose(c[0], c[1])
 	}
 	b.do(chromedp.Click(`#order [type=submit]`))
@@ -240,7 +245,15 @@ func TestConsole_live(t *testing.T) {
 			if want := texts(c.count, c.allowed, c.count-c.allowed, 0); !slices.Equal(b.counts(), want) {
 				t.Errorf("%v, want %v", b.counts(), want)
 			}
-			b.await(`document.getElementById("live-chart").plotted.map((p) => p.at(-1)?.[1] ?? 0).join() === "` + fmt.Sprintf("%d,%d", c.allowed, c.count-c.allowed) + `"`)
+			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() === "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
+			// The line of the limit is at its rate.
+			var requests, window float64
+			if _, err := fmt.Sscanf(c.policy[strings.Index(c.policy, ";"):], ";q=%f;w=%f", &requests, &window); err != nil {
+				t.Fatal(err)
+			}
+			if line := evaluate[[][2]float64](b, `document.getElementById("live-chart").plotted[2]`); len(line) != 2 || math.Abs(line[0][1]-requests/window) > 1e-9 || line[1][1] != line[0][1] {
+				t.Errorf("limit at %v, want %v", line, requests/window)
+			}
 			last := evaluate[map[string]string](b, `Object.fromEntries([["line", document.getElementById("last-line").textContent],
 				...[...document.querySelectorAll("#last-header dt")].map((e) => [e.textContent, e.nextElementSibling.textContent])])`)
 			if last["line"] != c.line || last["RateLimit-Policy"] != c.policy || c.wait != "" && last["Retry-After"] != c.wait {
@@ -279,7 +292,7 @@ func TestConsole_caller(t *testing.T) {
 	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "0 of 20"}; !slices.Equal(limits(), want) {
 		t.Errorf("%v, want %v", limits(), want)
 	}
-	said("reset", "What user:alice was charged is forgotten. GET /api/v1/search by user:alice, tier free, would be allowed.")
+	said("reset", "The usage of user:alice is reset. GET /api/v1/search by user:alice, tier free, would be allowed.")
 	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "20 of 20"}; !slices.Equal(limits(), want) {
 		t.Errorf("%v, want %v", limits(), want)
 	}
@@ -305,7 +318,7 @@ func TestConsole_callerOfAddress(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 3)
 	b.do(chromedp.Click(`#reset`))
-	b.await(`/^What user:alice was charged is forgotten\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
+	b.await(`/^The usage of user:alice is reset\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
 }
 
 // Without rules there is nothing to send to, and the page says so.
@@ -316,7 +329,7 @@ func TestConsole_noRules(t *testing.T) {
 	}
 	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
 	b.do(chromedp.Click(`#one`), chromedp.Click(`#explain`))
-	b.await(`document.getElementById("caller-error").textContent === "The rules are for no endpoint of this API."`)
+	b.await(`document.getElementById("caller-error").textContent === "No rule applies to an endpoint of this API."`)
 	if want := texts(0, 0, 0, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("%v, want %v", b.counts(), want)
 	}
@@ -461,6 +474,9 @@ func TestConsole_sizes(t *testing.T) {
 	dir := screenshots(t)
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
+	if *screenshot {
+		b.record(l, c.path("local", "console", "console.png"))
+	}
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
 	b.do(chromedp.Click(`#explain`))
 	b.await(`document.getElementById("limits").rows.length > 1`)
@@ -485,10 +501,46 @@ func TestConsole_sizes(t *testing.T) {
 			for _, violation := range found.Violations {
 				t.Error(violation)
 			}
+			if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
+				t.Errorf("tables are cut: %v", cut)
+			}
 			if found.Passes < 20 {
 				t.Errorf("%d checks of accessibility passed, want more to have been made", found.Passes)
 			}
 		})
+	}
+}
+
+// record writes the picture of the README: eight seconds of requests, of which the limit
+// refuses most after its burst.
+func (b *tab) record(l *local, file string) {
+	b.t.Helper()
+	b.media("prefers-color-scheme", "light")
+	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`) // not the path of this machine
+	for range 8 {
+		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
+		b.burst("REST", "GET /api/v1/search", "free", "alice", 10, 10)
+		l.wait(time.Second)
+	}
+	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`), chromedp.EmulateViewport(1120, 790))
+	b.await(`[...document.querySelectorAll("#live .chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
+	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: document.getElementById("live").offsetTop - 72, behavior: "instant" })`))
+	b.view(file)
+	b.do(chromedp.Click(`#clear`), chromedp.EmulateViewport(1280, 900))
+	l.wait(time.Hour)
+}
+
+// On a phone the counters and the Start button are in view together.
+func TestConsole_phone(t *testing.T) {
+	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 375, 812)
+	b.do(chromedp.ScrollIntoView(`#order [type=submit]`))
+	for _, id := range []string{"sent", "allowed", "refused", "other"} {
+		if !evaluate[bool](b, `(() => {
+			const counter = document.getElementById("`+id+`"), { left, right, top, bottom } = counter.getBoundingClientRect();
+			return top >= 0 && bottom <= innerHeight && document.elementFromPoint((left + right) / 2, (top + bottom) / 2) === counter;
+		})()`) {
+			t.Errorf("%s is not in view with the Start button", id)
+		}
 	}
 }
 

@@ -7,20 +7,20 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Algorithms plays the same arrivals against every algorithm: buckets of a capacity that
-// regain a rate, and windows of the capacity that are as long as the bucket takes to fill.
-// With the parameters of All the token bucket admits 20 at once and then 10 a second, and
-// from the queue of the leaky bucket requests leave 100 ms apart.
+// Algorithms plays the same arrivals against every algorithm. Buckets and windows have the
+// same capacity, and a window is as long as the bucket takes to fill. With the parameters of
+// All, the token bucket admits 20 at once and then 10 a second. Requests leave the queue of
+// the leaky bucket 100 ms apart.
 type Algorithms struct {
 	Capacity int64 // of a bucket and of a window
 	Rate     int64 // requests a second
 	Arrivals
 }
 
-// AlgorithmsResult is a Result with the window that the capacity is for.
+// AlgorithmsResult is a Result with the length of the windows.
 type AlgorithmsResult struct {
 	Result
-	Window Milliseconds `json:"window_ms"`
+	Window Milliseconds `json:"windowMs"`
 }
 
 // Name implements Scenario.
@@ -37,7 +37,7 @@ func (a *Algorithms) Parameters() []Parameter {
 // Play implements Scenario: its result is an AlgorithmsResult.
 func (a *Algorithms) Play() (any, error) {
 	if a.Capacity < a.Rate {
-		return nil, fmt.Errorf("capacity: got %d, want %d or more: it is that of a window of capacity/rate, a second or longer", a.Capacity, a.Rate)
+		return nil, fmt.Errorf("capacity: got %d, want at least %d, the rate: a window of capacity/rate must be a second or longer", a.Capacity, a.Rate)
 	}
 	window := time.Duration(a.Capacity) * time.Second / time.Duration(a.Rate)
 	result := AlgorithmsResult{Window: milliseconds(window)}

@@ -7,17 +7,17 @@ import (
 )
 
 // Boundary is the attack on a fixed window: a burst of the whole limit shortly before a
-// window of a second ends, and one when the next begins. With the parameters of All, 40 get
-// through a fixed window of 20 within 150 ms, and 20 through a sliding one.
+// window of a second ends, and another as the next begins. With the parameters of All, a
+// fixed window of 20 admits 40 within 150 ms, and a sliding window admits 20.
 type Boundary struct {
 	Limit   int64 // requests a second, and in each burst
-	Percent int64 // of the first window that has passed when the first burst comes
+	Percent int64 // of the first window that has passed at the first burst
 }
 
-// BoundaryResult is a Result of three algorithms with how far apart the bursts are.
+// BoundaryResult is a Result of three algorithms with the time between the bursts.
 type BoundaryResult struct {
 	Result
-	Span Milliseconds `json:"span_ms"`
+	Span Milliseconds `json:"spanMs"`
 }
 
 // Name implements Scenario.

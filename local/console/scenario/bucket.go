@@ -7,29 +7,29 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Bucket plays arrivals against a token bucket. With the parameters of All it admits 20 at
-// once, and then 10 a second.
+// Bucket plays arrivals against a token bucket. With the parameters of All, it admits 20 at
+// once and then 10 a second.
 type Bucket struct {
-	Capacity int64 // tokens that it holds
-	Rate     int64 // tokens that it regains a second
+	Capacity int64 // tokens
+	Rate     int64 // refill, tokens a second
 	Arrivals
 }
 
-// BucketResult is a Result with how full the bucket was.
+// BucketResult is a Result with the level of the bucket over time.
 type BucketResult struct {
 	Result
 	Levels []Level `json:"levels"`
 }
 
-// Level is how many tokens a bucket holds at an instant, before what arrives at it.
+// Level is the number of tokens at an instant, before the arrivals at that instant.
 type Level struct {
-	At     Milliseconds `json:"at_ms"`
+	At     Milliseconds `json:"atMs"`
 	Tokens int64        `json:"tokens"`
 }
 
 const (
-	levelStep   = 50 * time.Millisecond // from one level to the next
-	longestRest = 10 * time.Second      // that is shown
+	levelStep   = 50 * time.Millisecond // between two levels
+	longestRest = 10 * time.Second      // shown after the last arrival
 )
 
 // Name implements Scenario.
@@ -57,8 +57,8 @@ func (b *Bucket) Play() (any, error) {
 	return BucketResult{Result{[]Run{run}}, levels}, err
 }
 
-// levels plays the arrivals once more, and looks between them, and after them until the bucket
-// is full again.
+// levels plays the arrivals again and peeks at the bucket between them, until it is full
+// again.
 func (b *Bucket) levels() (levels []Level, err error) {
 	d, err := newDesk(b.rate())
 	if err != nil {

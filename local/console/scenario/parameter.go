@@ -9,17 +9,18 @@ import (
 	"strings"
 )
 
-// Scenario is something to play. Its zero value has no meaning: start from one of All.
+// Scenario is a demonstration with parameters. Start from one of All: zero values are not
+// valid.
 type Scenario interface {
-	// Name is what it is called in a URL.
+	// Name is its name in a URL.
 	Name() string
-	// Parameters are what it is played with.
+	// Parameters returns its parameters, which Set changes.
 	Parameters() []Parameter
-	// Play plays it. The result is made for JSON; an error is about the parameters.
+	// Play plays it and returns a result for JSON. Errors are about the parameters.
 	Play() (any, error)
 }
 
-// All returns every scenario with the parameters that it has unless told otherwise.
+// All returns every scenario with its default parameters.
 func All() []Scenario {
 	return []Scenario{
 		&Bucket{Capacity: 20, Rate: 10, Arrivals: Arrivals{Burst: 30, Offered: 15, Seconds: 4}},
@@ -29,22 +30,22 @@ func All() []Scenario {
 	}
 }
 
-// Parameter is a number that a scenario is played with.
+// Parameter is a number that changes a scenario.
 type Parameter struct {
 	Name        string // in a URL
-	Label       string // for people, with the unit
+	Label       string // of the form, with the unit
 	Value       *int64
 	Least, Most int64
 }
 
-// Set sets parameters of a scenario by the names in a query. Those that it does not name
-// keep their value. The error is one line: the first that is wrong, and what is allowed.
+// Set sets the parameters that a query names. The others keep their values. The error is one
+// line for the first invalid parameter.
 func Set(s Scenario, query url.Values) error {
 	parameters := s.Parameters()
 	for _, name := range slices.Sorted(maps.Keys(query)) {
 		i := slices.IndexFunc(parameters, func(p Parameter) bool { return p.Name == name })
 		if i < 0 {
-			return fmt.Errorf("%.40q: unknown, want some of %s", name, names(parameters))
+			return fmt.Errorf("%.40q: unknown; want some of %s", name, names(parameters))
 		}
 		p, values := parameters[i], query[name]
 		n, err := strconv.ParseInt(values[0], 10, 64)

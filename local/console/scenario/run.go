@@ -9,52 +9,53 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// Milliseconds are a time since the first instant, or how long something takes.
+// Milliseconds is a time since the first instant, or a duration.
 type Milliseconds float64
 
 func milliseconds(d time.Duration) Milliseconds { return Milliseconds(float64(d) / 1e6) }
 
-// Result is what became of the same arrivals under one limit or several.
+// Result is the outcome of the same arrivals under one or more limits.
 type Result struct {
 	Runs []Run `json:"runs"`
 }
 
-// Run is what became of arrivals under one limit.
+// Run is the outcome of arrivals under one limit.
 type Run struct {
 	Algorithm algo.Algorithm `json:"algorithm"`
 	Admitted  int            `json:"admitted"`
 	Refused   int            `json:"refused"`
-	// AtOnce is how many were admitted at the first instant, Most how many left within any
-	// one second at most, and PerSecond how many left in each.
-	AtOnce    int       `json:"at_once"`
-	Most      int       `json:"most_in_a_second"`
-	PerSecond []int     `json:"per_second"`
+	// AtOnce counts the requests admitted at the first instant. Most is the largest number
+	// that left within one second. PerSecond counts the requests that left in each second.
+	AtOnce    int       `json:"atOnce"`
+	Most      int       `json:"mostInASecond"`
+	PerSecond []int     `json:"perSecond"`
 	Requests  []Request `json:"requests"`
 }
 
-// Request is one arrival, and what was decided.
+// Request is one arrival with its decision.
 type Request struct {
-	At        Milliseconds `json:"at_ms"`
+	At        Milliseconds `json:"atMs"`
 	Allowed   bool         `json:"allowed"`
 	Remaining int64        `json:"remaining"`
-	// RetryAfter is the wait of one that was refused, Leaves when one that was not goes on.
-	RetryAfter Milliseconds `json:"retry_after_ms,omitempty"`
-	Leaves     Milliseconds `json:"leaves_ms"`
+	// RetryAfter is the wait of a refused request. Leaves is the time at which an admitted
+	// request leaves.
+	RetryAfter Milliseconds `json:"retryAfterMs,omitempty"`
+	Leaves     Milliseconds `json:"leavesMs"`
 }
 
-// Arrivals are Burst requests at the first instant, and from then on Offered a second,
-// evenly, for so many Seconds.
+// Arrivals are Burst requests at the first instant, and then Offered a second, evenly, for
+// Seconds.
 type Arrivals struct{ Burst, Offered, Seconds int64 }
 
 func (a *Arrivals) parameters() []Parameter {
 	return []Parameter{
-		{"burst", "Requests at once, at first", &a.Burst, 0, 200},
+		{"burst", "First burst, requests", &a.Burst, 0, 200},
 		{"offered", "Then requests a second", &a.Offered, 0, 50},
 		{"seconds", "For seconds", &a.Seconds, 1, 10},
 	}
 }
 
-// instants returns when they arrive, after the first instant.
+// instants returns the arrival times, relative to the first instant.
 func (a *Arrivals) instants() (list []time.Duration) {
 	for range a.Burst {
 		list = append(list, 0)
@@ -65,7 +66,7 @@ func (a *Arrivals) instants() (list []time.Duration) {
 	return list
 }
 
-// caller is whom everything is charged to.
+// caller is the subject of every charge.
 var caller = limiter.User("demo")
 
 // first returns the first instant: the start of a window.
@@ -74,7 +75,7 @@ func first(window time.Duration) time.Time {
 	return day.Add(window - time.Duration(day.UnixNano())%window)
 }
 
-// desk decides the requests of one caller on one limit, in memory.
+// desk decides the requests of one caller against one limit, in memory.
 type desk struct {
 	limiter *limiter.Limiter
 	charges []limiter.Charge
@@ -97,7 +98,7 @@ func newDesk(rate algo.Rate) (*desk, error) {
 	return &desk{l, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(rate.Window)}, nil
 }
 
-// play decides arrivals, in the order of their instants.
+// play decides arrivals in the order of time.
 func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 	d, err := newDesk(rate)
 	if err != nil {
@@ -127,7 +128,7 @@ func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 	return run, nil
 }
 
-// most returns how many instants are within one second at most: they are in order.
+// most returns the largest number of instants within one second. The instants are sorted.
 func most(instants []time.Duration) (n int) {
 	from := 0
 	for to, at := range instants {
@@ -139,7 +140,7 @@ func most(instants []time.Duration) (n int) {
 	return n
 }
 
-// perSecond returns how many instants are in each second.
+// perSecond returns the number of instants in each second.
 func perSecond(instants []time.Duration) []int {
 	seconds := []int{}
 	for _, at := range instants {

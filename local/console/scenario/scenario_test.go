@@ -98,13 +98,13 @@ func TestSync(t *testing.T) {
 		perNode         []int
 		least, mostCall int
 	}{
-		{"interval_ms=0", 60, 0, []int{20, 20, 20}, 60, 180},
-		{"interval_ms=1000", 180, 120, []int{60, 60, 60}, 3, 3},
-		{"interval_ms=400", 132, 72, []int{60, 36, 36}, 9, 9},
-		{"interval_ms=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
-		{"interval_ms=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // none too many are offered
-		{"interval_ms=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
-		{"interval_ms=1000&nodes=1", 60, 0, []int{60}, 1, 1},
+		{"intervalMs=0", 60, 0, []int{20, 20, 20}, 60, 180},
+		{"intervalMs=1000", 180, 120, []int{60, 60, 60}, 3, 3},
+		{"intervalMs=400", 132, 72, []int{60, 36, 36}, 9, 9},
+		{"intervalMs=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
+		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // none too many are offered
+		{"intervalMs=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
+		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {
 		r := play[scenario.SyncResult](t, "sync", c.query)
 		if r.Admitted != c.admitted || r.Overshoot != c.over || c.perNode != nil && !slices.Equal(r.PerNode, c.perNode) || r.StoreCalls < c.least || r.StoreCalls > c.mostCall {
@@ -173,10 +173,10 @@ func TestSet(t *testing.T) {
 		{"boundary", "limit=", `limit: got "", want 1 to 200`},
 		{"boundary", "limit=1e2", `limit: got "1e2", want 1 to 200`},
 		{"boundary", "limit=99999999999999999999", `limit: got "99999999999999999999", want 1 to 200`},
-		{"boundary", "nodes=1", `"nodes": unknown, want some of limit, percent`},
-		{"sync", "interval_ms=5", "interval_ms: got 5, want 0, or 10 to 1000"},
-		{"sync", "interval_ms=1001", `interval_ms: got "1001", want 0 to 1000`},
-		{"algorithms", "capacity=9", "capacity: got 9, want 10 or more: it is that of a window of capacity/rate, a second or longer"},
+		{"boundary", "nodes=1", `"nodes": unknown; want some of limit, percent`},
+		{"sync", "intervalMs=5", "intervalMs: got 5, want 0, or 10 to 1000"},
+		{"sync", "intervalMs=1001", `intervalMs: got "1001", want 0 to 1000`},
+		{"algorithms", "capacity=9", "capacity: got 9, want at least 10, the rate: a window of capacity/rate must be a second or longer"},
 	} {
 		s := find(t, c.name)
 		values, err := url.ParseQuery(c.query)

@@ -10,20 +10,22 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// Sync plays nodes that share a limit and bring their counts together only every so often
-// (limiter.Spread.Sync): what they admit too much in one window of a second.
+// Sync plays nodes that share a limit and synchronize their counts at an interval
+// (limiter.Spread.Sync). It shows how many requests they admit over the limit in one window
+// of a second.
 //
-// Each node gets Offered requests a second, evenly; those of the second node come a little
-// after those of the first, and so on. A node asks the store at its first request and then
-// at its first after Interval: it reports what it has admitted, and learns what others have
-// reported. Between two times it admits what it then knew to remain. So the first that asks
-// sees room that others have used and not yet reported.
+// Each node gets Offered requests a second, evenly, and the nodes take turns. A node calls
+// the store at its first request, and then at its first request after each Interval. It
+// reports what it has admitted and reads what other nodes have reported. Until the next call
+// it admits up to the remaining count that it read. The first node to call therefore does
+// not see what other nodes have admitted since their last report.
 //
-// With an Interval of 0 every request asks, and none is admitted too many. With one as long
-// as the window no node hears of another: Nodes times Limit, if so many are offered. With
-// the parameters of All, 3 nodes that offer 90 a second each, synchronized every 400 ms, admit
-// 36 each until they first synchronize; the first to do so sees only its own 36 and admits
-// 24 more: 132 of 60. (It would be 108 if all had reported before any of them read.)
+// With an Interval of 0, every request calls the store and none is over the limit. With an
+// Interval as long as the window, the nodes admit up to Nodes times Limit. With the
+// parameters of All, 3 nodes get 90 requests a second each and synchronize every 400 ms. They
+// admit 36 each before they first synchronize. The first to do so sees only its own 36 and
+// admits 24 more: 132 with a limit of 60. (It would be 108 if all had reported before any of
+// them read.)
 type Sync struct {
 	Limit    int64 // requests a second, of all nodes together
 	Nodes    int64
@@ -31,30 +33,30 @@ type Sync struct {
 	Offered  int64 // requests a second, to each node
 }
 
-// SyncResult is what nodes admitted within one window.
+// SyncResult is the outcome of one window.
 type SyncResult struct {
 	Limit int64 `json:"limit"`
 	SyncCount
-	PerNode []int `json:"per_node"`
-	// Steps are how many had been admitted by each node, every 20 ms.
+	PerNode []int `json:"perNode"`
+	// Steps are the counts every 20 ms.
 	Steps []SyncStep `json:"steps"`
-	// Sweep is the same by other intervals.
+	// Sweep has the counts with other intervals.
 	Sweep []SyncCount `json:"sweep"`
 }
 
-// SyncCount is how many were admitted with an interval, how many of them too many, and by
-// how many calls of the store.
+// SyncCount counts the admitted requests with an interval, those over the limit, and the
+// store calls.
 type SyncCount struct {
-	Interval   int64 `json:"interval_ms"`
+	Interval   int64 `json:"intervalMs"`
 	Admitted   int   `json:"admitted"`
 	Overshoot  int   `json:"overshoot"`
-	StoreCalls int   `json:"store_calls"`
+	StoreCalls int   `json:"storeCalls"`
 }
 
-// SyncStep is how many each node has admitted until an instant.
+// SyncStep counts what each node has admitted up to an instant.
 type SyncStep struct {
-	At      Milliseconds `json:"at_ms"`
-	PerNode []int        `json:"per_node"`
+	At      Milliseconds `json:"atMs"`
+	PerNode []int        `json:"perNode"`
 }
 
 const (
@@ -70,7 +72,7 @@ func (s *Sync) Parameters() []Parameter {
 	return []Parameter{
 		{"limit", "Limit, requests a second", &s.Limit, 1, 200},
 		{"nodes", "Nodes", &s.Nodes, 1, 10},
-		{"interval_ms", "Sync interval, ms; 0 is none", &s.Interval, 0, 1000},
+		{"intervalMs", "Sync interval, ms; 0: every request", &s.Interval, 0, 1000},
 		{"offered", "Requests a second to each node", &s.Offered, 1, 300},
 	}
 }
@@ -78,7 +80,7 @@ func (s *Sync) Parameters() []Parameter {
 // Play implements Scenario: its result is a SyncResult.
 func (s *Sync) Play() (any, error) {
 	if least := limiter.MinSync.Milliseconds(); s.Interval > 0 && s.Interval < least {
-		return nil, fmt.Errorf("interval_ms: got %d, want 0, or %d to %d", s.Interval, least, syncWindow.Milliseconds())
+		return nil, fmt.Errorf("intervalMs: got %d, want 0, or %d to %d", s.Interval, least, syncWindow.Milliseconds())
 	}
 	result, err := s.window(s.Interval)
 	if err != nil {
@@ -94,7 +96,7 @@ func (s *Sync) Play() (any, error) {
 	return result, nil
 }
 
-// shared is a store that counts as one on a network, which is what nodes would share.
+// shared hides that the store is in memory: limits only synchronize over shared stores.
 type shared struct{ limiter.Store }
 
 // window plays one window.
@@ -135,7 +137,7 @@ func (s *Sync) window(interval int64) (SyncResult, error) {
 	return result, nil
 }
 
-// stepTo notes the steps that are not after an instant.
+// stepTo records the steps up to an instant.
 func (r *SyncResult) stepTo(at time.Duration) {
 	for next := time.Duration(len(r.Steps)) * syncStep; next <= at; next += syncStep {
 		r.Steps = append(r.Steps, SyncStep{milliseconds(next), append([]int(nil), r.PerNode...)})

@@ -1,5 +1,4 @@
-// The caller that is chosen above: what its limits say, and what it was charged, forgotten. The operator's API
-// answers.
+// The usage of the chosen caller, and its reset, by the operator's API.
 
 import { fill } from "./table.js";
 
@@ -12,25 +11,25 @@ async function ask(what, question) {
   return answer;
 }
 
-/** Says which limits refuse: the name of each, and whom it counts by. */
+/** The limits that refuse, each with its subject, as a phrase. */
 function refusers(limits) {
   const list = limits.filter((l) => l.mode === "enforce" && l.state && !l.state.passes);
   return list.length ? ` by ${list.map((l) => `${l.name} of ${l.subject}`).join(" and ")}` : "";
 }
 
-/** Explains the request that order describes behind a text, and returns whom it would be charged to. */
+/** Shows the decision on the request of an order after a text, and returns the subject that it would charge. */
 async function explain({ method, path, tier, user }, before = "") {
   const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
   $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ` +
     (decision.allowed ? "allowed." : `refused with ${decision.status}${refusers(limits)}: retry after ${decision.retryAfter} s.`);
-  fill($("limits"), ["Limit", "Counts", "Algorithm", "At most", "Remaining"], limits.map((l) => [
+  fill($("limits"), ["Limit", "Subject", "Algorithm", "At most", "Remaining"], limits.map((l) => [
     l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${l.windowSeconds} s`,
-    l.state ? `${l.state.remaining} of ${l.state.capacity}` : "not seen from here",
+    l.state ? `${l.state.remaining} of ${l.state.capacity}` : "unknown here",
   ]));
   return caller.subject;
 }
 
-/** Lets the buttons ask; order returns the request that is chosen. */
+/** Connects the buttons. order returns the chosen request. */
 export function startCaller(order) {
   const button = (id, act) => $(id).addEventListener("click", async () => {
     $("caller-error").textContent = "";
@@ -44,6 +43,6 @@ export function startCaller(order) {
   button("reset", async () => {
     const subject = await explain(order());
     await ask("reset", { subject });
-    await explain(order(), `What ${subject} was charged is forgotten. `);
+    await explain(order(), `The usage of ${subject} is reset. `);
   });
 }

@@ -6,18 +6,19 @@ const phone = matchMedia("(max-width: 40rem)");
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// How a series is drawn besides by its colour.
+// The dashes of a line.
 const dashes = { solid: [], dashed: [9, 5], dotted: [2, 5] };
 
 /**
- * A chart in an element. series are {label, colour, dash, width, steps, points}: colour is the
- * name of a property of the style sheet; steps keep a value until the next; points alone are
- * drawn without a line.
+ * A chart in an element. series are {label, colour, dash, width, steps, points, bars}: colour is
+ * the name of a property of the style sheet; steps keep a value until the next; points alone are
+ * drawn without a line; a bar begins at its x and is one wide.
  */
 export class Chart {
   constructor(element, legend, { series, x, y, height = 260, mark }) {
     Object.assign(this, { element, series, x, y, height, mark, data: [[], ...series.map(() => [])] });
-    legend.replaceChildren(...series.map(entry));
+    this.entries = series.map(entry);
+    legend.replaceChildren(...this.entries);
     dark.addEventListener("change", () => this.draw());
     new ResizeObserver(() => {
       if (this.plot && this.plot.width !== element.clientWidth) this.plot.setSize({ width: element.clientWidth, height });
@@ -25,10 +26,15 @@ export class Chart {
     this.draw();
   }
 
-  /** Draws anew what is in lists of [x, y], a list for each series. */
-  set(lists, end) {
+  /** Changes the label of a series. */
+  label(series, text) {
+    this.entries[series].lastChild.textContent = text;
+  }
+
+  /** Draws lists of [x, y], one for each series, from begin to end. */
+  set(lists, end, begin = 0) {
     this.data = uPlot.join(lists.map((points) => [points.map((p) => p[0]), points.map((p) => p[1])]));
-    this.end = end;
+    Object.assign(this, { begin, end });
     this.element.plotted = lists; // for tests
     this.plot.setData(this.data);
   }
@@ -48,7 +54,7 @@ export class Chart {
       width: this.element.clientWidth, height: this.height, padding: [8, 20, 0, 0],
       legend: { show: false }, cursor: { show: false },
       scales: {
-        x: { time: false, range: (_, min, max) => [0, Math.max(this.end ?? 0, max ?? 0) || 1] },
+        x: { time: false, range: (_, min, max) => [this.begin ?? 0, Math.max(this.end ?? 0, max ?? 0) || 1] },
         y: { range: (_, min, max) => [0, Math.max(1, (max ?? 0) * 1.08)] },
       },
       axes: [{ ...axis(this.x, 34), space: phone.matches ? 44 : 64 }, { ...axis(this.y, 44), incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000] }],
@@ -61,6 +67,7 @@ export class Chart {
 function line(s) {
   const stroke = colour(s.colour);
   if (s.points) return { stroke, paths: () => null, points: { show: true, size: s.points, fill: stroke, width: 0 } };
+  if (s.bars) return { stroke, fill: stroke, width: 0, paths: uPlot.paths.bars({ size: [0.86], align: 1 }), points: { show: false } };
   const width = s.width ?? 2;
   return { stroke, width, dash: dashes[s.dash ?? "solid"], spanGaps: true, points: { show: false }, ...(s.steps && { paths: uPlot.paths.stepped({ align: 1 }) }) };
 }
@@ -79,21 +86,21 @@ function rule(plot, x) {
   ctx.restore();
 }
 
-/** An entry of a legend: the line as it is drawn, and what it is. */
+/** An entry of a legend: a sample of the line, and its label. */
 function entry(s) {
   const item = document.createElement("li");
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  const shape = document.createElementNS(svg.namespaceURI, s.points ? "circle" : "line");
+  const shape = document.createElementNS(svg.namespaceURI, s.bars ? "rect" : s.points ? "circle" : "line");
   const set = (element, attributes) => Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
   set(svg, { width: 26, height: 10, viewBox: "0 0 26 10", "aria-hidden": "true" });
-  set(shape, s.points ? { cx: 13, cy: 5, r: s.points / 2, fill: `var(--${s.colour})` }
+  set(shape, s.bars ? { x: 8, width: 10, height: 10, fill: `var(--${s.colour})` } : s.points ? { cx: 13, cy: 5, r: s.points / 2, fill: `var(--${s.colour})` }
     : { x1: 1, x2: 25, y1: 5, y2: 5, stroke: `var(--${s.colour})`, "stroke-width": s.width ?? 2, "stroke-dasharray": dashes[s.dash ?? "solid"].join(" ") });
   svg.append(shape);
   item.append(svg, s.label);
   return item;
 }
 
-/** How many of some instants there were until each of them, from 0 to end. */
+/** Points of the number of instants up to each of them, from 0 to end. */
 export function cumulative(instants, end) {
   const points = [[0, 0]];
   instants.forEach((at, i) => {

@@ -1,4 +1,4 @@
-// The demonstrations: the server plays them, and this shows what it answered.
+// The demonstrations. The server plays them; this file shows the results.
 
 import { Chart, cumulative } from "./chart.js";
 import { figures, fill } from "./table.js";
@@ -13,10 +13,10 @@ const looks = {
 };
 const series = (algorithm) => ({ label: names[algorithm], colour: algorithm, steps: true, ...looks[algorithm] });
 const seconds = (ms) => ms / 1000;
-const left = (run) => run.requests.filter((r) => r.allowed).map((r) => seconds(r.leaves_ms)).sort((a, b) => a - b);
+const left = (run) => run.requests.filter((r) => r.allowed).map((r) => seconds(r.leavesMs)).sort((a, b) => a - b);
 const places = (n) => Number(n.toFixed(1)).toString();
 
-/** What each demonstration shows: charts are made when it is first played. */
+/** The chart of each demonstration and how it shows a result. */
 const demos = {
   bucket: {
     chart: {
@@ -27,23 +27,23 @@ const demos = {
       ],
     },
     show({ runs: [run], levels }, { chart, list, table }) {
-      const of = (allowed) => run.requests.filter((r) => r.allowed === allowed).map((r) => [seconds(r.at_ms), r.remaining]);
-      const last = (points) => [...new Map(points)]; // of those at one instant
-      chart.set([levels.map((l) => [seconds(l.at_ms), l.tokens]), last(of(true)), last(of(false))], seconds(levels.at(-1).at_ms));
-      figures(list, [["Admitted at once", run.at_once], ["Admitted", run.admitted, "allowed"], ["Refused", run.refused, "refused"], ["Most in a second", run.most_in_a_second]]);
-      fill(table, ["Second", "Admitted"], run.per_second.map((n, i) => [i + 1, n]));
+      const of = (allowed) => run.requests.filter((r) => r.allowed === allowed).map((r) => [seconds(r.atMs), r.remaining]);
+      const last = (points) => [...new Map(points)]; // the last at each instant
+      chart.set([levels.map((l) => [seconds(l.atMs), l.tokens]), last(of(true)), last(of(false))], seconds(levels.at(-1).atMs));
+      figures(list, [["Admitted at once", run.atOnce], ["Admitted", run.admitted, "allowed"], ["Refused", run.refused, "refused"], ["Most in a second", run.mostInASecond]]);
+      fill(table, ["Second", "Admitted"], run.perSecond.map((n, i) => [i + 1, n]));
       const first = run.requests.find((r) => !r.allowed);
-      return `${run.at_once} admitted at once, ${run.admitted} in all, ${run.refused} refused` +
-        (first ? `; the first refused is told to come back after ${places(first.retry_after_ms)} ms.` : ".");
+      return `${run.atOnce} admitted at once, ${run.admitted} in all, ${run.refused} refused` +
+        (first ? `; the first refused may retry after ${places(first.retryAfterMs)} ms.` : ".");
     },
   },
 
   boundary: {
     chart: { x: "seconds", y: "admitted", mark: 1, series: ["fixed_window", "sliding_window", "sliding_log"].map(series) },
-    show({ runs, span_ms: span }, { chart, list, table }) {
+    show({ runs, spanMs: span }, { chart, list, table }) {
       chart.set(runs.map((run) => cumulative(left(run), 1.5)), 1.5);
       figures(list, runs.map((run, i) => [`${names[run.algorithm]}, within ${places(span)} ms`, run.admitted, i ? "allowed" : "refused"]));
-      fill(table, ["Algorithm", "Admitted", "Refused", "Most in a second"], runs.map((run) => [names[run.algorithm], run.admitted, run.refused, run.most_in_a_second]));
+      fill(table, ["Algorithm", "Admitted", "Refused", "Most in a second"], runs.map((run) => [names[run.algorithm], run.admitted, run.refused, run.mostInASecond]));
       return `Within ${places(span)} ms a fixed window admits ${runs[0].admitted}, a sliding window ${runs[1].admitted}, a log ${runs[2].admitted}.`;
     },
   },
@@ -52,32 +52,35 @@ const demos = {
     chart: {
       x: "seconds", y: "admitted", series: [
         { label: "All nodes", colour: "token_bucket", steps: true, width: 3 },
-        { label: "Of one node the most", colour: "sliding_window", steps: true },
-        { label: "Of one node the least", colour: "leaky_bucket", steps: true, dash: "dashed" },
+        { label: "The node with the most", colour: "sliding_window", steps: true },
+        { label: "The node with the least", colour: "leaky_bucket", steps: true, dash: "dashed" },
         { label: "Limit", colour: "refused", dash: "dotted" },
       ],
     },
     show(result, { chart, list, table }) {
-      const by = (total) => result.steps.map((s) => [seconds(s.at_ms), total(s.per_node)]);
+      const by = (total) => result.steps.map((s) => [seconds(s.atMs), total(s.perNode)]);
       chart.set([by((n) => n.reduce((a, b) => a + b)), by((n) => Math.max(...n)), by((n) => Math.min(...n)), [[0, result.limit], [1, result.limit]]], 1);
-      figures(list, [["Admitted", result.admitted, "allowed"], ["Too many", result.overshoot, "refused"], ["Store calls", result.store_calls], ["By each node", result.per_node.join(" ")]]);
-      fill(table, ["Seconds", ...result.per_node.map((_, i) => `Node ${i + 1}`)], result.steps.filter((_, i) => i % 5 === 0).map((s) => [places(seconds(s.at_ms)), ...s.per_node]));
-      fill(document.getElementById("sweep"), ["Interval", "Admitted", "Too many", "Store calls"], result.sweep.map((s) => [`${s.interval_ms} ms`, s.admitted, s.overshoot, s.store_calls]));
-      sweep.set([result.sweep.map((s) => [s.interval_ms, s.admitted]), result.sweep.map((s) => [s.interval_ms, s.admitted]), [[0, result.limit], [1000, result.limit]]], 1000);
-      return `${result.admitted} admitted of ${result.limit}: ${result.overshoot} too many, for ${result.store_calls} calls of the store.`;
+      figures(list, [["Admitted", result.admitted, "allowed"], ["Over the limit", result.overshoot, "refused"], ["Store calls", result.storeCalls], ["By each node", result.perNode.join(" ")]]);
+      fill(table, ["Seconds", ...result.perNode.map((_, i) => `Node ${i + 1}`)], result.steps.filter((_, i) => i % 5 === 0).map((s) => [places(seconds(s.atMs)), ...s.perNode]));
+      fill(document.getElementById("sweep"), ["Interval", "Admitted", "Over the limit", "Store calls"], result.sweep.map((s) => [`${s.intervalMs} ms`, s.admitted, s.overshoot, s.storeCalls]));
+      sweep.set([result.sweep.map((s) => [s.intervalMs, s.admitted]), result.sweep.map((s) => [s.intervalMs, s.admitted]), [[0, result.limit], [1000, result.limit]]], 1000);
+      return `${result.admitted} admitted with a limit of ${result.limit}: ${result.overshoot} over the limit, with ${result.storeCalls} store calls.`;
     },
   },
 
   algorithms: {
     chart: { x: "seconds", y: "left", series: Object.keys(names).map(series) },
-    show({ runs, window_ms: window }, { chart, list, table }) {
+    show({ runs, windowMs: window }, { chart, list, table }) {
       const times = runs.map(left);
-      const end = Math.max(...times.map((t) => t.at(-1) ?? 0), ...runs.map((run) => seconds(run.requests.at(-1)?.at_ms ?? 0)));
+      const end = Math.max(...times.map((t) => t.at(-1) ?? 0), ...runs.map((run) => seconds(run.requests.at(-1)?.atMs ?? 0)));
       chart.set(times.map((t) => cumulative(t, end)), end);
       figures(list, runs.map((run) => [names[run.algorithm], run.admitted]));
-      const most = Math.max(...runs.map((run) => run.per_second.length));
-      fill(table, ["Algorithm", "At once", "Admitted", "Refused", "Most in a second", ...Array.from({ length: most }, (_, i) => `Left in second ${i + 1}`)],
-        runs.map((run) => [names[run.algorithm], run.at_once, run.admitted, run.refused, run.most_in_a_second, ...Array.from({ length: most }, (_, i) => run.per_second[i] ?? 0)]));
+      const most = Math.max(...runs.map((run) => run.perSecond.length));
+      const row = (label, value) => [label, ...runs.map(value)];
+      fill(table, ["Requests", ...runs.map((run) => names[run.algorithm].replace(", queued", ""))], [
+        row("At once", (run) => run.atOnce), row("Admitted", (run) => run.admitted), row("Refused", (run) => run.refused), row("Most in a second", (run) => run.mostInASecond),
+        ...Array.from({ length: most }, (_, i) => row(`Left, second ${i + 1}`, (run) => run.perSecond[i] ?? 0)),
+      ]);
       return `Of ${runs[0].requests.length} requests: ` + runs.map((run) => `${names[run.algorithm].toLowerCase()} ${run.admitted}`).join(", ") + `. Windows of ${places(seconds(window))} s.`;
     },
   },
@@ -85,24 +88,24 @@ const demos = {
 
 let sweep;
 
-/** Makes a section play its demonstration. */
+/** Plays the demonstration of a section, now and after each change. */
 function start(name) {
   const section = document.getElementById(name);
   const form = section.querySelector("form");
   const find = (selector) => section.querySelector(`.view ${selector}`);
   const view = { chart: new Chart(find(".chart"), find(".legend"), demos[name].chart), list: find(".figures"), table: find(".numbers") };
   const error = form.querySelector(".error");
-  let asked; // what was asked for last
+  let asked; // the last query
   const play = async () => {
     if (!form.reportValidity()) return;
     const query = new URLSearchParams(new FormData(form)).toString();
-    if (query === asked) return; // Enter is a change and a submission
+    if (query === asked) return; // Enter causes a change and a submission
     asked = query;
     try {
       const response = await fetch(`demo/${name}?${query}`);
       if (!response.ok) throw new Error(await response.text());
       const result = await response.json();
-      if (query !== asked) return; // something else was asked for meanwhile
+      if (query !== asked) return; // there is a newer query
       error.textContent = "";
       find(".status").textContent = demos[name].show(result, view);
       section.dataset.played = query; // for tests

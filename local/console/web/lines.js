@@ -1,6 +1,6 @@
 // A body of JSON lines.
 
-/** The lines of a response's body, parsed, as they come. */
+/** Yields the parsed lines of a response as they arrive. */
 export async function* lines(response) {
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";

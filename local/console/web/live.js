@@ -1,4 +1,4 @@
-// Requests to the running gateway: the server sends them and answers with a line for each.
+// Requests to the running gateway. The server sends them and answers with a line for each.
 
 import { startCaller } from "./caller.js";
 import { Chart } from "./chart.js";
@@ -6,13 +6,14 @@ import { lines } from "./lines.js";
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-const mostPoints = 2000;
-// Header fields that tell of limits come first.
-const telling = ["Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Weir-Degraded"];
+const longest = 120; // seconds that the chart shows
+// Header fields of limits come first.
+const important = ["Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Weir-Degraded"];
 const spelled = (name) => name.replace(/ratelimit/i, "RateLimit");
 
 const counts = { sent: 0, allowed: 0, refused: 0, other: 0 };
-let points = { allowed: [], refused: [] };
+let seconds = []; // the number of requests in each second since the first: {allowed, refused, other}
+let limit; // the slowest of the last answer: {name, requests, window} with the window in seconds
 let begun, running, chart, drawing, drawn = 0;
 
 /** Whether an answer was allowed, refused by a limit, or something else. */
@@ -21,12 +22,31 @@ const field = (answer, name) => answer.header?.[name]?.join(", ") ?? "";
 
 function draw() {
   if (drawing) return;
-  const pause = still.matches ? Math.max(0, drawn + 1000 - performance.now()) : 0; // with less motion, in steps of a second
+  const pause = still.matches ? Math.max(0, drawn + 1000 - performance.now()) : 0; // with reduced motion, once a second
   drawing = setTimeout(() => requestAnimationFrame(() => {
     drawing = undefined;
     drawn = performance.now();
-    chart.set([points.allowed, points.refused]);
+    const { from, end } = shownSeconds();
+    chart.set(rates(), end, from);
   }), pause);
+}
+
+/** The seconds that the chart shows: the last ones, and at least ten, so that a bar is never wider. */
+const shownSeconds = () => ({ from: Math.max(0, seconds.length - longest), end: Math.max(10, seconds.length) });
+
+/** Points of the chart: the requests of each second, refused ones on top of allowed ones, and the limit. */
+function rates() {
+  const { from, end } = shownSeconds();
+  const points = (value) => Array.from({ length: end - from }, (_, i) => [from + i, seconds[from + i] ? value(seconds[from + i]) : 0]);
+  const line = limit ? [[from, limit.requests / limit.window], [end, limit.requests / limit.window]] : [];
+  return [points((s) => s.allowed + s.refused), points((s) => s.allowed), line];
+}
+
+/** Reads RateLimit-Policy, such as "search";q=100;w=60, and keeps the limit with the lowest rate. */
+function readLimit(policies) {
+  const all = [...policies.matchAll(/"([^"]*)";q=(\d+);w=(\d+)/g)].map(([, name, q, w]) => ({ name, requests: Number(q), window: Number(w) }));
+  limit = all.sort((a, b) => a.requests / a.window - b.requests / b.window)[0] ?? limit;
+  if (limit) chart.label(2, `Limit "${limit.name}": ${limit.requests} in ${limit.window} s`);
 }
 
 function count(kind) {
@@ -35,10 +55,9 @@ function count(kind) {
   for (const name of Object.keys(counts)) $(name).textContent = counts[name];
   const now = performance.now();
   begun ??= now;
-  for (const name of ["allowed", "refused"]) {
-    points[name].push([(now - begun) / 1000, counts[name]]);
-    points[name].splice(0, points[name].length - mostPoints);
-  }
+  const second = Math.floor((now - begun) / 1000);
+  while (seconds.length <= second) seconds.push({ allowed: 0, refused: 0, other: 0 });
+  seconds[second][kind]++;
   draw();
 }
 
@@ -50,10 +69,10 @@ function element(name, text, kind) {
 }
 
 function showLast(answer, kind) {
-  $("last-line").textContent = answer.status ? `${answer.status} ${answer.status_text}` : answer.status_text;
+  $("last-line").textContent = answer.status ? `${answer.status} ${answer.statusText}` : answer.statusText;
   $("last-line").className = `line ${kind}`;
   const fields = Object.keys(answer.header ?? {}).sort();
-  const order = [...telling.filter((name) => fields.includes(name)), ...fields.filter((name) => !telling.includes(name))];
+  const order = [...important.filter((name) => fields.includes(name)), ...fields.filter((name) => !important.includes(name))];
   $("last-header").replaceChildren(...order.flatMap((name) => [element("dt", spelled(name)), element("dd", field(answer, name))]));
   $("last-body").hidden = !answer.body;
   $("last-body").textContent = pretty(answer.body);
@@ -73,14 +92,15 @@ function log(answer, kind) {
   head.scope = "row";
   const wait = field(answer, "Retry-After");
   row.append(head, element("td", answer.status || "none", kind), element("td", field(answer, "X-Ratelimit-Remaining")),
-    element("td", wait && `${wait} s`), element("td", `${answer.latency_ms.toFixed(1)} ms`));
+    element("td", wait && `${wait} s`), element("td", `${answer.latencyMs.toFixed(1)} ms`));
   $("log").prepend(row);
   while ($("log").rows.length > 10) $("log").lastChild.remove();
 }
 
-/** Takes in an answer. The first refusal of a run is said; the numbers are said at its end. */
+/** Shows an answer. The status line announces the first refusal of a run, and the totals at its end. */
 function take(answer, run) {
   const kind = kindOf(answer.status);
+  readLimit(field(answer, "Ratelimit-Policy"));
   count(kind);
   run[kind]++;
   run.sent++;
@@ -91,10 +111,10 @@ function take(answer, run) {
 
 const say = (text) => { $("live-status").textContent = text; };
 
-/** What the form says, as the server wants it. */
+/** The values of the form, as the server reads them. */
 function order(form, n) {
   const chosen = form.endpoint.selectedOptions[0];
-  if (!chosen) throw new Error("The rules are for no endpoint of this API.");
+  if (!chosen) throw new Error("No rule applies to an endpoint of this API.");
   const { method, path } = chosen.dataset;
   const tier = form.tier.value;
   return { api: form.api.value, method, path, tier, user: tier && form.user.value, count: n ?? Number(form.count.value), rate: Number(form.rate.value) };
@@ -126,7 +146,7 @@ async function run(form, n) {
   }
 }
 
-/** Enables what can be done now. What has the focus keeps it: Start and Stop take turns. */
+/** Enables either Start or Stop. The focus moves from one to the other. */
 function enable(form) {
   const start = form.querySelector("[type=submit]");
   const [on, off] = running ? [$("stop"), start] : [start, $("stop")];
@@ -137,7 +157,7 @@ function enable(form) {
   $("one").ariaDisabled = running ? "true" : null;
 }
 
-/** Offers the endpoints of the API that is chosen, and a user only to who is to have one. */
+/** Offers the endpoints of the chosen API, and a user unless the caller is anonymous. */
 function offer(form, all) {
   const was = form.endpoint.value;
   form.endpoint.replaceChildren(...all.filter((option) => option.dataset.api === form.api.value));
@@ -147,8 +167,9 @@ function offer(form, all) {
 
 function clear() {
   for (const name of Object.keys(counts)) $(name).textContent = counts[name] = 0;
-  points = { allowed: [], refused: [] };
-  begun = undefined;
+  seconds = [];
+  begun = limit = undefined;
+  chart.label(2, "Limit");
   draw();
   $("log").replaceChildren();
   $("last-header").replaceChildren();
@@ -161,19 +182,20 @@ function clear() {
 /** Shows the version of the rules in force, which may change while the page is open. */
 async function refreshVersion() {
   if (document.hidden) return;
-  const response = await fetch("state").catch(() => undefined); // it may have ended
+  const response = await fetch("state").catch(() => undefined); // the server may have stopped
   if (!response?.ok) return;
   const { version } = await response.json();
-  if ($("version").textContent !== String(version)) $("version").textContent = version; // what is live is said when it changes
+  if ($("version").textContent !== String(version)) $("version").textContent = version; // a live region announces every change
 }
 
 export function startLive() {
   const form = $("order");
   const all = [...form.endpoint.options];
   chart = new Chart($("live-chart"), $("live-legend"), {
-    x: "seconds", y: "requests", series: [
-      { label: "Allowed", colour: "allowed", steps: true, width: 3 },
-      { label: "Refused", colour: "refused", steps: true, width: 3, dash: "dashed" },
+    x: "seconds", y: "requests a second", series: [
+      { label: "Refused", colour: "refused", bars: true },
+      { label: "Allowed", colour: "allowed", bars: true },
+      { label: "Limit", colour: "text", dash: "dashed" },
     ],
   });
   offer(form, all);

@@ -13,16 +13,20 @@ function row(cells) {
   return element;
 }
 
-/** Fills a table: heads are texts, rows are lists of texts of which the first is the row's head. */
+/** Fills a table: heads are texts, rows are lists of texts. The first text of a row is its head. */
 export function fill(table, heads, rows) {
   const head = document.createElement("thead");
   const body = document.createElement("tbody");
   head.append(row(heads.map((text) => cell("th", text, "col"))));
-  body.append(...rows.map(([first, ...rest]) => row([cell("th", first, "row"), ...rest.map((text) => cell("td", text))])));
+  body.append(...rows.map(([first, ...rest]) => row([cell("th", first, "row"), ...rest.map((text, i) => {
+    const value = cell("td", text);
+    value.dataset.head = heads[i + 1]; // which a phone shows beside the value
+    return value;
+  })])));
   table.replaceChildren(head, body);
 }
 
-/** Fills a list of figures: each is [what it is, number, class]. */
+/** Fills a list of figures, each [label, number, class]. */
 export function figures(list, entries) {
   list.replaceChildren(...entries.map(([label, number, kind]) => {
     const group = document.createElement("div");

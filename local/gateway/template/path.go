@@ -17,10 +17,11 @@ type Segment struct {
 // SegmentKind says what a segment matches. More specific kinds are smaller.
 type SegmentKind int
 
+// The kinds of segments.
 const (
-	Literal SegmentKind = iota
-	Param               // {name}: one part of a path
-	Greedy              // {name+}: the rest of a path
+	Literal SegmentKind = iota // one part, as it stands
+	Param                      // {name}: one part of a path
+	Greedy                     // {name+}: the rest of a path
 )
 
 // The characters that the developer guide allows ("Amazon API Gateway important

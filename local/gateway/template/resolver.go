@@ -140,7 +140,7 @@ func (r *resolver) call(function string, argument any) (any, error) {
 		if id, ok := argument.(string); ok {
 			return r.ref(id)
 		}
-		return nil, errors.New("Ref wants a name")
+		return nil, errors.New("want a name in Ref")
 	case "Fn::GetAtt":
 		return r.getAtt(argument)
 	case "Fn::Join":
