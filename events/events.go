@@ -1,6 +1,6 @@
 // Package events holds sample events, as AWS sends them: names are the integration,
 // who calls, and the case. jwks.json has the public key of the token in them, whose
-// private key is nowhere. The tests of functions/app feed each to a function.
+// private key is nowhere. The tests of functions/lambdahttp feed each to a function.
 package events
 
 import "embed"

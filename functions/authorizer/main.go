@@ -2,9 +2,9 @@
 package main
 
 import (
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sinks"
 )
 
-func main() { boot.Start(app.NewAuthorizer, sinks.Open) }
+func main() { boot.Start(lambdahttp.NewAuthorizer, sinks.Open) }

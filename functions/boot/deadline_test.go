@@ -19,8 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/redisstore"
@@ -223,7 +223,7 @@ type ward struct {
 	*line
 	config boot.Config
 	store  limiter.Store
-	app    *app.Environment
+	app    *lambdahttp.Environment
 	close  func() error
 }
 

@@ -7,8 +7,8 @@ import (
 	"os"
 
 	"github.com/weir-limits/weir/functions/apikeys"
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -16,7 +16,7 @@ import (
 )
 
 // Environment returns what the functions need, over store.
-func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Environment, error) {
+func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*lambdahttp.Environment, error) {
 	r, err := c.rules()
 	if err != nil {
 		return nil, err
@@ -29,7 +29,7 @@ func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*app.Envi
 	if err != nil {
 		return nil, err
 	}
-	e := &app.Environment{
+	e := &lambdahttp.Environment{
 		Limiter:     l,
 		Rules:       r,
 		Identifier:  i,

@@ -5,7 +5,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 )
 
@@ -21,7 +21,7 @@ func (c Config) Guarded(store limiter.Store, err error) (limiter.Store, error) {
 }
 
 // Warm opens the connections of an environment.
-func (c Config) Warm(ctx context.Context, store limiter.Store, e *app.Environment) {
+func (c Config) Warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
 	c.warm(ctx, store, e)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -27,7 +27,7 @@ type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 // environment, opens the store's connection, and answers events. A configuration that
 // is wrong ends the process with one line in the log. What is decided is recorded on
 // standard output. A message has one line of the log a second.
-func Start(function func(*app.Environment) lambda.Handler, openSink OpenSink) {
+func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenSink) {
 	logger := slog.New(telemetry.Sparing(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger, openSink)
 	if err != nil {
@@ -37,7 +37,7 @@ func Start(function func(*app.Environment) lambda.Handler, openSink OpenSink) {
 	lambda.Start(function(e))
 }
 
-func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, openSink OpenSink) (*app.Environment, error) {
+func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, openSink OpenSink) (*lambdahttp.Environment, error) {
 	c, err := Load(lookup)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 // warm opens the connections of an environment, in the time of a first decision at most. Who is
 // not reached may be back when it is needed: an outage is no time for slow starts, of which it
 // has more.
-func (c Config) warm(ctx context.Context, store limiter.Store, e *app.Environment) {
+func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()
 	if err := c.Probe(ctx, store); err != nil {

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/events"
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/sinks"
 )
 
@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_FUNCTION") {
 	case "authorizer":
-		boot.Start(app.NewAuthorizer, sinks.Open)
+		boot.Start(lambdahttp.NewAuthorizer, sinks.Open)
 		return
 	case "signingkeys":
 		boot.StartSigningKeys()

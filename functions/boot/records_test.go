@@ -21,9 +21,10 @@ import (
 
 	samples "github.com/weir-limits/weir/events"
 	"github.com/weir-limits/weir/functions/apikeys"
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -34,7 +35,7 @@ var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 // deployment is a records table on DynamoDB Local, behind a door that can be shut, and an
 // environment that reads it.
 type deployment struct {
-	*app.Environment
+	*lambdahttp.Environment
 	keys     *apikeys.Keys
 	client   *dynamodb.Client
 	table    string
@@ -139,14 +140,14 @@ func event(t *testing.T, file, key string) []byte {
 func (d *deployment) answers(t *testing.T, key string) (principal, limit string, status int, handlerLimit string) {
 	t.Helper()
 	var policy events.APIGatewayCustomAuthorizerResponse
-	answer, err := app.NewAuthorizer(d.Environment).Invoke(t.Context(), event(t, "rest-authorizer-apikey.json", key))
+	answer, err := lambdahttp.NewAuthorizer(d.Environment).Invoke(t.Context(), event(t, "rest-authorizer-apikey.json", key))
 	if err != nil {
 		policy.PrincipalID, _, _ = strings.Cut(err.Error(), ":")
 	} else if err := json.Unmarshal(answer, &policy); err != nil {
 		t.Fatal(err)
 	}
 	limit, _ = policy.Context["rateLimitLimit"].(string)
-	answer, err = app.NewHandler(d.Environment, app.NewAPI(d.Environment)).Invoke(t.Context(), event(t, "http-api-apikey.json", key))
+	answer, err = lambdahttp.NewHandler(d.Environment, sample.New(d.Environment)).Invoke(t.Context(), event(t, "http-api-apikey.json", key))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,7 +229,7 @@ func TestStartSigningKeys(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := app.NewAuthorizer(d.Environment).Invoke(t.Context(), b)
+		answer, err := lambdahttp.NewAuthorizer(d.Environment).Invoke(t.Context(), b)
 		if err != nil {
 			return err.Error()
 		}

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions"
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/appconfig"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -158,7 +158,7 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 // tell returns who tells what comes of reading e's rules: a version that has come into force,
 // and once of each document why it has not. Rules that their source never had are told as
 // unknownAge old: an alarm must ring as well where environments come and go.
-func tell(e *app.Environment) func(time.Time, live.Reload) {
+func tell(e *lambdahttp.Environment) func(time.Time, live.Reload) {
 	made := time.Now()
 	return func(now time.Time, n live.Reload) {
 		ctx, confirmed := context.Background(), n.Confirmed

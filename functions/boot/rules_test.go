@@ -263,7 +263,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 2 {
 		t.Errorf("counted %d times:\n%s", n, &metrics)
 	}
-	if told := logged.String(); strings.Count(told, "rules refused: older than those in force") != 1 || !strings.Contains(told, "version 4, and 5 is in force") {
+	if told := logged.String(); strings.Count(told, "rules refused: older than those in force") != 1 || !strings.Contains(told, "got version 4, want more than 5") {
 		t.Errorf("told:\n%s", told)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
@@ -131,10 +131,10 @@ func TestFields(t *testing.T) {
 	for _, f := range contract.Fields() {
 		keys[f.Name] = f.Key
 	}
-	if got := app.FieldKeys(); !maps.Equal(keys, got) {
+	if got := lambdahttp.FieldKeys(); !maps.Equal(keys, got) {
 		t.Errorf("the authorizer's context has the keys %v", got)
 	}
-	if got := app.BodyKeys(); !slices.Equal(contract.BodyKeys(), got) {
+	if got := lambdahttp.BodyKeys(); !slices.Equal(contract.BodyKeys(), got) {
 		t.Errorf("a body may have the keys %v", got)
 	}
 }

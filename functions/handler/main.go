@@ -4,11 +4,12 @@ package main
 import (
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/functions/sinks"
 )
 
 func main() {
-	boot.Start(func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, sinks.Open)
+	boot.Start(func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, sinks.Open)
 }

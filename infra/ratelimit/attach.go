@@ -50,7 +50,7 @@ func (l *Limits) Attach(api awsapigateway.RestApi, methods ...awsapigateway.Meth
 }
 
 // Respond gives a REST API the gateway responses of the limits, which Attach does too: for an
-// API whose own authorizer asks the limiter and answers by functions/app.DecisionContext.
+// API whose own authorizer asks the limiter and answers by functions/lambdahttp.DecisionContext.
 // The API then has no others of these types.
 func (l *Limits) Respond(api awsapigateway.RestApi) { l.respond(api) }
 

@@ -17,7 +17,7 @@
 //	limits.Attach(api)
 //
 // An HTTP API, or a function URL, has no way to answer 429 before its function, so that
-// function limits itself, by the middleware of limiter/httplimit or functions/app:
+// function limits itself, by the middleware of limiter/httplimit or functions/lambdahttp:
 //
 //	limits.Equip(function) // variables, permissions and, with ElastiCache, the network
 //

@@ -16,7 +16,7 @@ type response struct {
 }
 
 // The bodies. A template escapes nothing, so whatever of the authorizer's context gets
-// into one has no quotes by construction: functions/app gives it that way.
+// into one has no quotes by construction: functions/lambdahttp gives it that way.
 const (
 	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
 		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/infra/stack"
 )
@@ -60,7 +60,7 @@ func TestStack_refusal(t *testing.T) {
 		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
 			continue
 		}
-		for field, key := range app.FieldKeys() {
+		for field, key := range lambdahttp.FieldKeys() {
 			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
 				t.Errorf("%s: got %v, want the context's %s", field, got, key)
 			}
@@ -69,7 +69,7 @@ func TestStack_refusal(t *testing.T) {
 		for part := range strings.SplitSeq(body, "$context.authorizer.") {
 			key, _, _ := strings.Cut(part, `"`)
 			key, _, _ = strings.Cut(key, ",")
-			if !strings.HasPrefix(part, "{") && !slices.Contains(app.BodyKeys(), key) {
+			if !strings.HasPrefix(part, "{") && !slices.Contains(lambdahttp.BodyKeys(), key) {
 				t.Errorf("the body has the context's %s, which may break it", key)
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -70,7 +70,7 @@ func lookup(variables ...string) func(string) (string, bool) {
 // environment is what a function builds once, with the requests that come to it.
 type environment struct {
 	variables []string
-	app       *app.Environment
+	app       *lambdahttp.Environment
 	store     limiter.Store
 	handler   http.Handler
 	close     func() error

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -94,7 +94,7 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	e := &app.Environment{
+	e := &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(c, limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
 		Identifier: caller.New(caller.Options{}), Clock: frozen, BasePath: "/v1",
 	}
@@ -104,7 +104,7 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 			c.ran, c.answeredWithPath = append(c.ran, endpoint.limit), r.URL.Path
 		})
 	}
-	g, err := gateway.New(parsed, gateway.Options{Functions: functions{authorizer: app.NewAuthorizer(e), handler: app.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
+	g, err := gateway.New(parsed, gateway.Options{Functions: functions{authorizer: lambdahttp.NewAuthorizer(e), handler: lambdahttp.NewHandler(e, mux)}, Clock: frozen, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}

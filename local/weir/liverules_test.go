@@ -14,9 +14,10 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -186,7 +187,7 @@ func TestServe_rulesTable(t *testing.T) {
 }
 
 // restGateway serves the REST API of the template with the functions of e.
-func restGateway(t *testing.T, e *app.Environment) *httptest.Server {
+func restGateway(t *testing.T, e *lambdahttp.Environment) *httptest.Server {
 	t.Helper()
 	document, err := os.ReadFile(filepath.Join("infra", "golden", goldenTemplate("dynamodb")))
 	if err != nil {
@@ -198,9 +199,9 @@ func restGateway(t *testing.T, e *app.Environment) *httptest.Server {
 	}
 	handlers := map[string]lambda.Handler{}
 	for _, f := range parsed.Functions() {
-		handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
+		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
 		if f.Environment[roleVariable] == authorizerRole {
-			handlers[f.ID] = app.NewAuthorizer(e)
+			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
 		}
 	}
 	g, err := gateway.New(parsed, gateway.Options{Functions: handlers, Logger: e.Logger, Clock: e.Clock})

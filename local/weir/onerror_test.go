@@ -14,8 +14,9 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/resilient"
@@ -62,9 +63,9 @@ func newOutage(t *testing.T, document string) *local {
 			t.Fatal(err)
 		}
 		e.Clock = l.clock
-		handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
+		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
 		if role == authorizerRole {
-			handlers[f.ID] = app.NewAuthorizer(e)
+			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
 		}
 	}
 	g, err := gateway.New(template, gateway.Options{Functions: handlers, Logger: s.logger, Clock: l.clock})

@@ -21,8 +21,9 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-limits/weir/functions/app"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -305,9 +306,9 @@ func (s *server) gateway(ctx context.Context, template *template.Template) (*gat
 		case s.environments > 0: // what is read above is what they will read
 			handlers[f.ID], err = s.pool(f, role)
 		case role == authorizerRole:
-			handlers[f.ID] = app.NewAuthorizer(e)
+			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
 		default:
-			handlers[f.ID] = app.NewHandler(e, app.NewAPI(e))
+			handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
 		}
 		if err != nil {
 			return nil, err
@@ -321,7 +322,7 @@ func (s *server) gateway(ctx context.Context, template *template.Template) (*gat
 
 // operate lets operators ask about the limits of a function, first about those of the REST
 // API's authorizer.
-func (s *server) operate(c boot.Config, e *app.Environment, store limiter.Store, role string) {
+func (s *server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
 			Store: store, Kind: c.Store, Inside: s.environments == 0, Identifier: e.Identifier, Clock: s.clock,

@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"encoding/json"
@@ -11,7 +11,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
@@ -25,7 +25,7 @@ func TestHandler_behindAuthorizer_silent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 5 {
-		p, err := authorize(t, e, sample(t, "rest-authorizer-anonymous.json"))
+		p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,7 +35,7 @@ func TestHandler_behindAuthorizer_silent(t *testing.T) {
 		if i == 4 {
 			return
 		}
-		if a := handle(t, e, app.NewAPI(e), behind(t, p)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
+		if a := handle(t, e, sample.New(e), behind(t, p)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
 			t.Errorf("request %d: %+v", i+1, a)
 		}
 	}
@@ -45,7 +45,7 @@ func TestHandler_behindAuthorizer_silent(t *testing.T) {
 func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
 	t.Helper()
 	var event map[string]any
-	if err := json.Unmarshal(sample(t, "rest-proxy-anonymous.json"), &event); err != nil {
+	if err := json.Unmarshal(sampleEvent(t, "rest-proxy-anonymous.json"), &event); err != nil {
 		t.Fatal(err)
 	}
 	event["requestContext"].(map[string]any)["authorizer"] = p.Context
@@ -76,9 +76,9 @@ func TestHandler_notDecided(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			e := memory(t)
-			event := changed(t, sample(t, c.file), c.old, c.replacement)
+			event := changed(t, sampleEvent(t, c.file), c.old, c.replacement)
 			for i := range 3 {
-				a := handle(t, e, app.NewAPI(e), event)
+				a := handle(t, e, sample.New(e), event)
 				if a.StatusCode == http.StatusTooManyRequests {
 					return
 				}
@@ -105,7 +105,7 @@ func TestHandler_basePath(t *testing.T) {
 	} {
 		e := memory(t)
 		e.BasePath = "/api"
-		if handle(t, e, api, changed(t, sample(t, c.file), c.old, c.replacement)); seen != c.want {
+		if handle(t, e, api, changed(t, sampleEvent(t, c.file), c.old, c.replacement)); seen != c.want {
 			t.Errorf("%s with %s: %s, want %s", c.file, c.replacement, seen, c.want)
 		}
 	}
@@ -135,7 +135,7 @@ func TestHandler_response(t *testing.T) {
 		"text": {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "text") }, answer{StatusCode: http.StatusOK, Body: "text"}},
 	} {
 		for _, file := range []string{"rest-proxy-user.json", "http-api-user.json", "alb-anonymous.json"} {
-			a := handle(t, memory(t), c.api, sample(t, file))
+			a := handle(t, memory(t), c.api, sampleEvent(t, file))
 			if a.StatusCode != c.want.StatusCode || a.Body != c.want.Body || a.IsBase64Encoded != c.want.IsBase64Encoded {
 				t.Errorf("%s: %s: %+v", name, file, a)
 			}
@@ -152,7 +152,7 @@ func TestHandler_cookies(t *testing.T) {
 		}
 	})
 	got := map[string]bool{}
-	for name, value := range handle(t, memory(t), api, sample(t, "alb-anonymous.json")).Headers {
+	for name, value := range handle(t, memory(t), api, sampleEvent(t, "alb-anonymous.json")).Headers {
 		if strings.EqualFold(name, "Set-Cookie") {
 			got[value] = true
 		}

@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"bufio"
@@ -28,7 +28,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -50,7 +51,7 @@ const attacked = `{"rules":[
 
 // target is an environment under attack, and what is written for it.
 type target struct {
-	*app.Environment
+	*lambdahttp.Environment
 	store *counting
 	key   *ecdsa.PrivateKey // the issuer's
 }
@@ -212,7 +213,7 @@ var hosts = map[string]func(*testing.T, *target, request) reply{
 			sent.RemoteAddr = netip.AddrPortFrom(addr, 4711).String()
 		}
 		w := httptest.NewRecorder()
-		a.Serve(app.NewAPI(a.Environment)).ServeHTTP(w, sent)
+		a.Serve(sample.New(a.Environment)).ServeHTTP(w, sent)
 		return reply{w.Code, w.Code == http.StatusOK && (r.method == http.MethodHead || strings.Contains(w.Body.String(), `"results"`)), w.Header().Get("X-Ratelimit-Limit")}
 	},
 }
@@ -242,7 +243,7 @@ func (r request) v2(e map[string]any, stage string) {
 func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 	t.Helper()
 	var event map[string]any
-	if err := json.Unmarshal(sample(t, file), &event); err != nil {
+	if err := json.Unmarshal(sampleEvent(t, file), &event); err != nil {
 		t.Fatal(err)
 	}
 	edit(event)
@@ -256,7 +257,7 @@ func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 // replied hands an event to the handler.
 func replied(t *testing.T, a *target, event []byte) reply {
 	t.Helper()
-	b, err := app.NewHandler(a.Environment, app.NewAPI(a.Environment)).Invoke(ctx, event)
+	b, err := lambdahttp.NewHandler(a.Environment, sample.New(a.Environment)).Invoke(ctx, event)
 	if err != nil {
 		return reply{status: http.StatusBadGateway}
 	}
@@ -572,7 +573,7 @@ func TestAttack_memory(t *testing.T) {
 	}
 	a.Limiter = storetest.Must(limiter.New(void{}, limiter.Options{Remember: 1000, Logger: a.Logger}))
 	a.Recorder = telemetry.New(&bytes.Buffer{}, "test", nil)
-	function := app.NewAuthorizer(a.Environment)
+	function := lambdahttp.NewAuthorizer(a.Environment)
 	event := string(edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 		e["multiValueHeaders"] = map[string][]string{"X-Api-Key": {"KEY"}, "Authorization": {"TOKEN"}, "X-Header-NUMBER": {"x"}}
 		e["path"] = "/NUMBER/x"
@@ -645,14 +646,14 @@ func TestAttack_log(t *testing.T) {
 func TestAttack_log_plain(t *testing.T) {
 	for name, newClient := range map[string]func(*target, string) func(){
 		"authorizer": func(a *target, token string) func() {
-			function := app.NewAuthorizer(a.Environment)
+			function := lambdahttp.NewAuthorizer(a.Environment)
 			event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 				e["multiValueHeaders"] = map[string][]string{"Authorization": {token}}
 			})
 			return func() { _, _ = function.Invoke(ctx, event) }
 		},
 		"server": func(a *target, token string) func() {
-			server := a.Serve(app.NewAPI(a.Environment))
+			server := a.Serve(sample.New(a.Environment))
 			return func() {
 				r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody)
 				r.Header.Set("Authorization", token)
@@ -736,7 +737,7 @@ func TestAttack_login_down(t *testing.T) {
 	e.SampleLogin = "alice:secret"
 	for _, password := range []string{"wrong", "secret"} {
 		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
-		app.NewAPI(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
+		sample.New(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
 		if w.Code != http.StatusServiceUnavailable {
 			t.Errorf("%s: status %d, want 503", password, w.Code)
 		}
@@ -758,7 +759,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 	}
 	text := func(old, piece string) func(*testing.T, int) []byte {
 		return func(t *testing.T, n int) []byte {
-			event := sample(t, "rest-proxy-anonymous.json")
+			event := sampleEvent(t, "rest-proxy-anonymous.json")
 			return []byte(strings.Replace(string(event), old, strings.Repeat(piece, n/len(piece)), 1))
 		}
 	}
@@ -816,7 +817,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 					begun := processorTime(t)
 					for _, f := range []interface {
 						Invoke(context.Context, []byte) ([]byte, error)
-					}{app.NewAuthorizer(a.Environment), app.NewHandler(a.Environment, app.NewAPI(a.Environment))} {
+					}{lambdahttp.NewAuthorizer(a.Environment), lambdahttp.NewHandler(a.Environment, sample.New(a.Environment))} {
 						if b, err := f.Invoke(ctx, event); err == nil && !json.Valid(b) || err != nil && len(err.Error()) > 500 {
 							t.Fatalf("%d bytes: answer %.100q, error %.600v", len(event), b, err)
 						}

@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
@@ -18,7 +18,7 @@ import (
 func sentBy(t *testing.T, file, method string, header map[string]string) []byte {
 	t.Helper()
 	var event map[string]any
-	if err := json.Unmarshal(sample(t, file), &event); err != nil {
+	if err := json.Unmarshal(sampleEvent(t, file), &event); err != nil {
 		t.Fatal(err)
 	}
 	if method != "" {
@@ -63,7 +63,7 @@ func TestHandler_cors(t *testing.T) {
 			maps.Copy(header, c.header)
 			var a answer
 			for range 5 { // of which two are allowed
-				if a = handle(t, e, app.NewAPI(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {
+				if a = handle(t, e, sample.New(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {
 					break
 				}
 			}
@@ -92,7 +92,7 @@ func TestOptions(t *testing.T) {
 		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
 			t.Fatalf("authorizer: %+v, %v", p, err)
 		}
-		if a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.StatusCode != http.StatusNotFound { // the API has no such route
+		if a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.StatusCode != http.StatusNotFound { // the API has no such route
 			t.Fatalf("handler: %+v", a)
 		}
 	}
@@ -102,14 +102,14 @@ func TestOptions(t *testing.T) {
 		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
 			t.Fatalf("authorizer: %+v, %v", p, err)
 		}
-		a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight))
+		a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight))
 		if a.StatusCode != http.StatusNoContent || a.header("Access-Control-Allow-Methods") != "POST" || a.header("Access-Control-Allow-Headers") != "authorization,x-api-key" {
 			t.Fatalf("preflight: %+v", a)
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		preflight["access-control-request-method"] = method
-		if a := handle(t, e, app.NewAPI(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.header("Access-Control-Allow-Methods") != method {
+		if a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.header("Access-Control-Allow-Methods") != method {
 			t.Errorf("preflight for %s: %+v", method, a)
 		}
 	}

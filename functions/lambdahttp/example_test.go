@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"context"
@@ -10,7 +10,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
@@ -36,14 +37,14 @@ func ExampleEnvironment_Serve() {
 		fmt.Println(err)
 		return
 	}
-	e := &app.Environment{
+	e := &lambdahttp.Environment{
 		Limiter:    l,
 		Rules:      live.Fixed(r),
 		Identifier: caller.New(caller.Options{}),
 		Clock:      time.Now,
 		Logger:     slog.Default(),
 	}
-	server := httptest.NewServer(e.Serve(app.NewAPI(e)))
+	server := httptest.NewServer(e.Serve(sample.New(e)))
 	defer server.Close()
 	for range 2 {
 		answer, err := http.Get(server.URL + "/api/v1/search?q=weir") //nolint:noctx // as a reader would write it
@@ -87,7 +88,7 @@ func ExampleDecisionContext() {
 		if !decision.Allowed {
 			effect = "Deny"
 		}
-		return effect, app.DecisionContext(httplimit.NewAnswer(decision), caller.Subject(), r.Tier(caller.Tier)), nil
+		return effect, lambdahttp.DecisionContext(httplimit.NewAnswer(decision), caller.Subject(), r.Tier(caller.Tier)), nil
 	}
 
 	event := events.APIGatewayCustomAuthorizerRequestTypeRequest{HTTPMethod: http.MethodGet, Path: "/orders"}

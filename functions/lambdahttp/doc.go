@@ -10,4 +10,4 @@
 // becomes a request, and where the client's address comes from.
 //
 // Nothing here reads the environment; package boot does.
-package app
+package lambdahttp

@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"pgregory.net/rapid"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
@@ -23,7 +23,7 @@ import (
 // Whichever of two values of a header comes first, neither is believed.
 func TestAuthorizer_doubled(t *testing.T) {
 	for file, header := range map[string]string{"rest-authorizer-user.json": "Authorization", "rest-authorizer-apikey.json": "x-api-key"} {
-		event := sample(t, file)
+		event := sampleEvent(t, file)
 		var sent struct {
 			Headers map[string][]string `json:"multiValueHeaders"`
 		}
@@ -47,7 +47,7 @@ func TestAuthorizer_doubled(t *testing.T) {
 // The context names the tier that decided, and not what the caller says it is.
 func TestAuthorizer_tier(t *testing.T) {
 	e := memory(t)
-	event := sample(t, "rest-authorizer-user.json") // whose tier is paid
+	event := sampleEvent(t, "rest-authorizer-user.json") // whose tier is paid
 	if p, err := authorize(t, e, event); err != nil || p.Context["tier"] != "paid" {
 		t.Errorf("a tier of the rules: %+v, %v", p.Context, err)
 	}
@@ -83,7 +83,7 @@ func TestAuthorizer_settles(t *testing.T) {
 			t.Fatal(err)
 		}
 		now = now.Add(55 * time.Second)
-		if _, err := authorize(t, e, sample(t, "rest-authorizer-anonymous.json")); err != nil || e.Rules.Current().Version() != 2 {
+		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json")); err != nil || e.Rules.Current().Version() != 2 {
 			t.Errorf("version %d, %v", e.Rules.Current().Version(), err)
 		}
 	})
@@ -107,14 +107,14 @@ func TestAuthorizer_problem(t *testing.T) {
 	var p events.APIGatewayCustomAuthorizerResponse
 	for range 3 {
 		var err error
-		if p, err = authorize(t, e, sample(t, "rest-authorizer-anonymous.json")); err != nil {
+		if p, err = authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json")); err != nil {
 			t.Fatal(err)
 		}
 	}
 	w := httptest.NewRecorder()
 	request := httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/search", http.NoBody)
 	request.RemoteAddr = "203.0.113.7:1"
-	e.Serve(app.NewAPI(e)).ServeHTTP(w, request)
+	e.Serve(sample.New(e)).ServeHTTP(w, request)
 	if got, want := filled(refusal, p.Context), w.Body.String(); got != want || w.Code != http.StatusTooManyRequests {
 		t.Errorf("\n got %s\nwant %s (%d)", got, want, w.Code)
 	}
@@ -123,7 +123,7 @@ func TestAuthorizer_problem(t *testing.T) {
 // Whatever the rules are, also where those of another environment decide, no value of a
 // refusal breaks the body that it is put in, and none is missing.
 func TestAuthorizer_problem_always(t *testing.T) {
-	event := sample(t, "rest-authorizer-anonymous.json")
+	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {
 		name := rapid.StringMatching(`[a-z0-9_-]{1,32}`).Draw(rt, "name")
 		algorithm := rapid.SampledFrom([]string{"sliding_window", "fixed_window", "token_bucket", "leaky_bucket", "sliding_log"}).Draw(rt, "algorithm")

@@ -1,4 +1,4 @@
-package app
+package sample
 
 import (
 	"crypto/sha256"
@@ -9,16 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// attempts is how often a user's password may be tried: whoever knows it gets the attempt
-// back, so that only failures count. It is a limit that no rule can express, because it
-// counts by what the body says. The name is not verified, so the limit of the address
-// that rules put before it bounds how many names one caller can try. While the store fails
-// nobody logs in: whoever can wait for that would otherwise guess without a limit.
+// attempts limits the tries of a user's password. A correct password gives its attempt back, so only
+// failures count. No rule can express this limit, because it counts by the content of the body. The
+// name is not verified; the limit by address in rules.json bounds how many names one caller can try.
+// While the store fails nobody can log in: otherwise an attacker could wait for an outage and then
+// guess without a limit.
 var attempts = func() *limiter.Limit {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, OnError: limiter.OnErrorDeny, Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
 	if err != nil {
@@ -27,44 +28,46 @@ var attempts = func() *limiter.Limit {
 	return l
 }()
 
-// maxCredentials is the longest body of a login.
+// maxCredentials is the size of the largest body of a login, in bytes.
 const maxCredentials = 4 << 10
 
-// login answers POST /api/v1/login of the sample API.
-func (e *Environment) login(w http.ResponseWriter, r *http.Request) {
+// login answers POST /api/v1/login.
+type login struct{ *lambdahttp.Environment }
+
+// ServeHTTP implements http.Handler.
+func (l login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var given struct{ User, Password string }
 	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCredentials)).Decode(&given); err != nil || given.User == "" {
 		reply(w, http.StatusBadRequest, map[string]any{"error": "want a JSON object with user and password"})
 		return
 	}
 	charges := []limiter.Charge{{Subject: limiter.Custom("login", strings.ToLower(given.User)), Limit: attempts, Cost: 1}}
-	now := e.Clock()
-	decision, receipt, err := e.Limiter.TakeRefundable(r.Context(), now, charges)
+	decision, receipt, err := l.Limiter.TakeRefundable(r.Context(), l.Clock(), charges)
 	if err != nil {
-		e.Logger.LogAttrs(r.Context(), slog.LevelError, "login limit cannot be applied", slog.Any("err", err))
+		l.Logger.LogAttrs(r.Context(), slog.LevelError, "login limit not applied", slog.Any("err", err))
 		reply(w, http.StatusInternalServerError, map[string]any{"error": "internal_error"})
 		return
 	}
 	switch answer := httplimit.NewAnswer(decision); {
 	case !decision.Allowed:
 		answer.Refuse(w)
-	case !e.knows(given.User, given.Password):
+	case !l.matches(given.User, given.Password):
 		answer.SetHeader(w.Header())
 		reply(w, http.StatusUnauthorized, map[string]any{"error": "wrong_user_or_password"})
 	default:
-		now := e.Clock()
-		e.Recorder.Refunds(now, receipt.Refund(r.Context(), now))
+		now := l.Clock()
+		l.Recorder.Refunds(now, receipt.Refund(r.Context(), now))
 		reply(w, http.StatusOK, map[string]any{"user": given.User})
 	}
 }
 
-// knows reports whether the sample API's login has the user and the password.
-func (e *Environment) knows(user, password string) bool {
-	wantUser, wantPassword, ok := strings.Cut(e.SampleLogin, ":")
+// matches reports whether SampleLogin has this user and password.
+func (l login) matches(user, password string) bool {
+	wantUser, wantPassword, ok := strings.Cut(l.SampleLogin, ":")
 	return ok && equal(wantUser, user) && equal(wantPassword, password)
 }
 
-// equal compares in a time that does not depend on where they differ.
+// equal compares in a time that does not depend on the position of the first difference.
 func equal(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

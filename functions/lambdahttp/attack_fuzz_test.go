@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"encoding/json"
@@ -6,7 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -29,7 +30,7 @@ func FuzzAttack_request(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, host uint8, method, path, address, authorization, key, forwarded string) {
 		a := a.fresh(t)
-		h, auth := app.NewHandler(a.Environment, app.NewAPI(a.Environment)), app.NewAuthorizer(a.Environment)
+		h, auth := lambdahttp.NewHandler(a.Environment, sample.New(a.Environment)), lambdahttp.NewAuthorizer(a.Environment)
 		headers := map[string]string{"authorization": authorization, "x-api-key": key, "x-forwarded-for": forwarded}
 		event := map[string]any{"type": "REQUEST", "httpMethod": method, "path": path, "headers": headers, "requestContext": map[string]any{"identity": map[string]string{"sourceIp": address}}}
 		switch host % 4 {

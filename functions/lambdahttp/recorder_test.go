@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"bytes"
@@ -13,7 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -69,12 +70,12 @@ func unverifiable(t testing.TB) *caller.Identifier {
 
 // What becomes of a request is counted, alike by the authorizer and by the middleware.
 func TestRecorder(t *testing.T) {
-	shared := func(t testing.TB) *app.Environment {
+	shared := func(t testing.TB) *lambdahttp.Environment {
 		return environment(t, &counting{Store: storetest.Must(memstore.New(memstore.Options{}))})
 	}
 	for _, c := range []struct {
 		name        string
-		environment func(testing.TB) *app.Environment
+		environment func(testing.TB) *lambdahttp.Environment
 		requests    int
 		credential  string // what the token begins with
 		want        map[string]int
@@ -82,8 +83,8 @@ func TestRecorder(t *testing.T) {
 		{"allowed", shared, 1, "", map[string]int{"Allowed": 1, "StoreCalls": 2}},
 		{"refused", memory, 4, "", map[string]int{"Allowed": 3, "Refused": 1}},
 		{"remembered", shared, 5, "", map[string]int{"Allowed": 3, "Refused": 2, "FromCache": 2, "StoreCalls": 6}},
-		{"degraded", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
-		{"denied", func(t testing.TB) *app.Environment {
+		{"degraded", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "", map[string]int{"Allowed": 2, "Degraded": 2, "StoreCalls": 4}},
+		{"denied", func(t testing.TB) *lambdahttp.Environment {
 			e := environment(t, unreachable{})
 			var err error
 			e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","on_error":"deny","limits":{"*":{"name":"strict","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
@@ -93,14 +94,14 @@ func TestRecorder(t *testing.T) {
 			return e
 		}, 2, "", map[string]int{"Failed": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized", shared, 2, "x", map[string]int{"Unauthorized": 2, "StoreCalls": 2}},
-		{"unauthorized while the store fails", func(t testing.TB) *app.Environment { return environment(t, unreachable{}) }, 2, "x", map[string]int{"Unauthorized": 2, "Degraded": 2, "StoreCalls": 2}},
+		{"unauthorized while the store fails", func(t testing.TB) *lambdahttp.Environment { return environment(t, unreachable{}) }, 2, "x", map[string]int{"Unauthorized": 2, "Degraded": 2, "StoreCalls": 2}},
 		{"unauthorized too often", shared, 9, "x", map[string]int{"Unauthorized": 8, "Refused": 1, "FromCache": 1, "StoreCalls": 8}},
-		{"failed", func(t testing.TB) *app.Environment {
+		{"failed", func(t testing.TB) *lambdahttp.Environment {
 			e := shared(t)
 			e.Identifier = unverifiable(t)
 			return e
 		}, 1, "", map[string]int{"Failed": 1, "StoreCalls": 1}},
-		{"shadowed", func(t testing.TB) *app.Environment {
+		{"shadowed", func(t testing.TB) *lambdahttp.Environment {
 			e := memory(t)
 			var err error
 			e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":{"name":"tried","requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1}))
@@ -115,11 +116,11 @@ func TestRecorder(t *testing.T) {
 				var log bytes.Buffer
 				e := c.environment(t)
 				e.Recorder = telemetry.New(&log, "test", nil)
-				event := changed(t, sample(t, "rest-authorizer-user.json"), "Bearer ", "Bearer "+c.credential)
-				function := app.NewAuthorizer(e)
+				event := changed(t, sampleEvent(t, "rest-authorizer-user.json"), "Bearer ", "Bearer "+c.credential)
+				function := lambdahttp.NewAuthorizer(e)
 				if by == "middleware" { // the same request without an authorizer
 					event = changed(t, event, `"type": "REQUEST"`, `"type": ""`)
-					function = app.NewHandler(e, app.NewAPI(e))
+					function = lambdahttp.NewHandler(e, sample.New(e))
 				}
 				for range c.requests {
 					_, _ = function.Invoke(ctx, event)
@@ -142,7 +143,7 @@ func TestRecorder_byRule(t *testing.T) {
 	e.Recorder = telemetry.New(&log, "test", nil)
 	e.Recorder.Rules(noon, 1, time.Time{}, e.Rules.Current().Labels())
 	for range 5 {
-		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
+		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json")); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -175,7 +176,7 @@ func TestRecorder_login(t *testing.T) {
 	e.Recorder = telemetry.New(&log, "test", nil)
 	for _, password := range []string{"secret", "wrong"} {
 		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
-		app.NewAPI(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
+		sample.New(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
 	}
 	if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"RefundsGiven": 1}) {
 		t.Errorf("got %v", got)
@@ -188,7 +189,7 @@ func TestRecorder_event(t *testing.T) {
 		var log bytes.Buffer
 		e := memory(t)
 		e.Recorder = telemetry.New(&log, "test", nil)
-		if _, err := app.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
+		if _, err := lambdahttp.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
 			t.Error("no error")
 		}
 		if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"Failed": 1}) {
@@ -202,7 +203,7 @@ func TestRecorder_behindAuthorizer(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
 	e.Recorder = telemetry.New(&log, "test", nil)
-	if a := handle(t, e, app.NewAPI(e), sample(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
+	if a := handle(t, e, sample.New(e), sampleEvent(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
 		t.Errorf("%d: %s", a.StatusCode, &log)
 	}
 }
@@ -221,10 +222,10 @@ func TestRecorder_latency(t *testing.T) {
 		var log bytes.Buffer
 		e := environment(t, slow{storetest.Must(memstore.New(memstore.Options{}))})
 		e.Recorder = telemetry.New(&log, "test", nil)
-		if _, err := authorize(t, e, sample(t, "rest-authorizer-user.json")); err != nil {
+		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json")); err != nil {
 			t.Fatal(err)
 		}
-		handle(t, e, app.NewAPI(e), sample(t, "http-api-anonymous.json"))
+		handle(t, e, sample.New(e), sampleEvent(t, "http-api-anonymous.json"))
 		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
 		// The first takes the address before the user, whose bucket gives nothing back.
 		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{3, 1.5}) {
@@ -242,7 +243,7 @@ func TestHandler_recordsMalformed(t *testing.T) {
 		e := memory(t)
 		var log bytes.Buffer
 		e.Recorder = telemetry.New(&log, "test", nil)
-		if _, err := app.NewHandler(e, app.NewAPI(e)).Invoke(t.Context(), []byte(event)); err == nil {
+		if _, err := lambdahttp.NewHandler(e, sample.New(e)).Invoke(t.Context(), []byte(event)); err == nil {
 			t.Errorf("%q: no error", event)
 		}
 		if counts, _ := recorded(t, log.Bytes()); !maps.Equal(counts, map[string]int{"Failed": 1}) {

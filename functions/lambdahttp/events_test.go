@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"context"
@@ -11,7 +11,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/storetest"
@@ -54,12 +55,12 @@ func publisher(l *eventLog) *decisionlog.Publisher {
 func TestEvents(t *testing.T) {
 	for _, c := range []struct {
 		name, event string
-		function    func(*app.Environment) lambda.Handler
+		function    func(*lambdahttp.Environment) lambda.Handler
 		want        map[decisionlog.Outcome]int64
 	}{
-		{"authorizer", "rest-authorizer-anonymous.json", app.NewAuthorizer, map[decisionlog.Outcome]int64{"allowed": 2, "refused": 3}},
-		{"handler", "http-api-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[decisionlog.Outcome]int64{"allowed": 2, "refused": 3}},
-		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }, map[decisionlog.Outcome]int64{}},
+		{"authorizer", "rest-authorizer-anonymous.json", lambdahttp.NewAuthorizer, map[decisionlog.Outcome]int64{"allowed": 2, "refused": 3}},
+		{"handler", "http-api-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, map[decisionlog.Outcome]int64{"allowed": 2, "refused": 3}},
+		{"handler behind the authorizer", "rest-proxy-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }, map[decisionlog.Outcome]int64{}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &eventLog{}
@@ -67,7 +68,7 @@ func TestEvents(t *testing.T) {
 			e.Events = publisher(l)
 			f := c.function(e)
 			for range 5 {
-				_, _ = f.Invoke(t.Context(), sample(t, c.event))
+				_, _ = f.Invoke(t.Context(), sampleEvent(t, c.event))
 			}
 			e.Events.Close(t.Context(), e.Clock())
 			got := map[decisionlog.Outcome]int64{}
@@ -88,10 +89,10 @@ func TestEvents(t *testing.T) {
 func TestEvents_hung(t *testing.T) {
 	for _, c := range []struct {
 		event    string
-		function func(*app.Environment) lambda.Handler
+		function func(*lambdahttp.Environment) lambda.Handler
 	}{
-		{"rest-authorizer-anonymous.json", app.NewAuthorizer},
-		{"http-api-anonymous.json", func(e *app.Environment) lambda.Handler { return app.NewHandler(e, app.NewAPI(e)) }},
+		{"rest-authorizer-anonymous.json", lambdahttp.NewAuthorizer},
+		{"http-api-anonymous.json", func(e *lambdahttp.Environment) lambda.Handler { return lambdahttp.NewHandler(e, sample.New(e)) }},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := &eventLog{hang: true}
@@ -101,7 +102,7 @@ func TestEvents_hung(t *testing.T) {
 			var delayed int
 			for range 20 {
 				begun := time.Now()
-				if _, err := f.Invoke(t.Context(), sample(t, c.event)); err != nil {
+				if _, err := f.Invoke(t.Context(), sampleEvent(t, c.event)); err != nil {
 					t.Fatal(err)
 				}
 				switch took := time.Since(begun); took {

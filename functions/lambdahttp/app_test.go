@@ -1,4 +1,4 @@
-package app_test
+package lambdahttp_test
 
 import (
 	"context"
@@ -18,7 +18,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/weir-limits/weir/functions"
-	"github.com/weir-limits/weir/functions/app"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
@@ -47,7 +48,7 @@ const document = `{"rules":[
 	{"endpoint":"/api/v1/items/{id}","limits":{"*":{"requests":1,"window":"1m"}}},
 	{"endpoint":"*","limits":{"global":{"name":"address","requests":8,"window":"1m","per":["ip"]}}}]}`
 
-func sample(t testing.TB, name string) []byte {
+func sampleEvent(t testing.TB, name string) []byte {
 	t.Helper()
 	b, err := samples.Files.ReadFile(name)
 	if err != nil {
@@ -65,13 +66,13 @@ func changed(t testing.TB, event []byte, old, replacement string) []byte {
 	return []byte(strings.ReplaceAll(string(event), old, replacement))
 }
 
-func environment(t testing.TB, store limiter.Store) *app.Environment {
+func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	t.Helper()
 	r, err := rules.Parse([]byte(document), rules.Options{Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := caller.ParseKeySet(sample(t, "jwks.json"))
+	set, err := caller.ParseKeySet(sampleEvent(t, "jwks.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 		t.Fatal(err)
 	}
 	logger := slog.New(slog.DiscardHandler)
-	return &app.Environment{
+	return &lambdahttp.Environment{
 		Limiter: storetest.Must(limiter.New(store, limiter.Options{Logger: logger})), Rules: live.Fixed(r), Logger: logger,
 		Identifier: caller.New(caller.Options{Tokens: tokens, APIKeys: keys}),
 		Clock:      func() time.Time { return noon },
@@ -95,14 +96,14 @@ func environment(t testing.TB, store limiter.Store) *app.Environment {
 // fixed returns rules that do not change, and an error as it is.
 func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }
 
-func memory(t testing.TB) *app.Environment {
+func memory(t testing.TB) *lambdahttp.Environment {
 	return environment(t, storetest.Must(memstore.New(memstore.Options{})))
 }
 
-func authorize(t *testing.T, e *app.Environment, event []byte) (events.APIGatewayCustomAuthorizerResponse, error) {
+func authorize(t *testing.T, e *lambdahttp.Environment, event []byte) (events.APIGatewayCustomAuthorizerResponse, error) {
 	t.Helper()
 	var policy events.APIGatewayCustomAuthorizerResponse
-	answer, err := app.NewAuthorizer(e).Invoke(ctx, event)
+	answer, err := lambdahttp.NewAuthorizer(e).Invoke(ctx, event)
 	if err == nil {
 		if err := json.Unmarshal(answer, &policy); err != nil {
 			t.Fatal(err)
@@ -127,7 +128,7 @@ func TestAuthorizer(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			e := memory(t)
 			for i := range c.capacity {
-				p, err := authorize(t, e, sample(t, c.file))
+				p, err := authorize(t, e, sampleEvent(t, c.file))
 				if err != nil || effect(p) != "Allow" || p.PrincipalID != c.principal {
 					t.Fatalf("request %d: %+v, %v", i+1, p, err)
 				}
@@ -138,7 +139,7 @@ func TestAuthorizer(t *testing.T) {
 					t.Fatalf("request %d: context %v", i+1, p.Context)
 				}
 			}
-			p, err := authorize(t, e, sample(t, c.file))
+			p, err := authorize(t, e, sampleEvent(t, c.file))
 			if err != nil || effect(p) != "Deny" {
 				t.Fatalf("over the limit: %+v, %v", p, err)
 			}
@@ -165,7 +166,7 @@ func TestAuthorizer(t *testing.T) {
 // to the address, which in the end is refused.
 func TestAuthorizer_credentials(t *testing.T) {
 	e := memory(t)
-	event := sample(t, "rest-authorizer-user.json")
+	event := sampleEvent(t, "rest-authorizer-user.json")
 	forged := changed(t, event, "Bearer ", "Bearer x")
 	doubled := []byte(strings.Replace(string(event), `"Authorization": [`, `"Authorization": ["Bearer other",`, 1))
 	for i := range 8 {
@@ -193,7 +194,7 @@ const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.
 func TestAuthorizer_path(t *testing.T) {
 	e := memory(t)
 	e.BasePath = "/v1"
-	event := changed(t, sample(t, "rest-authorizer-user.json"), ownDomain, `"domainName": "api.example.com"`)
+	event := changed(t, sampleEvent(t, "rest-authorizer-user.json"), ownDomain, `"domainName": "api.example.com"`)
 	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || p.Context["rateLimitRemaining"] != string(rune('2'-i)) {
@@ -229,7 +230,7 @@ func TestAuthorizer_path(t *testing.T) {
 
 func TestAuthorizer_errors(t *testing.T) {
 	e := memory(t)
-	event := sample(t, "rest-authorizer-user.json")
+	event := sampleEvent(t, "rest-authorizer-user.json")
 	for want, payload := range map[string][]byte{
 		"authorizer event: unexpected end":                 nil,
 		`authorizer event: got type "TOKEN", want REQUEST`: changed(t, event, `"REQUEST"`, `"TOKEN"`),
@@ -262,9 +263,9 @@ func (a answer) header(name string) string {
 	return a.Headers[name]
 }
 
-func handle(t *testing.T, e *app.Environment, api http.Handler, event []byte) answer {
+func handle(t *testing.T, e *lambdahttp.Environment, api http.Handler, event []byte) answer {
 	t.Helper()
-	b, err := app.NewHandler(e, api).Invoke(ctx, event)
+	b, err := lambdahttp.NewHandler(e, api).Invoke(ctx, event)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +281,7 @@ func TestHandler_behindAuthorizer(t *testing.T) {
 	for _, file := range []string{"rest-proxy-user.json", "rest-proxy-apikey.json", "rest-proxy-anonymous.json"} {
 		e := memory(t)
 		for range 10 {
-			a := handle(t, e, app.NewAPI(e), sample(t, file))
+			a := handle(t, e, sample.New(e), sampleEvent(t, file))
 			if a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"query":"weir","results":[]}` {
 				t.Fatalf("%s: %+v", file, a)
 			}
@@ -312,11 +313,11 @@ func TestHandler_enforces(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			e := memory(t)
 			for i := range c.capacity {
-				if a := handle(t, e, app.NewAPI(e), sample(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
+				if a := handle(t, e, sample.New(e), sampleEvent(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
 					t.Fatalf("request %d: %+v", i+1, a)
 				}
 			}
-			a := handle(t, e, app.NewAPI(e), sample(t, c.file))
+			a := handle(t, e, sample.New(e), sampleEvent(t, c.file))
 			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
 				t.Errorf("over the limit: %+v", a)
 			}
@@ -351,7 +352,7 @@ func TestHandler_request(t *testing.T) {
 		{"alb-anonymous.json", "GET", "/api/v1/search?q=two%20words", "203.0.113.7:0", "", ""},
 	} {
 		t.Run(c.file, func(t *testing.T) {
-			a := handle(t, memory(t), api, sample(t, c.file))
+			a := handle(t, memory(t), api, sampleEvent(t, c.file))
 			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body || seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
 				t.Errorf("the API saw %s %s of %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
 			}
@@ -371,19 +372,19 @@ func TestHandler_request(t *testing.T) {
 			}
 		})
 	}
-	multi := changed(t, sample(t, "alb-anonymous.json"), `"headers": {`, `"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
+	multi := changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`, `"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
 	if a := handle(t, memory(t), api, multi); len(a.MultiValueHeaders["Set-Cookie"]) != 2 || a.StatusDescription != "202 Accepted" || seen.RemoteAddr != "203.0.113.9:0" {
 		t.Errorf("a target group with several values a name: %+v", a)
 	}
-	custom := changed(t, sample(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
+	custom := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
 	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
 		t.Errorf("a custom domain has no stage in its paths: %s", seen.URL.Path)
 	}
-	beside := changed(t, sample(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
+	beside := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
 	if handle(t, memory(t), api, beside); seen.URL.Path != "/devapi/v1/data" {
 		t.Errorf("a path that begins like the stage: %s", seen.URL.Path)
 	}
-	root := changed(t, sample(t, "http-api-anonymous.json"), `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev"`)
+	root := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev"`)
 	if handle(t, memory(t), api, root); seen.URL.Path != "/" {
 		t.Errorf("the stage alone: %s", seen.URL.Path)
 	}
@@ -393,17 +394,17 @@ func TestHandler_request(t *testing.T) {
 func TestHandler_path(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/5", "/api/v1//items/5/", "/api/v1/%69tems/5", "/api/v1/x/../items/5", "/./api/v1/items/%35"} {
 		e := memory(t)
-		event := changed(t, sample(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
-		if a := handle(t, e, app.NewAPI(e), event); a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"id":"5"}` {
+		event := changed(t, sampleEvent(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
+		if a := handle(t, e, sample.New(e), event); a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"id":"5"}` {
 			t.Errorf("%s: %+v", path, a)
 		}
-		if a := handle(t, e, app.NewAPI(e), sample(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
+		if a := handle(t, e, sample.New(e), sampleEvent(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
 			t.Errorf("%s is counted apart", path)
 		}
 	}
 	for _, path := range []string{"/api/v1/items/a%2Fb", "/api/v1/%2569tems/5"} {
-		event := changed(t, sample(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
-		if a := handle(t, memory(t), app.NewAPI(memory(t)), event); a.StatusCode != http.StatusNotFound {
+		event := changed(t, sampleEvent(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
+		if a := handle(t, memory(t), sample.New(memory(t)), event); a.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %+v", path, a)
 		}
 	}
@@ -411,7 +412,7 @@ func TestHandler_path(t *testing.T) {
 
 func TestHandler_errors(t *testing.T) {
 	e := memory(t)
-	h := app.NewHandler(e, app.NewAPI(e))
+	h := lambdahttp.NewHandler(e, sample.New(e))
 	for want, payload := range map[string]string{
 		"event: unexpected end":                      "",
 		"no event of API Gateway or a load balancer": `{"Records":[]}`,
@@ -433,13 +434,13 @@ func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limite
 // A store that is down admits, and says so on both ways.
 func TestDegraded(t *testing.T) {
 	e := environment(t, unreachable{})
-	p, err := authorize(t, e, sample(t, "rest-authorizer-user.json"))
+	p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json"))
 	if err != nil || effect(p) != "Allow" || p.Context["degraded"] != "store_unavailable" {
 		t.Fatalf("authorizer: %+v, %v", p, err)
 	}
-	behind := changed(t, sample(t, "rest-proxy-user.json"), `"weir": "allowed"`, `"weir": "allowed", "degraded": "store_unavailable"`)
-	for _, event := range [][]byte{behind, sample(t, "http-api-user.json")} {
-		if a := handle(t, e, app.NewAPI(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
+	behind := changed(t, sampleEvent(t, "rest-proxy-user.json"), `"weir": "allowed"`, `"weir": "allowed", "degraded": "store_unavailable"`)
+	for _, event := range [][]byte{behind, sampleEvent(t, "http-api-user.json")} {
+		if a := handle(t, e, sample.New(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
 			t.Errorf("handler: %+v", a)
 		}
 	}
@@ -456,14 +457,14 @@ func TestDegraded_onError(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fresh := func() *app.Environment {
+		fresh := func() *lambdahttp.Environment {
 			e := environment(t, unreachable{})
 			e.Rules, e.Limiter = live.Fixed(r), storetest.Must(limiter.New(unreachable{}, limiter.Options{Logger: e.Logger}))
 			return e
 		}
 		e := fresh()
 		for i, want := range want.effects {
-			p, err := authorize(t, e, sample(t, "rest-authorizer-user.json"))
+			p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json"))
 			switch {
 			case want == "failed":
 				if err == nil || err.Error() == "Unauthorized" || strings.Contains(err.Error(), "alice") {
@@ -475,7 +476,7 @@ func TestDegraded_onError(t *testing.T) {
 		}
 		e = fresh()
 		for i, want := range want.statuses {
-			a := handle(t, e, app.NewAPI(e), sample(t, "http-api-user.json"))
+			a := handle(t, e, sample.New(e), sampleEvent(t, "http-api-user.json"))
 			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == http.StatusServiceUnavailable && a.header("Retry-After") != "1" {
 				t.Errorf("%s: request %d: %+v", policy, i+1, a)
 			}
@@ -486,7 +487,7 @@ func TestDegraded_onError(t *testing.T) {
 // The same http.Handler runs as a plain server, with the peer's address.
 func TestServe(t *testing.T) {
 	e := memory(t)
-	server := httptest.NewServer(e.Serve(app.NewAPI(e)))
+	server := httptest.NewServer(e.Serve(sample.New(e)))
 	defer server.Close()
 	for i, want := range []int{200, 200, 429} {
 		if got := send(t, http.MethodGet, server.URL+"/api/v1/search/", ""); got != want {
@@ -538,10 +539,10 @@ func FuzzHandler(f *testing.F) {
 		f.Fatal(err)
 	}
 	for _, file := range files {
-		f.Add(sample(f, file.Name()))
+		f.Add(sampleEvent(f, file.Name()))
 	}
 	e := memory(f)
-	h, a := app.NewHandler(e, app.NewAPI(e)), app.NewAuthorizer(e)
+	h, a := lambdahttp.NewHandler(e, sample.New(e)), lambdahttp.NewAuthorizer(e)
 	f.Fuzz(func(t *testing.T, event []byte) {
 		for _, function := range []interface {
 			Invoke(context.Context, []byte) ([]byte, error)
@@ -599,7 +600,7 @@ func TestRules_writes(t *testing.T) {
 func TestAPI_notFound(t *testing.T) {
 	w := httptest.NewRecorder()
 	e := memory(t)
-	e.Serve(app.NewAPI(e)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/items/a%2Fb", http.NoBody))
+	e.Serve(sample.New(e)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/items/a%2Fb", http.NoBody))
 	var problem struct{ Status int }
 	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Code != http.StatusNotFound || problem.Status != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
 		t.Errorf("%d %v %s: %v", w.Code, w.Header(), w.Body, err)

@@ -1,19 +1,20 @@
-package app
+package sample
 
 import (
 	"encoding/json"
 	"io"
 	"net/http"
 
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// maxBody is the longest body that the sample API reads.
+// maxBody is the size of the largest body that the API reads, in bytes.
 const maxBody = 1 << 20
 
-// NewAPI returns the sample API, the place of your own. It knows nothing of limits, but
-// for its login.
-func NewAPI(e *Environment) http.Handler {
+// New returns the sample API. Replace it with your own http.Handler. Its routes need no code for limits:
+// the Environment applies rules.json around them. Only the login uses the limiter itself.
+func New(e *lambdahttp.Environment) http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/search", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"query": r.URL.Query().Get("q"), "results": []string{}})
@@ -29,12 +30,12 @@ func NewAPI(e *Environment) http.Handler {
 	api.HandleFunc("GET /api/v1/items/{id}", func(w http.ResponseWriter, r *http.Request) {
 		reply(w, http.StatusOK, map[string]any{"id": r.PathValue("id")})
 	})
-	api.HandleFunc("POST /api/v1/login", e.login)
+	api.Handle("POST /api/v1/login", login{e})
 	api.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/problem+json")
 		write(w, http.StatusNotFound, httplimit.Problem{
 			Type: "about:blank", Title: http.StatusText(http.StatusNotFound), Status: http.StatusNotFound,
-			Error: "not_found", Message: "There is nothing at this path, or not with this method.",
+			Error: "not_found", Message: "No resource at this path with this method.",
 		})
 	})
 	return api
