@@ -96,7 +96,7 @@ func TestThrottle_ofTwoGateways(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		for range 2 {
 			api := apiOf(t, parsed, kind, functions{"Function": function}, frozen)
-			if got, _ := passed(t, api, "GET", "/", 5); got != 3 {
+			if got, _ := passed(t, api, "POST", "/", 5); got != 3 {
 				t.Errorf("%s: %d of 5 passed, want 3", kind, got)
 			}
 		}
