@@ -36,7 +36,7 @@ const (
 	cacheSlow = 25
 )
 
-// NewAlarm makes an alarm in scope that does what Props.AlarmAction says. Minutes without
+// NewAlarm makes an alarm in scope that does what LimitsProps.AlarmAction says. Minutes without
 // values are good ones: no request, no trouble.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{

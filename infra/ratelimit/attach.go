@@ -25,7 +25,7 @@ type attachment struct {
 // Synthesizing the app fails, with one line for each, if a method has another authorizer or asks
 // for an API Gateway key, if one has none in an API all of whose methods were to be limited, if the API has a
 // gateway response of its own where the limits need theirs, if a domain puts a path before it that
-// Props.Variables does not have as BASE_PATH, or if any authorizer that asks these limits caches its
+// LimitsProps.Variables does not have as BASE_PATH, or if any authorizer that asks these limits caches its
 // answers. What another app adds to the API is not seen.
 func (l *Limits) Attach(api awsapigateway.RestApi, methods ...awsapigateway.Method) {
 	a := l.respond(api)

@@ -18,7 +18,7 @@ const (
 	cacheReads = cachePort + 1
 )
 
-// What the cache grows to by itself, unless Props says otherwise, and so what it can cost
+// What the cache grows to by itself, unless LimitsProps says otherwise, and so what it can cost
 // at most. A caller takes some 100 bytes and a decision some 2 to 3 ECPUs.
 const (
 	cacheGigabytes = 5

@@ -18,7 +18,7 @@ import (
 
 // checkDeployment reports the mistakes in the variables and the rules, so that the functions
 // start.
-func (p *Props) checkDeployment() (problems []error) {
+func (p *LimitsProps) checkDeployment() (problems []error) {
 	problem := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 	}
@@ -54,7 +54,7 @@ func (p *Props) checkDeployment() (problems []error) {
 
 // known returns the variables of a function, with a placeholder for each value that is known
 // only after the deployment.
-func (p *Props) known() map[string]string {
+func (p *LimitsProps) known() map[string]string {
 	all := p.variables()
 	maps.Copy(all, p.Variables)
 	maps.Copy(all, p.Events.known())

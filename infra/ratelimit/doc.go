@@ -9,7 +9,7 @@
 //
 // A REST API is limited in front of its methods:
 //
-//	limits := ratelimit.New(stack, jsii.String("Limits"), &ratelimit.Props{
+//	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
 //		Namespace: "prod",
 //		Bundles:   "dist/arm64",   // go build … github.com/weir-limits/weir/functions/authorizer
 //		Rules:     "rules.json",

@@ -26,7 +26,7 @@ type Events struct {
 	Sample int
 }
 
-// Kafka is a topic of an Amazon MSK cluster that lets functions in by IAM, in Props.Vpc. All
+// Kafka is a topic of an Amazon MSK cluster that lets functions in by IAM, in LimitsProps.Vpc. All
 // fields must be there.
 type Kafka struct {
 	Brokers       string                // some, host:port with commas between them: what the cluster calls its bootstrap brokers for IAM
@@ -36,7 +36,7 @@ type Kafka struct {
 }
 
 // checkEvents says what is wrong with the events of p.
-func (p *Props) checkEvents(want func(ok bool, format string, args ...any)) {
+func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)) {
 	e := p.Events
 	if e == nil {
 		return

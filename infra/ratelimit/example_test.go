@@ -17,7 +17,7 @@ func ExampleLimits_Attach() {
 		api := awsapigateway.NewRestApi(stack, jsii.String("Api"), nil)
 		api.Root().AddResource(jsii.String("orders"), nil).AddMethod(jsii.String("GET"), nil, nil)
 
-		limits := ratelimit.New(stack, jsii.String("Limits"), &ratelimit.Props{
+		limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
 			Namespace: "prod",
 			Bundles:   "dist/arm64",
 			Rules:     "rules.json",

@@ -40,7 +40,7 @@ type FunctionProps struct {
 	Role string
 	// Timeout is how long an invocation may take.
 	Timeout time.Duration
-	// ReservedConcurrency is as in [Props].
+	// ReservedConcurrency is as in [LimitsProps].
 	ReservedConcurrency *float64
 }
 
@@ -88,7 +88,7 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 // network that they are in. The function's bundle must have the rules document as rules.json.
 //
 // It panics if the function's role is not for this app to change, or if the function is in a network
-// and the limits have one of their own: give them the function's, as Props.Vpc.
+// and the limits have one of their own: give them the function's, as LimitsProps.Vpc.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.state.equip(f)
 	if l.network != nil {

@@ -25,14 +25,14 @@ type network struct {
 }
 
 // inNetwork reports whether the functions are in a network.
-func (p *Props) inNetwork() bool {
+func (p *LimitsProps) inNetwork() bool {
 	return p.Store == ElastiCache || p.Events != nil && p.Events.Kafka != nil
 }
 
 var validZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]$`)
 
 // checkZones says what is wrong with the zones of p.
-func (p *Props) checkZones(want func(ok bool, format string, args ...any)) {
+func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any)) {
 	if p.Zones == nil {
 		return
 	}
@@ -59,7 +59,7 @@ func (l *Limits) newNetwork() *network {
 	return n
 }
 
-// newVpc makes a network, of two zones unless Props.Zones has others, that leads nowhere but to DynamoDB, and there only
+// newVpc makes a network, of two zones unless LimitsProps.Zones has others, that leads nowhere but to DynamoDB, and there only
 // to the records. A gateway endpoint costs nothing.
 func (l *Limits) newVpc() awsec2.IVpc {
 	p := &awsec2.VpcProps{
@@ -129,7 +129,7 @@ func (n *network) join(f awslambda.Function) {
 			SecurityGroupIds: &[]*string{n.clients.SecurityGroupId()}, SubnetIds: n.subnets.SubnetIds,
 		})
 	case !n.given:
-		panic(fmt.Errorf("ratelimit: %s is in a network, and the limits in another: give the limits the function's, as Props.Vpc", *f.Node().Path()))
+		panic(fmt.Errorf("ratelimit: %s is in a network, and the limits in another: give the limits the function's, as LimitsProps.Vpc", *f.Node().Path()))
 	default:
 		f.Connections().AddSecurityGroup(n.clients)
 	}

@@ -30,8 +30,8 @@ const (
 	ElastiCache Store = "elasticache" // ElastiCache Serverless for Valkey, in a VPC
 )
 
-// Props are what [New] is told. Namespace, Bundles and Rules must be there.
-type Props struct {
+// LimitsProps are what [NewLimits] is told. Namespace, Bundles and Rules must be there.
+type LimitsProps struct {
 	// Namespace separates deployments, such as stages: in keys, metrics and names. 1 to
 	// 32 small letters, digits and single hyphens between them, from a letter on. Two in one account and region are
 	// different.
@@ -122,7 +122,7 @@ var validNamespace = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 const maxNamespace = 32
 
 // check returns all that is wrong with p, one line each.
-func (p *Props) check() error {
+func (p *LimitsProps) check() error {
 	var problems []error
 	want := func(ok bool, format string, args ...any) {
 		if !ok {
@@ -151,7 +151,7 @@ func (p *Props) check() error {
 
 // variables returns those of every function that decides, as far as they are known before
 // the stack is deployed.
-func (p *Props) variables() map[string]string {
+func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
 		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableCORSOrigins: strings.Join(p.CORSOrigins, ","),
 	}
@@ -177,7 +177,7 @@ func (p *Props) variables() map[string]string {
 }
 
 // checkBundles reports the functions that are not built.
-func (p *Props) checkBundles() (problems []error) {
+func (p *LimitsProps) checkBundles() (problems []error) {
 	names := []string{contract.Authorizer}
 	if p.inNetwork() && p.Tokens != nil {
 		names = append(names, contract.SigningKeys)
@@ -191,7 +191,7 @@ func (p *Props) checkBundles() (problems []error) {
 }
 
 // checkBundle looks whether a function was built, for the architecture that it will run on.
-func (p *Props) checkBundle(name string) error {
+func (p *LimitsProps) checkBundle(name string) error {
 	path := filepath.Join(p.Bundles, name, bootstrap)
 	arch, machine := "arm64", elf.EM_AARCH64
 	if p.Architecture != nil && *p.Architecture.Name() == "x86_64" {

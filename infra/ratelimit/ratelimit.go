@@ -10,12 +10,12 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Limits are the limits of one deployment: make them with [New], and then [Limits.Attach]
+// Limits are the limits of one deployment: make them with [NewLimits], and then [Limits.Attach]
 // them to a REST API, or [Limits.Equip] a function with them. Like all constructs it is
 // for one goroutine.
 type Limits struct {
 	scope      constructs.Construct
-	props      Props
+	props      LimitsProps
 	state      state
 	network    *network // nil: the functions are in none
 	records    awsdynamodb.ITable
@@ -43,7 +43,7 @@ type state interface {
 
 // New makes the limits in scope. It panics with an error that names every mistake in
 // props, one line each, as constructs do.
-func New(scope constructs.Construct, id *string, props *Props) *Limits {
+func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limits {
 	if err := props.check(); err != nil {
 		panic(err)
 	}

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 const document = `{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"requests": 10, "window": "1m"}}}]}`
 
 // props are those of a construct that finds what it needs.
-func props(t *testing.T) *ratelimit.Props {
+func props(t *testing.T) *ratelimit.LimitsProps {
 	t.Helper()
 	folder := t.TempDir()
 	write := func(name, content string) {
@@ -48,7 +48,7 @@ func props(t *testing.T) *ratelimit.Props {
 	write("signingkeys/bootstrap", "no program")
 	write("orders/bootstrap", "orders")
 	write("rules.json", document)
-	return &ratelimit.Props{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
+	return &ratelimit.LimitsProps{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
 }
 
 // program returns the head of a program for Linux on a machine, which is all that is looked at.
@@ -104,63 +104,67 @@ func TestNew_mistakes(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, stack, _ := newAPI(t)
-	for want, change := range map[string]func(*ratelimit.Props){
-		`Namespace: got "a b"`:                func(p *ratelimit.Props) { p.Namespace = "a b" },
-		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.Props) { p.Store = "etcd" },
-		"Bundles: " + folder + "/authorizer/bootstrap is not there: build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.Props) { p.Bundles = folder },
-		"authorizer/bootstrap is for EM_AARCH64, want EM_X86_64":                                                          func(p *ratelimit.Props) { p.Architecture = awslambda.Architecture_X86_64() },
-		"signingkeys/bootstrap is no program for Linux": func(p *ratelimit.Props) {
+	for want, change := range map[string]func(*ratelimit.LimitsProps){
+		`Namespace: got "a b"`:                func(p *ratelimit.LimitsProps) { p.Namespace = "a b" },
+		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.LimitsProps) { p.Store = "etcd" },
+		"Bundles: " + folder + "/authorizer/bootstrap is not there: build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
+		"authorizer/bootstrap is for EM_AARCH64, want EM_X86_64":                                                          func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
+		"signingkeys/bootstrap is no program for Linux": func(p *ratelimit.LimitsProps) {
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
 		},
-		"Rules: open nowhere.json":                    func(p *ratelimit.Props) { p.Rules = "nowhere.json" },
-		"bad.json has mistakes:\nrules[0].endpoint":   func(p *ratelimit.Props) { p.Rules = bad },
-		"old.json has no version":                     func(p *ratelimit.Props) { p.Rules = old },
-		"MaxDelay: got 1m0s":                          func(p *ratelimit.Props) { p.MaxDelay = time.Minute },
-		`CORS_ORIGINS: got "https://a.example/page"`:  func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a.example/page"} },
-		`CORS_ORIGINS: got "*"`:                       func(p *ratelimit.Props) { p.CORSOrigins = []string{"*", "https://a.example"} },
-		`CORS_ORIGINS: got "https://a'.example"`:      func(p *ratelimit.Props) { p.CORSOrigins = []string{"https://a'.example"} },
-		`Namespace: got "a--b"`:                       func(p *ratelimit.Props) { p.Namespace = "a--b" },
-		"ProvisionedConcurrency: got 0.5":             func(p *ratelimit.Props) { p.ProvisionedConcurrency = 0.5 },
-		"Variables: got TABLE, which the":             func(p *ratelimit.Props) { p.Variables = map[string]string{"TABLE": "mine"} },
-		"would not start:\nIPV6_BITS: got 0":          func(p *ratelimit.Props) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
-		`issuer "i", audience ""`:                     func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
-		`JWKS: got "http://i/k", want an https URL`:   func(p *ratelimit.Props) { p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"} },
-		"ReservedConcurrency: want at least 1":        func(p *ratelimit.Props) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: only elasticache and Events.Kafka have": func(p *ratelimit.Props) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
-		`RULES_FROM: got "tables", want table`:        func(p *ratelimit.Props) { p.RulesFrom = "tables" },
-		`RulesFrom: got "prod-1", want the ids`:       func(p *ratelimit.Props) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/prod-1/abcd", agentLayer },
-		`AppConfigLayer: got "latest", want the`:      func(p *ratelimit.Props) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/abcd/abcd", "latest" },
-		`AppConfigLayer: got "` + agentLayer:          func(p *ratelimit.Props) { p.RulesFrom, p.AppConfigLayer = "table", agentLayer },
-		"RulesFrom: functions in the network that": func(p *ratelimit.Props) {
+		"Rules: open nowhere.json":                   func(p *ratelimit.LimitsProps) { p.Rules = "nowhere.json" },
+		"bad.json has mistakes:\nrules[0].endpoint":  func(p *ratelimit.LimitsProps) { p.Rules = bad },
+		"old.json has no version":                    func(p *ratelimit.LimitsProps) { p.Rules = old },
+		"MaxDelay: got 1m0s":                         func(p *ratelimit.LimitsProps) { p.MaxDelay = time.Minute },
+		`CORS_ORIGINS: got "https://a.example/page"`: func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"https://a.example/page"} },
+		`CORS_ORIGINS: got "*"`:                      func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"*", "https://a.example"} },
+		`CORS_ORIGINS: got "https://a'.example"`:     func(p *ratelimit.LimitsProps) { p.CORSOrigins = []string{"https://a'.example"} },
+		`Namespace: got "a--b"`:                      func(p *ratelimit.LimitsProps) { p.Namespace = "a--b" },
+		"ProvisionedConcurrency: got 0.5":            func(p *ratelimit.LimitsProps) { p.ProvisionedConcurrency = 0.5 },
+		"Variables: got TABLE, which the":            func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"TABLE": "mine"} },
+		"would not start:\nIPV6_BITS: got 0":         func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"IPV6_BITS": "0"} },
+		`issuer "i", audience ""`:                    func(p *ratelimit.LimitsProps) { p.Tokens = &ratelimit.Tokens{Issuer: "i", JWKS: "https://i/k"} },
+		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {
+			p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"}
+		},
+		"ReservedConcurrency: want at least 1":        func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: only elasticache and Events.Kafka have": func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		`RULES_FROM: got "tables", want table`:        func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
+		`RulesFrom: got "prod-1", want the ids`: func(p *ratelimit.LimitsProps) {
+			p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/prod-1/abcd", agentLayer
+		},
+		`AppConfigLayer: got "latest", want the`: func(p *ratelimit.LimitsProps) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/abcd/abcd", "latest" },
+		`AppConfigLayer: got "` + agentLayer:     func(p *ratelimit.LimitsProps) { p.RulesFrom, p.AppConfigLayer = "table", agentLayer },
+		"RulesFrom: functions in the network that": func(p *ratelimit.LimitsProps) {
 			p.Store, p.RulesFrom, p.AppConfigLayer = ratelimit.ElastiCache, "appconfig:abcd/abcd/abcd", agentLayer
 		},
-		"Variables: got RULES_FROM, which the":          func(p *ratelimit.Props) { p.Variables = map[string]string{"RULES_FROM": "table"} },
-		"Events: want one of Stream and Kafka":          func(p *ratelimit.Props) { p.Events = &ratelimit.Events{} },
-		"Events.Sample: got -1":                         func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Sample: -1} },
-		"Vpc: is missing: want that of the brokers":     func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		"Events.Kafka.SecurityGroup: is missing":        func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		`Events.Kafka.Cluster: got "mine", want an ARN`: func(p *ratelimit.Props) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
-		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.Props) {
+		"Variables: got RULES_FROM, which the":          func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"RULES_FROM": "table"} },
+		"Events: want one of Stream and Kafka":          func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{} },
+		"Events.Sample: got -1":                         func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Sample: -1} },
+		"Vpc: is missing: want that of the brokers":     func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		"Events.Kafka.SecurityGroup: is missing":        func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		`Events.Kafka.Cluster: got "mine", want an ARN`: func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
+		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.LimitsProps) {
 			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
 		},
-		`Zones: got ["eu-central-1a" "eu-central-1b"], want none`: func(p *ratelimit.Props) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
-		"Zones: got 1, want 2 or 3":                               func(p *ratelimit.Props) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
-		`Zones: got "euc1-az1", want the name`: func(p *ratelimit.Props) {
+		`Zones: got ["eu-central-1a" "eu-central-1b"], want none`: func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
+		"Zones: got 1, want 2 or 3":                               func(p *ratelimit.LimitsProps) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
+		`Zones: got "euc1-az1", want the name`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"euc1-az1", "eu-central-1b"}
 		},
-		`Zones: got "eu-central-1a" twice`: func(p *ratelimit.Props) {
+		`Zones: got "eu-central-1a" twice`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a", "eu-central-1a"}
 		},
-		"WarmWrites: got 3999, want a whole number":                        func(p *ratelimit.Props) { p.WarmWrites = 3999 },
-		"WarmWrites: got 5000.5, want a whole":                             func(p *ratelimit.Props) { p.WarmWrites = 5000.5 },
-		"WarmWrites: got 5000, want none with elast":                       func(p *ratelimit.Props) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
-		"Variables: got EVENTS, which the":                                 func(p *ratelimit.Props) { p.Variables = map[string]string{"EVENTS": "kafka"} },
-		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.Props) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
-		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.Props) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
+		"WarmWrites: got 3999, want a whole number":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
+		"WarmWrites: got 5000.5, want a whole":                             func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
+		"WarmWrites: got 5000, want none with elast":                       func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
+		"Variables: got EVENTS, which the":                                 func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
+		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
+		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.LimitsProps) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
 	} {
 		p := props(t)
 		change(p)
-		if got := panicked(func() { ratelimit.New(stack, jsii.String("Limits"), p) }); !strings.Contains(got, want) {
+		if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"), p) }); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -181,7 +185,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			api.Root().AddResource(jsii.String("later"), nil).AddMethod(jsii.String("GET"), nil, nil)
 		}},
 		"one namespace twice": {"Namespace test is that of Shop/More too", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
-			ratelimit.New(stack, jsii.String("More"), props(t))
+			ratelimit.NewLimits(stack, jsii.String("More"), props(t))
 			l.Attach(api)
 		}},
 		"gateway response": {"a gateway response of type ACCESS_DENIED twice", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
@@ -228,7 +232,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			app, stack, api := newAPI(t)
-			c.do(stack, api, ratelimit.New(stack, jsii.String("Limits"), props(t)))
+			c.do(stack, api, ratelimit.NewLimits(stack, jsii.String("Limits"), props(t)))
 			got := panicked(func() { app.Synth(nil) })
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
@@ -244,7 +248,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 func TestLimits_Attach_methods(t *testing.T) {
 	app, stack, api := newAPI(t)
 	limited := api.Root().AddResource(jsii.String("search"), nil).AddMethod(jsii.String("GET"), nil, nil)
-	ratelimit.New(stack, jsii.String("Limits"), props(t)).Attach(api, limited)
+	ratelimit.NewLimits(stack, jsii.String("Limits"), props(t)).Attach(api, limited)
 	app.Synth(nil)
 	for _, m := range *api.Methods() {
 		kind := *m.Node().DefaultChild().(awsapigateway.CfnMethod).AuthorizationType()
@@ -259,7 +263,7 @@ func TestLimits_Attach_two(t *testing.T) {
 	app, stack, api := newAPI(t)
 	second := awsapigateway.NewRestApi(stack, jsii.String("Second"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
 	second.Root().AddMethod(jsii.String("GET"), nil, nil)
-	l := ratelimit.New(stack, jsii.String("Limits"), props(t))
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 	l.Attach(api)
 	l.Attach(second)
 	app.Synth(nil)
@@ -270,7 +274,7 @@ func TestLimits_Equip(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	p := props(t)
 	p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String("Vpc"), nil)
-	l := ratelimit.New(stack, jsii.String("Limits"), p)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
 		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String("bootstrap"), Code: awslambda.Code_FromAsset(jsii.String(filepath.Join(p.Bundles, "orders")), nil),
 	})
@@ -287,7 +291,7 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
 	p.Store = ratelimit.ElastiCache
-	l := ratelimit.New(stack, jsii.String("Limits"), p)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), p)
 	newFunction := func(id string, vpc awsec2.IVpc, role awsiam.IRole) awslambda.Function {
 		return awslambda.NewFunction(stack, jsii.String(id), &awslambda.FunctionProps{
 			Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")), Vpc: vpc, Role: role,
@@ -319,7 +323,7 @@ func TestNew_vpc(t *testing.T) {
 		n++
 		p := props(t)
 		p.Store, p.Vpc = ratelimit.ElastiCache, awsec2.NewVpc(stack, jsii.String(id), vpc)
-		if got := panicked(func() { ratelimit.New(stack, jsii.String("Limits"+id), p) }); !strings.Contains(got, want) || (want == "") != (got == "") {
+		if got := panicked(func() { ratelimit.NewLimits(stack, jsii.String("Limits"+id), p) }); !strings.Contains(got, want) || (want == "") != (got == "") {
 			t.Errorf("got %q, want %q", got, want)
 		}
 	}
@@ -339,7 +343,7 @@ func TestNew_zones(t *testing.T) {
 		p := props(t)
 		p.Store, p.Vpc, p.Zones = ratelimit.ElastiCache, vpc, c.zones
 		var l *ratelimit.Limits
-		got := panicked(func() { l = ratelimit.New(stack, jsii.String(fmt.Sprint("Limits", i)), p) })
+		got := panicked(func() { l = ratelimit.NewLimits(stack, jsii.String(fmt.Sprint("Limits", i)), p) })
 		if got == "" {
 			network := stack.Resolve(l.Authorizer().Node().DefaultChild().(awslambda.CfnFunction).VpcConfig()).(map[string]any)
 			got = fmt.Sprint(network["subnetIds"])
@@ -353,7 +357,7 @@ func TestNew_zones(t *testing.T) {
 // Limits can be in a stack of their own, and APIs of one name in many.
 func TestLimits_Attach_stacks(t *testing.T) {
 	app, stack, _ := newAPI(t)
-	l := ratelimit.New(stack, jsii.String("Limits"), props(t))
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
 	for _, id := range []string{"One", "Two"} {
 		api := awsapigateway.NewRestApi(awscdk.NewStack(app, jsii.String(id), nil), jsii.String("Api"), &awsapigateway.RestApiProps{CloudWatchRole: jsii.Bool(false)})
 		api.Root().AddMethod(jsii.String("GET"), nil, nil)

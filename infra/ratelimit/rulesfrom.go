@@ -23,7 +23,7 @@ var (
 
 // appConfig returns the configuration in RulesFrom; ok reports whether it names one. What is wrong
 // with it is said where the variables are checked.
-func (p *Props) appConfig() (c contract.Configuration, ok bool) {
+func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	name, ok := strings.CutPrefix(p.RulesFrom, contract.RulesAppConfig)
 	if !ok {
 		return c, false
@@ -33,7 +33,7 @@ func (p *Props) appConfig() (c contract.Configuration, ok bool) {
 }
 
 // checkRulesFrom says what is wrong with the source of rules.
-func (p *Props) checkRulesFrom(want func(ok bool, format string, args ...any)) {
+func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...any)) {
 	c, ok := p.appConfig()
 	if !ok {
 		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, contract.RulesAppConfig)

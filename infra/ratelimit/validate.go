@@ -141,6 +141,6 @@ func (v *validation) basePath(c awsapigateway.CfnBasePathMapping) {
 		return
 	}
 	if got, want := v.limits.props.Variables[contract.VariableBasePath], "/"+*c.BasePath(); got != want {
-		v.problem("%s puts %s before every path, so that no rule would match: set it as the variable BASE_PATH (Props.Variables), got %q", *c.Node().Path(), want, got)
+		v.problem("%s puts %s before every path, so that no rule would match: set it as the variable BASE_PATH (LimitsProps.Variables), got %q", *c.Node().Path(), want, got)
 	}
 }

@@ -33,23 +33,42 @@ func between(t *testing.T, text, begin, end string) string {
 	return part
 }
 
-// The README's lines of Go are those of programs that compile.
-func TestREADME_lines(t *testing.T) {
+// The lines of Go in the documents are lines of programs that compile.
+func TestDocuments_lines(t *testing.T) {
 	programs := read(t, "../ratelimit/example_test.go") + read(t, "../../functions/handler/main.go") + read(t, "../../limiter/polite/example_test.go")
-	blocks := strings.Split(read(t, "../../README.md"), "```go\n")[1:]
-	for _, block := range blocks {
-		lines, _, _ := strings.Cut(block, "```")
-		if !strings.Contains(programs, lines) {
-			t.Errorf("no program has\n%s", lines)
+	blocks := 0
+	for _, page := range []string{"../../README.md", "../ATTACH.md"} {
+		for _, block := range strings.Split(read(t, page), "```go\n")[1:] {
+			blocks++
+			lines, _, _ := strings.Cut(block, "```")
+			if !strings.Contains(programs, strings.TrimRight(lines, " ")) {
+				t.Errorf("%s: no program has\n%s", page, lines)
+			}
 		}
 	}
-	if len(blocks) != 3 {
-		t.Errorf("%d blocks of Go were looked at", len(blocks))
+	if blocks < 3 {
+		t.Errorf("only %d blocks of Go", blocks)
 	}
 }
 
-// What make adds goes above what infra/stages.json says of a stage, so it adds the rules only
-// where somebody has said them.
+// The page names the version of the CDK's command that the repository pins.
+func TestATTACH_versions(t *testing.T) {
+	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
+	named := versioned.FindAllStringSubmatch(read(t, "../ATTACH.md"), -1)
+	if len(named) == 0 {
+		t.Error("the page names no version of aws-cdk")
+	}
+	for _, match := range named {
+		if match[1] != pinned {
+			t.Errorf("the page names aws-cdk@%s, package.json has %s", match[1], pinned)
+		}
+	}
+}
+
+var versioned = regexp.MustCompile(`aws-cdk@([0-9.]+)`)
+
+// A setting that make passes overrides infra/stages.json, so make passes the rules only if
+// RULES is set.
 func TestMake_rules(t *testing.T) {
 	for want, arguments := range map[bool][]string{false: nil, true: {"RULES=mine.json"}} {
 		c := exec.CommandContext(t.Context(), "make", append([]string{"-n", "-C", "../..", "synth"}, arguments...)...)
@@ -65,8 +84,8 @@ func TestMake_rules(t *testing.T) {
 }
 
 // The line that builds the authorizer builds it.
-func TestREADME_build(t *testing.T) {
-	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../../README.md"), "GOOS=linux GOARCH=arm64", "\n")
+func TestATTACH_build(t *testing.T) {
+	line := "GOOS=linux GOARCH=arm64" + between(t, read(t, "../ATTACH.md"), "GOOS=linux GOARCH=arm64", "\n")
 	dist := t.TempDir()
 	c := exec.CommandContext(t.Context(), "bash", "-c", strings.Replace(line, "-o dist", "-o "+dist, 1))
 	if out, err := c.CombinedOutput(); err != nil {
@@ -118,16 +137,16 @@ func TestREADME_alarms(t *testing.T) {
 	}
 	slices.Sort(names)
 	names = slices.Compact(names)
-	if documented := firstCells(between(t, read(t, "../README.md"), "## What is watched", "\n## ")); !slices.Equal(names, documented) {
+	if documented := firstCells(between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")); !slices.Equal(names, documented) {
 		t.Errorf("alarms:     %v\ndocumented: %v", names, documented)
 	}
 }
 
 // Back ends in other languages copy the fields of the decision.
-func TestREADME_backEnds(t *testing.T) {
+func TestATTACH_backEnds(t *testing.T) {
 	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", "weir": "allowed"}}}`
 	const want = `{"RateLimit": "\"search\";r=1;t=2", "X-RateLimit-Remaining": "1"}`
-	text := read(t, "../README.md")
+	text := read(t, "../ATTACH.md")
 	for program, script := range map[string]string{
 		"node":    between(t, text, "```js\n", "```") + "\nexports.handler(" + event + ").then((answer) => console.log(JSON.stringify(answer.headers)));",
 		"python3": between(t, text, "```python\n", "```") + "\nimport json\nprint(json.dumps(handler(" + event + ", None)[\"headers\"]))",

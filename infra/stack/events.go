@@ -12,7 +12,7 @@ import (
 )
 
 // newEvents tells the limits where events of decisions go, and makes the stream if it is that.
-func (s *stage) newEvents(p *ratelimit.Props) {
+func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 	switch s.settings.Events {
 	case "kinesis":
 		stream := awskinesis.NewStream(s.stack, jsii.String("Decisions"), &awskinesis.StreamProps{

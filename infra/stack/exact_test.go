@@ -235,7 +235,7 @@ func TestStack_kept(t *testing.T) {
 // Each alarm tells the topic, and takes silence for a good sign; what it is about, and from
 // when on it rings, is what infra/README.md says.
 func TestStack_alarms(t *testing.T) {
-	document := between(t, read(t, "../README.md"), "## What is watched", "\n## ")
+	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
 	for name, want := range map[string]string{
 		"degraded": "1 in 3 of 5", "refused": "50 in 10 of 15", "failed": "0 in 2 of 5", "rules-refused": "0 in 1 of 1", "rules-stale": "300 in 3 of 5",
 		"authorizer-failed": "0 in 2 of 5", "authorizer-throttled": "0 in 1 of 5", "authorizer-concurrency": "800 in 3 of 5", "authorizer-slow": "250 in 5 of 5",
@@ -268,7 +268,7 @@ func TestStack_alarms(t *testing.T) {
 // The time of the store is what the functions measure, whichever it is; and an alarm on what a cache
 // refuses is on a metric that it has: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
 func TestStack_alarms_store(t *testing.T) {
-	document := between(t, read(t, "../README.md"), "## What is watched", "\n## ")
+	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
 	for name, want := range map[string]map[string]string{
 		"dynamodb": {"store-slow": "Weir/dev StoreLatency p99 50 in 5 of 5"},
 		"elasticache": {
@@ -379,10 +379,10 @@ func TestStack_waf(t *testing.T) {
 	}
 }
 
-// The prices of the dashboard are those that infra/README.md computes with.
+// The dashboard computes with the prices of infra/COSTS.md.
 func TestStack_prices(t *testing.T) {
 	content := string(synthesizeOnce(t))
-	document := between(t, read(t, "../README.md"), "## What it costs", "\n## ")
+	document := read(t, "../COSTS.md")
 	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(handlers, 0)) * 0.2000": "$0.20/M", "FILL(handling, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
 			t.Errorf("%s and %s: want both", price, said)

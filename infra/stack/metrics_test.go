@@ -47,8 +47,8 @@ func TestStack_metrics(t *testing.T) {
 			}
 		}
 	}
-	if want := fmt.Sprintf("%d metrics in alarms", paid); !strings.Contains(read(t, "../README.md"), want) {
-		t.Errorf("infra/README.md counts others than %s", want)
+	if want := fmt.Sprintf("%d metrics in alarms", paid); !strings.Contains(read(t, "../COSTS.md"), want) {
+		t.Errorf("infra/COSTS.md has no %q", want)
 	}
 	_, dashboard := made.one(t, "AWS::CloudWatch::Dashboard", "")
 	var body strings.Builder
@@ -73,7 +73,7 @@ func TestStack_metrics(t *testing.T) {
 		t.Errorf("looked at: %v\nwritten:   %v", looked, want)
 	}
 	if len(want)+len(unused) != 24 {
-		t.Errorf("%d metrics are written: tell what they cost, here and in infra/README.md", len(want)+len(unused))
+		t.Errorf("%d metrics are written; correct their cost here and in infra/COSTS.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
@@ -95,8 +95,9 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 	return all
 }
 
-// The months that the READMEs compute have as many metrics as there are, at CloudWatch's prices.
-func TestREADME_costs(t *testing.T) {
+// The months of infra/COSTS.md count the metrics that exist, at CloudWatch's prices, and
+// README.md has the same sums.
+func TestCOSTS(t *testing.T) {
 	const (
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
 		storage                                 = 6.13                            // of the least cache
@@ -119,18 +120,24 @@ func TestREADME_costs(t *testing.T) {
 	totals := 1 + len(slices.DeleteFunc(written(), func(name string) bool { return strings.HasPrefix(name, "Rule ") })) // and AuthorizerFailed
 	count := totals + 2*len(shipped.Labels())
 	metrics := metric * float64(count)
-	infra, tour := strings.Join(strings.Fields(read(t, "../README.md")), " "), strings.Join(strings.Fields(read(t, "../../README.md")), " ")
-	for _, c := range []struct{ page, want string }{
-		{infra, fmt.Sprintf("up to %d metrics at $0.30", totals)},
-		{infra, fmt.Sprintf("up to %d, $%.2f", count, metrics)},
-		{infra, fmt.Sprintf("| 0 requests | %.2f | %.2f | %.2f |", table, table, elastic)},
-		{infra, fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f |", table, metrics, rest, table+metrics+rest, table+metrics+http, elastic+metrics+cache)},
-		{infra, fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f | %.0f | %.0f |", table+metrics, rest-many, table+metrics+100*(rest-many), table+metrics+100*(http-many), elastic+metrics+100*(cache-many))},
-		{tour, fmt.Sprintf("**$%.2f** without requests (alarms, dashboard), **$%.0f** with a million through the REST API and **$%.0f** through the HTTP API, **$%.0f** and **$%.0f** with a hundred million; metrics are $%.2f of it",
-			table, table+metrics+rest, table+metrics+http, table+metrics+100*(rest-many), table+metrics+100*(http-many), metrics)},
+	page := strings.Join(strings.Fields(read(t, "../COSTS.md")), " ")
+	for _, want := range []string{
+		fmt.Sprintf("up to %d metrics at $0.30", totals),
+		fmt.Sprintf("up to %d, $%.2f", count, metrics),
+		fmt.Sprintf("| 0 requests | %.2f | %.2f | %.2f |", table, table, elastic),
+		fmt.Sprintf("| 1 M | %.2f + %.2f + %.2f = %.0f | %.0f | %.0f |", table, metrics, rest, table+metrics+rest, table+metrics+http, elastic+metrics+cache),
+		fmt.Sprintf("| 100 M | %.2f + 100 × %.2f = %.0f | %.0f | %.0f |", table+metrics, rest-many, table+metrics+100*(rest-many), table+metrics+100*(http-many), elastic+metrics+100*(cache-many)),
 	} {
-		if !strings.Contains(c.page, c.want) {
-			t.Errorf("no README says %q", c.want)
+		if !strings.Contains(page, want) {
+			t.Errorf("infra/COSTS.md has no %q", want)
+		}
+	}
+	for _, figure := range dollars.FindAllStringSubmatch(read(t, "../../README.md"), -1) {
+		if !regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(figure[1]) + `($|[^0-9.])`).MatchString(page) {
+			t.Errorf("README.md has $%s, infra/COSTS.md has not", figure[1])
 		}
 	}
 }
+
+// dollars matches a sum in bold.
+var dollars = regexp.MustCompile(`\*\*\$([0-9.]+)[^*]*\*\*`)

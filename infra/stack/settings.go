@@ -20,8 +20,8 @@ import (
 type Settings struct {
 	Stage          string // dev; separates stages in one account
 	Store          ratelimit.Store
-	RulesFrom      string   // see ratelimit.Props.RulesFrom
-	AppConfigLayer string   // see ratelimit.Props.AppConfigLayer
+	RulesFrom      string   // see ratelimit.LimitsProps.RulesFrom
+	AppConfigLayer string   // see ratelimit.LimitsProps.AppConfigLayer
 	Rules          string   // the rules document; its path is from the repository's root
 	Arch           string   // arm64 or x86_64
 	Bundles        string   // where the functions were built; dist/<arch>
@@ -31,13 +31,13 @@ type Settings struct {
 	JWKS           string   // where the issuer's keys are
 	CORSOrigins    []string // whose pages may call
 
-	Zones      []string // see ratelimit.Props.Zones
-	WarmWrites float64  // see ratelimit.Props.WarmWrites
+	Zones      []string // see ratelimit.LimitsProps.Zones
+	WarmWrites float64  // see ratelimit.LimitsProps.WarmWrites
 
 	Throttle     float64  // requests a second that the stage of each API takes; 600
 	WAF          float64  // requests of one address in five minutes, from which on WAF blocks it; 0: no WAF
-	Reserved     *float64 // see ratelimit.Props.ReservedConcurrency
-	Provisioned  float64  // see ratelimit.Props.ProvisionedConcurrency
+	Reserved     *float64 // see ratelimit.LimitsProps.ReservedConcurrency
+	Provisioned  float64  // see ratelimit.LimitsProps.ProvisionedConcurrency
 	RecordsTable string   // the table of API keys of a deployment that was there before
 	Tracing      bool     // X-Ray
 	RequireLogin bool     // turn anonymous callers away

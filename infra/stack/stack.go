@@ -40,7 +40,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API"),
 	}), settings: settings}
 	s.alarms = s.newTopic()
-	s.limits = ratelimit.New(s.stack, jsii.String("Limits"), s.props())
+	s.limits = ratelimit.NewLimits(s.stack, jsii.String("Limits"), s.props())
 	s.handler = s.limits.NewFunction("Handler", ratelimit.FunctionProps{Bundle: settings.Bundles + "/handler", Role: "handler", Timeout: handlerTimeout})
 	s.rest = s.newRESTAPI()
 	s.limits.Attach(s.rest)
@@ -56,8 +56,8 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 }
 
 // props returns what the limits are told.
-func (s *stage) props() *ratelimit.Props {
-	p := &ratelimit.Props{
+func (s *stage) props() *ratelimit.LimitsProps {
+	p := &ratelimit.LimitsProps{
 		Namespace: s.settings.Stage, Store: s.settings.Store,
 		Bundles: s.settings.Bundles, Rules: s.settings.Rules, RulesVersion: s.settings.RulesVersion,
 		RulesFrom: s.settings.RulesFrom, AppConfigLayer: s.settings.AppConfigLayer,

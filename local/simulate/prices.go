@@ -2,7 +2,7 @@ package simulate
 
 import "time"
 
-// Prices in dollars, us-east-1, as infra/README.md has them. Those of API Gateway and of
+// Prices in dollars, us-east-1, as infra/COSTS.md has them. Those of API Gateway and of
 // logs are the same for all limits, and not in it.
 const (
 	pricePerWrite   = 0.625 / 1e6 // DynamoDB on demand, a write unit
