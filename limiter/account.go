@@ -6,16 +6,16 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // account is what an environment holds itself of a limit of a subject that spares the
 // store: a lease, or a counter.
 type account struct {
 	limit   *Limit
-	lease   lease
+	lease   local.Lease
 	strain  strain
-	counter counter
-	portion *portion // of Spread.Adaptive
+	counter local.Counter
 	// asking is closed when the store has answered the request that asks it for all; nil
 	// if none does.
 	asking chan struct{}
@@ -60,12 +60,12 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	case a != nil && a.asking != nil: // under rules that are about to change
 		return a
 	case a != nil: // the rules changed; what is pending stays
-		*a = account{limit: limit, portion: newPortion(limit), lease: lease{serial: a.lease.serial}, counter: counter{pending: a.counter.pending, charged: a.counter.charged, epoch: a.counter.epoch, own: a.counter.own, lost: a.counter.lost}}
+		*a = account{limit: limit, lease: local.Lease{Serial: a.lease.Serial}, counter: a.counter.Renew(limit.counterRules())}
 		return a
 	case len(s.table) >= s.most && !s.sweep(now):
 		return nil
 	}
-	a = &account{limit: limit, portion: newPortion(limit)}
+	a = &account{limit: limit, counter: local.NewCounter(limit.counterRules())}
 	s.table[key] = a
 	return a
 }
@@ -73,10 +73,10 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 // next returns how many requests to take at now for the next lease of an item.
 func (a *account) next(now algo.Instant, it *item) int64 {
 	if lease := it.limit.Spread.Lease; lease > 0 {
-		return a.lease.next(now, it.want, lease)
+		return a.lease.Next(now, it.want, lease)
 	}
 	most := a.strain.now(now) * it.want
-	return min(most, max(2*it.want, a.lease.next(now, it.want, most)))
+	return min(most, max(2*it.want, a.lease.Next(now, it.want, most)))
 }
 
 // answered wakes who waits for the answer of the store. The caller holds the lock.
@@ -88,26 +88,9 @@ func (a *account) answered() {
 // serves reports whether a can decide the item by itself.
 func (a *account) serves(now algo.Instant, it *item) bool {
 	if it.limit.Spread.counted() {
-		return a.counter.Machine != nil && (a.failed == nil || busy(a.failed) || it.alone())
+		return a.counter.Known() && (a.failed == nil || busy(a.failed) || it.alone())
 	}
-	return a.lease.left(now) >= it.want
-}
-
-// due reports whether it is time to ask the store for the counter of a.
-func (a *account) due(now algo.Instant) bool {
-	if p := a.portion; p != nil {
-		return a.counter.Machine == nil || now >= p.due || p.due.Sub(now) > 2*maxReport
-	}
-	return a.counter.due(now, a.limit.Spread.Sync)
-}
-
-// states returns those of the counter and of the share.
-func (a *account) states() states {
-	s := states{total: a.counter.State, own: a.counter.own.State}
-	if a.portion != nil {
-		s.share = a.portion.State
-	}
-	return s
+	return a.lease.Left(now) >= it.want
 }
 
 // lost reports whether r has nothing to expect of the store: who asked it last got no answer,
@@ -134,14 +117,10 @@ func (s *accounts) sweep(now algo.Instant) bool {
 
 // idle reports whether a may be forgotten.
 func (a *account) idle(now algo.Instant) bool {
-	if a.asking != nil || a.lease.left(now) > 0 || a.strain.now(now) > 1 {
+	if a.asking != nil || a.lease.Left(now) > 0 || a.strain.now(now) > 1 {
 		return false
 	}
-	c := &a.counter
-	if c.pending > 0 || c.lost {
-		return !c.counts(now, a.limit.Horizon)
-	}
-	return a.due(now)
+	return a.counter.Idle(now)
 }
 
 func (s *accounts) forget(subject Subject) {

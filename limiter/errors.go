@@ -55,6 +55,15 @@ func TimedOut(err error) bool {
 
 var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errQuiet}
 
+// mayHaveCharged reports whether a store that failed with err may have charged: the call, or the last
+// of its attempts, had no answer.
+func mayHaveCharged(err error) bool {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return true
+	}
+	return !Answered(err) && !errors.Is(err, ErrBreakerOpen) && !errors.Is(err, ErrThrottled)
+}
+
 // reasonOf returns the Reason of a store's failure.
 func reasonOf(err error) Reason {
 	switch {

@@ -478,5 +478,5 @@ func (l *Limiter) remember(g *group, taken bool) {
 	for i, t := range g.totals {
 		g.charges[i].Cost = t.least
 	}
-	l.memory.remember(g.at, g.subject, g.charges, g.results, taken)
+	l.denials.remember(g.at, g.subject, g.charges, g.results, taken)
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // Limiter decides requests against a Store. Create one per process with New. It is safe for
@@ -21,9 +23,9 @@ type Limiter struct {
 	scratch   sync.Pool // of *request
 
 	// The rest is what this process keeps of a shared store; the pointers are nil for a Local one.
-	memory   *memory   // states that deny without a store call
+	denials  denials   // states that deny without a store call
 	accounts *accounts // leases and counters
-	local    *local    // what was admitted in an outage
+	fallback *fallback // what was admitted in an outage
 	groups   groups    // of requests that share a store call
 	pulse    pulse
 	failing  atomic.Bool  // the store did not answer the last call
@@ -52,15 +54,15 @@ func New(store Store, o Options) (*Limiter, error) {
 		}
 		return l, nil
 	}
-	l.memory = newMemory(o.Remember, o.Trust, o.IntN)
+	l.denials = denials{local.NewDenials(o.Remember, o.Trust, o.IntN)}
 	l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
-	l.local = newLocal(o.Fallback)
+	l.fallback = newFallback(o.Fallback)
 	l.groups.waiting = map[Subject][]*waiter{}
 	return l, nil
 }
 
 // shares reports whether other processes charge the store too.
-func (l *Limiter) shares() bool { return l.memory != nil }
+func (l *Limiter) shares() bool { return l.accounts != nil }
 
 // Take decides one request at now: it charges all of charges, or none as far as they can be
 // refunded. Charges on one subject are one atomic step of the store; several subjects are charged
@@ -117,7 +119,7 @@ func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 // forget deletes what this process keeps of subject, unless a call for it is in flight.
 func (l *Limiter) forget(subject Subject) {
 	if l.shares() {
-		l.memory.forget(subject)
+		l.denials.Forget(subject.name)
 		l.accounts.forget(subject)
 	}
 }

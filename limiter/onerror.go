@@ -99,7 +99,7 @@ func (l *Limiter) fallBack(r *request) {
 			continue
 		}
 		// A store in this process that is full: all of the limit here would be more than its cell.
-		if l.local == nil || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
+		if l.fallback == nil || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
 			r.failed, r.full = true, true
 			return
 		}
@@ -126,7 +126,7 @@ func (l *Limiter) fallBack(r *request) {
 
 // takeAlone charges this process for p, which counts at least what it knows of the store.
 func (l *Limiter) takeAlone(r *request, p *part) {
-	p.taken, p.err = l.local.take(r.now, p.charges[0].Subject, p.charges, p.results, func() { l.recall(r.now, p) })
+	p.taken, p.err = l.fallback.take(r.now, p.charges[0].Subject, p.charges, p.results, func() { l.recall(r.now, p) })
 	p.refused = !p.taken && p.err == nil
 	if r.look && p.err == nil {
 		p.taken, p.refused = false, p.refuser(r.now) != nil
@@ -153,7 +153,7 @@ func (p *part) tooLarge() bool {
 // byItself returns what p has of limits with OnErrorLocal, as this process counts it in an outage:
 // by its part of each limit, and by the limit.
 func (p *part) byItself(l *Limiter, r *request) part {
-	q := part{store: l.local}
+	q := part{store: l.fallback}
 	for i := range p.items {
 		it := &p.items[i]
 		if it.limit.OnError != OnErrorLocal {
@@ -181,7 +181,7 @@ func (p *part) add(it *item, limit *Limit, cost int64) {
 // known returns the state of an item that this environment knows, of any age, as its limit counts
 // it at now: what it saw last, or what its counter has counted.
 func (l *Limiter) known(now algo.Instant, it *item) algo.State {
-	s := l.memory.known(now, it)
+	s := l.denials.last(now, it)
 	if it.limit.Spread.Sync > 0 {
 		if r := l.accounts.counted(it.Subject, it.limit.ID); r.Machine != nil {
 			s = algo.Merge(it.limit.machine, s, converted(r.Machine, it.limit, r.State, now))
@@ -196,7 +196,7 @@ func (l *Limiter) outlive(now algo.Instant, it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil { // a share goes on by itself
 		return
 	}
-	l.local.raise(now, it.Subject, it.limit, func() (s algo.State, ok bool) {
+	l.fallback.raise(now, it.Subject, it.limit, func() (s algo.State, ok bool) {
 		r := l.accounts.counted(it.Subject, it.limit.ID)
 		if r.Machine == nil {
 			return s, false
@@ -215,37 +215,11 @@ func (s *accounts) counted(subject Subject, id ID) Result {
 	return Result{}
 }
 
-// known returns the state of an item that was seen last, of any age, as its limit counts it
-// at now. That of a limit with shards is the sum of all.
-func (m *memory) known(now algo.Instant, it *item) (s algo.State) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	last := func(subject Subject) *memo {
-		memos := m.of(subject)
-		if i := slices.IndexFunc(memos, func(m memo) bool { return m.limit.ID == it.limit.ID }); i >= 0 {
-			return &memos[i]
-		}
-		return nil
-	}
-	if it.limit.Spread.Shards == 0 {
-		if memo := last(it.Subject); memo != nil {
-			s = converted(memo.result.Machine, it.limit, memo.result.State, now)
-		}
-		return s
-	}
-	for i := range it.limit.parts {
-		if memo := last(it.Subject.shard(i)); memo != nil {
-			s = algo.Sum(it.limit.machine, memo.result.Machine, s, memo.result.State, now)
-		}
-	}
-	return s
-}
-
 // refusedLocally reports whether what this process counted in an outage, and still counts,
 // refuses the request: then the store is not asked. Leases take no more than that leaves room
 // for. While the store fails it is asked all the same, to see whether it is back.
 func (l *Limiter) refusedLocally(r *request) bool {
-	if l.local == nil || !l.local.holds(r.now) {
+	if l.fallback == nil || !l.fallback.holds(r.now) {
 		return false
 	}
 	for i := range r.parts {
@@ -253,8 +227,8 @@ func (l *Limiter) refusedLocally(r *request) bool {
 		if !p.mirrored() || p.err != nil {
 			continue
 		}
-		q := p.mirror(l.local)
-		if len(q.items) == 0 || !l.local.look(r.now, q.charges[0].Subject, q.charges, q.results) {
+		q := p.mirror(l.fallback)
+		if len(q.items) == 0 || !l.fallback.look(r.now, q.charges[0].Subject, q.charges, q.results) {
 			continue
 		}
 		switch {
@@ -273,7 +247,7 @@ func (l *Limiter) refusedLocally(r *request) bool {
 func (p *part) mirrored() bool { return p.remote && !p.shadow() }
 
 // mirror returns the charges of p on limits with OnErrorLocal as those of this process.
-func (p *part) mirror(store *local) part {
+func (p *part) mirror(store *fallback) part {
 	q := part{store: store}
 	for i := range p.items {
 		if it := &p.items[i]; it.limit.OnError == OnErrorLocal {
@@ -299,7 +273,7 @@ func (p *part) fit(q *part, now algo.Instant) {
 // chargeLocally charges this process what stores have admitted, where it holds charges of its
 // own that still count, and reports whether that refuses the request.
 func (l *Limiter) chargeLocally(r *request) (refused bool) {
-	if l.local == nil || r.look || !l.local.holds(r.now) {
+	if l.fallback == nil || r.look || !l.fallback.holds(r.now) {
 		return false
 	}
 	for i := range r.parts { // and not those that are appended
@@ -307,7 +281,7 @@ func (l *Limiter) chargeLocally(r *request) (refused bool) {
 		if !p.mirrored() || !p.taken {
 			continue
 		}
-		q := p.mirror(l.local)
+		q := p.mirror(l.fallback)
 		if len(q.items) == 0 {
 			continue
 		}
@@ -316,12 +290,12 @@ func (l *Limiter) chargeLocally(r *request) (refused bool) {
 			return true
 		}
 		if !p.items[0].sharded && l.active.Load() == 1 {
-			l.local.drop(q.charges[0].Subject, q.charges, p.mirrorOf(&q))
+			l.fallback.drop(q.charges[0].Subject, q.charges, p.mirrorOf(&q))
 		}
 	}
 	for i := range r.kept {
 		if it := r.kept[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
-			q := part{store: l.local}
+			q := part{store: l.fallback}
 			if q.add(it, it.limit, it.want); !l.mirror(r, &q) {
 				return true
 			}
@@ -333,7 +307,7 @@ func (l *Limiter) chargeLocally(r *request) (refused bool) {
 // mirror charges q, the mirror of what a store has admitted, and reports whether that is
 // admitted here too.
 func (l *Limiter) mirror(r *request, q *part) bool {
-	q.taken = l.local.mirror(r.now, q.charges[0].Subject, q.charges, q.results)
+	q.taken = l.fallback.mirror(r.now, q.charges[0].Subject, q.charges, q.results)
 	q.refused = !q.taken
 	r.parts = append(r.parts, *q)
 	return q.taken

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // strain is how hard an environment finds it to charge a limit of a subject, whose requests come
@@ -92,7 +93,7 @@ func (l *Limit) grace() time.Duration {
 	if !ok || l.Spread.Lease > 0 || l.Rate.Algorithm == algo.LeakyBucket {
 		return 0
 	}
-	return min(leaseLife, bucket.Depth/gracePart)
+	return min(local.LeaseLife, bucket.Depth/gracePart)
 }
 
 // strained reports whether any limit may be, so that all others cost no more than this.
@@ -229,7 +230,7 @@ func (l *Limiter) pressThrottled(ctx context.Context, r *request, p *part) {
 // refuse answers p by the state that was read.
 func (l *Limiter) refuse(now algo.Instant, p *part) {
 	p.err, p.taken = nil, false
-	l.memory.remember(now, p.charges[0].Subject, p.charges, p.results, false)
+	l.denials.remember(now, p.charges[0].Subject, p.charges, p.results, false)
 }
 
 // hot reports whether this environment knows the subject of p as strained, or has other requests on

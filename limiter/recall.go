@@ -21,7 +21,7 @@ func (r *request) recall() {
 		if p.items[0].sharded {
 			p.refused = r.pickShard(p)
 		} else {
-			p.refused = l.memory.recall(r.now, p.charges[0].Subject, p.items, p.results)
+			p.refused = l.denials.recall(r.now, p)
 		}
 		if p.refused && p.shadow() && !p.full(r.now) { // only backed off: the limit itself may have room
 			p.refused, p.skipped = false, true

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // serveRounds is how often a request waits for other requests that renew its accounts. After that it
@@ -13,13 +14,13 @@ const serveRounds = 4
 
 // kept is a charge that an account of this environment decided.
 type kept struct {
-	item          *item
-	account       *account
-	allowed       bool
-	result        algo.Result // after the charge, or what refused it
-	serial        int64       // of the lease, or the epoch of the counter
-	before, after states
-	undone        bool // the charge was taken back
+	item    *item
+	account *account
+	allowed bool
+	result  algo.Result // after the charge, or what refused it
+	taken   local.Taken // from the counter
+	serial  int64       // of the lease
+	undone  bool        // the charge was taken back
 }
 
 // spreads reports whether an account decides the item.
@@ -82,19 +83,19 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		k := kept{item: it, account: a}
 		synchronized, serves := it.limit.Spread.counted(), a.serves(r.now, it)
 		switch {
-		case r.look && a.counter.Machine == nil:
-			continue // the store knows more
+		case r.look && !a.counter.Known():
+			continue // the store decides
 		case r.look:
-			k.look(r.now)
+			k.allowed, k.result = a.counter.Look(r.now, it.want, it.Force)
 		case !serves && r.spreads(it) && a.lost(r):
 			r.unkeep()
 			r.unsynced, r.unasked = it, a.failed
 			return nil, nil
-		case synchronized && a.asking == nil && (!serves || a.due(r.now)):
+		case synchronized && a.asking == nil && (!serves || a.counter.Due(r.now)):
 			due = it
 			a.asking = make(chan struct{})
 		case synchronized && serves:
-			k.count(r.now)
+			k.allowed, k.result, k.taken = a.counter.Take(r.now, it.want, it.Force)
 			refused = refused || !k.allowed && !it.limit.Shadow
 		case serves:
 			k.use(r.now)
@@ -129,37 +130,11 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 	return nil, nil
 }
 
-// look tells what count would.
-func (k *kept) look(now algo.Instant) {
-	k.result = k.account.counter.Result
-	if p := k.account.portion; p != nil && (!p.strict || k.result.RetryAfter(now, k.item.want) == 0) {
-		k.result = p.Result
-	}
-	k.allowed = k.item.Force || k.result.RetryAfter(now, k.item.want) == 0
-}
-
-// count charges a counter and, if it is adaptive, the share of this environment.
-func (k *kept) count(now algo.Instant) {
-	c, p := &k.account.counter, k.account.portion
-	k.before, k.serial = k.account.states(), c.epoch
-	if p == nil {
-		k.allowed = c.take(now, k.item.want, k.item.Force)
-		k.after, k.result = k.account.states(), c.Result
-		return
-	}
-	k.allowed = p.take(now, k.item.want, k.item.Force)
-	if k.allowed && !c.take(now, k.item.want, k.item.Force || !p.strict) {
-		k.allowed, k.result, p.State = false, c.Result, k.before.share
-		return
-	}
-	k.after, k.result = k.account.states(), p.Result
-}
-
 // use serves the item from a lease.
 func (k *kept) use(now algo.Instant) {
 	l := &k.account.lease
-	l.used += k.item.want
-	k.allowed, k.result, k.serial, k.item.spare = true, l.Result, l.serial, l.left(now)
+	l.Used += k.item.want
+	k.allowed, k.result, k.serial, k.item.spare = true, l.Result, l.Serial, l.Left(now)
 }
 
 // undo takes the charge back, if the account is still what was charged.
@@ -170,14 +145,11 @@ func (k *kept) undo() Refunds {
 	case nothing:
 		return Refunds{}
 	case k.item.limit.Spread.counted():
-		if !k.account.counter.undo(k.serial, k.before, k.after, k.item.want) {
+		if !k.account.counter.Undo(k.taken) {
 			return Refunds{Dropped: 1}
 		}
-		if p := k.account.portion; p != nil {
-			p.undo(k)
-		}
-	case k.account.lease.serial == k.serial:
-		k.account.lease.used -= k.item.want
+	case k.account.lease.Serial == k.serial:
+		k.account.lease.Used -= k.item.want
 	default:
 		return Refunds{Dropped: 1}
 	}
@@ -196,8 +168,8 @@ func (r *request) takeBack() {
 func (r *request) unkeep() {
 	r.takeBack()
 	for i := range r.kept { // they will be asked for again
-		if k := &r.kept[i]; !k.allowed && k.account.portion != nil && !r.look {
-			k.account.portion.unask(k.item.want)
+		if k := &r.kept[i]; !k.allowed && !r.look {
+			k.account.counter.Repeat(k.item.want)
 		}
 	}
 	for i := range r.items {
@@ -213,34 +185,35 @@ func (r *request) sync(ctx context.Context, it *item) bool {
 	l := r.limiter
 	l.accounts.mu.Lock()
 	a := l.accounts.of(r.now, it.Subject, it.limit)
-	out := a.report(r.now, it.Subject)
+	out := a.counter.Report(r.now)
 	l.accounts.mu.Unlock()
 
-	results := make([]algo.Result, len(out.charges))
+	charges := a.limit.reportCharges(it.Subject, out)
+	results := make([]algo.Result, len(charges))
 	calls, err := 1, ErrUnavailable // if the store panics
 	defer func() {
 		l.accounts.mu.Lock()
 		defer l.accounts.mu.Unlock()
 		if err == nil {
-			r.overshoot = max(r.overshoot, a.reported(r.now, out, results, l.intN))
+			r.overshoot = max(r.overshoot, a.counter.Reported(r.now, out, results, l.intN))
 		} else {
-			a.unreported(r.now, out, calls > 0 && mayHaveCharged(err), busy(err), l.intN)
+			a.counter.Unreported(r.now, out, calls > 0 && mayHaveCharged(err), busy(err), l.intN)
 		}
 		a.failed = err
 		a.answered()
 	}()
 	asked := time.Now()
-	_, calls, err = l.ask(r.deadline(ctx), out.at, it.Subject, out.charges, results)
+	_, calls, err = l.ask(r.deadline(ctx), out.At, it.Subject, charges, results)
 	r.calls += calls
 	r.stored += time.Since(asked)
 	if err == nil {
-		r.clamped += clamped(out.charges, results)
+		r.clamped += clamped(charges, results)
 	} else {
 		l.outlive(r.now, it)
 	}
 	switch {
-	case err == nil, busy(err) && (a.portion != nil || a.counter.Machine != nil):
-	case a.counter.Machine == nil || !it.alone():
+	case err == nil, busy(err) && (it.limit.reports != nil || a.counter.Known()):
+	case !a.counter.Known() || !it.alone():
 		r.unsynced, r.unasked = it, err
 		return false
 	case it.limit.Shadow:

@@ -44,9 +44,9 @@ func (r *request) returnLeases(refused bool) {
 				used = 0
 			}
 			lease := &it.lease.lease
-			lease.renew(r.now, p.results[j], p.charges[j].Cost, used)
-			lease.grace = it.limit.grace()
-			it.serial, it.spare = lease.serial, lease.granted-used
+			lease.Renew(r.now, p.results[j], p.charges[j].Cost, used)
+			lease.Grace = it.limit.grace()
+			it.serial, it.spare = lease.Serial, lease.Granted-used
 		}
 	}
 	if refused {
@@ -117,7 +117,7 @@ func (p *part) refund() refund {
 // giveBack asks the store for a refund. It drops a refund that fails: that admits fewer, never more.
 func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) Refunds {
 	if r.remote { // the cached state is no longer the store's
-		l.memory.distrust(r.subject)
+		l.denials.Distrust(r.subject.name)
 	}
 	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
 	if err != nil {

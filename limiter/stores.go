@@ -15,7 +15,7 @@ import (
 // refuses, then those of a shared store at the same time.
 func (r *request) charge(ctx context.Context) {
 	l := r.limiter
-	if len(r.parts) > 1 || l.shares() && l.local.holds(r.now) {
+	if len(r.parts) > 1 || l.shares() && l.fallback.holds(r.now) {
 		r.begun = time.Now() // for its monotonic reading
 	}
 	var last *part // of a shared store
@@ -97,7 +97,7 @@ func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
 		l.takeShared(ctx, now, p)
 	}
 	if p.err == nil {
-		l.memory.remember(now, p.charges[0].Subject, p.charges, p.results, p.taken)
+		l.denials.remember(now, p.charges[0].Subject, p.charges, p.results, p.taken)
 	}
 }
 

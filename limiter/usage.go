@@ -79,7 +79,7 @@ type place struct {
 func (l *Limiter) storeOf(r role) Store {
 	switch {
 	case r == ofLocal:
-		return l.local
+		return l.fallback
 	case r == ofCells && l.cells != nil:
 		return l.cells
 	}
@@ -92,9 +92,9 @@ func (l *Limiter) whereabouts(c Charge) (r role, subjects []Subject, limits []*L
 	switch {
 	case c.Limit.Spread.Cells > 0:
 		return ofCells, c.Limit.Subjects(c.Subject), c.Limit.parts
-	case c.Limit.Spread.Shards > 0 && l.memory != nil:
+	case c.Limit.Spread.Shards > 0 && l.shares():
 		return shared, c.Limit.Subjects(c.Subject), c.Limit.parts
-	case c.Limit.admittedApart() != nil && l.memory != nil:
+	case c.Limit.admittedApart() != nil && l.shares():
 		return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit.admittedApart()}
 	}
 	return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit}

@@ -1,4 +1,4 @@
-package limiter
+package local
 
 import (
 	"testing"
@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// What a lease still serves: less what leaks from a bucket, rounded up, nothing after its
-// window or its second.
+// A lease serves less by what leaks from a bucket, rounded up, and nothing after its window or its
+// second.
 func TestLease_left(t *testing.T) {
 	const ms = time.Millisecond
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 59, 500_000_000, time.UTC))
@@ -25,18 +25,18 @@ func TestLease_left(t *testing.T) {
 		{window, 3, 0, 7}, {window, 3, 500*ms - 1, 7}, {window, 3, 500 * ms, 0}, {window, 3, -ms, 7},
 		{day, 3, time.Second, 7}, {day, 3, time.Second + 1, 0}, {day, 3, -time.Second, 7}, {day, 3, -time.Second - 1, 0}, {day, 10, 0, 0},
 	} {
-		l := lease{Result: Result{Machine: c.machine}, granted: 10, used: c.used, taken: taken}
+		l := Lease{Result: algo.Result{Machine: c.machine}, Granted: 10, Used: c.used, Taken: taken}
 		if w, ok := c.machine.(*algo.Window); ok {
 			l.State.Window = w.Index(taken)
 		}
-		if got := l.left(taken.Add(c.after)); got != c.want {
+		if got := l.Left(taken.Add(c.after)); got != c.want {
 			t.Errorf("%s, %d used, after %s: %d left, want %d", c.machine.Fingerprint(), c.used, c.after, got, c.want)
 		}
 	}
 }
 
-// The next lease is twice the last if that was used up in its second, and no more than was
-// used of it otherwise.
+// The next lease is twice the last one if that was used up in its second, and otherwise no more
+// than was used of it.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}
@@ -49,17 +49,17 @@ func TestLease_next(t *testing.T) {
 		{1, 1, 0, 1, 2}, {8, 8, time.Second, 1, 16}, {8, 8, time.Second + 1, 1, 8}, {8, 3, 2 * time.Second, 1, 3}, {8, 0, 2 * time.Second, 1, 1},
 		{9, 8, 0, 2, 18}, {60, 60, 0, 1, 100}, {60, 60, 0, 150, 150},
 	} {
-		l := lease{Result: Result{Machine: machine, State: algo.State{Window: machine.Index(taken)}}, granted: c.granted, used: c.used, taken: taken}
+		l := Lease{Result: algo.Result{Machine: machine, State: algo.State{Window: machine.Index(taken)}}, Granted: c.granted, Used: c.used, Taken: taken}
 		if c.granted == 0 {
-			l = lease{}
+			l = Lease{}
 		}
-		if got := l.next(taken.Add(c.after), c.cost, 100); got != c.want {
+		if got := l.Next(taken.Add(c.after), c.cost, 100); got != c.want {
 			t.Errorf("%d of %d used, after %s, for %d: next %d, want %d", c.used, c.granted, c.after, c.cost, got, c.want)
 		}
 	}
-	// Of a bucket's lease most leaked away: it does not grow by that.
-	leaky := lease{Result: Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, granted: 8, used: 2, taken: taken}
-	if got := leaky.next(taken.Add(20*time.Millisecond), 1, 100); got != 2 {
-		t.Errorf("2 of 8 used, the others leaked: next %d, want 2", got)
+	// Most of this bucket's lease leaked, so the next one does not grow.
+	leaky := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8, Used: 2, Taken: taken}
+	if got := leaky.Next(taken.Add(20*time.Millisecond), 1, 100); got != 2 {
+		t.Errorf("2 of 8 used, the rest leaked: next %d, want 2", got)
 	}
 }

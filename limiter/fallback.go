@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// local counts in this process what the store could not be charged in an outage. It is the
+// fallback counts in this process what the store could not be charged in an outage. It is the
 // Store of the parts that a request has in an outage. The zero value is not ready; most is how many
 // subjects it holds, where a subject with a long log counts as several.
 //
@@ -21,31 +21,33 @@ import (
 // A state stays until nothing of it counts any more, or until the store counts at least as much.
 // As long as it stays, every charge that the store admits is charged to it too: so this process
 // alone never admits more than the limit, whatever the store forgot or did not get.
-type local struct {
+type fallback struct {
 	most int
 
 	held  atomic.Int64 // subjects; with none, a decision costs nothing more
 	until atomic.Int64 // the instant from which nothing held counts, unless more is charged
 
 	mu     sync.Mutex
-	table  map[Subject][]localState
+	table  map[Subject][]fallbackState
 	weight int
 	swept  algo.Instant
 }
 
-// localState is the state of a limit, or of its share.
-type localState struct {
+// fallbackState is the state of a limit, or of its share.
+type fallbackState struct {
 	limit *Limit
 	state algo.State
 }
 
-// localMargin covers what one process does to the order of instants, in a refund.
-const localMargin = 50 * time.Millisecond
+// fallbackMargin covers what one process does to the order of instants, in a refund.
+const fallbackMargin = 50 * time.Millisecond
 
-func newLocal(most int) *local { return &local{most: most, table: map[Subject][]localState{}} }
+func newFallback(most int) *fallback {
+	return &fallback{most: most, table: map[Subject][]fallbackState{}}
+}
 
 // holds reports whether anything is held that counts at now, and else forgets all.
-func (l *local) holds(now algo.Instant) bool {
+func (l *fallback) holds(now algo.Instant) bool {
 	switch {
 	case l.held.Load() == 0:
 		return false
@@ -64,7 +66,7 @@ func (l *local) holds(now algo.Instant) bool {
 }
 
 // Take implements Store.
-func (l *local) Take(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error) {
+func (l *fallback) Take(_ context.Context, now algo.Instant, subject Subject, charges []Charge, results []Result) (bool, error) {
 	clear(results)
 	return l.take(now, subject, charges, results, func() {})
 }
@@ -72,7 +74,7 @@ func (l *local) Take(_ context.Context, now algo.Instant, subject Subject, charg
 // take is Take, but that it counts at least what results hold once known has filled them, with
 // states of the charges' own machines. No charge that the store admits is missed: what was
 // answered before known looks is among what it finds, and who is answered later finds the lock taken.
-func (l *local) take(now algo.Instant, subject Subject, charges []Charge, results []Result, known func()) (bool, error) {
+func (l *fallback) take(now algo.Instant, subject Subject, charges []Charge, results []Result, known func()) (bool, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.held.Add(1) // so that holds waits for the lock
@@ -101,7 +103,7 @@ func (l *local) take(now algo.Instant, subject Subject, charges []Charge, result
 
 // raise makes what is counted of limit at least what known returns, if there is room. As in take,
 // no charge is missed.
-func (l *local) raise(now algo.Instant, subject Subject, limit *Limit, known func() (algo.State, bool)) {
+func (l *fallback) raise(now algo.Instant, subject Subject, limit *Limit, known func() (algo.State, bool)) {
 	charges, results := []Charge{{Subject: subject, Limit: limit, Cost: 1, Force: true}}, []Result{{Machine: limit.machine}}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,11 +120,11 @@ func (l *local) raise(now algo.Instant, subject Subject, limit *Limit, known fun
 }
 
 // recount counts the subjects that are held. The caller holds the lock.
-func (l *local) recount() { l.held.Store(int64(len(l.table))) }
+func (l *fallback) recount() { l.held.Store(int64(len(l.table))) }
 
 // mirror charges what the store has charged too, of limits that are held, and reports whether
 // all of them admit it. A limit that is not held has no Machine in results.
-func (l *local) mirror(now algo.Instant, subject Subject, charges []Charge, results []Result) bool {
+func (l *fallback) mirror(now algo.Instant, subject Subject, charges []Charge, results []Result) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	states := l.table[subject]
@@ -137,7 +139,7 @@ func (l *local) mirror(now algo.Instant, subject Subject, charges []Charge, resu
 }
 
 // look fills results with what is held, and reports whether that is anything.
-func (l *local) look(now algo.Instant, subject Subject, charges []Charge, results []Result) bool {
+func (l *fallback) look(now algo.Instant, subject Subject, charges []Charge, results []Result) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.load(now, l.table[subject], charges, results)
@@ -145,7 +147,7 @@ func (l *local) look(now algo.Instant, subject Subject, charges []Charge, result
 
 // load fills results with what is held of charges, and reports whether that is anything. The
 // caller holds the lock.
-func (l *local) load(now algo.Instant, states []localState, charges []Charge, results []Result) (found bool) {
+func (l *fallback) load(now algo.Instant, states []fallbackState, charges []Charge, results []Result) (found bool) {
 	for i, c := range charges {
 		results[i] = Result{}
 		if s, ok := heldOf(states, c.Limit).as(c.Limit, now); ok {
@@ -176,21 +178,21 @@ func apply(now algo.Instant, charges []Charge, results []Result) bool {
 // drop forgets what of charges the store counts as well: stored is what it holds of them. All that
 // this process admitted MUST be charged to it: no other request is under way. Then what it may
 // admit from now on, and what it has admitted, are together no more than the limit.
-func (l *local) drop(subject Subject, charges []Charge, stored []Result) {
+func (l *fallback) drop(subject Subject, charges []Charge, stored []Result) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	states := l.table[subject]
 	if states == nil {
 		return
 	}
-	l.weight -= localWeight(states)
+	l.weight -= fallbackWeight(states)
 	for i, c := range charges {
 		s := heldOf(states, c.Limit)
 		if s == nil || s.limit != c.Limit || stored[i].Machine == nil || stored[i].Machine.Fingerprint() != c.Limit.fingerprint {
 			continue
 		}
 		if held := stored[i].State; sameUsage(algo.Merge(c.Limit.machine, held, s.state), held) {
-			states = slices.DeleteFunc(states, func(s localState) bool { return s.limit.ID == c.Limit.ID }) // with its share
+			states = slices.DeleteFunc(states, func(s fallbackState) bool { return s.limit.ID == c.Limit.ID }) // with its share
 		}
 	}
 	l.put(subject, states)
@@ -203,7 +205,7 @@ func sameUsage(a, b algo.State) bool {
 }
 
 // Refund implements Store.
-func (l *local) Refund(_ context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) (given int, err error) {
+func (l *fallback) Refund(_ context.Context, subject Subject, charges []Charge, results []Result, elapsed time.Duration) (given int, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	states := l.table[subject]
@@ -212,7 +214,7 @@ func (l *local) Refund(_ context.Context, subject Subject, charges []Charge, res
 		if s == nil || s.limit != c.Limit || results[i].Machine != c.Limit.machine {
 			continue
 		}
-		if after := c.Limit.machine.Refund(s.state, results[i].State, c.Cost, elapsed+localMargin); after != s.state {
+		if after := c.Limit.machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin); after != s.state {
 			s.state = after
 			given++
 		}
@@ -221,31 +223,31 @@ func (l *local) Refund(_ context.Context, subject Subject, charges []Charge, res
 }
 
 // Inspect implements Store: nobody asks.
-func (l *local) Inspect(context.Context, Subject) ([]Entry, error) { return nil, nil }
+func (l *fallback) Inspect(context.Context, Subject) ([]Entry, error) { return nil, nil }
 
 // Reset implements Store.
-func (l *local) Reset(_ context.Context, subject Subject) error {
+func (l *fallback) Reset(_ context.Context, subject Subject) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if states, ok := l.table[subject]; ok {
-		l.weight -= localWeight(states)
+		l.weight -= fallbackWeight(states)
 		l.put(subject, nil)
 	}
 	return nil
 }
 
 // write keeps the results of charges that have a Machine. The caller holds the lock.
-func (l *local) write(subject Subject, states []localState, charges []Charge, results []Result) {
-	l.weight -= localWeight(states)
+func (l *fallback) write(subject Subject, states []fallbackState, charges []Charge, results []Result) {
+	l.weight -= fallbackWeight(states)
 	for i, c := range charges {
 		r := results[i]
 		if r.Machine == nil {
 			continue
 		}
 		if s := heldOf(states, c.Limit); s != nil {
-			*s = localState{c.Limit, r.State}
+			*s = fallbackState{c.Limit, r.State}
 		} else if c.Cost > 0 {
-			states = append(states, localState{c.Limit, r.State})
+			states = append(states, fallbackState{c.Limit, r.State})
 		}
 		l.until.Store(max(l.until.Load(), int64(r.Machine.Idle(r.State))))
 	}
@@ -254,19 +256,19 @@ func (l *local) write(subject Subject, states []localState, charges []Charge, re
 
 // put replaces the states of subject, whose weight is taken off already. The caller holds the
 // lock.
-func (l *local) put(subject Subject, states []localState) {
+func (l *fallback) put(subject Subject, states []fallbackState) {
 	if len(states) == 0 {
 		delete(l.table, subject)
 	} else {
 		l.table[subject] = states
-		l.weight += localWeight(states)
+		l.weight += fallbackWeight(states)
 	}
 	l.recount()
 }
 
 // room reports whether there is room for one more subject. If not, at most once a second,
 // those that count nothing any more make room. The caller holds the lock.
-func (l *local) room(now algo.Instant) bool {
+func (l *fallback) room(now algo.Instant) bool {
 	if l.weight < l.most {
 		return true
 	}
@@ -275,28 +277,28 @@ func (l *local) room(now algo.Instant) bool {
 	}
 	l.swept = now
 	for subject, states := range l.table {
-		if !slices.ContainsFunc(states, func(s localState) bool { return s.limit.machine.Idle(s.state) > now }) {
-			l.weight -= localWeight(states)
+		if !slices.ContainsFunc(states, func(s fallbackState) bool { return s.limit.machine.Idle(s.state) > now }) {
+			l.weight -= fallbackWeight(states)
 			delete(l.table, subject)
 		}
 	}
 	return l.weight < l.most
 }
 
-// localWeight returns how many subjects the states of one count as; 0 of none.
-func localWeight(states []localState) int {
+// fallbackWeight returns how many subjects the states of one count as; 0 of none.
+func fallbackWeight(states []fallbackState) int {
 	if len(states) == 0 {
 		return 0
 	}
-	w := (len(states) + subjectLimits - 1) / subjectLimits
+	w := (len(states) + 4 - 1) / 4
 	for i := range states {
-		w += len(states[i].state.Entries) / subjectWeight
+		w += len(states[i].state.Entries) / 512
 	}
 	return w
 }
 
 // heldOf returns what is held of limit, of any version; nil if that is nothing.
-func heldOf(states []localState, limit *Limit) *localState {
+func heldOf(states []fallbackState, limit *Limit) *fallbackState {
 	for i := range states {
 		if s := &states[i]; s.limit.ID == limit.ID && s.limit.isShare == limit.isShare {
 			return s
@@ -306,7 +308,7 @@ func heldOf(states []localState, limit *Limit) *localState {
 }
 
 // as returns the state as limit counts it at now, and whether there is one.
-func (s *localState) as(limit *Limit, now algo.Instant) (algo.State, bool) {
+func (s *fallbackState) as(limit *Limit, now algo.Instant) (algo.State, bool) {
 	if s == nil {
 		return algo.State{}, false
 	}

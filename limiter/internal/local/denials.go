@@ -1,0 +1,192 @@
+package local
+
+import (
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Denials is the denial cache: the states that this process saw last. It denies a flood without
+// store calls, and it gives a store a hint of the state that it will find. It never admits. It is
+// safe for concurrent use.
+//
+// The cache is bounded by two generations, each with at most half the subjects. A subject with many
+// limits or a long log counts as several. A subject in use moves to the recent generation. When that
+// one is full it becomes the older one, and the entries of the former older one are evicted.
+type Denials struct {
+	trust time.Duration   // how long an entry may deny
+	half  int             // subjects in a generation
+	intN  func(n int) int // returns a random number below n
+
+	mu            sync.Mutex
+	recent, older map[string][]entry
+	weight        int // of the recent generation, in subjects
+}
+
+// entry is the state of one limit at the instant at which it was seen. Limits of a new version of
+// the rules have other machines, so they find no entry.
+type entry struct {
+	limit  Limit
+	result algo.Result
+	seen   algo.Instant
+	backOff
+}
+
+// NewDenials returns a cache of so many subjects. Its entries deny for trust at most; 0 or less
+// means never. intN returns a random number below n.
+func NewDenials(subjects int, trust time.Duration, intN func(n int) int) *Denials {
+	return &Denials{trust: trust, half: max(1, subjects/2), intN: intN, recent: map[string][]entry{}}
+}
+
+// Recall fills results with the cached states of the charges on subject, and reports whether they
+// deny at now. holds receives the remaining back-off of each charge. If the cache denies, only
+// results that are recent enough to be trusted remain.
+func (d *Denials) Recall(now algo.Instant, subject string, charges []Charge, results []algo.Result, holds []time.Duration) (denies bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.of(subject)
+	clear(holds)
+	for i, c := range charges {
+		e := find(entries, c.Limit)
+		if e == nil {
+			continue
+		}
+		results[i] = e.result
+		if c.Cost > 0 && !c.Force {
+			holds[i] = e.hold(now, e, c.Cost, d.trust)
+		}
+		if !d.stale(now, e, holds[i]) && (holds[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
+			e.of(c.Cost).early++
+			denies = true
+		}
+	}
+	if denies {
+		for i, c := range charges {
+			if e := find(entries, c.Limit); e != nil && d.stale(now, e, holds[i]) {
+				results[i] = algo.Result{}
+			}
+		}
+	}
+	return denies
+}
+
+// stale reports whether e is too old to deny at now.
+func (d *Denials) stale(now algo.Instant, e *entry, hold time.Duration) bool {
+	age := now.Sub(e.seen)
+	return hold == 0 && (age > d.trust || -age > d.trust)
+}
+
+// of returns the entries of subject. The caller holds the lock.
+func (d *Denials) of(subject string) []entry {
+	if entries, ok := d.recent[subject]; ok {
+		return entries
+	}
+	return d.older[subject]
+}
+
+// find returns the entry of limit; nil if there is none.
+func find(entries []entry, limit Limit) *entry {
+	for i := range entries {
+		if entries[i].limit == limit {
+			return &entries[i]
+		}
+	}
+	return nil
+}
+
+// Last returns the state of a limit of any version that was seen last, of any age; no Machine if
+// there is none.
+func (d *Denials) Last(subject string, id uint64) algo.Result {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range d.of(subject) {
+		if e.limit.ID == id {
+			return e.result
+		}
+	}
+	return algo.Result{}
+}
+
+// Forget deletes the entries of subject.
+func (d *Denials) Forget(subject string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if entries, ok := d.recent[subject]; ok {
+		d.weight -= weight(entries)
+		delete(d.recent, subject)
+	}
+	delete(d.older, subject)
+}
+
+// Distrust makes the entries of subject too old to deny. Last still returns their states.
+func (d *Denials) Distrust(subject string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries := d.of(subject)
+	for i := range entries {
+		entries[i] = entry{limit: entries[i].limit, result: entries[i].result}
+	}
+}
+
+// Remember caches results as seen at now. taken reports whether the store took the charges.
+func (d *Denials) Remember(now algo.Instant, subject string, charges []Charge, results []algo.Result, taken bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	entries, ok := d.recent[subject]
+	if ok {
+		d.weight -= weight(entries)
+	} else {
+		entries = d.older[subject]
+	}
+	size := len(entries)
+	for i, c := range charges {
+		entries = put(entries, d.next(now, find(entries, c.Limit), c, results[i], taken))
+	}
+	d.weight += weight(entries)
+	if d.weight > d.half && len(d.recent) > 1 {
+		d.older, d.recent, d.weight, ok = d.recent, make(map[string][]entry, len(d.recent)), weight(entries), false
+	}
+	if !ok || len(entries) != size {
+		d.recent[subject] = entries
+	}
+}
+
+// next returns the entry after one charge, where before is the last one; nil: none.
+func (d *Denials) next(now algo.Instant, before *entry, c Charge, r algo.Result, taken bool) entry {
+	e := entry{limit: c.Limit, result: r, seen: now}
+	e.result.Clamped = false // reported once
+	expected := false        // the refusal was known before the call
+	if before != nil {
+		e.backOff = before.backOff
+		expected = before.result.RetryAfter(now, c.Cost) > 0
+	}
+	switch {
+	case c.Force || c.Cost == 0 || d.trust <= 0:
+	case taken:
+		e.admitted(now, c.Cost, d.trust)
+	case !expected && r.RetryAfter(now, c.Cost) > 0:
+		e.refused(now, c.Cost, d.trust, d.intN)
+	}
+	return e
+}
+
+// put replaces the entry of the same limit, of any version, or adds one.
+func put(entries []entry, e entry) []entry {
+	for i := range entries {
+		if entries[i].limit.ID == e.limit.ID {
+			entries[i] = e
+			return entries
+		}
+	}
+	return append(entries, e)
+}
+
+// weight returns how many subjects the entries of one subject count as.
+func weight(entries []entry) int {
+	w := max(1, (len(entries)+subjectLimits-1)/subjectLimits)
+	for i := range entries {
+		w += len(entries[i].result.State.Entries) / subjectLog
+	}
+	return w
+}
