@@ -63,8 +63,11 @@ func (c *Counter) Due(now algo.Instant) bool {
 
 // Idle reports whether the counter may be dropped at now.
 func (c *Counter) Idle(now algo.Instant) bool {
-	if c.pending > 0 || c.lost { // until that no longer counts
-		return !(c.pending > 0 && now < c.charged.Add(c.rules.Horizon) || c.lost && now < c.own.Machine.Idle(c.own.State))
+	switch {
+	case c.pending > 0 && now < c.charged.Add(c.rules.Horizon), c.lost && now < c.own.Machine.Idle(c.own.State):
+		return false // the store may lack what still counts
+	case c.pending > 0 || c.lost:
+		return true
 	}
 	return c.Due(now)
 }
