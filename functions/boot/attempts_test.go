@@ -306,7 +306,7 @@ func TestConfig_Environment_deadline(t *testing.T) {
 		{[]string{"TABLE=t", "STORE_TIMEOUT=950ms"}, 950 * time.Millisecond, 950 * time.Millisecond},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := load(t, append(c.variables, "RULES_FILE="+file)...).Environment(storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{})), slog.New(slog.DiscardHandler))
+			e, err := load(t, append(c.variables, "RULES_FILE="+file)...).Environment(t.Context(), storetest.Must(resilient.New(hanging{memstoreOf()}, resilient.Options{})), quiet)
 			if err != nil {
 				t.Fatal(err)
 			}

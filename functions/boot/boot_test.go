@@ -139,7 +139,7 @@ func TestConfig_Environment_version(t *testing.T) {
 		{[]string{"RULES_FILE=" + silent}, 0},
 		{nil, 0},
 	} {
-		e, err := load(t, append(c.variables, "STORE=memory")...).Environment(store, slog.New(slog.DiscardHandler))
+		e, err := load(t, append(c.variables, "STORE=memory")...).Environment(t.Context(), store, quiet)
 		if c.want == 0 {
 			if err == nil || !strings.Contains(err.Error(), "add a version") || !strings.Contains(err.Error(), "RULES_VERSION") {
 				t.Errorf("%v: got error %v", c.variables, err)
@@ -154,10 +154,12 @@ func TestConfig_Environment_version(t *testing.T) {
 
 var store = storetest.Must(memstore.New(memstore.Options{}))
 
+// quiet are the Options of an Environment without output.
+var quiet = boot.Options{Logger: slog.New(slog.DiscardHandler)}
+
 func TestConfig_Environment(t *testing.T) {
-	logger := slog.New(slog.DiscardHandler)
-	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(store, logger)
-	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil { // it is Start that records
+	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(t.Context(), store, quiet)
+	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil || e.Events != nil {
 		t.Fatalf("the rules that are built in: %v", err)
 	}
 	rules := write(t, "rules.json", oneRule)
@@ -169,7 +171,7 @@ func TestConfig_Environment(t *testing.T) {
 	records := write(t, "apikeys.json", `[{"id":"k1","tier":"paid","hash":"`+caller.HashAPIKey([]byte("0123456789abcdef"), "the-key")+`"}]`)
 	local := []string{"STORE=memory", "WEIR_LOCAL=true", "RULES_FILE=" + rules, "JWKS=" + jwks, "JWT_ISSUER=" + events.Issuer, "JWT_AUDIENCE=" + events.Audience, "JWT_ALGORITHMS=ES256,EdDSA",
 		"API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=" + secret, "REQUIRE_CREDENTIAL=true", "BASE_PATH=/v1"}
-	e, err = load(t, local...).Environment(store, logger)
+	e, err = load(t, local...).Environment(t.Context(), store, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func TestConfig_Environment(t *testing.T) {
 		"API_KEY_SECRET_FILE: open nowhere":          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=nowhere"},
 		"API_KEYS_FILE " + rules + ", API_KEY_SECRET_FILE " + secret + ": API key records: ": {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + rules, "API_KEY_SECRET_FILE=" + secret},
 	} {
-		if _, err := load(t, variables...).Environment(store, logger); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := load(t, variables...).Environment(t.Context(), store, quiet); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v:\n got %v\nwant %s", variables, err, want)
 		}
 	}
@@ -206,7 +208,7 @@ func TestConfig_Environment_cors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.Environment(store, slog.New(slog.DiscardHandler))
+	e, err := c.Environment(t.Context(), store, quiet)
 	if err != nil {
 		t.Fatal(err)
 	}

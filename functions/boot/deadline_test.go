@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -269,7 +268,7 @@ func newWard(t *testing.T, store string) *ward {
 			t.Fatal(err)
 		}
 	}
-	if w.app, err = w.config.Environment(w.store, slog.New(slog.DiscardHandler)); err != nil {
+	if w.app, err = w.config.Environment(t.Context(), w.store, quiet); err != nil {
 		t.Fatal(err)
 	}
 	return w

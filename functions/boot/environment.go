@@ -2,9 +2,12 @@ package boot
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/contract"
@@ -12,36 +15,86 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Environment returns what the functions need, over store.
-func (c Config) Environment(store limiter.Store, logger *slog.Logger) (*lambdahttp.Environment, error) {
-	r, err := c.rules()
+// Options are the parts of an Environment that no variable configures.
+type Options struct {
+	// Logger is required.
+	Logger *slog.Logger
+	// Metrics is the destination of metrics, on Lambda standard output; nil: no metrics.
+	Metrics io.Writer
+	// Sink is the destination of decision events; nil: no events.
+	Sink decisionlog.Sink
+	// Clock is the clock of requests; nil: that of the Limiter, which corrects for clock skew.
+	Clock func() time.Time
+	// Rules are those of another Environment of this process, which already reports their reloads;
+	// nil: those that the variables configure.
+	Rules *live.Rules
+}
+
+// Environment returns a complete Environment over store. It only reads files and, if o has Metrics or
+// a Sink, the key of subject hashes from the records table.
+func (c Config) Environment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
+	var hash telemetry.SubjectHash
+	var recorder *telemetry.Recorder
+	var err error
+	if o.Metrics != nil || o.Sink != nil {
+		if hash, err = c.subjectHash(ctx, o.Logger); err != nil {
+			return nil, err
+		}
+	}
+	if o.Metrics != nil {
+		recorder = telemetry.New(o.Metrics, c.Namespace, hash)
+		recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
+	}
+	identifier, err := c.identifier()
 	if err != nil {
 		return nil, err
 	}
-	i, err := c.identifier()
+	l, err := c.limiter(store, o.Logger)
 	if err != nil {
 		return nil, err
 	}
-	l, err := c.limiter(store, logger)
-	if err != nil {
-		return nil, err
+	if o.Clock == nil {
+		o.Clock = l.Now
+	}
+	if o.Rules == nil {
+		if o.Rules, err = c.reportedRules(o.Clock(), recorder, o.Logger); err != nil {
+			return nil, err
+		}
 	}
 	e := &lambdahttp.Environment{
-		Limiter:     l,
-		Rules:       r,
-		Identifier:  i,
-		Clock:       l.Now,
-		Logger:      logger,
-		BasePath:    c.BasePath,
-		MaxDelay:    c.MaxDelay,
-		CORSOrigins: c.CORSOrigins,
-		SampleLogin: c.SampleLogin,
+		Limiter: l, Rules: o.Rules, Identifier: identifier, Clock: o.Clock, Logger: o.Logger, Recorder: recorder,
+		BasePath: c.BasePath, MaxDelay: c.MaxDelay, CORSOrigins: c.CORSOrigins, SampleLogin: c.SampleLogin,
 	}
-	r.Observe(tell(e))
+	if o.Sink != nil {
+		e.Events = decisionlog.New(decisionlog.Options{
+			Namespace: c.Namespace, Hash: hash, Sink: o.Sink, OneIn: c.Sample,
+			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: o.Logger,
+		})
+	}
 	return e, nil
+}
+
+// reportedRules returns the rules that the variables configure. recorder and logger report the rules
+// at now and every reload. A document with mistakes is recorded before the error is returned.
+func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logger *slog.Logger) (*live.Rules, error) {
+	r, err := c.rules()
+	if _, refused := errors.AsType[rules.Problems](err); refused {
+		recorder.RulesRefused(now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	inForce := r.Current()
+	recorder.Rules(now, inForce.Version(), time.Time{}, inForce.Labels())
+	r.Observe(reportReloads(recorder, logger))
+	return r, nil
 }
 
 func (c Config) limiter(store limiter.Store, logger *slog.Logger) (*limiter.Limiter, error) {

@@ -2,10 +2,8 @@ package boot
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"os"
-	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -14,7 +12,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/resilient"
-	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -23,10 +20,10 @@ import (
 // or Kinesis.
 type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 
-// Start runs a function in this process for as long as Lambda lets it: it builds the
-// environment, opens the store's connection, and answers events. A configuration that
-// is wrong ends the process with one line in the log. What is decided is recorded on
-// standard output. A message has one line of the log a second.
+// Start runs a function in this process until Lambda ends it: it builds the environment, opens the
+// connection to the store, and answers events. An invalid configuration ends the process
+// with one line in the log. Decisions are recorded on standard output. The log has at most one line a
+// second of each message.
 func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenSink) {
 	logger := slog.New(telemetry.Sparing(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger, openSink)
@@ -37,48 +34,32 @@ func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenS
 	lambda.Start(function(e))
 }
 
+// open opens a complete environment. What it opens stays open until the process ends.
 func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, openSink OpenSink) (*lambdahttp.Environment, error) {
 	c, err := Load(lookup)
 	if err != nil {
 		return nil, err
 	}
-	store, _, err := c.OpenStore(ctx) // closed with the process
+	store, _, err := c.OpenStore(ctx)
 	if err != nil {
 		return nil, err
 	}
-	hash, err := c.SubjectHash(ctx, logger)
-	if err != nil {
-		return nil, err
-	}
-	recorder := telemetry.New(os.Stdout, c.Namespace, hash)
-	e, err := c.Environment(store, logger)
-	if _, refused := errors.AsType[rules.Problems](err); refused {
-		recorder.RulesRefused(time.Now())
-	}
-	if err != nil {
-		return nil, err
-	}
-	inForce := e.Rules.Current()
-	recorder.Rules(time.Now(), inForce.Version(), time.Time{}, inForce.Labels()) // until they are read again, if they ever are
-	recorder.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return limiter.ClockSkew(store) })
-	e.Recorder = recorder
+	o := Options{Logger: logger, Metrics: os.Stdout}
 	if c.Events != "" {
-		sink, err := openSink(ctx, c)
-		if err != nil {
+		if o.Sink, err = openSink(ctx, c); err != nil {
 			return nil, err
 		}
-		e.Events = decisionlog.New(decisionlog.Options{
-			Namespace: c.Namespace, Hash: hash, Sink: sink, OneIn: c.Sample,
-			Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
-		})
+	}
+	e, err := c.Environment(ctx, store, o)
+	if err != nil {
+		return nil, err
 	}
 	c.warm(ctx, store, e)
 	return e, nil
 }
 
-// warm opens the connections of an environment, in the time of a first decision at most. Who is
-// not reached may be back when it is needed: an outage is no time for slow starts, of which it
-// has more.
+// warm opens the connections of an environment, within the time of a first decision. It only logs
+// errors: the store may recover before the first request.
 func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()
@@ -88,5 +69,5 @@ func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Env
 	if err := e.Identifier.Warm(ctx, e.Clock()); err != nil {
 		e.Logger.Warn("records table not reached", slog.Any("err", err))
 	}
-	_ = e.Rules.Refresh(ctx, e.Clock()) // which tells what is wrong
+	_ = e.Rules.Refresh(ctx, e.Clock()) // the observer of the rules reports the error
 }

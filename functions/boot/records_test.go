@@ -1,6 +1,7 @@
 package boot_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -45,6 +46,13 @@ type deployment struct {
 	requests atomic.Int64 // through the door
 	shared   atomic.Int64 // of them, by the client that the environment shares
 	now      time.Time
+	logged   bytes.Buffer
+	metrics  bytes.Buffer
+}
+
+// options are those of an Environment with the deployment's clock, log and metrics.
+func (d *deployment) options() boot.Options {
+	return boot.Options{Logger: slog.New(slog.NewTextHandler(&d.logged, nil)), Metrics: &d.metrics, Clock: func() time.Time { return d.now }}
 }
 
 // newDeployment returns one of the variables besides those of the table.
@@ -88,10 +96,9 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	if c.Store == "dynamodb" {
 		d.makeTable(t, dynamostore.TableInput(c.Table))
 	}
-	if d.Environment, err = c.Environment(store, slog.New(slog.DiscardHandler)); err != nil {
+	if d.Environment, err = c.Environment(t.Context(), store, d.options()); err != nil {
 		t.Fatal(err)
 	}
-	d.Clock = func() time.Time { return d.now }
 	return d
 }
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/weir-limits/weir/functions"
 	"github.com/weir-limits/weir/functions/appconfig"
-	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // How old the rules of a source are at most when they decide. What AppConfig's agent has may be
@@ -155,36 +155,38 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 	return live.Document{Content: content, Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}, err
 }
 
-// tell returns who tells what comes of reading e's rules: a version that has come into force,
-// and once of each document why it has not. Rules that their source never had are told as
-// unknownAge old: an alarm must ring as well where environments come and go.
-func tell(e *lambdahttp.Environment) func(time.Time, live.Reload) {
-	made := time.Now()
+// maxListed is the number of mistakes or limits that one line of the log lists.
+const maxListed = 10
+
+// reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a
+// document once. Rules that their source never confirmed count as unknownAge old, so that an alarm
+// rings even if no environment lives for long.
+func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
+	started := time.Now()
 	return func(now time.Time, n live.Reload) {
 		ctx, confirmed := context.Background(), n.Confirmed
 		if confirmed.IsZero() {
-			confirmed = made.Add(-unknownAge)
+			confirmed = started.Add(-unknownAge)
 		}
-		e.Recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels())
+		version := slog.Int64("version", n.Rules.Version())
+		recorder.Rules(now, n.Rules.Version(), confirmed, n.Rules.Labels())
 		switch problems, refused := errors.AsType[rules.Problems](n.Err); {
 		case n.Changed:
-			e.Logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", slog.Int64("version", n.Rules.Version()))
+			logger.LogAttrs(ctx, slog.LevelInfo, "rules changed", version)
 			if count := len(n.Restarts); count > 0 {
-				const most = 10
-				e.Logger.LogAttrs(ctx, slog.LevelWarn, "counts restart: the changed rules count them in other items", slog.Int64("version", n.Rules.Version()),
-					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, most)]))
+				logger.LogAttrs(ctx, slog.LevelWarn, "counts restart: the changed rules count them in other items", version,
+					slog.Int("count", count), slog.Any("limits", n.Restarts[:min(count, maxListed)]))
 			}
 		case n.Err == nil || n.Repeated:
 		case errors.Is(n.Err, live.ErrOlder):
-			e.Recorder.RulesRefused(now)
-			e.Logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than those in force, which stay", slog.Int64("version", n.Rules.Version()), slog.Any("err", n.Err))
+			recorder.RulesRefused(now)
+			logger.LogAttrs(ctx, slog.LevelError, "rules refused: older than the rules in force", version, slog.Any("err", n.Err))
 		case refused:
-			e.Recorder.RulesRefused(now)
-			const most = 10
-			e.Logger.LogAttrs(ctx, slog.LevelError, "rules refused: those before stay in force", slog.Int64("version", n.Rules.Version()),
-				slog.Int("mistakes", len(problems)), slog.Any("err", problems[:min(len(problems), most)]))
+			recorder.RulesRefused(now)
+			logger.LogAttrs(ctx, slog.LevelError, "rules refused: the document has mistakes; the previous rules stay in force", version,
+				slog.Int("mistakes", len(problems)), slog.Any("err", problems[:min(len(problems), maxListed)]))
 		default:
-			e.Logger.LogAttrs(ctx, slog.LevelWarn, "rules not read: those before stay in force", slog.Int64("version", n.Rules.Version()), slog.Any("err", n.Err))
+			logger.LogAttrs(ctx, slog.LevelWarn, "rules not read; the previous rules stay in force", version, slog.Any("err", n.Err))
 		}
 	}
 }

@@ -1,11 +1,9 @@
 package boot_test
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -19,7 +17,6 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
-	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // allows returns which rules decide on a request at the deployment's time: their version, and how
@@ -89,7 +86,7 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := c.Environment(store, slog.New(slog.DiscardHandler))
+		e, err := c.Environment(t.Context(), store, d.options())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -112,13 +109,12 @@ func TestConfig_rules_coldStart(t *testing.T) {
 	d.now = time.Now() // from which on it does not know
 	age := func() (seconds int) {
 		t.Helper()
-		var metrics bytes.Buffer
-		d.Recorder = telemetry.New(&metrics, "test", nil)
+		d.metrics.Reset()
 		version, _ := d.allows(t)
 		d.Recorder.Record(d.now, 0, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
 		var line struct{ RulesAge, RulesVersion int }
-		if err := json.Unmarshal(metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
-			t.Errorf("%s: %v", &metrics, err)
+		if err := json.Unmarshal(d.metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
+			t.Errorf("%s: %v", &d.metrics, err)
 		}
 		return line.RulesAge
 	}
@@ -143,8 +139,6 @@ func TestConfig_rules_coldStart(t *testing.T) {
 // A reload that counts limits in other items logs which counts restart, once and in few words.
 func TestConfig_rules_restarts(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
-	var logged bytes.Buffer
-	d.Logger = slog.New(slog.NewTextHandler(&logged, nil))
 	version := int64(0)
 	put := func(endpoints int) {
 		t.Helper()
@@ -165,11 +159,11 @@ func TestConfig_rules_restarts(t *testing.T) {
 	}
 	for _, c := range []struct{ endpoints, logged int }{{10, 0}, {11, 1}, {12, 1}} {
 		put(c.endpoints)
-		if n := strings.Count(logged.String(), "counts restart"); n != c.logged {
-			t.Errorf("%d endpoints: logged %d times, want %d:\n%s", c.endpoints, n, c.logged, &logged)
+		if n := strings.Count(d.logged.String(), "counts restart"); n != c.logged {
+			t.Errorf("%d endpoints: logged %d times, want %d:\n%s", c.endpoints, n, c.logged, &d.logged)
 		}
 	}
-	if text := logged.String(); !strings.Contains(text, "count=10") || !strings.Contains(text, "rules[9].limits.* (e9)") {
+	if text := d.logged.String(); !strings.Contains(text, "count=10") || !strings.Contains(text, "rules[9].limits.* (e9)") {
 		t.Errorf("logged %s", text)
 	}
 }
@@ -178,8 +172,6 @@ func TestConfig_rules_restarts(t *testing.T) {
 // age of the rules grows until a good one comes.
 func TestConfig_rules_refused(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
-	var logged, metrics bytes.Buffer
-	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test", nil)
 	first := d.putRules(t, 11, 0)
 	d.now = d.now.Add(time.Minute)
 	_, _ = d.allows(t)
@@ -198,14 +190,14 @@ func TestConfig_rules_refused(t *testing.T) {
 		}
 		d.Recorder.Record(d.now, time.Millisecond, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
 	}
-	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(metrics.String(), `"RulesRefused":2`) {
-		t.Errorf("counted %d times:\n%s", n, &metrics)
+	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(d.metrics.String(), `"RulesRefused":2`) {
+		t.Errorf("counted %d times:\n%s", n, &d.metrics)
 	}
-	if !strings.Contains(metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(metrics.String(), `"RulesAge":300`) {
-		t.Errorf("version and age are missing:\n%s", &metrics)
+	if !strings.Contains(d.metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(d.metrics.String(), `"RulesAge":300`) {
+		t.Errorf("version and age are missing:\n%s", &d.metrics)
 	}
-	if n := strings.Count(logged.String(), "rules refused"); n != 1 || !strings.Contains(logged.String(), "unknown0") || strings.Contains(logged.String(), "unknown10") || !strings.Contains(logged.String(), "mistakes=50") {
-		t.Errorf("told %d times:\n%s", n, &logged)
+	if n := strings.Count(d.logged.String(), "rules refused"); n != 1 || !strings.Contains(d.logged.String(), "unknown0") || strings.Contains(d.logged.String(), "unknown10") || !strings.Contains(d.logged.String(), "mistakes=50") {
+		t.Errorf("told %d times:\n%s", n, &d.logged)
 	}
 	good := d.putRules(t, 13, bad.Version)
 	d.now = d.now.Add(time.Minute)
@@ -239,8 +231,6 @@ func TestConfig_rules_appConfig(t *testing.T) {
 	t.Cleanup(agent.Close)
 	port := agent.URL[strings.LastIndex(agent.URL, ":")+1:]
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=appconfig:a1/e1/p1", "AWS_APPCONFIG_EXTENSION_HTTP_PORT="+port)
-	var logged, metrics bytes.Buffer
-	d.Logger, d.Recorder = slog.New(slog.NewTextHandler(&logged, nil)), telemetry.New(&metrics, "test", nil)
 	const limits = `"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`
 	for _, c := range []struct {
 		document          string
@@ -260,10 +250,10 @@ func TestConfig_rules_appConfig(t *testing.T) {
 		}
 	} // The older one, and the one without a version.
 	d.Recorder.Record(d.now.Add(time.Minute), time.Millisecond, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
-	if n := strings.Count(metrics.String(), `"RulesRefused":1`); n != 2 {
-		t.Errorf("counted %d times:\n%s", n, &metrics)
+	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 2 {
+		t.Errorf("counted %d times:\n%s", n, &d.metrics)
 	}
-	if told := logged.String(); strings.Count(told, "rules refused: older than those in force") != 1 || !strings.Contains(told, "got version 4, want more than 5") {
+	if told := d.logged.String(); strings.Count(told, "rules refused: older than the rules in force") != 1 || !strings.Contains(told, "got version 4, want more than 5") {
 		t.Errorf("told:\n%s", told)
 	}
 }

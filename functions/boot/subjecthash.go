@@ -14,12 +14,12 @@ import (
 // subjectKeyTimeout bounds the time that a start waits for the key of subject hashes.
 const subjectKeyTimeout = 500 * time.Millisecond
 
-// SubjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
+// subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
 // RECORDS_TABLE, where the first environment of a deployment creates it, or locally in
-// SUBJECT_KEY_FILE. If the table fails, SubjectHash logs a warning and uses a random key, and so it
+// SUBJECT_KEY_FILE. If the table fails, subjectHash logs a warning and uses a random key, and so it
 // does without a warning if neither variable is set: hashes of this process are then unlike
 // those of any other. The error is about the file or the AWS configuration.
-func (c Config) SubjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
+func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	if c.SubjectKeyFile != "" {
 		key, err := os.ReadFile(c.SubjectKeyFile)
 		if err == nil && len(key) < telemetry.MinSubjectKey {

@@ -112,7 +112,7 @@ func startEnvironment(variables []string, logger *slog.Logger) (e *environment, 
 	if err != nil {
 		return nil, nil, err
 	}
-	built, err := c.Environment(store, logger)
+	built, err := c.Environment(ctx, store, boot.Options{Logger: logger})
 	if err != nil {
 		return nil, nil, err
 	}

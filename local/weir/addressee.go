@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -121,7 +120,7 @@ func (t *addressee) config() (boot.Config, error) {
 
 // operator returns who answers over a store.
 func (t *addressee) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
-	e, err := config.Environment(store, slog.New(slog.NewTextHandler(io.Discard, nil)))
+	e, err := config.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}

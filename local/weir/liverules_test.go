@@ -166,11 +166,10 @@ func TestServe_rulesTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e, err := c.Environment(store, slog.New(slog.DiscardHandler))
+	e, err := c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: l.clock})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Clock = l.clock
 	l.rest = restGateway(t, e)
 	follow(t, func(document []byte) {
 		file := filepath.Join(t.TempDir(), "rules.json")

@@ -58,11 +58,10 @@ func newOutage(t *testing.T, document string) *local {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e, err := c.Environment(store, s.logger)
+		e, err := c.Environment(t.Context(), store, boot.Options{Logger: s.logger, Clock: l.clock})
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.Clock = l.clock
 		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
 		if role == authorizerRole {
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)

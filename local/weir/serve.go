@@ -27,7 +27,6 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
-	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/console"
 	"github.com/weir-limits/weir/local/gateway"
 	"github.com/weir-limits/weir/local/gateway/template"
@@ -286,7 +285,7 @@ func (s *server) gateway(ctx context.Context, template *template.Template) (*gat
 				return nil, err
 			}
 		}
-		e, err := c.Environment(store, s.logger.With("function", f.ID))
+		e, err := c.Environment(ctx, store, boot.Options{Logger: s.logger.With("function", f.ID), Metrics: s.metrics, Clock: s.clock, Rules: s.live})
 		if _, ok := errors.AsType[rules.Problems](err); ok { // by a MAX_DELAY
 			return nil, err
 		} else if err != nil { // it is the keys
@@ -296,11 +295,6 @@ func (s *server) gateway(ctx context.Context, template *template.Template) (*gat
 			s.live = e.Rules
 			s.live.Observe(s.tellRules)
 		}
-		hash, err := c.SubjectHash(ctx, s.logger)
-		if err != nil {
-			return nil, err
-		}
-		e.Clock, e.Rules, e.Recorder = s.clock, s.live, telemetry.New(s.metrics, c.Namespace, hash)
 		s.operate(c, e, store, role)
 		switch {
 		case s.environments > 0: // what is read above is what they will read
