@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
 // class is what a limit counts by: the parts of its per, the endpoint left out unless
@@ -20,44 +21,33 @@ type class struct {
 	endpoint limiter.Subject // with which the caller is combined; all of a subject that is global
 }
 
-// The words of per.
-const (
-	perClient   = "client"
-	perUser     = "user"
-	perAPIKey   = "apikey"
-	perIP       = "ip"
-	perEndpoint = "endpoint"
-	perGlobal   = "global"
-	perClaim    = "claim:"
-)
-
 // newClass returns the class of a per, which is valid and sorted. split says that a caller has an
 // item for each endpoint.
 func newClass(per []string, method string, p pattern, split bool) class {
-	c := class{byIP: slices.Contains(per, perIP)}
+	c := class{byIP: slices.Contains(per, document.PerIP)}
 	var identities []string
 	for _, part := range per {
 		switch {
-		case strings.HasPrefix(part, perClaim):
+		case strings.HasPrefix(part, document.PerClaim):
 			c.parts = append(c.parts, part)
-		case part != perEndpoint && part != perGlobal:
+		case part != document.PerEndpoint && part != document.PerGlobal:
 			identities = append(identities, part)
 		}
 	}
 	c.parts = append(c.parts, identities...)
 	c.key = strings.Join(c.parts, " ")
 	c.families = []string{c.key}
-	if slices.Contains(identities, perClient) { // and no other
-		claims := strings.TrimSuffix(c.key, perClient)
-		c.families = []string{claims + perUser, claims + perAPIKey, claims + perIP}
+	if slices.Contains(identities, document.PerClient) { // and no other
+		claims := strings.TrimSuffix(c.key, document.PerClient)
+		c.families = []string{claims + document.PerUser, claims + document.PerAPIKey, claims + document.PerIP}
 	}
-	byEndpoint, endpoint := slices.Contains(per, perEndpoint), perEndpoint+" "+strings.TrimSpace(method+" "+p.text)
+	byEndpoint, endpoint := slices.Contains(per, document.PerEndpoint), document.PerEndpoint+" "+strings.TrimSpace(method+" "+p.text)
 	switch {
 	case len(c.parts) == 0 && byEndpoint:
 		c.global, c.key, c.endpoint = true, endpoint, limiter.Endpoint(method, p.text)
 		c.families = []string{c.key}
 	case len(c.parts) == 0:
-		c.global, c.key, c.endpoint = true, perGlobal, limiter.Global()
+		c.global, c.key, c.endpoint = true, document.PerGlobal, limiter.Global()
 		c.families = []string{c.key}
 	case byEndpoint && split:
 		c.key, c.endpoint = c.key+" "+endpoint, limiter.Endpoint(method, p.text)
@@ -100,20 +90,20 @@ func (c *class) who(caller *caller.Caller) limiter.Subject {
 
 func identity(part string, caller *caller.Caller) limiter.Subject {
 	switch part {
-	case perClient:
+	case document.PerClient:
 		return caller.Subject()
-	case perUser:
+	case document.PerUser:
 		if caller.User != "" {
 			return limiter.User(caller.User)
 		}
-	case perAPIKey:
+	case document.PerAPIKey:
 		if caller.APIKey != "" {
 			return limiter.APIKey(caller.APIKey)
 		}
-	case perIP:
+	case document.PerIP:
 		return limiter.IP(caller.IP)
 	default:
-		name := strings.TrimPrefix(part, perClaim)
+		name := strings.TrimPrefix(part, document.PerClaim)
 		if value := caller.Claims[name]; value != "" {
 			return limiter.Claim(name, value)
 		}
@@ -124,11 +114,11 @@ func identity(part string, caller *caller.Caller) limiter.Subject {
 // allTiers reports whether callers of several tiers share a subject of c. One user, key or
 // client has one tier at a time, and so have those of one claim.
 func (c *class) allTiers() bool {
-	return c.global || len(c.parts) == 1 && c.parts[0] == perIP
+	return c.global || len(c.parts) == 1 && c.parts[0] == document.PerIP
 }
 
 // countsBy reports whether the subject of c can be one of a kind: user, apikey, ip or
 // claim:<name>.
 func (c *class) countsBy(kind string) bool {
-	return slices.Contains(c.parts, kind) || slices.Contains(c.parts, perClient) && !strings.HasPrefix(kind, perClaim)
+	return slices.Contains(c.parts, kind) || slices.Contains(c.parts, document.PerClient) && !strings.HasPrefix(kind, document.PerClaim)
 }

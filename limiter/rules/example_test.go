@@ -21,7 +21,7 @@ func ExampleParse() {
 	fmt.Println(err)
 	// Output:
 	// user:alice items 100 1
-	// rules[0].endpoint: got "/items/": write /items
-	// rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
-	// rules[0].limits.free.window_seconds: is missing; "window": "1m" says the same
+	// line 1: rules[0].endpoint: got "/items/", want /items
+	// line 1: rules[0].limits.free.window_seconds: required, or "window": "1m"
+	// line 1: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
 // Explanation is why a request is charged what it is, for operators.
@@ -78,12 +79,12 @@ func (c *charger) explain(r *rule, method string) Match {
 	}
 	key := c.caller.Tier
 	if _, ok := r.limits[key]; !ok {
-		key = otherTiers
+		key = document.OtherTiers
 	}
-	if _, global := r.limits[globalKey]; len(r.limits[key]) == 0 && (!global || len(r.limits) > 1) {
+	if _, global := r.limits[document.Global]; len(r.limits[key]) == 0 && (!global || len(r.limits) > 1) {
 		m.Reason = fmt.Sprintf("has no limit for tier %s, and none for *", c.caller.Tier)
 	}
-	for _, key := range []string{key, globalKey} {
+	for _, key := range []string{key, document.Global} {
 		for _, l := range r.limits[key] {
 			m.Limits = append(m.Limits, c.list(r, key, l))
 		}

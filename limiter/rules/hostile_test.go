@@ -15,10 +15,9 @@ func numbered(requests string) string {
 	return `{"rules":[{"endpoint":"*","limits":{"*":{"requests":` + requests + `,"window":"1m"}}}]}`
 }
 
-// What is no whole number that a limit can have is refused for what it is, however it is
-// written.
+// A value that is not a whole number, or not in range, is rejected in every spelling.
 func TestParse_numbers(t *testing.T) {
-	const noNumber, notJSON = "want a whole number from 1 to 1000000000", "line 1: "
+	const noNumber, notJSON = "want a whole number from 1 to 1000000000", "line 1, column 5"
 	digits := strings.Repeat("9", 100_000)
 	for number, want := range map[string]string{
 		"1000000000": "", "1e9": "", "10.0e8": "", "0.1e10": "", "1000000000.0000": "",
@@ -38,29 +37,29 @@ func TestParse_numbers(t *testing.T) {
 	}
 }
 
-// hostile are documents that somebody writes to break a reader; all are refused.
+// hostile are documents that an attacker writes to break a parser. All are rejected.
 var hostile = []struct{ name, document, problem string }{
-	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "at most 1048576 are allowed"},
-	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "at most 1048576 are allowed"},
-	{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })), "has 10000 rules, at most 1000 are allowed"},
+	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
+	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
+	{"10,000 rules", document(fill(10_000, func(i int) string { return fmt.Sprintf(`{"endpoint":"/a%d","limits":{"*":%s}}`, i, limit) })), "rules: got 10000 rules, want at most 1000"},
 	{"10,001 overrides", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_001, func(i int) string {
 		return fmt.Sprintf(`{"user":"u%d","limits":{"all":%s}}`, i, limit)
-	}) + `]}`, "has 10001 overrides, at most 10000 are allowed"},
+	}) + `]}`, "overrides: got 10001 overrides, want at most 10000"},
 	{"deep lists", strings.Repeat("[", 500_000) + strings.Repeat("]", 500_000), "nested more than 12 deep"},
 	{"deep objects", strings.Repeat(`{"rules":`, 100_000), "nested more than 12 deep"},
 	{"deep in a note", numbered(`1,"note":` + strings.Repeat("[", 300_000)), "nested more than 12 deep"},
-	{"one key, many times", `{` + fill(100_000, func(int) string { return `"rules":[]` }) + `}`, "stands twice in one object"},
-	{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))), "stands twice in one object"},
-	{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "stands twice for user"},
+	{"one key, many times", `{` + fill(100_000, func(int) string { return `"rules":[]` }) + `}`, "got the same name twice in one object"},
+	{"one limit, many times", document(rule("*", "", fill(50_000, func(int) string { return `"*":` + limit }))), "got the same name twice in one object"},
+	{"one override, many times", `{"rules":[` + rule("*", "", `"*":`+limit) + `],"overrides":[` + fill(10_000, func(int) string { return `{"user":"u","limits":{"all":` + limit + `}}` }) + `]}`, "got two overrides of all for user"},
 	{"unknown fields", `{"rules":[],` + fill(80_000, func(i int) string { return fmt.Sprintf(`"f%d":1`, i) }) + `}`, "more than 100 problems"},
-	{"many parameters", document(rule(strings.Repeat("/{p}", 33), "", `"*":`+limit)), "has 33 segments, at most 32 are allowed"},
-	{"a long path", document(rule("/"+strings.Repeat("a", 1024), "", `"*":`+limit)), "has 1025 bytes, at most 1024 are allowed"},
-	{"long names", document(rule("*", "", `"`+strings.Repeat("t", 1_000_000)+`":`+limit)), "is no tier"},
+	{"many parameters", document(rule(strings.Repeat("/{p}", 33), "", `"*":`+limit)), "got 33 segments, want at most 32"},
+	{"a long path", document(rule("/"+strings.Repeat("a", 1024), "", `"*":`+limit)), "got 1025 bytes, want at most 1024"},
+	{"long names", document(rule("*", "", `"`+strings.Repeat("t", 1_000_000)+`":`+limit)), "invalid tier"},
 	{"mistakes in all rules", document(fill(1000, func(i int) string {
 		return fmt.Sprintf(`{"endpoint":"%d","method":"x","cost":-1,"mode":1,"limits":{"?":{"requests":-1,"window":"%d","per":["x"],"burst":1e99}}}`, i, i)
 	})), "more than 100 problems"},
 	{"invalid UTF-8", strings.Replace(numbered("1"), "*", "/\xff\xfe", 1), ""},
-	{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1: "},
+	{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1, column "},
 }
 
 func TestParse_hostile(t *testing.T) {
@@ -72,7 +71,7 @@ func TestParse_hostile(t *testing.T) {
 	}
 }
 
-// work is what it took to read a document.
+// work is the cost of parsing a document.
 type work struct {
 	time    time.Duration
 	objects uint64
@@ -89,9 +88,9 @@ func workOf(document string) work {
 	return work{took, after.Mallocs - before.Mallocs}
 }
 
-// No document is more work by far than an honest one of its greatest size: it needs no more
-// than five times the objects, and, in the same run, nothing like thirty times the time, of
-// which other programs may have had most.
+// No document costs much more than an honest one of the maximum size: at most five times the
+// objects and, in the same run, thirty times the time. The margin is for other programs on the
+// machine.
 func TestParse_never_slow(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 20))

@@ -112,13 +112,13 @@ func endpoints(n int) (list []string) {
 	return list
 }
 
-// What does not fit is refused in one line, with what is too much.
+// Limits that do not fit are rejected with one line and the bound.
 func TestParse_items_messages(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
-			`rules[0].limits.*[7]: is the 8th of the limits that a "*" caller has in one item (user endpoint GET /a): they take up to 1078 bytes with it, and one write unit holds 1024; the first is rules[0].limits.*[0]`},
+			`line 1: rules[0].limits.*[7]: is limit 8 of those that a "*" caller has in one item (user endpoint GET /a): they take up to 1078 bytes, want at most 1024, one write unit; the first is rules[0].limits.*[0]`},
 		{document(rule("/a", "", `"free":`+list("l", 11, `,"algorithm":"token_bucket"`))),
-			`rules[0].limits.free[10]: is one of 11 limits that a "free" caller has in one item (user endpoint /a), and at most 10 fit one write; the first is rules[0].limits.free[0]`},
+			`line 1: rules[0].limits.free[10]: is one of 11 limits that a "free" caller has in one item (user endpoint /a), want at most 10; the first is rules[0].limits.free[0]`},
 	} {
 		if _, err := rules.Parse([]byte(c.document), rules.Options{}); err == nil || err.Error() != c.want {
 			t.Errorf("got  %v\nwant %s", err, c.want)

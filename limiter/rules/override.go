@@ -4,176 +4,85 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// overrides are the limits that single callers have instead of their tier's.
+// overrides are the limits of individual callers, which replace those of their tier.
 type overrides struct {
-	rates  map[who]map[string]algo.Rate // by name of the limit
+	rates  map[who]map[string]algo.Rate // as the document has them, by name of the limit
 	limits map[own]*limiter.Limit
+	bits   []int // lengths of the networks, longest first
 }
 
-// own is what stands in place of a limit.
+// own identifies what replaces a limit.
 type own struct {
 	base *limiter.Limit
-	rate algo.Rate
+	rate algo.Rate // as the document has it
 }
 
-// who is one identity: a user, an API key's record, an address or a claim's value.
-type who struct{ kind, value string }
+// who is one identity: a user, the id of an API key, a claim's value or a network.
+type who struct {
+	kind, value string
+	network     netip.Prefix
+}
 
-// of returns the limit that holds for caller in place of l. Where l counts by several
-// identities, an override of the user, key or address goes before one of a claim.
+// of returns the limit that applies to caller in place of l. Where l counts by several
+// identities, an override for the user, key or address precedes one for a claim. Of networks
+// the longest applies.
 func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limiter.Limit {
 	if len(o.rates) == 0 {
 		return l
 	}
 	for _, part := range slices.Backward(c.parts) {
-		if rate, ok := o.rates[whoIs(part, caller)][l.Name]; ok {
+		if rate, ok := o.rate(part, caller, l.Name); ok {
 			return o.limits[own{l, rate}]
 		}
 	}
 	return l
 }
 
-// whoIs returns the identity by which a part of a per counts caller.
-func whoIs(part string, caller *caller.Caller) who {
+// rate returns the override of the identity by which a part of a per counts caller.
+func (o *overrides) rate(part string, caller *caller.Caller, name string) (rate algo.Rate, ok bool) {
 	switch {
-	case part == perUser || part == perClient && caller.User != "":
-		return who{perUser, caller.User}
-	case part == perAPIKey || part == perClient && caller.APIKey != "":
-		return who{perAPIKey, caller.APIKey}
-	case part == perIP || part == perClient:
-		return who{perIP, caller.IP.String()}
+	case part == document.PerUser || part == document.PerClient && caller.User != "":
+		rate, ok = o.rates[who{kind: document.PerUser, value: caller.User}][name]
+	case part == document.PerAPIKey || part == document.PerClient && caller.APIKey != "":
+		rate, ok = o.rates[who{kind: document.PerAPIKey, value: caller.APIKey}][name]
+	case part == document.PerIP || part == document.PerClient:
+		return o.rateOf(caller.IP, name)
+	default:
+		rate, ok = o.rates[who{kind: part, value: caller.Claims[strings.TrimPrefix(part, document.PerClaim)]}][name]
 	}
-	return who{part, caller.Claims[strings.TrimPrefix(part, perClaim)]}
+	return rate, ok
 }
 
-// override is one limit of a caller, as the document has it.
-type override struct {
-	path string
-	who  who
-	name string
-	rate algo.Rate
+// rateOf returns the override of the longest network that contains an address.
+func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) {
+	for _, bits := range o.bits {
+		if !address.IsValid() || bits > address.Bits() {
+			continue
+		}
+		network, err := address.Addr().Prefix(bits)
+		if err != nil {
+			continue
+		}
+		if rate, ok := o.rates[who{kind: document.PerIP, network: network}][name]; ok {
+			return rate, true
+		}
+	}
+	return algo.Rate{}, false
 }
 
-// Bounds of overrides.
-const (
-	maxOverrides = 10_000
-	maxOwn       = 50_000 // limits that they make
-)
+// maxOwn bounds the limits that overrides make.
+const maxOwn = 50_000
 
-// spreadFields are what an override leaves as the limit has it.
+// spreadFields are the fields of a limit that its overrides do not change.
 var spreadFields = []string{"lease", "shards", "sync_ms", "cells"}
-
-// readOverrides reads the list of overrides.
-func (p *parser) readOverrides(n *node) {
-	switch {
-	case n == nil:
-		return
-	case n.kind != isList:
-		p.problems.add(n.path, "got %s, want a list", n)
-		return
-	case len(n.items) > maxOverrides:
-		p.problems.add(n.path, "has %d overrides, at most %d are allowed", len(n.items), maxOverrides)
-		return
-	}
-	for _, item := range n.items {
-		o := item.object(&p.problems)
-		who, ok := p.who(o)
-		limits := o.required("limits")
-		if note := o.member("note"); note != nil {
-			o.text(note)
-		}
-		o.done()
-		if limits == nil {
-			continue
-		}
-		limits.object(&p.problems)
-		for _, m := range limits.members {
-			before := len(p.problems)
-			l := m.node.object(&p.problems)
-			rate := p.rate(l)
-			if note := l.member("note"); note != nil {
-				l.text(note)
-			}
-			l.done()
-			if ok && !p.mistaken(before) {
-				p.noteShallow(m.node.path, rate)
-				p.overrides = append(p.overrides, override{m.node.path, who, m.key, rate})
-			}
-		}
-	}
-}
-
-// who reads whom an override is for: one member that names an identity.
-func (p *parser) who(o *object) (w who, ok bool) {
-	for _, m := range o.node.members {
-		if m.key != perUser && m.key != perAPIKey && m.key != perIP && !validClaim.MatchString(m.key) {
-			continue
-		}
-		value, isText := o.text(o.member(m.key))
-		switch {
-		case w.kind != "":
-			p.problems.add(m.node.path, "stands beside %s: an override is for one of them", w.kind)
-			return w, false
-		case isText && value == "":
-			p.problems.add(m.node.path, "is empty")
-		}
-		w, ok = who{m.key, value}, isText && value != ""
-		if m.key == perIP && ok {
-			var prefix netip.Prefix
-			if prefix, ok = address(value); !ok {
-				p.problems.add(m.node.path, "got %s, want an IPv4 address, or an IPv6 network such as 2001:db8:1::/64", m.node)
-			}
-			w.value = prefix.String()
-		}
-	}
-	if w.kind == "" && o.node.kind == isObject {
-		p.problems.add(o.node.path, "is for nobody, want a member user, apikey, ip or claim:<name>")
-	}
-	return w, ok
-}
-
-// address reads an address as callers have it: IPv4 by itself, also where it is written
-// as IPv6, and IPv6 as a network.
-func address(s string) (netip.Prefix, bool) {
-	if a, err := netip.ParseAddr(s); err == nil && a.Unmap().Is4() {
-		return netip.PrefixFrom(a.Unmap(), 32), true
-	}
-	prefix, err := netip.ParsePrefix(s)
-	a := prefix.Addr()
-	return prefix.Masked(), err == nil && (prefix.IsSingleIP() || a.Is6()) && !a.Is4In6()
-}
-
-// applyOverrides makes the limits of single callers: the same limit with other numbers,
-// so that a caller who gets or loses an override keeps what it has used. Callers with the
-// same numbers share them. whole says that all limits of the document are known.
-func (p *parser) applyOverrides(whole bool) {
-	p.rules.overrides = overrides{map[who]map[string]algo.Rate{}, map[own]*limiter.Limit{}}
-	done := map[numbers]bool{}
-	for _, o := range p.overrides {
-		n := numbers{o.who.kind, o.name, o.rate}
-		if !done[n] && !p.applyOverride(o, whole) {
-			continue
-		}
-		done[n] = true
-		rates := p.rules.overrides.rates[o.who]
-		if rates == nil {
-			rates = map[string]algo.Rate{}
-			p.rules.overrides.rates[o.who] = rates
-		}
-		if _, twice := rates[o.name]; twice {
-			p.problems.add(o.path, "stands twice for %s %s", o.who.kind, strconv.Quote(shorten(o.who.value)))
-		}
-		rates[o.name] = o.rate
-	}
-}
 
 // numbers are what overrides of several callers can have in common.
 type numbers struct {
@@ -181,72 +90,175 @@ type numbers struct {
 	rate       algo.Rate
 }
 
-// applyOverride makes what an override puts in place of each limit of its name, and
-// reports whether there is any and all fit.
-func (p *parser) applyOverride(o override, whole bool) bool {
+// merge adds to each limit the rates that its overrides give it. It returns false if there are too
+// many.
+func (c *compiler) merge() bool {
+	byName, seen := map[string][]*document.Override{}, map[numbers]bool{}
+	for i := range c.doc.Overrides {
+		o := &c.doc.Overrides[i]
+		if n := (numbers{o.Kind, o.Name, o.Rate}); !seen[n] {
+			seen[n] = true
+			byName[o.Name] = append(byName[o.Name], o)
+		}
+	}
+	type key struct {
+		hashed
+		shadow bool
+	}
+	total, merged := 0, map[key][]algo.Rate{} // limits of several rules may be one
+	for i := range c.specs {
+		s := &c.specs[i]
+		k := key{s.is, c.rules.rules[s.rule].shadow}
+		if rates, ok := merged[k]; ok {
+			s.own = rates
+			continue
+		}
+		for _, o := range byName[s.Name] {
+			if !c.rules.classes[s.class].countsBy(o.Kind) {
+				continue
+			}
+			if total++; total > maxOwn {
+				c.doc.Report(o.Path, "is one too many: overrides make at most %d limits, one for each limit of the name", maxOwn)
+				return false
+			}
+			s.own = append(s.own, c.clamp(inherit(s.Rate, o.Rate)))
+		}
+		merged[k] = s.own
+	}
+	return true
+}
+
+// inherit returns the numbers of an override of a limit. It takes the algorithm, the window and the
+// burst of the limit where it does not set its own.
+func inherit(limit, own algo.Rate) algo.Rate {
+	if own.Window == 0 {
+		own.Window = limit.Window
+	}
+	if own.Algorithm == "" {
+		own.Algorithm = limit.Algorithm
+	}
+	if own.Burst == 0 && (own.Algorithm == algo.TokenBucket || own.Algorithm == algo.LeakyBucket) {
+		own.Burst = limit.Burst
+	}
+	return own
+}
+
+// applyOverrides makes the limits of individual callers: the same limit with other numbers, so that
+// a caller who gains or loses an override keeps its usage. Callers with the same numbers share
+// them.
+func (c *compiler) applyOverrides() {
+	o := overrides{map[who]map[string]algo.Rate{}, map[own]*limiter.Limit{}, nil}
+	c.rules.overrides = o
+	done := map[numbers]bool{}
+	for i := range c.doc.Overrides {
+		one := &c.doc.Overrides[i]
+		n := numbers{one.Kind, one.Name, one.Rate}
+		if !done[n] && !c.applyOverride(one) {
+			continue
+		}
+		done[n] = true
+		w := who{kind: one.Kind, value: one.Value}
+		if one.Kind == document.PerIP {
+			w = who{kind: one.Kind, network: one.Network}
+			if bits := one.Network.Bits(); !slices.Contains(o.bits, bits) {
+				o.bits = append(o.bits, bits)
+			}
+		}
+		if o.rates[w] == nil {
+			o.rates[w] = map[string]algo.Rate{}
+		}
+		if _, twice := o.rates[w][one.Name]; twice {
+			c.doc.Report(one.Path, "got two overrides of %s for %s %q, want one", document.Shorten(one.Name), one.Kind, document.Shorten(one.Value))
+		}
+		o.rates[w][one.Name] = one.Rate
+	}
+	slices.SortFunc(o.bits, func(a, b int) int { return b - a })
+	c.rules.overrides = o
+}
+
+// applyOverride makes the limits that an override puts in place of those of its name, and reports
+// whether there are any and all are valid.
+func (c *compiler) applyOverride(o *document.Override) bool {
 	found := false
-	for _, base := range p.named[o.name] {
-		if !p.rules.classes[base.made.class].countsBy(o.who.kind) {
+	for _, base := range c.named[o.Name] {
+		if !c.rules.classes[base.made.class].countsBy(o.Kind) {
 			continue
 		}
 		found = true
-		key := own{base.made.Limit, o.rate}
-		if p.rules.overrides.limits[key] != nil {
+		key := own{base.made.Limit, o.Rate}
+		if c.rules.overrides.limits[key] != nil {
 			continue
 		}
-		if len(p.rules.overrides.limits) == maxOwn {
-			p.problems.add(o.path, "is one too many: overrides make at most %d limits, one of each that has the name", maxOwn)
-			return false
-		}
-		l := p.instead(o, base)
+		l := c.instead(o, base)
 		if l == nil {
 			return false
 		}
-		p.rules.overrides.limits[key] = l
+		c.rules.overrides.limits[key] = l
 	}
-	if !found && whole {
-		p.problems.add(o.path, "no limit of this name counts by %s", o.who.kind)
+	if !found && c.doc.Complete {
+		c.reportUnknown(o)
 	}
 	return found
 }
 
-// instead makes a limit with the numbers of an override; nil if they do not fit.
-func (p *parser) instead(o override, base *identified) *limiter.Limit {
+// reportUnknown reports an override of a limit that does not exist, with the names that do.
+func (c *compiler) reportUnknown(o *document.Override) {
+	const most = 10
+	names, ok := c.names[o.Kind]
+	if !ok {
+		for i := range c.specs {
+			if s := &c.specs[i]; c.rules.classes[s.class].countsBy(o.Kind) {
+				names = append(names, s.Name)
+			}
+		}
+		slices.Sort(names)
+		names = slices.Compact(names)
+		c.names[o.Kind] = names
+	}
+	switch kind := document.Shorten(o.Kind); {
+	case slices.Contains(names, o.Name): // it has a mistake of its own
+	case len(names) == 0:
+		c.doc.Report(o.Path, "no limit counts by %s", kind)
+	default:
+		c.doc.Report(o.Path, "no limit of this name counts by %s, want %s%s", kind, quoteAll(names[:min(most, len(names))]), document.DidYouMean(o.Name, names))
+	}
+}
+
+// instead makes a limit with the numbers of an override; nil if they are invalid.
+func (c *compiler) instead(o *document.Override, base *identified) *limiter.Limit {
 	l := *base.made.Limit
-	l.Rate = o.rate
+	l.Rate = c.clamp(inherit(base.spec.Rate, o.Rate))
 	switch {
-	case base.spread == limiter.Spread{}:
-		l.Spread = p.spreads(o.path, base.spread, o.rate, l.Global)
-	case l.Spread.Lease > 0 && o.rate.Algorithm == algo.SlidingLog:
+	case base.spec.Spread == limiter.Spread{}:
+		l.Spread = c.spread(o.Path, base.spec.Spread, l.Rate, l.Global)
+	case l.Spread.Lease > 0 && l.Rate.Algorithm == algo.SlidingLog:
 		l.Spread.Lease = 0
 	default:
-		l.Spread.Lease = min(l.Spread.Lease, capacity(o.rate))
+		l.Spread.Lease = min(l.Spread.Lease, capacity(l.Rate))
 	}
 	made, err := limiter.NewLimit(l)
-	field, ok := errors.AsType[*algo.FieldError](err)
-	switch {
-	case ok && slices.Contains(spreadFields, field.Field):
-		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(base.made.path, field.Field), field.Got, field.Want)
-		return nil
-	case ok && field.Field == processesField:
-		p.problems.add(o.path, "does not go with %s: got %v, want %s", join(p.rules.rules[base.rule].path, processesField), field.Got, field.Want)
-		return nil
-	case err != nil:
-		p.unmade(o.path, err)
+	if err != nil {
+		c.reportField(o.Path, base.made.path, c.rules.rules[base.spec.rule].path, err)
 		return nil
 	}
+	c.noteShallow(o.Path, l.Rate)
 	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
-		p.problems.add(o.path, "allows at most %d at once, less than %s (%d)", most, base.costPath, base.cost)
+		c.doc.Report(o.Path, "allows at most %d at once, less than %s (%d)", most, base.costPath, base.cost)
 		return nil
 	}
 	return made
 }
 
-// capacity returns how many requests a rate ever admits at once, before it is known to be
-// valid.
+// capacity returns how many requests a rate admits at once, before it is known to be valid.
 func capacity(r algo.Rate) int64 {
 	if r.Burst > 0 {
 		return r.Burst
 	}
 	return r.Requests
+}
+
+// fieldOf returns the invalid field that err names; nil if it names none.
+func fieldOf(err error) *algo.FieldError {
+	field, _ := errors.AsType[*algo.FieldError](err)
+	return field
 }

@@ -122,7 +122,7 @@ const parameter = "{}"
 
 var parameterSegment = regexp.MustCompile(`^\{[A-Za-z0-9_]+\}$`)
 
-// parsePattern reads an endpoint; problem says what is wrong with it.
+// parsePattern parses an endpoint. problem is what is wanted instead of an invalid one.
 func parsePattern(text string) (p pattern, problem string) {
 	p.text = text
 	if text == "*" {
@@ -132,7 +132,7 @@ func parsePattern(text string) (p pattern, problem string) {
 	rest, below := strings.CutSuffix(text, "/*")
 	p.below = below
 	if rest == "" && below {
-		return p, `write "*" for every path`
+		return p, `want "*" for every path`
 	}
 	path, err := ParsePath(rest, "")
 	if err != nil { // an endpoint is written decoded, so a % stands for itself
@@ -142,14 +142,14 @@ func parsePattern(text string) (p pattern, problem string) {
 		if below {
 			normal += "/*"
 		}
-		return p, "write " + strings.TrimPrefix(normal, "//")
+		return p, "want " + strings.TrimPrefix(normal, "//")
 	}
 	for segment := range strings.SplitSeq(strings.TrimPrefix(rest, "/"), "/") {
 		switch {
 		case parameterSegment.MatchString(segment):
 			segment = parameter
 		case strings.ContainsAny(segment, "{}*"):
-			return p, "a segment is literal or one {parameter}, and * stands alone at the end"
+			return p, "want segments that are literal or one {parameter}; * is a segment of its own, at the end"
 		case segment == "":
 			continue
 		}

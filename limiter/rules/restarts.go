@@ -5,27 +5,46 @@ import (
 	"slices"
 )
 
-// Restarts returns the counts that begin anew where after comes into force in place of before: those
-// of limits that both have and count in other items, in file order, such as
-// "rules[2].limits.free (search)". A caller then has the whole limit again. before may be nil:
-// there were no counts.
+// Restarts returns the counts that restart when after replaces before, in file order, such as
+// "rules[2].limits.free (search)": limits of both that are counted in other items, and limits that
+// keep their place and name but have another per. A caller then has the whole limit again. before
+// may be nil: there were no counts.
+//
+// Both are compiled by this version of Weir. A version that counts the same document in other
+// items restarts counts too; its CHANGELOG says so.
 func Restarts(before, after *Rules) (restarts []string) {
 	if before == nil {
 		return nil
 	}
-	was := map[limitKey]counted{}
-	before.eachLimit(func(l limit) { was[limitKey{l.ID, l.Shadow}] = before.counted(l) })
-	after.eachLimit(func(l limit) {
+	was, here := map[limitKey]counted{}, map[place]limitKey{}
+	before.eachLimit(func(r *rule, tier string, l limit) {
 		key := limitKey{l.ID, l.Shadow}
-		if place, ok := was[key]; ok && place != after.counted(l) {
-			restarts = append(restarts, l.path+" ("+l.Name+")")
+		was[key], here[placeOf(r, tier, l)] = before.counted(l), key
+	})
+	reported := map[limitKey]bool{} // a limit that several rules share restarts once
+	after.eachLimit(func(r *rule, tier string, l limit) {
+		key := limitKey{l.ID, l.Shadow}
+		item, same := was[key]
+		if _, replaces := here[placeOf(r, tier, l)]; reported[key] || same && item == after.counted(l) || !same && !replaces {
+			return
 		}
-		delete(was, key) // a limit that several rules share restarts once
+		reported[key] = true
+		restarts = append(restarts, l.path+" ("+l.Name+")")
 	})
 	return restarts
 }
 
-// counted is where a limit is counted, for a given caller.
+// place is where a document has a limit, whatever it counts by.
+type place struct {
+	endpoint, method, tier, name string
+	shadow                       bool
+}
+
+func placeOf(r *rule, tier string, l limit) place {
+	return place{r.pattern.text, r.method, tier, l.Name, l.Shadow}
+}
+
+// counted is the item in which a limit is counted, for a given caller.
 type counted struct {
 	class  string
 	shards int
@@ -37,12 +56,12 @@ func (r *Rules) counted(l limit) counted {
 }
 
 // eachLimit calls f with the limits of all rules, in file order.
-func (r *Rules) eachLimit(f func(limit)) {
+func (r *Rules) eachLimit(f func(r *rule, tier string, l limit)) {
 	for i := range r.rules {
 		limits := r.rules[i].limits
 		for _, tier := range slices.Sorted(maps.Keys(limits)) {
 			for _, l := range limits[tier] {
-				f(l)
+				f(&r.rules[i], tier, l)
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
 // Rules are a document that has been read. They are immutable and safe for concurrent
@@ -34,7 +35,6 @@ type rule struct {
 	method  string // "" for any
 	shadow  bool
 	cost    int64
-	name    string             // of limits that have none
 	limits  map[string][]limit // by tier key
 
 	onError        limiter.OnError
@@ -57,12 +57,6 @@ type limit struct {
 	// badCredentials limits charge only requests whose credential was rejected.
 	badCredentials bool
 }
-
-// The keys of a rule's limits that are no tiers.
-const (
-	otherTiers = "*"
-	globalKey  = "global"
-)
 
 // Version returns the version of the rules, as the document or Options gave it.
 func (r *Rules) Version() int64 { return r.version }
@@ -115,11 +109,17 @@ func (r *Rules) Tier(claimed string) string {
 	return r.defaultTier
 }
 
-// Charges appends to dst what a request is to be charged, in file order. An OPTIONS
-// request is charged nothing; HEAD counts as GET. A limit that counts by an identity which the caller
-// does not have is skipped, and a caller whose credential was rejected is charged
-// only on limits that count by address. Limits with only_bad_credentials charge no other caller.
+// Charges appends to dst the charges of a request, in file order. An OPTIONS request has none;
+// HEAD counts as GET. A limit that counts by an identity that the caller lacks is skipped. A caller
+// whose credential was rejected is charged only on limits that count by address. Limits with
+// only_bad_credentials charge no other caller.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
+	var matched [16]int
+	return r.charge(dst, r.index.match(matched[:0], path), method, caller)
+}
+
+// charge appends the charges of a request whose path matches rules.
+func (r *Rules) charge(dst []limiter.Charge, matched []int, method string, caller caller.Caller) []limiter.Charge {
 	switch method {
 	case http.MethodOptions:
 		return dst
@@ -127,9 +127,8 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller c
 		method = http.MethodGet
 	}
 	caller.Tier = r.Tier(caller.Tier)
-	var matched [16]int
 	c := charger{rules: r, caller: &caller, charges: dst, from: len(dst)}
-	for _, i := range r.index.match(matched[:0], path) {
+	for _, i := range matched {
 		rule := &r.rules[i]
 		if rule.method != "" && rule.method != method {
 			continue
@@ -137,9 +136,9 @@ func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller c
 		if limits, ok := rule.limits[caller.Tier]; ok {
 			c.add(rule, limits)
 		} else {
-			c.add(rule, rule.limits[otherTiers])
+			c.add(rule, rule.limits[document.OtherTiers])
 		}
-		c.add(rule, rule.limits[globalKey])
+		c.add(rule, rule.limits[document.Global])
 	}
 	return c.charges
 }

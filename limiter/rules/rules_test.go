@@ -370,7 +370,7 @@ func TestRules_Charges_onError(t *testing.T) {
 	}{
 		{"/login", "", "", "deny 0 5, allow 0 600"},
 		{"/search", "bob", "free", "local 4 5, allow 0 600"}, // a bucket of 20
-		{"/search", "alice", "free", "local 4 2, allow 0 600"},
+		{"/search", "alice", "free", "local 4 5, allow 0 600"},
 		{"/api/x", "", "", "local 1 1, allow 0 600"},
 		{"/other", "", "", "allow 0 600"},
 	} {

@@ -72,10 +72,10 @@ func TestParse_large(t *testing.T) {
 	}{
 		{"*", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"*", rules.LeaseAboveDynamoDB, []limiter.Spread{lease(1000), unset, {Shards: 4}, lease(1), lease(10), unset, lease(10), unset},
-			"rules[4].limits.*: more than 500 requests a second, so on DynamoDB it leases up to 10 at once, which spares a bucket little"},
+			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 at once. Leases spare a bucket little"},
 		{"global", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{adaptive, unset, {Shards: 4}, lease(1), adaptive, unset, adaptive, unset},
-			"rules[0].limits.global: more than 500 requests a second, so on DynamoDB each environment admits a share of it by its share of the demand: within 5 % of the limit"},
+			"rules[0].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit"},
 	} {
 		r, err := rules.Parse(document(c.key), rules.Options{LeaseAbove: c.above})
 		if err != nil {
@@ -88,7 +88,7 @@ func TestParse_large(t *testing.T) {
 		if !slices.Equal(got, c.want) {
 			t.Errorf("%s above %d: %+v, want %+v", c.key, c.above, got, c.want)
 		}
-		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, "so on DynamoDB") {
+		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, ": on DynamoDB") {
 			t.Errorf("%s above %d: notes %s", c.key, c.above, notes)
 		}
 	}
@@ -159,9 +159,9 @@ func TestParse_overrides_fit(t *testing.T) {
 		"overrides":[{"user":"alice","limits":{"s":%s}}]}`
 	for own, problem := range map[string]string{
 		`{"requests":5,"window":"1m"}`:                                      "",
-		`{"requests":4,"window":"1m"}`:                                      "overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
-		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
-		`{"requests":9,"window":"1m","burst":4}`:                            "overrides[0].limits.s.burst: got 4, want none: sliding_window has no burst",
+		`{"requests":4,"window":"1m"}`:                                      "line 4: overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
+		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "line 4: overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
+		`{"requests":9,"window":"1m","burst":4}`:                            "line 4: overrides[0].limits.s.burst: got 4, want none: sliding_window has no burst",
 	} {
 		_, err := rules.Parse(fmt.Appendf(nil, cost, own), rules.Options{})
 		if got := fmt.Sprint(err); err == nil && problem != "" || err != nil && got != problem {

@@ -1,87 +1,246 @@
 package rules
 
 import (
+	"fmt"
 	"maps"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Writes is how many items a request of an endpoint writes at most, by what its caller is known
-// as: one for each in which a limit of it is counted. All are written at once. A refused request
-// may write fewer, and one that is refused by shards one more for each.
+// Writes is how many items a request of an endpoint writes at most, by the identities of its caller:
+// one for each item in which a limit of the request is counted. They are written at the same time.
+// Most requests write fewer: a refused request may, and so may one that is served from a lease or
+// an adaptive share. A request that shards refuse writes one more for each limit with shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
 	Method    string `json:"method,omitempty"` // of the rule; "" for any
 	User      int    `json:"user"`
 	APIKey    int    `json:"apikey"`
 	Both      int    `json:"user_and_apikey"` // a token and a key
-	Anonymous int    `json:"anonymous"`       // known by its address alone
+	Anonymous int    `json:"anonymous"`       // no identity but the address
 	Rejected  int    `json:"bad_credential"`
 }
 
+// exampleAddress is the address of a caller that stands for others.
+var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
+
 // Writes returns what requests write, for the endpoint of each rule, in file order: the most of
-// all tiers. Requests are taken to have every claim by which limits count.
+// all tiers and of all paths that match it. It assumes that requests have every claim by which
+// limits count.
 func (r *Rules) Writes() (list []Writes) {
-	address := netip.MustParsePrefix("192.0.2.1/32")
-	claims := map[string]string{}
+	w := writer{rules: r, claims: map[string]string{}, known: map[string]Writes{}}
 	for i := range r.classes {
 		for _, part := range r.classes[i].parts {
-			if name, ok := strings.CutPrefix(part, perClaim); ok {
-				claims[name] = "x"
+			if name, ok := strings.CutPrefix(part, document.PerClaim); ok {
+				w.claims[name] = "x"
 			}
 		}
 	}
-	known := map[Writes]bool{}
+	seen := map[Writes]bool{}
 	for i := range r.rules {
 		rule := &r.rules[i]
-		w := Writes{Endpoint: rule.pattern.text, Method: rule.method}
-		if known[w] {
+		one := Writes{Endpoint: rule.pattern.text, Method: rule.method}
+		if seen[one] {
 			continue
 		}
-		known[w] = true
-		most := func(caller caller.Caller) int {
-			caller.IP, caller.Claims = address, claims
-			return r.mostWrites(rule, caller)
+		seen[one] = true
+		for _, matched := range r.meetings(rule.pattern) {
+			one = one.most(w.of(matched, rule.method))
 		}
-		w.User, w.APIKey = most(caller.Caller{User: "x"}), most(caller.Caller{APIKey: "x"})
-		w.Both, w.Anonymous = most(caller.Caller{User: "x", APIKey: "x"}), most(caller.Caller{})
-		w.Rejected = most(caller.Caller{Rejected: true})
-		list = append(list, w)
+		list = append(list, one)
 	}
 	return list
 }
 
-// mostWrites returns how many items a request of a rule's endpoint writes at most.
-func (r *Rules) mostWrites(rule *rule, caller caller.Caller) (most int) {
-	path := rule.pattern.example()
-	tiers, asked := map[string]bool{r.defaultTier: true}, methods
-	for _, i := range r.index.match(nil, path) {
-		for tier := range r.rules[i].limits {
-			tiers[tier] = true
+// most returns w with the larger numbers of w and o.
+func (w Writes) most(o Writes) Writes {
+	w.User, w.APIKey, w.Both = max(w.User, o.User), max(w.APIKey, o.APIKey), max(w.Both, o.Both)
+	w.Anonymous, w.Rejected = max(w.Anonymous, o.Anonymous), max(w.Rejected, o.Rejected)
+	return w
+}
+
+// maxMeetings bounds the work for a pattern that many others cross.
+const maxMeetings = 2000
+
+// meetings returns which rules may match a path together that p matches: the largest sets. Of too
+// many sets it returns one that contains them all. Rules whose paths all match p are left out unless
+// their pattern equals p: their own meetings contain the rule of p.
+func (r *Rules) meetings(p pattern) [][]int {
+	var all []int
+	var index trie
+	for i := range r.rules {
+		if q := r.rules[i].pattern; p.meets(q) && (!p.contains(q) || q.contains(p)) {
+			all = append(all, i)
+			index.add(q, i)
 		}
 	}
-	if rule.method != "" {
-		asked = []string{rule.method}
+	m := meeting{most: maxMeetings}
+	if m.walk([]*trie{&index}, nil, p.segments, p.below); m.most > 0 {
+		return m.sets
 	}
-	for _, tier := range slices.Sorted(maps.Keys(tiers)) {
-		for _, method := range asked {
-			caller.Tier = tier
-			items := map[limiter.Subject]int{}
-			shards := 0
-			for _, c := range r.Charges(nil, method, path, caller) {
-				switch s := c.Limit.Spread; {
-				case s.Shards > 0:
-					shards++
-				case s.Cells == 0 && !s.Adaptive: // whose environments report now and then
-					items[c.Limit.Subjects(c.Subject)[0]]++
-				}
+	return [][]int{all}
+}
+
+// meeting collects sets of rules.
+type meeting struct {
+	sets [][]int
+	most int // steps that are left
+}
+
+// walk follows all paths of the remaining segments of a pattern through nodes of the trie at once.
+// matched are the rules that match everything below the path so far.
+func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bool) {
+	if m.most--; m.most <= 0 {
+		return
+	}
+	matched = slices.Clone(matched)
+	for _, n := range nodes {
+		matched = append(matched, n.below...)
+	}
+	if len(segments) == 0 {
+		set := slices.Clone(matched)
+		for _, n := range nodes {
+			set = append(set, n.here...)
+		}
+		slices.Sort(set)
+		m.sets = append(m.sets, set)
+		if !below {
+			return
+		}
+		segments = []string{parameter}
+	}
+	rest := segments[1:]
+	if segments[0] != parameter {
+		m.next(nodes, segments[0], matched, rest, below)
+		return
+	}
+	literals := map[string]bool{}
+	for _, n := range nodes {
+		for literal := range n.literal {
+			literals[literal] = true
+		}
+	}
+	// A path with a literal matches all that one without it matches.
+	for _, literal := range slices.Sorted(maps.Keys(literals)) {
+		m.next(nodes, literal, matched, rest, below)
+	}
+	if len(literals) == 0 {
+		m.next(nodes, parameter, matched, rest, below)
+	}
+}
+
+// next continues the walk behind a segment.
+func (m *meeting) next(nodes []*trie, segment string, matched []int, rest []string, below bool) {
+	var children []*trie
+	for _, n := range nodes {
+		if child := n.literal[segment]; child != nil {
+			children = append(children, child)
+		}
+		if n.param != nil {
+			children = append(children, n.param)
+		}
+	}
+	if len(children) > 0 {
+		m.walk(children, matched, rest, below)
+	}
+}
+
+// meets reports whether a path matches both p and q.
+func (p pattern) meets(q pattern) bool {
+	for i := 0; ; i++ {
+		switch {
+		case i == len(p.segments):
+			return i == len(q.segments) || p.below
+		case i == len(q.segments):
+			return q.below
+		case p.segments[i] != q.segments[i] && p.segments[i] != parameter && q.segments[i] != parameter:
+			return false
+		}
+	}
+}
+
+// contains reports whether p matches every path that q matches.
+func (p pattern) contains(q pattern) bool {
+	if len(p.segments) > len(q.segments) || !p.below && (q.below || len(p.segments) < len(q.segments)) {
+		return false
+	}
+	for i, segment := range p.segments {
+		if segment != parameter && segment != q.segments[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// writer counts what requests write.
+type writer struct {
+	rules  *Rules
+	claims map[string]string
+	known  map[string]Writes // by rules and method
+}
+
+// of returns what a request writes that matches rules, by a method; "" is any.
+func (w *writer) of(matched []int, method string) Writes {
+	key := fmt.Sprint(method, matched)
+	if one, ok := w.known[key]; ok {
+		return one
+	}
+	methods := []string{method}
+	if method == "" {
+		methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+	}
+	var one Writes
+	for _, tier := range w.tiers(matched) {
+		for _, method := range methods {
+			count := func(caller caller.Caller) int {
+				caller.IP, caller.Claims, caller.Tier = exampleAddress, w.claims, tier
+				return w.count(matched, method, caller)
 			}
-			most = max(most, len(items)+shards)
+			one = one.most(Writes{
+				User: count(caller.Caller{User: "x"}), APIKey: count(caller.Caller{APIKey: "x"}), Both: count(caller.Caller{User: "x", APIKey: "x"}),
+				Anonymous: count(caller.Caller{}), Rejected: count(caller.Caller{Rejected: true}),
+			})
 		}
 	}
-	return most
+	w.known[key] = one
+	return one
+}
+
+// tiers returns the tiers that rules distinguish.
+func (w *writer) tiers(matched []int) []string {
+	named := map[string]bool{w.rules.defaultTier: true}
+	for _, i := range matched {
+		for tier := range w.rules.rules[i].limits {
+			named[tier] = true
+		}
+	}
+	for tier := range w.rules.tiers {
+		if !named[tier] { // it stands for all tiers that no rule names
+			named[tier] = true
+			break
+		}
+	}
+	delete(named, document.OtherTiers)
+	delete(named, document.Global)
+	return slices.Collect(maps.Keys(named))
+}
+
+// count returns how many items one request writes.
+func (w *writer) count(matched []int, method string, caller caller.Caller) int {
+	items, shards := map[limiter.Subject]int{}, 0
+	for _, c := range w.rules.charge(nil, matched, method, caller) {
+		switch s := c.Limit.Spread; {
+		case s.Shards > 0:
+			shards++
+		case s.Cells == 0:
+			items[c.Limit.Subjects(c.Subject)[0]]++
+		}
+	}
+	return len(items) + shards
 }

@@ -1,0 +1,344 @@
+package rules
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// Options of Parse. The zero value is valid.
+type Options struct {
+	// Version is the version of a document that does not have one.
+	Version int64
+	// Assigned makes Version replace the version of the document, for documents that are stored
+	// under versions.
+	Assigned bool
+	// LeaseAbove is the rate in requests a second above which a limit spares its item, unless the
+	// document sets lease, shards, sync_ms or cells: a limit of all callers gets adaptive shares,
+	// another limit a lease of a hundredth of a second's requests. 0 means never. For DynamoDB it
+	// is LeaseAboveDynamoDB.
+	LeaseAbove int64
+	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Leaky
+	// buckets are no deeper than what leaves in that time. 0 means no bound.
+	MaxDelay time.Duration
+}
+
+// LeaseAboveDynamoDB is half of the writes that one item takes in a second.
+const LeaseAboveDynamoDB = 500
+
+// MaxBytes is the length of the longest document.
+const MaxBytes = document.MaxBytes
+
+// Problem and Problems are those of package document, so that a caller of Parse needs no other
+// import.
+type (
+	Problem  = document.Problem
+	Problems = document.Problems
+)
+
+// Parse reads a document. The error is of type Problems: all mistakes at once.
+func Parse(text []byte, o Options) (*Rules, error) {
+	d := document.Parse(text)
+	c := newCompiler(d, o)
+	c.compile()
+	if problems := d.Problems(); len(problems) > 0 {
+		return nil, problems
+	}
+	c.note()
+	c.rules.notes = d.Notes()
+	return c.rules, nil
+}
+
+// compiler builds Rules from a document.
+type compiler struct {
+	o       Options
+	doc     *document.Document
+	rules   *Rules
+	specs   []spec         // in file order
+	classes map[string]int // index in rules.classes, by key
+	known   map[limitKey]*identified
+	named   map[string][]*identified // in file order
+	labels  map[string]bool          // of rules.labels
+	names   map[string][]string      // of limits that count by a kind of identity, by kind
+}
+
+// spec is a limit before it is made.
+type spec struct {
+	document.Limit
+	rule  int
+	class int // index in rules.classes
+	is    hashed
+	own   []algo.Rate // with its overrides
+}
+
+// limitKey distinguishes limits.
+type limitKey struct {
+	id     limiter.ID
+	shadow bool
+}
+
+// hashed is what the ID of a limit is the hash of.
+type hashed struct{ tier, name, per, endpoint, method string }
+
+// identified is a limit that was made, for one rule or several.
+type identified struct {
+	hashed
+	made     limit
+	spec     *spec
+	cost     int64 // the highest of the rules
+	costPath string
+}
+
+func newCompiler(d *document.Document, o Options) *compiler {
+	r := &Rules{tiers: map[string]bool{}, version: o.Version, defaultTier: d.DefaultTier}
+	if d.Version != 0 && !o.Assigned {
+		r.version = d.Version
+	}
+	for _, tier := range d.Tiers {
+		r.tiers[tier] = true
+	}
+	return &compiler{o: o, doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{}, names: map[string][]string{}}
+}
+
+func (c *compiler) compile() {
+	for i := range c.doc.Rules {
+		c.rule(&c.doc.Rules[i])
+	}
+	c.assign(false)
+	tooMany := !c.merge()
+	c.place()
+	horizons := c.horizons()
+	for i := range c.specs {
+		s := &c.specs[i]
+		longest := time.Duration(0)
+		for _, family := range c.rules.classes[s.class].families {
+			longest = max(longest, horizons[family])
+		}
+		c.make(s, longest)
+	}
+	if !tooMany {
+		c.applyOverrides()
+	}
+}
+
+// rule adds a rule, without its limits.
+func (c *compiler) rule(r *document.Rule) {
+	at := len(c.rules.rules)
+	compiled := rule{
+		path: r.Path, pattern: c.pattern(r), method: r.Method, shadow: r.Shadow, cost: r.Cost, limits: map[string][]limit{},
+		onError: r.OnError, localProcesses: r.LocalProcesses,
+	}
+	c.rules.rules = append(c.rules.rules, compiled)
+	c.rules.index.add(compiled.pattern, at)
+	for _, l := range r.Limits {
+		s := spec{Limit: l, rule: at}
+		if s.Name == "" {
+			s.Name = compiled.pattern.name()
+		}
+		s.is = hashed{tier: s.Tier, name: s.Name, per: strings.Join(s.Per, " ")}
+		if s.byEndpoint() {
+			s.is.endpoint, s.is.method = compiled.pattern.text, compiled.method
+		}
+		c.specs = append(c.specs, s)
+	}
+}
+
+// byEndpoint reports whether the endpoint is part of what s is.
+func (s *spec) byEndpoint() bool { return slices.Contains(s.Per, document.PerEndpoint) }
+
+// Bounds of an endpoint.
+const (
+	maxEndpoint = 1024 // bytes
+	maxSegments = 32
+)
+
+// pattern checks the endpoint of a rule.
+func (c *compiler) pattern(r *document.Rule) (p pattern) {
+	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
+	switch shown := document.Shorten(text); {
+	case text == "": // missing or no text, which is reported
+		if !c.doc.Mistaken(path) {
+			c.doc.Report(path, `got "", want "*" or a path that begins with /`)
+		}
+	case text != "*" && !strings.HasPrefix(text, "/"):
+		c.doc.Report(path, `got %q, want "*" or a path that begins with /`, shown)
+	case len(text) > maxEndpoint:
+		c.doc.Report(path, "got %d bytes, want at most %d", len(text), maxEndpoint)
+	case strings.ContainsAny(text, "?#"):
+		c.doc.Report(path, "got %q, want a path without query and fragment", shown)
+	default:
+		var problem string
+		if p, problem = parsePattern(text); problem != "" {
+			c.doc.Report(path, "got %q, %s", shown, problem)
+		} else if n := len(p.segments); n > maxSegments {
+			c.doc.Report(path, "got %d segments, want at most %d", n, maxSegments)
+		}
+	}
+	return p
+}
+
+// clamp limits a leaky bucket to what leaves it within Options.MaxDelay.
+func (c *compiler) clamp(r algo.Rate) algo.Rate {
+	interval := int64(r.Window) / max(1, r.Requests)
+	if r.Algorithm == algo.LeakyBucket && c.o.MaxDelay > 0 && interval > 0 {
+		r = r.WithDefaults()
+		r.Burst = min(r.Burst, int64(c.o.MaxDelay)/interval+1)
+	}
+	return r
+}
+
+// horizons returns the longest time for which any limit of a subject must be kept, by the key of
+// the subject. A client's subject is that of a user, an API key or an address.
+func (c *compiler) horizons() map[string]time.Duration {
+	longest := map[string]time.Duration{}
+	for i := range c.specs {
+		s := &c.specs[i]
+		most := horizon(s.Rate)
+		for _, r := range s.own {
+			most = max(most, horizon(r))
+		}
+		for _, family := range c.rules.classes[s.class].families {
+			longest[family] = max(longest[family], most)
+		}
+	}
+	return longest
+}
+
+// horizon returns how long a store keeps a count of a rate; 0 if the rate is invalid.
+func horizon(r algo.Rate) time.Duration {
+	machine, err := algo.New(r)
+	if err != nil {
+		return 0
+	}
+	return machine.Horizon()
+}
+
+// class returns the index of an added class.
+func (c *compiler) class(one class) int {
+	i, ok := c.classes[one.key]
+	if !ok {
+		i = len(c.rules.classes)
+		c.rules.classes, c.classes[one.key] = append(c.rules.classes, one), i
+	}
+	return i
+}
+
+// make makes a limit and adds it to its rule.
+func (c *compiler) make(s *spec, horizon time.Duration) {
+	r, global := &c.rules.rules[s.rule], c.rules.classes[s.class].global
+	parts, label := []string{s.is.tier, s.is.name, s.is.per}, s.Name
+	if s.byEndpoint() {
+		parts, label = append(parts, s.is.endpoint, s.is.method), r.label()
+	}
+	rate := c.clamp(s.Rate)
+	l, err := limiter.NewLimit(limiter.Limit{
+		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: global, Version: c.rules.version, Horizon: horizon,
+		Shadow: r.shadow, Spread: c.spread(s.Path, s.Spread, rate, global), OnError: r.onError, LocalProcesses: r.localProcesses,
+	})
+	if err != nil {
+		c.reportField(s.Path, s.Path, r.path, err)
+		return
+	}
+	if costPath := document.Join(r.path, "cost"); r.cost > l.MaxCost() {
+		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", r.cost, l.MaxCost(), s.Path)
+		return
+	} else if r.cost > l.MaxLocalCost() {
+		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", r.cost, l.MaxLocalCost(), s.Path)
+		return
+	}
+	made := limit{l, s.class, s.Path, s.OnlyBadCredentials}
+	key := limitKey{l.ID, l.Shadow}
+	known := c.known[key]
+	switch {
+	case known == nil:
+		known = &identified{hashed: s.is, made: made, spec: s}
+		c.known[key], c.named[s.Name] = known, append(c.named[s.Name], known)
+		if !c.labels[label] {
+			c.labels[label], c.rules.labels = true, append(c.rules.labels, label)
+		}
+	case !c.shares(s, made, known):
+		return
+	default:
+		made.Limit = known.made.Limit
+	}
+	if r.cost > known.cost {
+		known.cost, known.costPath = r.cost, document.Join(r.path, "cost")
+	}
+	r.limits[s.Tier] = append(r.limits[s.Tier], made)
+}
+
+// shares reports whether a limit can be one count with a known limit, and why if it cannot.
+func (c *compiler) shares(s *spec, made limit, known *identified) bool {
+	was := known.made
+	switch {
+	case known.hashed != s.is:
+		c.doc.Report(document.Join(s.Path, "name"), "has by chance the same hash as that of %s: choose another", was.path)
+	case s.byEndpoint():
+		c.doc.Report(s.Path, "is the same limit as %s: give one of them another name", was.path)
+	case was.Rate != made.Rate || was.Spread != made.Spread:
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
+	case was.badCredentials != made.badCredentials:
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same only_bad_credentials", was.path)
+	case was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses:
+		c.doc.Report(s.Path, "shares the count of %s, so their rules must have the same on_error and local_processes", was.path)
+	default:
+		return true
+	}
+	return false
+}
+
+func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Window) }
+
+// spread returns how a limit spares its item. A large limit for which the document sets nothing gets
+// adaptive shares if it counts all callers, or else leases.
+func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global bool) limiter.Spread {
+	large := c.o.LeaseAbove > 0 && perSecond(r) > c.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
+	switch {
+	case s != (limiter.Spread{}) || !large:
+		return s
+	case global:
+		s.Adaptive = true
+		c.doc.Note(path, "more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
+			"The sum stays within 5 %% of the limit, except for seconds after demand rises; lease never exceeds the limit", c.o.LeaseAbove)
+	case capacity(r) >= 2: // otherwise there is nothing to lease
+		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
+		bucket := ""
+		if r.Algorithm == algo.TokenBucket {
+			bucket = ". Leases spare a bucket little: more than 1,000 requests a second throttle its item. Use a window, or shards"
+		}
+		c.doc.Note(path, "more than %d requests a second: on DynamoDB an environment leases up to %d at once%s", c.o.LeaseAbove, s.Lease, bucket)
+	}
+	return s
+}
+
+// reportField reports why the numbers at path make no limit; base and rule are the paths of the limit
+// and of the rule whose fields they must fit.
+func (c *compiler) reportField(path, base, rule string, err error) {
+	field := fieldOf(err)
+	switch {
+	case field == nil:
+		c.doc.Report(path, "%v", err)
+	case field.Field == document.LocalProcesses && path == base:
+		c.doc.Report(document.Join(rule, field.Field), "got %v, want %s for %s", field.Got, field.Want, path)
+	case field.Field == document.LocalProcesses:
+		c.doc.Report(path, "does not fit %s: got %v, want %s", document.Join(rule, field.Field), field.Got, field.Want)
+	case path != base && slices.Contains(spreadFields, field.Field):
+		c.doc.Report(path, "does not fit %s: got %v, want %s", document.Join(base, field.Field), field.Got, field.Want)
+	default:
+		c.doc.Report(document.Join(path, field.Field), "got %v, want %s", field.Got, field.Want)
+	}
+}
+
+// quoteAll returns words in quotes, as an alternative.
+func quoteAll(words []string) string {
+	quoted := make([]string, len(words))
+	for i, w := range words {
+		quoted[i] = strconv.Quote(w)
+	}
+	return document.AnyOf(quoted)
+}

@@ -1,0 +1,255 @@
+package document
+
+import (
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Bounds of a document.
+const (
+	maxRules     = 1000
+	maxTiers     = 1000
+	maxOverrides = 10_000
+	maxPer       = 6 // a subject of six claims fits a key of DynamoDB
+)
+
+// The keys of a rule's limits that are not tiers.
+const (
+	OtherTiers = "*"
+	Global     = "global"
+)
+
+// Document is a document that has been read. Values with mistakes are missing in it.
+type Document struct {
+	Version     int64 // 0 if the document has none
+	DefaultTier string
+	Shadow      bool
+	Tiers       []string // that rules name, sorted
+	Rules       []Rule
+	Overrides   []Override
+	// Complete reports that every limit of every rule was read: none has a mistake.
+	Complete bool
+
+	report report
+}
+
+// Rule is one of a document's rules.
+type Rule struct {
+	Path           string // in the document, such as "rules[2]"
+	Endpoint       string // not checked; "" if it is missing
+	Method         string // "" for any
+	Cost           int64
+	Shadow         bool // also if the whole document is
+	OnError        limiter.OnError
+	LocalProcesses int // 0 unless OnError is OnErrorLocal
+	Limits         []Limit
+	Tiers          []string // keys of Limits in file order, also of limits with mistakes
+}
+
+// Parse reads a document. Its mistakes are in [Document.Problems]. It never returns nil.
+func Parse(text []byte) *Document {
+	d := &Document{DefaultTier: "free", report: report{text: text}}
+	if len(text) > MaxBytes {
+		d.report.add("", "got a document of %d bytes, want at most %d", len(text), MaxBytes)
+		return d
+	}
+	s := scanner{text: text}
+	root, err := s.document()
+	if err != nil {
+		d.report.syntax(err)
+		return d
+	}
+	d.report.root = root
+	for _, n := range s.duplicates {
+		d.report.duplicate(n)
+	}
+	d.read(root)
+	return d
+}
+
+// Report adds a mistake that was found after Parse.
+func (d *Document) Report(path, format string, args ...any) { d.report.add(path, format, args...) }
+
+// Problems returns the mistakes of the document in file order; none if it is valid.
+func (d *Document) Problems() Problems { return d.report.mistakes() }
+
+// Mistaken reports whether there is a mistake at a path.
+func (d *Document) Mistaken(path string) bool {
+	return slices.ContainsFunc(d.report.found, func(l located) bool { return l.Path == path })
+}
+
+// Mistakes returns how many mistakes are known.
+func (d *Document) Mistakes() int { return len(d.report.found) }
+
+// Note adds a remark: nothing is wrong, but a consequence of the document may surprise its author.
+func (d *Document) Note(path, format string, args ...any) { d.report.note(path, format, args...) }
+
+// Notes returns the remarks in file order.
+func (d *Document) Notes() Problems { return problems(d.report.notes) }
+
+const modeShadow = "shadow"
+
+var modes = []string{"enforce", modeShadow}
+
+// read reads the members of the document.
+func (d *Document) read(root *node) {
+	o := root.object(&d.report)
+	if n := o.member("$schema"); n != nil {
+		o.text(n)
+	}
+	list := o.required("rules")
+	tier := o.member("default_tier")
+	d.Shadow = o.choice("mode", modes) == modeShadow
+	d.Version, _ = o.whole(o.member("version"), limiter.MaxVersion)
+	overrides := o.member("overrides")
+	o.done()
+	before := d.Mistakes()
+	if list != nil {
+		d.readRules(list)
+	}
+	d.Complete = list != nil && d.Mistakes() == before && !d.report.more
+	d.readDefaultTier(o, tier)
+	if overrides != nil {
+		d.readOverrides(overrides)
+	}
+}
+
+func (d *Document) readRules(n *node) {
+	switch {
+	case n.kind != isList:
+		d.report.add(n.path, "got %s, want a list", n)
+		return
+	case len(n.items) > maxRules:
+		d.report.add(n.path, "got %d rules, want at most %d", len(n.items), maxRules)
+		return
+	}
+	tiers := map[string]bool{}
+	for _, item := range n.items {
+		r := d.readRule(item)
+		for _, tier := range r.Tiers {
+			if tier != OtherTiers && tier != Global {
+				tiers[tier] = true
+			}
+		}
+		d.Rules = append(d.Rules, r)
+	}
+	d.Tiers = slices.Sorted(maps.Keys(tiers))
+	if len(tiers) > maxTiers {
+		d.report.add(n.path, "got %d tiers, want at most %d", len(tiers), maxTiers)
+		d.Rules = nil
+	}
+}
+
+// readDefaultTier reads the tier of callers without one.
+func (d *Document) readDefaultTier(o *object, n *node) {
+	name, ok := o.text(n)
+	if !ok {
+		return
+	}
+	d.DefaultTier = name
+	switch {
+	case slices.Contains(d.Tiers, name):
+	case len(d.Tiers) == 0:
+		d.report.add(n.path, "got %s, but no rule names a tier", n)
+	default:
+		d.report.add(n.path, "got %s, want a tier that a rule names: %s%s", n, AnyOf(d.Tiers[:min(20, len(d.Tiers))]), DidYouMean(name, d.Tiers))
+	}
+}
+
+var methods = []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete}
+
+func (d *Document) readRule(n *node) Rule {
+	o := n.object(&d.report)
+	r := Rule{Path: n.path, Cost: 1}
+	r.Endpoint, _ = o.text(o.required("endpoint"))
+	if method := o.member("method"); method != nil {
+		r.Method = d.readMethod(o, method)
+	}
+	limits := o.required("limits")
+	if cost, ok := o.whole(o.member("cost"), algo.MaxRequests); ok {
+		r.Cost = cost
+	}
+	r.Shadow = o.choice("mode", modes) == modeShadow || d.Shadow
+	r.OnError, r.LocalProcesses = d.readOnError(o)
+	o.done()
+	if limits != nil {
+		d.readLimits(limits, &r)
+	}
+	return r
+}
+
+func (d *Document) readMethod(o *object, n *node) string {
+	method, ok := o.text(n)
+	switch {
+	case !ok || slices.Contains(methods, method):
+	case method == http.MethodOptions:
+		d.report.add(n.path, "OPTIONS is never limited: leave the method out for all others")
+	case method == http.MethodHead:
+		d.report.add(n.path, "HEAD counts as GET: write GET")
+	default:
+		d.report.add(n.path, "got %s, want %s, or no method for all of them%s", n, AnyOf(methods), DidYouMean(method, methods))
+	}
+	return method
+}
+
+// onErrors are the values of on_error; the first is the default.
+var onErrors = []string{limiter.OnErrorLocal.String(), limiter.OnErrorAllow.String(), limiter.OnErrorDeny.String()}
+
+// LocalProcesses is the field of a rule by which its limits are divided in an outage.
+const LocalProcesses = "local_processes"
+
+// readOnError reads the failure policy of a rule.
+func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int) {
+	switch o.choice("on_error", onErrors) {
+	case limiter.OnErrorDeny.String():
+		policy = limiter.OnErrorDeny
+	case limiter.OnErrorAllow.String():
+		policy = limiter.OnErrorAllow
+	}
+	n := o.member(LocalProcesses)
+	i, ok := o.whole(n, limiter.MaxCells)
+	switch {
+	case policy != limiter.OnErrorLocal && n != nil:
+		d.report.add(n.path, `only has an effect with "on_error": "local"`)
+		return policy, 0
+	case policy != limiter.OnErrorLocal:
+		return policy, 0
+	case !ok:
+		i = 1
+	}
+	return policy, int(i)
+}
+
+var validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
+
+// readLimits reads the limits of a rule by tier.
+func (d *Document) readLimits(n *node, r *Rule) {
+	n.object(&d.report)
+	if n.kind == isObject && len(n.members) == 0 {
+		d.report.add(n.path, `is empty, want a tier, "*" or "global"`)
+	}
+	for _, m := range n.members {
+		if m.key != OtherTiers && m.key != Global && !validTier.MatchString(m.key) {
+			d.report.add(m.node.path, `invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"`)
+		} else {
+			r.Tiers = append(r.Tiers, m.key)
+		}
+		nodes, inList := []*node{m.node}, m.node.kind == isList
+		if inList {
+			nodes = m.node.items
+			if len(nodes) == 0 {
+				d.report.add(m.node.path, "is empty: leave the tier out, or give it a limit")
+			}
+		}
+		for _, one := range nodes {
+			if l, ok := d.readLimit(one, m.key, inList); ok {
+				r.Limits = append(r.Limits, l)
+			}
+		}
+	}
+}

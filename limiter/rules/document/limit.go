@@ -1,0 +1,207 @@
+package document
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// The words of per.
+const (
+	PerClient   = "client"
+	PerUser     = "user"
+	PerAPIKey   = "apikey"
+	PerIP       = "ip"
+	PerEndpoint = "endpoint"
+	PerGlobal   = "global"
+	PerClaim    = "claim:" // and a claim's name
+)
+
+// Limit is one limit of a rule.
+type Limit struct {
+	Path string // such as "rules[2].limits.free"
+	Tier string // a tier, OtherTiers or Global
+	Name string // "" if the endpoint gives it
+	Rate algo.Rate
+	// Spread has at most one field set. It is zero if the document does not set any.
+	Spread limiter.Spread
+	Per    []string // sorted
+	// OnlyBadCredentials limits charge only requests whose credential was rejected.
+	OnlyBadCredentials bool
+}
+
+// readLimit reads one limit. ok is false if it has mistakes.
+func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok bool) {
+	before := d.Mistakes()
+	o := n.object(&d.report)
+	l = Limit{Path: n.path, Tier: tier}
+	l.Rate = d.readRate(o)
+	if n.kind == isObject && !o.has("window_seconds") && !o.has("window") {
+		d.report.add(Join(n.path, "window_seconds"), `required, or "window": "1m"`)
+	}
+	if l.Rate.Algorithm == "" {
+		l.Rate.Algorithm = algo.SlidingWindow
+	}
+	l.Spread = readSpread(o)
+	l.Per = d.readPer(o, tier)
+	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
+	l.OnlyBadCredentials = d.readBadCredentials(o, l.Per)
+	if note := o.member("note"); note != nil {
+		o.text(note)
+	}
+	o.done()
+	return l, d.Mistakes() == before && !d.report.more
+}
+
+var algorithms = []string{string(algo.SlidingWindow), string(algo.FixedWindow), string(algo.TokenBucket), string(algo.LeakyBucket), string(algo.SlidingLog)}
+
+// readRate reads the numbers of a limit. Fields that are missing are zero.
+func (d *Document) readRate(o *object) (r algo.Rate) {
+	r.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
+	r.Window = d.readWindow(o)
+	r.Algorithm = algo.Algorithm(o.choice("algorithm", algorithms))
+	r.Burst, _ = o.whole(o.member("burst"), algo.MaxRequests)
+	return r
+}
+
+// readSpread reads how a limit spares its item.
+func readSpread(o *object) (s limiter.Spread) {
+	s.Lease, _ = o.whole(o.member("lease"), algo.MaxRequests)
+	shards, _ := o.whole(o.member("shards"), limiter.MaxShards)
+	ms, _ := o.whole(o.member("sync_ms"), int64(algo.MaxWindow/time.Millisecond))
+	cells, _ := o.whole(o.member("cells"), limiter.MaxCells)
+	s.Shards, s.Sync, s.Cells = int(shards), time.Duration(ms)*time.Millisecond, int(cells)
+	return s
+}
+
+// readWindow reads window_seconds or window; 0 if there is neither.
+func (d *Document) readWindow(o *object) time.Duration {
+	seconds, text := o.member("window_seconds"), o.member("window")
+	switch {
+	case seconds != nil && text != nil:
+		d.report.add(text.path, "got window and window_seconds, want one of them")
+	case seconds != nil:
+		i, _ := o.whole(seconds, int64(algo.MaxWindow/time.Second))
+		return time.Duration(i) * time.Second
+	case text != nil:
+		s, ok := o.text(text)
+		if !ok {
+			return 0
+		}
+		window, err := duration(s)
+		if err != nil || window < limiter.MinWindow || window > algo.MaxWindow || window%time.Second != 0 {
+			d.report.add(text.path, `got %s, want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`, text)
+		}
+		return window
+	}
+	return 0
+}
+
+// duration is time.ParseDuration with days.
+func duration(s string) (time.Duration, error) {
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 7)
+		return time.Duration(n) * 24 * time.Hour, err
+	}
+	if strings.HasPrefix(s, "+") {
+		return 0, errors.New("a sign")
+	}
+	return time.ParseDuration(s)
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
+
+// readName reads a limit's name; "" if it has none.
+func (d *Document) readName(o *object, inList, byEndpoint bool) string {
+	n := o.member("name")
+	if name, ok := o.text(n); ok {
+		if !validName.MatchString(name) {
+			d.report.add(n.path, "got %s, want 1 to 32 of a-z, 0-9, _ and -", n)
+		}
+		return name
+	}
+	switch {
+	case n != nil || o.node.kind != isObject:
+	case inList:
+		d.report.add(Join(o.node.path, "name"), "required: every limit in a list has a name")
+	case !byEndpoint:
+		d.report.add(Join(o.node.path, "name"), "required: a limit that does not count by endpoint is one count for all rules that use its name")
+	}
+	return ""
+}
+
+var (
+	validClaim = regexp.MustCompile(`^claim:[^\s]{1,64}$`)
+	perWords   = []string{PerClient, PerUser, PerAPIKey, PerIP, PerEndpoint, PerGlobal}
+)
+
+// readPer reads what a limit counts by, sorted; nil if it has mistakes.
+func (d *Document) readPer(o *object, tier string) []string {
+	n := o.member("per")
+	switch {
+	case n == nil && tier == Global:
+		return []string{PerEndpoint, PerGlobal}
+	case n == nil:
+		return []string{PerClient, PerEndpoint}
+	case n.kind != isList:
+		d.report.add(n.path, "got %s, want a list of client, user, apikey, ip, claim:<name>, endpoint, global", n)
+		return nil
+	case len(n.items) == 0:
+		d.report.add(n.path, "is empty: leave it out for client and endpoint")
+		return nil
+	case len(n.items) > maxPer:
+		d.report.add(n.path, "got %d words, want at most %d", len(n.items), maxPer)
+		return nil
+	}
+	before := d.Mistakes()
+	var per []string
+	for _, item := range n.items {
+		word, ok := o.text(item)
+		switch {
+		case !ok:
+		case slices.Contains(per, word):
+			d.report.add(item.path, "got %s twice", item)
+		case !slices.Contains(perWords, word) && !validClaim.MatchString(word):
+			d.report.add(item.path, "got %s, want client, user, apikey, ip, claim:<name>, endpoint or global%s", item, DidYouMean(word, perWords))
+		default:
+			per = append(per, word)
+		}
+	}
+	slices.Sort(per)
+	d.checkPer(n.path, per)
+	if d.Mistakes() > before || d.report.more {
+		return nil
+	}
+	return per
+}
+
+// checkPer reports words that exclude each other.
+func (d *Document) checkPer(path string, per []string) {
+	for _, word := range per {
+		switch {
+		case slices.Contains(per, PerGlobal) && word != PerGlobal && word != PerEndpoint:
+			d.report.add(path, "got global and %s, want global with nothing but endpoint: it counts all callers together", word)
+			return
+		case slices.Contains(per, PerClient) && (word == PerUser || word == PerAPIKey || word == PerIP):
+			d.report.add(path, "got client and %s, want one of them: client is the user, else the API key, else the address", word)
+			return
+		}
+	}
+}
+
+// readBadCredentials reads only_bad_credentials. A request with a bad credential has no identity but
+// its address.
+func (d *Document) readBadCredentials(o *object, per []string) bool {
+	n := o.member("only_bad_credentials")
+	only := o.flag(n)
+	if only && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {
+		d.report.add(n.path, `needs "per": ["ip"] or ["ip", "endpoint"]: a request with a bad credential has no identity but its address`)
+	}
+	return only
+}

@@ -1,0 +1,171 @@
+package document
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// object reads the members of a JSON object, and reports their mistakes.
+type object struct {
+	node   *node
+	report *report
+	known  []string // names that were read
+}
+
+func (n *node) object(r *report) *object {
+	if n.kind != isObject {
+		r.add(n.path, "got %s, want an object", n)
+	}
+	return &object{node: n, report: r}
+}
+
+// member returns the value of a key; nil if there is none.
+func (o *object) member(key string) *node {
+	o.known = append(o.known, key)
+	if i := o.index(key); i >= 0 {
+		return o.node.members[i].node
+	}
+	return nil
+}
+
+// has reports whether there is a key.
+func (o *object) has(key string) bool { return o.index(key) >= 0 }
+
+func (o *object) index(key string) int {
+	return slices.IndexFunc(o.node.members, func(m member) bool { return m.key == key })
+}
+
+// required is member, and reports a mistake if there is none.
+func (o *object) required(key string) *node {
+	n := o.member(key)
+	if n == nil && o.node.kind == isObject {
+		o.report.add(Join(o.node.path, key), "required")
+	}
+	return n
+}
+
+// done reports every member that was not read.
+func (o *object) done() {
+	for _, m := range o.node.members {
+		if !slices.Contains(o.known, m.key) {
+			o.report.add(m.node.path, "unknown field%s; known here: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
+		}
+	}
+}
+
+// text returns a string; ok is false if there is none.
+func (o *object) text(n *node) (s string, ok bool) {
+	if n == nil {
+		return "", false
+	}
+	s, ok = n.value.(string)
+	if !ok {
+		o.report.add(n.path, "got %s, want a string", n)
+	}
+	return s, ok
+}
+
+// flag returns a boolean; false if there is none.
+func (o *object) flag(n *node) bool {
+	if n == nil {
+		return false
+	}
+	value, ok := n.value.(bool)
+	if !ok {
+		o.report.add(n.path, "got %s, want true or false", n)
+	}
+	return value
+}
+
+// choice returns a string that is one of those allowed; "" if there is none.
+func (o *object) choice(key string, allowed []string) string {
+	n := o.member(key)
+	s, ok := o.text(n)
+	if ok && !slices.Contains(allowed, s) {
+		o.report.add(n.path, "got %s, want %s%s", n, AnyOf(allowed), DidYouMean(s, allowed))
+	}
+	return s
+}
+
+// AnyOf returns words as an alternative: "a, b or c".
+func AnyOf(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
+
+// DidYouMean returns ` (did you mean "word"?)` with the closest of words; "" if none is close.
+func DidYouMean(got string, words []string) string {
+	if len(got) > maxShown {
+		return ""
+	}
+	best, distance := "", min(len(got)-1, max(2, len(got)/3))+1
+	for _, word := range words {
+		if d := editDistance(strings.ToLower(got), strings.ToLower(word)); d < distance {
+			best, distance = word, d
+		}
+	}
+	if best == "" {
+		return ""
+	}
+	return " (did you mean " + strconv.Quote(best) + "?)"
+}
+
+// editDistance returns how many bytes must be inserted, deleted or replaced to change a to b.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1) // distances of the first i bytes of a
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replaced := diagonal
+			if a[i] != b[j] {
+				replaced++
+			}
+			diagonal, row[j+1] = row[j+1], min(replaced, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// whole returns an integer from 1 to most; ok is false if there is none.
+func (o *object) whole(n *node, most int64) (i int64, ok bool) {
+	if n == nil {
+		return 0, false
+	}
+	if number, isNumber := n.value.(json.Number); isNumber {
+		if i, ok := integer(number.String()); ok && i >= 1 && i <= most {
+			return i, true
+		}
+	}
+	o.report.add(n.path, "got %s, want a whole number from 1 to %d", n, most)
+	return 0, false
+}
+
+// integer returns the value of a JSON number, if it is whole and an int64 holds it. Its spelling
+// does not matter: 100, 100.0 and 1e2 are one number, in JSON Schema too.
+func integer(number string) (int64, bool) {
+	const most = 18 // zeros of an int64
+	mantissa, exponent := number, "0"
+	if i := strings.IndexAny(number, "eE"); i >= 0 {
+		mantissa, exponent = number[:i], number[i+1:]
+	}
+	shift, err := strconv.Atoi(exponent)
+	if err != nil {
+		return 0, false
+	}
+	whole, fraction, _ := strings.Cut(mantissa, ".")
+	digits := strings.TrimRight(whole+fraction, "0")
+	zeros := len(whole) + shift - len(digits) // behind digits
+	if zeros < 0 || zeros > most {
+		return 0, false
+	}
+	i, err := strconv.ParseInt(digits+strings.Repeat("0", zeros), 10, 64)
+	return i, err == nil
+}

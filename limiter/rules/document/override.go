@@ -1,0 +1,98 @@
+package document
+
+import (
+	"net/netip"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Override is one limit of an individual caller.
+type Override struct {
+	Path    string       // such as "overrides[3].limits.search"
+	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
+	Value   string       // of the identity, as the document has it
+	Network netip.Prefix // of PerIP
+	Name    string       // of the limits that it changes
+	// Rate has the fields that the override sets. Algorithm, Window and Burst are zero where it
+	// takes those of the limit.
+	Rate algo.Rate
+}
+
+// readOverrides reads the list of overrides.
+func (d *Document) readOverrides(n *node) {
+	switch {
+	case n.kind != isList:
+		d.report.add(n.path, "got %s, want a list", n)
+		return
+	case len(n.items) > maxOverrides:
+		d.report.add(n.path, "got %d overrides, want at most %d", len(n.items), maxOverrides)
+		return
+	}
+	for _, item := range n.items {
+		d.readOverride(item)
+	}
+}
+
+func (d *Document) readOverride(n *node) {
+	o := n.object(&d.report)
+	caller, ok := d.readCaller(o)
+	limits := o.required("limits")
+	if note := o.member("note"); note != nil {
+		o.text(note)
+	}
+	o.done()
+	if limits == nil {
+		return
+	}
+	limits.object(&d.report)
+	for _, m := range limits.members {
+		before := d.Mistakes()
+		l := m.node.object(&d.report)
+		caller.Path, caller.Name, caller.Rate = m.node.path, m.key, d.readRate(l)
+		if note := l.member("note"); note != nil {
+			l.text(note)
+		}
+		l.done()
+		if ok && d.Mistakes() == before && !d.report.more {
+			d.Overrides = append(d.Overrides, caller)
+		}
+	}
+}
+
+// readCaller reads the one member of an override that names an identity.
+func (d *Document) readCaller(o *object) (c Override, ok bool) {
+	for _, m := range o.node.members {
+		if m.key != PerUser && m.key != PerAPIKey && m.key != PerIP && !validClaim.MatchString(m.key) {
+			continue
+		}
+		value, isText := o.text(o.member(m.key))
+		switch {
+		case c.Kind != "":
+			d.report.add(m.node.path, "got %s and %s, want one of them", c.Kind, Shorten(m.key))
+			return c, false
+		case isText && value == "":
+			d.report.add(m.node.path, "is empty")
+		}
+		c.Kind, c.Value, ok = m.key, value, isText && value != ""
+		if m.key == PerIP && ok {
+			if c.Network, ok = network(value); !ok {
+				d.report.add(m.node.path, "got %s, want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64", m.node)
+			}
+		}
+	}
+	if c.Kind == "" && o.node.kind == isObject {
+		o.known = append(o.known, PerUser, PerAPIKey, PerIP)
+		d.report.add(o.node.path, "names no caller, want a member user, apikey, ip or claim:<name>")
+	}
+	return c, ok
+}
+
+// network reads an address or a network. An IPv4 address is a network of one, also where it is written
+// as IPv6.
+func network(s string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(s); err == nil && a.Unmap().Is4() {
+		return netip.PrefixFrom(a.Unmap(), 32), true
+	}
+	prefix, err := netip.ParsePrefix(s)
+	return prefix.Masked(), err == nil && !prefix.Addr().Is4In6()
+}

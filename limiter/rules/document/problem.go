@@ -1,0 +1,126 @@
+package document
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Problem is one mistake in a document, or one note on it.
+type Problem struct {
+	Path    string `json:"path"`             // such as rules[0].limits.free.requests; empty for the whole document
+	Line    int    `json:"line,omitempty"`   // 1 is the first; 0 if the problem has no place in the document
+	Column  int    `json:"column,omitempty"` // of a syntax error, in bytes; 1 is the first
+	Message string `json:"message"`          // what was found and what is allowed
+}
+
+// String returns the problem in one line.
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "line %d", p.Line)
+		if p.Column > 0 {
+			fmt.Fprintf(&b, ", column %d", p.Column)
+		}
+		b.WriteString(": ")
+	}
+	if p.Path != "" {
+		b.WriteString(p.Path + ": ")
+	}
+	return b.String() + p.Message
+}
+
+// Problems are all mistakes of a document, in file order.
+type Problems []Problem
+
+// Error returns one line for each problem.
+func (p Problems) Error() string {
+	lines := make([]string, len(p))
+	for i := range p {
+		lines[i] = p[i].String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// maxProblems is how many mistakes are reported, so that a hostile document has a short report.
+const maxProblems = 100
+
+// report collects mistakes and notes.
+type report struct {
+	text    []byte
+	root    *node
+	offsets map[string]int // of nodes, by path; made when it is needed
+	found   []located
+	notes   []located
+	more    bool // than maxProblems
+}
+
+// located is a problem with its offset in the text.
+type located struct {
+	Problem
+	offset int
+}
+
+func (r *report) add(path, format string, args ...any) {
+	if len(r.found) == maxProblems {
+		r.more = true
+		return
+	}
+	r.found = append(r.found, r.locate(path, fmt.Sprintf(format, args...)))
+}
+
+// note adds a note.
+func (r *report) note(path, format string, args ...any) {
+	r.notes = append(r.notes, r.locate(path, fmt.Sprintf(format, args...)))
+}
+
+// duplicate reports a member whose name an earlier member of its object has.
+func (r *report) duplicate(n *node) {
+	r.add(n.path, "got the same name twice in one object")
+	if last := len(r.found) - 1; !r.more {
+		r.found[last].Line, r.found[last].offset = line(r.text, n.offset), n.offset
+	}
+}
+
+// syntax reports the place at which the text is not JSON.
+func (r *report) syntax(err error) {
+	if e, ok := errors.AsType[*syntaxError](err); ok {
+		r.found = append(r.found, located{e.problem(r.text), e.offset})
+	}
+}
+
+// mistakes returns the mistakes in file order, and how many are left out.
+func (r *report) mistakes() Problems {
+	all := problems(r.found)
+	if r.more {
+		all = append(all, Problem{Message: fmt.Sprintf("more than %d problems; the rest are not shown", maxProblems)})
+	}
+	return all
+}
+
+// locate finds the node of a path, or its closest parent if there is no such node.
+func (r *report) locate(path, message string) located {
+	if r.offsets == nil && r.root != nil {
+		r.offsets = map[string]int{}
+		r.root.index(r.offsets)
+	}
+	for at := path; ; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
+		if offset, ok := r.offsets[at]; ok {
+			return located{Problem{Path: path, Line: line(r.text, offset), Message: message}, offset}
+		}
+		if at == "" {
+			return located{Problem{Path: path, Message: message}, 0}
+		}
+	}
+}
+
+// problems returns list in file order.
+func problems(list []located) (sorted Problems) {
+	slices.SortStableFunc(list, func(a, b located) int { return cmp.Compare(a.offset, b.offset) })
+	for _, l := range list {
+		sorted = append(sorted, l.Problem)
+	}
+	return sorted
+}

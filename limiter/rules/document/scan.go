@@ -1,0 +1,335 @@
+package document
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxBytes is the length of the longest document.
+const MaxBytes = 1 << 20
+
+// maxDepth is how deep a document nests.
+const maxDepth = 12
+
+// node is a JSON value with its path and its place. encoding/json stops at the first mistake,
+// accepts duplicates, and does not return the place of a value.
+type node struct {
+	path    string
+	offset  int      // of the member's name or, in a list, of the value
+	value   any      // string, json.Number, bool or nil; nil for an object or a list
+	kind    string   // as messages call it
+	members []member // of an object, in file order
+	items   []*node  // of a list
+}
+
+type member struct {
+	key  string
+	node *node
+}
+
+// Kinds of node.
+const (
+	isObject  = "an object"
+	isList    = "a list"
+	isString  = "a string"
+	isNumber  = "a number"
+	isBoolean = "a boolean"
+	isNull    = "null"
+)
+
+// String returns the value as a message shows it, shortened.
+func (n *node) String() string {
+	switch n.kind {
+	case isString:
+		return strconv.Quote(Shorten(n.value.(string)))
+	case isNumber:
+		return Shorten(n.value.(json.Number).String())
+	case isBoolean:
+		return strconv.FormatBool(n.value.(bool))
+	}
+	return n.kind
+}
+
+// index adds the offsets of n and all that it contains, by path. Of duplicates the first counts.
+func (n *node) index(offsets map[string]int) {
+	if _, ok := offsets[n.path]; ok {
+		return
+	}
+	offsets[n.path] = n.offset
+	for _, m := range n.members {
+		m.node.index(offsets)
+	}
+	for _, item := range n.items {
+		item.index(offsets)
+	}
+}
+
+// maxShown is how much of a text a message or a path shows.
+const maxShown = 64
+
+// Shorten returns a text as messages show it.
+func Shorten(s string) string {
+	if len(s) > maxShown {
+		return s[:maxShown] + "..."
+	}
+	return s
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z_$*][A-Za-z0-9_*-]*$`)
+
+// Join returns the path of a member.
+func Join(path, key string) string {
+	switch {
+	case len(key) > maxShown || !plainKey.MatchString(key):
+		return path + "[" + strconv.Quote(Shorten(key)) + "]"
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+// line returns the line of an offset.
+func line(text []byte, offset int) int { return 1 + bytes.Count(text[:offset], []byte("\n")) }
+
+// syntaxError is the first place at which a text is not JSON.
+type syntaxError struct {
+	offset  int
+	message string
+}
+
+func (e *syntaxError) Error() string { return e.message }
+
+// problem returns the error as a problem of a text.
+func (e *syntaxError) problem(text []byte) Problem {
+	column := e.offset - bytes.LastIndexByte(text[:e.offset], '\n')
+	return Problem{Line: line(text, e.offset), Column: column, Message: e.message}
+}
+
+// scanner reads JSON into nodes.
+type scanner struct {
+	text       []byte
+	at         int
+	duplicates []*node // members whose name an earlier member has
+}
+
+// byteOrderMark is what some editors put before UTF-8. It is not JSON, and invisible.
+const byteOrderMark = "\xef\xbb\xbf"
+
+// document reads the one value of the text.
+func (s *scanner) document() (*node, error) {
+	if bytes.HasPrefix(s.text, []byte(byteOrderMark)) {
+		return nil, s.errorf("begins with a byte order mark: save it as UTF-8 without one")
+	}
+	root, err := s.value("", 0)
+	if err != nil {
+		return nil, err
+	}
+	if s.space(); s.at < len(s.text) {
+		return nil, s.unexpected("the end of the document")
+	}
+	return root, nil
+}
+
+func (s *scanner) errorf(format string, args ...any) error {
+	return &syntaxError{s.at, fmt.Sprintf(format, args...)}
+}
+
+// space skips white space.
+func (s *scanner) space() {
+	for s.at < len(s.text) && strings.IndexByte(" \t\r\n", s.text[s.at]) >= 0 {
+		s.at++
+	}
+}
+
+// peek returns the next byte; 0 at the end.
+func (s *scanner) peek() byte {
+	if s.at < len(s.text) {
+		return s.text[s.at]
+	}
+	return 0
+}
+
+// skip skips white space and then c, and reports whether c was there.
+func (s *scanner) skip(c byte) bool {
+	if s.space(); s.peek() != c {
+		return false
+	}
+	s.at++
+	return true
+}
+
+var number = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?`)
+
+func (s *scanner) value(path string, depth int) (n *node, err error) {
+	s.space()
+	if depth > maxDepth {
+		return nil, s.errorf("nested more than %d deep", maxDepth)
+	}
+	n = &node{path: path, offset: s.at}
+	switch c := s.peek(); {
+	case c == '{':
+		n.kind, err = isObject, s.members(n, depth)
+	case c == '[':
+		n.kind, err = isList, s.items(n, depth)
+	case c == '"':
+		n.kind = isString
+		n.value, err = s.string()
+	case c == '-' || '0' <= c && c <= '9':
+		digits := number.Find(s.text[s.at:])
+		if digits == nil {
+			return nil, s.unexpected("a number")
+		}
+		s.at += len(digits)
+		n.kind, n.value = isNumber, json.Number(digits)
+	case s.word("true"):
+		n.kind, n.value = isBoolean, true
+	case s.word("false"):
+		n.kind, n.value = isBoolean, false
+	case s.word("null"):
+		n.kind = isNull
+	default:
+		err = s.unexpected("a value")
+	}
+	return n, err
+}
+
+// word skips a word, and reports whether it was there.
+func (s *scanner) word(word string) bool {
+	if s.token() != word {
+		return false
+	}
+	s.at += len(word)
+	return true
+}
+
+func (s *scanner) members(n *node, depth int) error {
+	s.at++
+	if s.skip('}') {
+		return nil
+	}
+	seen := map[string]bool{}
+	for {
+		if s.space(); s.peek() != '"' {
+			return s.unexpected("a name in double quotes")
+		}
+		offset := s.at
+		key, err := s.string()
+		if err != nil {
+			return err
+		}
+		if !s.skip(':') {
+			return s.unexpected(`":" after the name`)
+		}
+		child, err := s.value(Join(n.path, key), depth+1)
+		if err != nil {
+			return err
+		}
+		child.offset = offset
+		if seen[key] {
+			s.duplicates = append(s.duplicates, child)
+		} else {
+			seen[key] = true
+			n.members = append(n.members, member{key, child})
+		}
+		switch {
+		case s.skip('}'):
+			return nil
+		case !s.skip(','):
+			return s.unexpected(`"," or "}"`)
+		}
+	}
+}
+
+func (s *scanner) items(n *node, depth int) error {
+	s.at++
+	if s.skip(']') {
+		return nil
+	}
+	for {
+		child, err := s.value(n.path+"["+strconv.Itoa(len(n.items))+"]", depth+1)
+		if err != nil {
+			return err
+		}
+		n.items = append(n.items, child)
+		switch {
+		case s.skip(']'):
+			return nil
+		case !s.skip(','):
+			return s.unexpected(`"," or "]"`)
+		}
+	}
+}
+
+var escape = regexp.MustCompile(`^\\(["\\/bfnrt]|u[0-9A-Fa-f]{4})`)
+
+// string reads a string in double quotes.
+func (s *scanner) string() (string, error) {
+	begin := s.at
+	for s.at++; s.at < len(s.text); s.at++ {
+		switch c := s.text[s.at]; {
+		case c == '"':
+			s.at++
+			return unquote(s.text[begin:s.at]), nil
+		case c < ' ':
+			return "", s.errorf("got a control character in a string (%#02x): escape it, or close the string with a double quote", c)
+		case c == '\\':
+			sequence := escape.Find(s.text[s.at:])
+			if sequence == nil {
+				return "", s.errorf(`got an invalid escape sequence in a string, want \" \\ \/ \b \f \n \r \t or \u and four hexadecimal digits`)
+			}
+			s.at += len(sequence) - 1
+		}
+	}
+	s.at = begin
+	return "", s.errorf("the document ends in a string that begins here: close it with a double quote")
+}
+
+// unquote returns the value of a string that is valid JSON. Bytes that are not UTF-8 become U+FFFD.
+func unquote(raw []byte) (value string) {
+	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
+		return string(inner)
+	}
+	_ = json.Unmarshal(raw, &value) // it is valid
+	return value
+}
+
+// token returns what a message shows of the text that is next: a word, a number or one sign.
+func (s *scanner) token() string {
+	rest := s.text[s.at:]
+	end := bytes.IndexFunc(rest, func(r rune) bool { return strings.ContainsRune("{}[],:\" \t\r\n", r) })
+	switch {
+	case end < 0:
+		end = len(rest)
+	case end == 0 && rest[0] == '"':
+		end = 1 + max(0, bytes.IndexByte(rest[1:], '"')) + 1
+	case end == 0:
+		end = 1
+	}
+	return string(rest[:min(end, maxShown, len(rest))])
+}
+
+// unexpected returns the error of a text that is not what it should be, with the remedy for the
+// usual mistakes.
+func (s *scanner) unexpected(want string) error {
+	got := s.token()
+	before := bytes.TrimRight(s.text[:s.at], " \t\r\n")
+	switch {
+	case got == "":
+		return s.errorf("the document ends too early, want %s", want)
+	case strings.HasPrefix(got, "//") || strings.HasPrefix(got, "/*") || got[0] == '#':
+		want += "; JSON has no comments: use the field note"
+	case got[0] == '\'':
+		want += "; JSON has no single quotes"
+	case (got == "}" || got == "]") && bytes.HasSuffix(before, []byte(",")):
+		want += "; remove the comma before it"
+	}
+	if got[0] != '"' || len(got) == 1 {
+		got = strconv.Quote(got)
+	}
+	return s.errorf("got %s, want %s", got, want)
+}

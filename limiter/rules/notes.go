@@ -1,0 +1,146 @@
+package rules
+
+import (
+	"cmp"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules/document"
+)
+
+// note adds the notes on a valid document.
+func (c *compiler) note() {
+	if c.doc.Shadow {
+		c.doc.Note("mode", "is shadow: the document enforces nothing")
+	}
+	for i := range c.specs {
+		s := &c.specs[i]
+		c.noteShallow(s.Path, c.clamp(s.Rate))
+		c.noteWindow(s)
+		if size := sizeOf(s.Rate); size.entries > 0 && units(size.total()) > 1 {
+			c.doc.Note(s.Path, "each write of its item costs up to %d write units on DynamoDB", units(size.total()))
+		}
+	}
+	for i := range c.rules.rules {
+		c.noteTiers(&c.rules.rules[i])
+		c.noteCallers(&c.rules.rules[i])
+	}
+}
+
+// shallow is the depth of a bucket that one environment can keep full for others if its clock is as
+// much ahead. A larger clock skew sets off an alarm.
+const shallow = 250 * time.Millisecond
+
+// noteShallow notes a bucket that fills in less time than clocks may differ.
+func (c *compiler) noteShallow(path string, r algo.Rate) {
+	m, err := algo.New(r)
+	if err != nil {
+		return // reported elsewhere
+	}
+	if b, ok := m.(*algo.Bucket); ok && b.Depth < shallow {
+		c.doc.Note(path, "the bucket fills in %s: an environment whose clock is further ahead blocks the callers of all others. A burst that takes 250ms to fill is safe with the clocks of AWS", b.Depth)
+	}
+}
+
+// noteWindow notes a window that its author may take for a week or a month.
+func (c *compiler) noteWindow(s *spec) {
+	const day = 24 * time.Hour
+	if s.Rate.Window <= day {
+		return
+	}
+	days := strconv.FormatFloat(float64(s.Rate.Window)/float64(day), 'f', -1, 64)
+	switch s.Rate.Algorithm {
+	case algo.FixedWindow:
+		c.doc.Note(s.Path, "its windows are no calendar weeks or months: each takes %s days, counted from 1 January 1970 UTC", days)
+	case algo.SlidingWindow, algo.SlidingLog:
+		c.doc.Note(s.Path, "its window is no calendar week or month: usage expires over the next %s days, and is not reset at once", days)
+	}
+}
+
+// noteTiers notes the tiers for which a rule has no limit.
+func (c *compiler) noteTiers(r *rule) {
+	tiers := c.doc.Tiers
+	_, others := r.limits[document.OtherTiers]
+	_, global := r.limits[document.Global]
+	missing := len(tiers) - len(r.limits)
+	if global {
+		missing++
+	}
+	if others || missing == 0 || global && len(r.limits) == 1 {
+		return
+	}
+	c.doc.Note(document.Join(r.path, "limits"), "callers of tier %s have no limit of their own here", r.without(tiers, missing))
+}
+
+// without lists the tiers for which there is no limit; missing is their number.
+func (r *rule) without(tiers []string, missing int) string {
+	const most = 10
+	var words []string
+	for _, tier := range tiers {
+		if _, ok := r.limits[tier]; ok {
+			continue
+		}
+		if words = append(words, tier); len(words) == most && missing > most {
+			return strings.Join(words, ", ") + " and " + strconv.Itoa(missing-most) + " more"
+		}
+	}
+	return document.AnyOf(words)
+}
+
+// noteCallers notes the kinds of callers to whom no limit applies although the rule limits others of
+// their tier, such as anonymous callers if all limits count by API key.
+func (c *compiler) noteCallers(r *rule) {
+	if r.shadow {
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.limits)) {
+		limits := r.limits[key]
+		if !slices.ContainsFunc(limits, func(l limit) bool { return !l.badCredentials }) {
+			continue
+		}
+		if kinds := c.unlimited(r, c.example(r, key)); len(kinds) > 0 {
+			c.doc.Note(document.Join(document.Join(r.path, "limits"), key), "callers %s have no limit here at all; a limit by client or ip counts every caller", document.AnyOf(kinds))
+			return
+		}
+	}
+}
+
+// unlimited returns the kinds of callers of a tier that have no limit at a rule's endpoint.
+func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
+	for _, kind := range []struct {
+		words  string
+		caller caller.Caller
+	}{
+		{"with a token", caller.Caller{User: "x"}}, {"with an API key alone", caller.Caller{APIKey: "x"}}, {"without a credential", caller.Caller{}},
+	} {
+		kind.caller.Tier, kind.caller.IP = tier, exampleAddress
+		charges := c.rules.Charges(nil, cmp.Or(r.method, http.MethodGet), r.pattern.example(), kind.caller)
+		if !slices.ContainsFunc(charges, func(c limiter.Charge) bool { return !c.Limit.Shadow }) {
+			kinds = append(kinds, kind.words)
+		}
+	}
+	if len(kinds) == 3 { // the limits count by claims
+		return []string{"without a claim by which it counts"}
+	}
+	return kinds
+}
+
+// example returns a tier of callers who have the limits under a key of a rule.
+func (c *compiler) example(r *rule, key string) string {
+	if key != document.OtherTiers && key != document.Global {
+		return key
+	}
+	for _, tier := range c.doc.Tiers {
+		if _, named := r.limits[tier]; !named {
+			return tier
+		}
+	}
+	return c.doc.DefaultTier
+}
