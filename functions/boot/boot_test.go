@@ -186,7 +186,7 @@ func TestConfig_Environment(t *testing.T) {
 	}
 	for want, variables := range map[string][]string{
 		"rules: open nowhere":                        {"STORE=memory", "RULES_FILE=nowhere"},
-		"rules:\nline 1: ":                           {"STORE=memory", "RULES_FILE=" + secret},
+		"rules:\nline 1, column 2: ":                 {"STORE=memory", "RULES_FILE=" + secret},
 		"JWKS: open nowhere":                         {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
 		"JWKS " + rules + ": key set: ":              {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
 		"key set: got \"ftp://i/k\", want an https":  {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},

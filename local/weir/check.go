@@ -1,12 +1,12 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -101,14 +101,8 @@ func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error
 	return os.ReadFile(file)
 }
 
-// byteOrderMark is what some editors put before UTF-8. It is no JSON, and invisible.
-const byteOrderMark = "\xef\xbb\xbf"
-
-// parseRules is rules.Parse, with a word on what no editor shows.
+// parseRules parses a document with the options of functions on DynamoDB.
 func parseRules(document []byte) (*rules.Rules, error) {
-	if bytes.HasPrefix(document, []byte(byteOrderMark)) {
-		return nil, rules.Problems{{Message: "begins with a byte order mark: save it as UTF-8 without one"}}
-	}
 	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 }
 
@@ -117,7 +111,7 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 		return printJSON(out, c)
 	}
 	for _, p := range c.Problems {
-		if _, err := fmt.Fprintf(out, "%s: %s\n", c.File, p); err != nil {
+		if _, err := fmt.Fprintln(out, p.In(c.File)); err != nil {
 			return err
 		}
 	}
@@ -160,14 +154,20 @@ func (c checked) printWrites(out io.Writer) error {
 	return t.Flush()
 }
 
-// restartText says in one line which counts restart.
+// everyCount stands for the counts of a document that this version of weir cannot parse.
+const everyCount = "every count may restart: the document in force is not valid for this version of weir"
+
+// restartText names in one line the counts that restart.
 func restartText(limits []string) string {
 	const most = 10
+	if slices.Contains(limits, everyCount) {
+		return everyCount
+	}
 	text := strings.Join(limits[:min(len(limits), most)], ", ")
 	if more := len(limits) - most; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
-	return plural(len(limits), "count") + " restart, in other items: " + text
+	return plural(len(limits), "count") + " restart: " + text
 }
 
 // count says how many rules there are.

@@ -34,7 +34,7 @@ func (s *server) tellRules(_ time.Time, n live.Reload) {
 	case n.Changed:
 		fmt.Fprintf(s.out, "rules  %s (%s, version %d) are in force now\n", s.rules, count(n.Rules.Len()), n.Rules.Version())
 		if len(n.Restarts) > 0 {
-			fmt.Fprintf(s.out, "rules  counts that restart, because other items hold them now: %s\n", listed(n.Restarts))
+			fmt.Fprintf(s.out, "rules  counts that restart: %s\n", listed(n.Restarts))
 		}
 	case n.Err == nil || n.Repeated:
 	case mistaken:

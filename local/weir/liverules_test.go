@@ -121,12 +121,12 @@ func TestServe_tellRules(t *testing.T) {
 	}
 	for _, c := range []struct{ document, want string }{
 		{fmt.Sprintf(valid, 1), ""}, // the greeting has said it
-		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  rules[0].limits: is missing\n"},
+		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
 		{`{"rules":[{"endpoint":"*"}]}`, ""},
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, but the documents differ: give the changed one a higher version\n"},
 		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
 		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in force\n"},
-		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart, because other items hold them now: rules[14].limits.* (all)\n"},
+		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart: rules[14].limits.* (all)\n"},
 		{"", "rules  stat FILE: no such file or directory; version 4 stays in force\n"},
 		{"", ""},
 	} {

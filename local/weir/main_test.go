@@ -57,11 +57,11 @@ func scratch(t *testing.T) checkout {
 func TestCheck(t *testing.T) {
 	good, bad := "testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
-		"  note: rules[1].limits.global: more than 500 requests a second, so on DynamoDB each environment admits a share of it by its share of the demand: within 5 % of the limit in all, and some seconds of it more when demand rises (lease admits none too many)\n" +
-		"  note: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n" +
+		"  note: line 6: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n" +
+		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit, except for seconds after demand rises; lease never exceeds the limit\n" +
 		"  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n" +
 		"  GET /api/v1/search   1     1        1     1          0\n" +
-		"  POST /api/v1/data    1     1        1     1          0\n"
+		"  POST /api/v1/data    2     2        2     2          0\n"
 	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
 		t.Errorf("good: exit %d, %q", code, out)
 	}
@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 		t.Fatalf("five mistakes: exit %d, %q", code, out)
 	}
 	for _, line := range lines {
-		if !strings.HasPrefix(line, bad+": rules[0].") {
+		if !strings.HasPrefix(line, bad+":2: rules[0].") {
 			t.Errorf("%q has no path in the document", line)
 		}
 	}
@@ -87,7 +87,7 @@ func TestCheck(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
 		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n  *                    1     1        1     1          0\n",
-		"\ufeff{}": "-: begins with a byte order mark: save it as UTF-8 without one\n",
+		"\ufeff{}": "-:1:1: begins with a byte order mark: save it as UTF-8 without one\n",
 	} {
 		var out bytes.Buffer
 		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
@@ -117,8 +117,8 @@ func endpoints(t *testing.T, n int) string {
 // Which counts restart is said where there is a document to compare with.
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
-	const restart = "  7 counts restart, in other items: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
-	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: rules: give a caller more limits than one item holds") {
+	const restart = "  7 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
+	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: give a caller more limits than one item holds") {
 		t.Errorf("by itself: exit %d, %s", code, out)
 	}
 	if code, out, _ := weir(t, "check", "--against", seven, twelve); code != 0 || !strings.Contains(out, restart) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/limiter/rules"
 )
 
 // A document is put, looked at, changed and taken back, each time by a higher version.
@@ -93,6 +94,22 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// A document in force that this version cannot parse may have counts anywhere.
+func TestProposal_restarts(t *testing.T) {
+	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for document, want := range map[string]string{"": "[]", `{"rules":[]}`: "[]", `{"rules":[{"limit":7}]}`: "[" + everyCount + "]"} {
+		if got := fmt.Sprint(proposal{}.restarts([]byte(document), r, 0)); got != want {
+			t.Errorf("%s: got %s, want %s", document, got, want)
+		}
+	}
+	if got := restartText([]string{everyCount}); got != everyCount {
+		t.Errorf("got %q", got)
+	}
+}
+
 // A document that counts in other items is put, or put back, only where that is meant.
 func TestRules_restartCounts(t *testing.T) {
 	recordsTable(t)
@@ -105,7 +122,7 @@ func TestRules_restartCounts(t *testing.T) {
 		return all
 	}
 	ok(t, "rules", "put", seven)
-	const want = "7 counts restart, in other items: rules[0].limits.* (e0), "
+	const want = "7 counts restart: rules[0].limits.* (e0), "
 	refused := func(args ...string) {
 		t.Helper()
 		before := len(history())
@@ -211,7 +228,7 @@ func TestRules_put_mistakes(t *testing.T) {
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := weir(t, "rules", "put", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, more than") {
+	if code, out, _ := weir(t, "rules", "put", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, want at most 11") {
 		t.Errorf("exit %d, %q", code, out)
 	}
 	for want, args := range map[string][]string{

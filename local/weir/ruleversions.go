@@ -33,12 +33,15 @@ func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	return r, nil
 }
 
-// restarts returns the limits whose counts restart when p, which says r, comes into force in place
-// of a document. One that cannot be read any more decides nothing.
+// restarts returns the limits whose counts restart when p, compiled as r, replaces a document; only
+// everyCount if this version of weir cannot parse that document.
 func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
+	if len(document) == 0 { // nothing is in force
+		return nil
+	}
 	before, err := proposal{document: document}.check(maxDelay)
 	if err != nil {
-		return nil
+		return []string{everyCount}
 	}
 	return rules.Restarts(before, r)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -30,6 +31,19 @@ func (p Problem) String() string {
 		b.WriteString(p.Path + ": ")
 	}
 	return b.String() + p.Message
+}
+
+// In returns the problem in one line that begins with its place in a file, as compilers and editors
+// write it: "rules.json:3:7: rules[0].endpoint: required".
+func (p Problem) In(file string) string {
+	place := file
+	for _, n := range []int{p.Line, p.Column} {
+		if n > 0 {
+			place += ":" + strconv.Itoa(n)
+		}
+	}
+	p.Line, p.Column = 0, 0
+	return place + ": " + p.String()
 }
 
 // Problems are all mistakes of a document, in file order.

@@ -200,7 +200,7 @@ func (s *scanner) value(path string, depth int) (n *node, err error) {
 
 // word skips a word, and reports whether it was there.
 func (s *scanner) word(word string) bool {
-	if s.token() != word {
+	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
 		return false
 	}
 	s.at += len(word)
@@ -298,38 +298,20 @@ func unquote(raw []byte) (value string) {
 	return value
 }
 
-// token returns what a message shows of the text that is next: a word, a number or one sign.
-func (s *scanner) token() string {
-	rest := s.text[s.at:]
-	end := bytes.IndexFunc(rest, func(r rune) bool { return strings.ContainsRune("{}[],:\" \t\r\n", r) })
-	switch {
-	case end < 0:
-		end = len(rest)
-	case end == 0 && rest[0] == '"':
-		end = 1 + max(0, bytes.IndexByte(rest[1:], '"')) + 1
-	case end == 0:
-		end = 1
-	}
-	return string(rest[:min(end, maxShown, len(rest))])
-}
-
 // unexpected returns the error of a text that is not what it should be, with the remedy for the
-// usual mistakes.
+// usual mistakes. It shows one character: the text may be a secret that is no document.
 func (s *scanner) unexpected(want string) error {
-	got := s.token()
-	before := bytes.TrimRight(s.text[:s.at], " \t\r\n")
+	rest := s.text[s.at:]
+	got, _ := utf8.DecodeRune(rest)
 	switch {
-	case got == "":
+	case len(rest) == 0:
 		return s.errorf("the document ends too early, want %s", want)
-	case strings.HasPrefix(got, "//") || strings.HasPrefix(got, "/*") || got[0] == '#':
+	case bytes.HasPrefix(rest, []byte("//")) || bytes.HasPrefix(rest, []byte("/*")) || got == '#':
 		want += "; JSON has no comments: use the field note"
-	case got[0] == '\'':
+	case got == '\'':
 		want += "; JSON has no single quotes"
-	case (got == "}" || got == "]") && bytes.HasSuffix(before, []byte(",")):
+	case (got == '}' || got == ']') && bytes.HasSuffix(bytes.TrimRight(s.text[:s.at], " \t\r\n"), []byte(",")):
 		want += "; remove the comma before it"
 	}
-	if got[0] != '"' || len(got) == 1 {
-		got = strconv.Quote(got)
-	}
-	return s.errorf("got %s, want %s", got, want)
+	return s.errorf("got %q, want %s", got, want)
 }
