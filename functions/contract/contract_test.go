@@ -244,7 +244,7 @@ func TestCheck(t *testing.T) {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	got := check(t, map[string]string{contract.VariableNamespace: "a b", contract.VariableTable: "t"}, `{"rules":[{"endpoint":"x"}]}`)
-	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "rules[0].endpoint") {
+	if !strings.HasPrefix(got.Environment, "NAMESPACE: ") || !strings.HasPrefix(got.Rules, "line 1: rules[0].endpoint") {
 		t.Errorf("got %+v, want the mistakes in both", got)
 	}
 	variables[contract.VariableRulesVersion] = "9"

@@ -40,7 +40,7 @@ const document = `{"version":7,"rules":[
   {"endpoint":"*","limits":{"global":[
     {"name":"address","requests":6,"window":"1m","per":["ip"]},
     {"name":"org","requests":5,"window":"1m","per":["user","claim:org"]}]}}],
- "overrides":[{"user":"alice","limits":{"search":{"requests":8,"window":"1m"}}}]}`
+ "overrides":[{"user":"alice","limits":{"search":{"requests":8,"window":"1m","algorithm":"sliding_window"}}}]}`
 
 var (
 	stores = []string{"memory", "dynamodb", "redis"}

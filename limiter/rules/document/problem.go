@@ -63,12 +63,12 @@ const maxProblems = 100
 
 // report collects mistakes and notes.
 type report struct {
-	text    []byte
-	root    *node
-	offsets map[string]int // of nodes, by path; made when it is needed
-	found   []located
-	notes   []located
-	more    bool // than maxProblems
+	text  []byte
+	root  *node
+	nodes map[string]*node // by path; made when it is needed
+	found []located
+	notes []located
+	more  bool // than maxProblems
 }
 
 // located is a problem with its offset in the text.
@@ -114,15 +114,20 @@ func (r *report) mistakes() Problems {
 	return all
 }
 
-// locate finds the node of a path, or its closest parent if there is no such node.
+// locate finds the node of a path. What is missing has the line of the closest parent, and comes
+// after all that the parent contains.
 func (r *report) locate(path, message string) located {
-	if r.offsets == nil && r.root != nil {
-		r.offsets = map[string]int{}
-		r.root.index(r.offsets)
+	if r.nodes == nil && r.root != nil {
+		r.nodes = map[string]*node{}
+		r.root.index(r.nodes)
 	}
 	for at := path; ; at = at[:max(0, strings.LastIndexAny(at, ".["))] {
-		if offset, ok := r.offsets[at]; ok {
-			return located{Problem{Path: path, Line: line(r.text, offset), Message: message}, offset}
+		if n := r.nodes[at]; n != nil {
+			l := located{Problem{Path: path, Line: line(r.text, n.offset), Message: message}, n.offset}
+			if at != path {
+				l.offset = n.end
+			}
+			return l
 		}
 		if at == "" {
 			return located{Problem{Path: path, Message: message}, 0}

@@ -20,6 +20,7 @@ const maxDepth = 12
 // accepts duplicates, and does not return the place of a value.
 type node struct {
 	path    string
+	end     int      // offset behind the value
 	offset  int      // of the member's name or, in a list, of the value
 	value   any      // string, json.Number, bool or nil; nil for an object or a list
 	kind    string   // as messages call it
@@ -55,17 +56,17 @@ func (n *node) String() string {
 	return n.kind
 }
 
-// index adds the offsets of n and all that it contains, by path. Of duplicates the first counts.
-func (n *node) index(offsets map[string]int) {
-	if _, ok := offsets[n.path]; ok {
+// index adds n and all that it contains, by path. Of duplicates the first counts.
+func (n *node) index(nodes map[string]*node) {
+	if nodes[n.path] != nil {
 		return
 	}
-	offsets[n.path] = n.offset
+	nodes[n.path] = n
 	for _, m := range n.members {
-		m.node.index(offsets)
+		m.node.index(nodes)
 	}
 	for _, item := range n.items {
-		item.index(offsets)
+		item.index(nodes)
 	}
 }
 
@@ -195,6 +196,7 @@ func (s *scanner) value(path string, depth int) (n *node, err error) {
 	default:
 		err = s.unexpected("a value")
 	}
+	n.end = s.at
 	return n, err
 }
 

@@ -415,8 +415,8 @@ func Example() {
 	// 1 10
 	// 1 10
 	// 2 20
-	// line 1: rules[0].limits: required
 	// line 1: rules[0].endpoint: got "search", want "*" or a path that begins with /
+	// line 1: rules[0].limits: required
 	// 2 20
 }
 
