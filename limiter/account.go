@@ -9,22 +9,22 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// account is what an environment holds itself of a limit of a subject that spares the
-// store: a lease, or a counter.
+// account is what this process holds of one limit of a subject: a lease or a counter, and the strain
+// of the limit.
 type account struct {
 	limit   *Limit
 	lease   local.Lease
 	strain  strain
 	counter local.Counter
-	// asking is closed when the store has answered the request that asks it for all; nil
-	// if none does.
+	// asking is closed when the store has answered the request that renews the account; nil if
+	// none does.
 	asking chan struct{}
-	// failed is how the store failed when it was asked last; nil if it did not.
+	// failed is the error of the last such call.
 	failed error
 }
 
-// accounts are the accounts of an environment. They are bounded: with no room for one
-// more, a charge goes to the store as if its limit were not spread.
+// accounts are the accounts of this process. Their number is bounded: without room for another one,
+// a charge goes to the store as if its limit had no Spread.
 type accounts struct {
 	most int
 
@@ -38,7 +38,7 @@ type accounts struct {
 	throttled [several]throttling
 }
 
-// throttling is that a subject was throttled at an instant.
+// throttling is a subject that the store throttled, and when.
 type throttling struct {
 	subject Subject
 	at      algo.Instant
@@ -49,17 +49,16 @@ type accountKey struct {
 	id      ID
 }
 
-// of returns the account of a charge; nil if there is no room for it. The caller holds
-// the lock.
+// of returns the account of a charge; nil if there is no room. The caller holds the lock.
 func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account {
 	key := accountKey{subject, limit.ID}
 	a := s.table[key]
 	switch {
 	case a != nil && a.limit == limit:
 		return a
-	case a != nil && a.asking != nil: // under rules that are about to change
+	case a != nil && a.asking != nil: // it is renewed under the old rules
 		return a
-	case a != nil: // the rules changed; what is pending stays
+	case a != nil: // the rules changed; the counter keeps what is pending
 		*a = account{limit: limit, lease: local.Lease{Serial: a.lease.Serial}, counter: a.counter.Renew(limit.counterRules())}
 		return a
 	case len(s.table) >= s.most && !s.sweep(now):
@@ -70,7 +69,7 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	return a
 }
 
-// next returns how many requests to take at now for the next lease of an item.
+// next returns the size of the next lease of an item at now.
 func (a *account) next(now algo.Instant, it *item) int64 {
 	if lease := it.limit.Spread.Lease; lease > 0 {
 		return a.lease.Next(now, it.want, lease)
@@ -79,7 +78,7 @@ func (a *account) next(now algo.Instant, it *item) int64 {
 	return min(most, max(2*it.want, a.lease.Next(now, it.want, most)))
 }
 
-// answered wakes who waits for the answer of the store. The caller holds the lock.
+// answered wakes the requests that wait for the account. The caller holds the lock.
 func (a *account) answered() {
 	close(a.asking)
 	a.asking = nil
@@ -93,15 +92,14 @@ func (a *account) serves(now algo.Instant, it *item) bool {
 	return a.lease.Left(now) >= it.want
 }
 
-// lost reports whether r has nothing to expect of the store: who asked it last got no answer,
-// and either r waited for that, or somebody asks again already. Otherwise an outage would cost
-// each request that waits a deadline, and not only the one that asks.
+// lost reports whether r should not wait for the store: the last call had no answer, and either r
+// waited for that call, or another one is in flight. Otherwise an outage would cost every waiting
+// request its deadline, not only the one that makes the call.
 func (a *account) lost(r *request) bool {
 	return !Answered(a.failed) && (a.asking != nil || r.waited == a)
 }
 
-// sweep removes idle accounts, at most once a second, and reports whether there is
-// room.
+// sweep removes idle accounts, at most once a second, and reports whether there is room.
 func (s *accounts) sweep(now algo.Instant) bool {
 	if age := now.Sub(s.swept); age >= 0 && age < time.Second {
 		return false
@@ -115,7 +113,7 @@ func (s *accounts) sweep(now algo.Instant) bool {
 	return len(s.table) < s.most
 }
 
-// idle reports whether a may be forgotten.
+// idle reports whether a may be removed.
 func (a *account) idle(now algo.Instant) bool {
 	if a.asking != nil || a.lease.Left(now) > 0 || a.strain.now(now) > 1 {
 		return false

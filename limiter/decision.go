@@ -4,97 +4,93 @@ import (
 	"time"
 )
 
-// Reason says why a decision was reached without an answer of every store.
+// Reason is the cause of a decision without the answer of every store.
 type Reason string
 
 // The reasons.
 const (
-	// ReasonNone: every limit was asked.
+	// ReasonNone: every store answered.
 	ReasonNone Reason = ""
-	// ReasonUnavailable: the store did not answer, or failed.
+	// ReasonUnavailable: the store failed or was not reached.
 	ReasonUnavailable Reason = "store_unavailable"
 	// ReasonTimeout: the store did not answer within Options.Timeout.
 	ReasonTimeout Reason = "store_timeout"
-	// ReasonBreaker: the store was not asked, because it has failed just before.
+	// ReasonBreaker: no call was made, because the store failed shortly before.
 	ReasonBreaker Reason = "store_breaker"
-	// ReasonThrottled: the store takes no more for now, of any subject.
+	// ReasonThrottled: the store throttles calls of all subjects.
 	ReasonThrottled Reason = "store_throttled"
 	// ReasonBusy: requests of this subject come faster than the store can charge them. The
-	// request is refused, no limit speaks, and OnError has no say.
+	// request is denied whatever OnError is, and no limit is reported.
 	ReasonBusy Reason = "subject_busy"
 	// ReasonFull: the store has no room for the subject.
 	ReasonFull Reason = "store_full"
 )
 
-// Decision is the answer to one request. One limit speaks for all: of those that
-// refuse, the one with the longest wait; of an allowed request the one with the
-// least remaining, global limits left out.
+// Decision is the answer to one request. It reports one limit: of the limits that refuse, the one
+// with the longest wait; of an allowed request the one with the least remaining, without global
+// limits.
 type Decision struct {
 	Allowed bool
-	// Failed says that the request was not allowed because a store failed, and a limit with
-	// OnErrorDeny wants that: 503 and not 429. No limit speaks then.
+	// Failed reports that the request was denied because a store failed and a limit has
+	// OnErrorDeny: the answer is 503, not 429. No limit is reported then.
 	Failed bool
-	// LocalFull says that it was Failed because this process, which counts by itself in an outage, has
-	// no room for one more caller: see Options.Fallback.
+	// LocalFull reports that the request Failed because this process, which counts by itself in an
+	// outage, has no room for another subject: see Options.Fallback.
 	LocalFull bool
-	// At is the instant of the decision, the one reading of the clock.
+	// At is the instant of the decision.
 	At time.Time
-	// Limit is the limit that speaks; nil if none does, because no limit applies or
-	// only global ones do, or the store failed.
+	// Limit is the reported limit; nil if no limit applies, only global ones do, or the store
+	// failed.
 	Limit *Limit
-	// Superseded says that other parameters than those of Limit decided, and that
-	// Capacity is of them: the store holds state of rules of a higher version, or of the
-	// same version with other numbers; or the store failed, and the share of this process
-	// decided (OnErrorLocal).
+	// Superseded reports that other parameters than those of Limit decided; Capacity is theirs.
+	// Either the store holds state of a higher rules version, or of the same version with other
+	// numbers; or the store failed, and this process enforced its part of the limit
+	// (Limit.LocalProcesses).
 	Superseded bool
-	// Capacity and Remaining are of the limit that speaks, in requests:
+	// Capacity and Remaining are those of the reported limit, in requests:
 	// 0 <= Remaining <= Capacity.
 	Capacity, Remaining int64
-	// Cost is what the request costs by the limit that speaks, whether it was charged or not.
+	// Cost is what the request costs on the reported limit, whether it was charged or not.
 	Cost int64
-	// RetryAfter is how long to wait until the same request would pass, exact if
-	// nobody else is charged meanwhile. 0 if it was allowed, and if it never will be
-	// because it costs more than the capacity. 1 to 3 s at random for ReasonBusy.
+	// RetryAfter is how long until the same request would be allowed. It is exact if nothing else
+	// is charged meanwhile. It is 0 if the request was allowed, or never will be because it costs
+	// more than the capacity. For ReasonBusy it is 1 to 3 seconds, at random.
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Delay is how long an allowed request has to wait for its turn in the queue of a
-	// leaky bucket; the longest of several. Who does not wait uses the bucket as a meter.
+	// Delay is how long an allowed request has to wait in the queue of a leaky bucket; the longest
+	// of several. A server that does not wait uses the bucket as a meter.
 	Delay time.Duration
-	// Shadowed is a limit with Shadow set that would have refused; nil if none of those
-	// that were asked would. After a refusal by another limit some may not have been asked.
+	// Shadowed is a limit with Shadow that would have refused; nil if none would. After a refusal by
+	// another limit, some shadow limits may not have been evaluated.
 	Shadowed *Limit
-	// Overshoot is by how many requests a limit with Spread.Sync was found to be past its
-	// capacity, when this request brought its counts together; or one with Spread.Adaptive
-	// past what it admits in its window, or in four seconds if that is shorter. Environments
-	// report at different times, so there it varies by some percent of the limit.
+	// Overshoot is how many requests a limit with Spread.Sync was past its capacity when this
+	// request synchronized it. For Spread.Adaptive it is how many were admitted past what the limit
+	// admits in its window, or in four seconds if the window is shorter; it varies by some percent of the
+	// limit, because processes report at different times.
 	Overshoot int64
-	// FromCache says that the request was refused by what this environment knew, without
-	// a store call.
+	// FromCache reports that the request was denied without a store call, by what this process knew.
 	FromCache bool
-	// StoreCalls is how many calls of a shared store the decision took, those that gave
-	// back what a refused request was charged included. A Local store costs none, and
-	// what a store needs several attempts for is one call.
+	// StoreCalls is the number of calls of a shared store for this decision, including refunds of a
+	// denied request. Several attempts inside a store are one call. A Local store counts none.
 	StoreCalls int
-	// StoreTime is how long it waited for these calls; those that are made at once count as
-	// one.
+	// StoreTime is the time that the decision waited for these calls. Concurrent calls count once.
 	StoreTime time.Duration
-	// Refunds is what became of what a refused request had been charged by some subjects
-	// before another refused it.
+	// Refunds counts the charges of a denied request that were taken before another subject
+	// refused it.
 	Refunds Refunds
-	// Clamped is how many of the limits had a state that was further ahead than honest clocks
-	// get, and was clamped (algo.Clamp): they refused, or admitted less.
+	// Clamped is the number of limits whose state was further ahead than honest clocks allow and was
+	// clamped (algo.Clamp): they refused, or admitted less.
 	Clamped int
-	// Charges are those that were decided on: what Take was given, which must not be changed
-	// as long as the Decision is read.
+	// Charges are the charges that Take got. They must not change while the Decision is in use.
 	Charges []Charge
-	// Reason is not ReasonNone if a store failed: the decision is degraded. If no limit that
-	// was asked refused, Limit.OnError has decided, unless it is ReasonBusy.
+	// Reason is ReasonNone unless a store failed: then the decision is degraded. If no other limit
+	// refused, Limit.OnError decided, except for ReasonBusy.
 	Reason Reason
 }
 
-// Refunds is of how many charges something was given back, and of how many nothing was: it
-// would not have been safe, or the store failed.
+// Refunds counts charges of which something was given back, and charges of which nothing was,
+// because that was not safe or the store failed.
 type Refunds struct{ Given, Dropped int }
 
 func (r *Refunds) add(other Refunds) {

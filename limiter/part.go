@@ -23,8 +23,8 @@ type part struct {
 	err      error
 }
 
-// shadow reports whether the part refuses nobody. Shadow limits have subjects of their
-// own.
+// shadow reports whether the part has shadow limits, which refuse nothing. They have subjects of
+// their own.
 func (p *part) shadow() bool { return p.items[0].limit.Shadow }
 
 // has reports whether p has an item for the limit and subject of i.
@@ -107,7 +107,7 @@ func (r *request) fill() {
 	}
 }
 
-// arranged reports whether item i belongs to a part of one before it.
+// arranged reports whether item i belongs to the part of an earlier item.
 func (r *request) arranged(i int) bool {
 	for j := range i {
 		if before := &r.items[j]; !before.done && r.items[i].with(before) {
@@ -117,7 +117,7 @@ func (r *request) arranged(i int) bool {
 	return false
 }
 
-// with reports whether a store takes i and j in one step.
+// with reports whether a store charges i and j in one step.
 func (i *item) with(j *item) bool {
 	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
 }

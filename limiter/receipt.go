@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Receipt is for giving back what a request took: a login that succeeded, a request that
-// failed. It is safe for concurrent use; nil has nothing to give back.
+// Receipt refunds what a request took, for example a login that succeeded or a request that failed.
+// It is safe for concurrent use; nil refunds nothing.
 type Receipt struct {
 	limiter *Limiter
 	at      time.Time
@@ -18,10 +18,9 @@ type Receipt struct {
 	kept    []kept
 }
 
-// TakeRefundable is Take, with a Receipt if the request is allowed; a nil one, which has
-// nothing to give back, if it is refused.
+// TakeRefundable is Take with a Receipt; the Receipt is nil if the request is denied.
 func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []Charge) (Decision, *Receipt, error) {
-	r := &request{receipt: true} // not reused: the receipt keeps parts of it
+	r := &request{receipt: true} // not from the pool: the receipt keeps parts of it
 	d, err := l.decide(ctx, r, now, charges)
 	if err != nil || !d.Allowed {
 		return d, nil, err
@@ -46,13 +45,16 @@ func (l *Limiter) TakeRefundable(ctx context.Context, now time.Time, charges []C
 	return d, receipt, nil
 }
 
-// Refund gives back what the request took, at most once, as far as that is safe: it never
-// lets anyone through who would not have passed without the request. Windows and logs give back
-// all; what a lease served goes back to the lease, and what a counter counted
-// goes back if the store has not heard of it yet. A bucket that others have used since gives back what of the charge has not
-// leaked away by now; what is on its way for longer than the deadline of a decision is
-// lost. now is by the clock of the Take. It returns what became of the charges, and nothing
-// the second time.
+// Refund gives back what the request took, at most once and as far as that is safe: it never admits
+// a request that would not have been admitted without this one.
+//
+//   - Windows and logs give back all.
+//   - A bucket that was used since gives back the part of the charge that has not leaked by now.
+//   - A lease gets back what it served.
+//   - A counter gets back what it has not sent to the store.
+//
+// A refund that takes longer than Options.Timeout is dropped. now is by the clock of the Take. The
+// second call does nothing and returns zero.
 func (r *Receipt) Refund(ctx context.Context, now time.Time) (done Refunds) {
 	if r == nil {
 		return done

@@ -112,7 +112,7 @@ func (r *request) deadline(ctx context.Context) context.Context {
 	return r.ctx
 }
 
-// decided reports whether the item's own parameters read r.
+// decided reports whether the parameters of the item's own limit decided r.
 func (i *item) decided(r algo.Result) bool {
 	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
 }

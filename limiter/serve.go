@@ -12,7 +12,7 @@ import (
 // calls the store itself.
 const serveRounds = 4
 
-// kept is a charge that an account of this environment decided.
+// kept is a charge that an account of this process decided.
 type kept struct {
 	item    *item
 	account *account
@@ -68,8 +68,8 @@ func (r *request) serve(ctx context.Context) {
 	}
 }
 
-// try decides all spread items, or none: it returns what to wait for, or an item whose
-// counter has to be synchronized by this request.
+// try decides all items that accounts decide, or none. If it decides none, it returns what to wait
+// for, or an item whose counter this request has to synchronize.
 func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,7 +100,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		case serves:
 			k.use(r.now)
 		case a.asking != nil && !r.spreads(it):
-			continue // charged for itself, with others who do not wait either
+			continue // charged alone, like the others that do not wait
 		case a.asking != nil:
 			wait, r.waited = a.asking, a
 		default:
@@ -137,7 +137,7 @@ func (k *kept) use(now algo.Instant) {
 	k.allowed, k.result, k.serial, k.item.spare = true, l.Result, l.Serial, l.Left(now)
 }
 
-// undo takes the charge back, if the account is still what was charged.
+// undo takes the charge back, if the account still holds the lease or the count that was charged.
 func (k *kept) undo() Refunds {
 	nothing := !k.allowed || k.item.Cost == 0 || k.undone
 	k.undone = true
@@ -156,18 +156,18 @@ func (k *kept) undo() Refunds {
 	return Refunds{Given: 1}
 }
 
-// takeBack undoes what accounts were charged, and leaves what they have to say. The
-// caller holds the lock of the accounts.
+// takeBack undoes the charges of accounts and keeps their answers. The caller holds the lock of the
+// accounts.
 func (r *request) takeBack() {
 	for i := range r.kept {
 		r.kept[i].undo()
 	}
 }
 
-// unkeep undoes what accounts were charged, as if they had not been asked.
+// unkeep undoes the charges of accounts and drops their answers. The caller holds the lock.
 func (r *request) unkeep() {
 	r.takeBack()
-	for i := range r.kept { // they will be asked for again
+	for i := range r.kept { // the next round charges them again
 		if k := &r.kept[i]; !k.allowed && !r.look {
 			k.account.counter.Repeat(k.item.want)
 		}
@@ -178,9 +178,9 @@ func (r *request) unkeep() {
 	r.kept, r.failure = r.kept[:0], nil
 }
 
-// sync brings the counter of it together with the store: what is pending is charged,
-// past the limit if need be. It reports false if the store failed and the counter knows
-// nothing, or is not to go on by itself: then the item has failed.
+// sync synchronizes the counter of it with the store, which is charged what is pending, past the
+// limit if necessary. It reports false if the store failed and the counter may not decide by itself:
+// then the item has failed.
 func (r *request) sync(ctx context.Context, it *item) bool {
 	l := r.limiter
 	l.accounts.mu.Lock()
@@ -222,8 +222,8 @@ func (r *request) sync(ctx context.Context, it *item) bool {
 	return true
 }
 
-// alone reports whether a counter may go on by itself while the store fails. It has all of the
-// limit then, so not where the limit is divided among processes.
+// alone reports whether a counter may continue by itself while the store fails. It then has all of
+// the limit, so it may not if processes divide the limit.
 func (i *item) alone() bool {
 	l := i.limit
 	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// SkewEstimator is implemented by stores that estimate how far the clock of this process is from
-// that of their server.
+// SkewEstimator is implemented by stores that estimate the skew between the clock of this process and
+// the clock of their server.
 type SkewEstimator interface {
-	// ClockSkew returns how far this process's clock is ahead of the server's, negative if it
-	// is behind, and how much that may be wrong either way. ok is false while nothing is known.
+	// ClockSkew returns how far the clock of this process is ahead of the server's, negative if it
+	// is behind, and the largest error of that estimate. ok is false while nothing is known.
 	ClockSkew() (ahead, uncertainty time.Duration, ok bool)
 }
 
-// ClockSkew returns what a store that is a SkewEstimator estimates; ok is false for others.
+// ClockSkew returns the estimate of a store that is a SkewEstimator; ok is false for others.
 func ClockSkew(store Store) (ahead, uncertainty time.Duration, ok bool) {
 	if e, is := store.(SkewEstimator); is {
 		return e.ClockSkew()
@@ -21,13 +21,12 @@ func ClockSkew(store Store) (ahead, uncertainty time.Duration, ok bool) {
 	return 0, 0, false
 }
 
-// exactSkew is how well a skew is known before Now corrects the clock by it.
+// exactSkew is the largest uncertainty of a skew by which Now corrects the clock.
 const exactSkew = 10 * time.Millisecond
 
-// Now returns the time for a decision: that of this process's clock, less what it is ahead of
-// the store's, where that is known to within 10 ms. Read it once per request. It may step when
-// an estimate is made: back, which admits nothing too much, as no older instant does; or
-// forward, as a clock that is set.
+// Now returns the time for a decision: the clock of this process, corrected to that of the store if
+// the skew is known to within 10 ms. Read it once per request. It may step when the estimate changes:
+// back, which admits nothing too much, or forward, like a clock that is set.
 func (l *Limiter) Now() time.Time {
 	now := time.Now()
 	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {
@@ -36,9 +35,8 @@ func (l *Limiter) Now() time.Time {
 	return now
 }
 
-// Skew estimates, from answers that name the server's time, how far this process's clock is
-// ahead of the server's. A store embeds one. The zero value knows nothing. It is safe for
-// concurrent use.
+// Skew estimates how far the clock of this process is ahead of a server's, from answers that contain
+// the server's time. A store embeds one. The zero value knows nothing. It is safe for concurrent use.
 type Skew struct {
 	mu        sync.Mutex
 	known     bool
@@ -46,18 +44,18 @@ type Skew struct {
 	at        time.Time     // of the last observation
 }
 
-// How often a store that has to ask for its server's time asks for it: at once, then once a
-// second until the skew is known well, and then now and then, for clocks drift apart.
+// A store that has to request its server's time does so with its first call, then once a second
+// until the skew is known well, and then every half minute, because clocks drift.
 const (
 	skewSoon  = time.Second
 	skewLater = 30 * time.Second
 )
 
-// drift is how fast two clocks drift apart at most: 100 parts in a million.
+// drift bounds how fast two clocks drift apart: 100 parts in a million.
 const drift = 10_000
 
-// Begin returns the time at which a call begins, for Observe, and whether a store that has to
-// ask for its server's time should.
+// Begin returns the time at which a call begins, for Observe. due reports whether a store that has to
+// request its server's time should do so in this call.
 func (s *Skew) Begin() (sent time.Time, due bool) {
 	now := time.Now()
 	s.mu.Lock()
@@ -69,14 +67,14 @@ func (s *Skew) Begin() (sent time.Time, due bool) {
 	return now, s.at.IsZero() || now.Sub(s.at) >= pause
 }
 
-// Observe takes in the answer to a call that Begin began, in which the server's time is
-// from earliest on, and before latest.
+// Observe takes in an answer to the call of Begin: the server's time was from earliest up to, and
+// without, latest.
 func (s *Skew) Observe(sent, earliest, latest time.Time) {
 	s.observe(sent, time.Now(), earliest, latest)
 }
 
-// observe is Observe of an answer that came at received. What the answers before it said still
-// holds, less what clocks drift; where the two exclude each other, a clock was set.
+// observe is Observe of an answer that arrived at received. Earlier answers still hold, widened by the
+// drift. If they contradict this one, a clock was set, and only this one counts.
 func (s *Skew) observe(sent, received, earliest, latest time.Time) {
 	low, high := sent.Sub(latest), received.Sub(earliest)
 	s.mu.Lock()

@@ -8,60 +8,61 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Spread is how a limit that many requests charge spares the one item or key that it
-// is counted in. At most one field is set; the zero value charges the store for every
-// request. A Local store has nothing to spare and ignores all but Cells. A limit that is
-// changed from or to Shards or Cells, or Adaptive with a short window, starts anew, because its counts were elsewhere, and
-// one that no longer has Sync forgets what was counted since the counts were last together.
+// Spread reduces the calls on the one item or key that counts a busy limit. At most one field is
+// set; the zero value charges the store for every request. A Local store ignores all fields but
+// Cells.
+//
+// A limit that changes from or to Shards or Cells, or Adaptive with a short window, starts at full
+// quota, because its counts were elsewhere. A limit that no longer has Sync loses what was counted
+// since the last synchronization.
 type Spread struct {
-	// Lease is the most requests that an environment takes from the store at once, to
-	// serve them by itself. How many it takes follows its traffic, from one up. With 1 it takes
-	// none in advance, whatever the pressure.
+	// Lease is the most requests that a process takes from the store at once, to serve them by
+	// itself. The number follows its traffic, from one up. With 1 the process takes nothing in
+	// advance, not even under pressure.
 	//
-	// It admits none too many. It may admit too few: at most one lease for each
-	// environment, a second long at most, is charged and not used. A bucket's lease leaks
-	// at the limit's own rate, as the bucket would have, so leases pay for windows. Near
-	// the limit, requests are taken one by one.
+	// It never admits too many. It may admit too few: at most one lease per process, for a second
+	// at most, is charged and not used. A bucket's lease leaks at the limit's own rate, so leases
+	// save more calls for windows. Near the limit, requests are taken one by one.
 	Lease int64
-	// Shards is the number of parts that count apart, each with its share of the limit.
-	// A request asks one of them at random, and one more if that refuses. A refusal has the
-	// shortest wait of the parts that are known.
+	// Shards is the number of parts that count separately, each with its share of the limit. A
+	// request charges one shard at random, and a second one if that refuses. A refusal has the
+	// shortest wait of the known shards.
 	//
-	// It admits none too many. It may refuse while parts that were not asked have room. A
-	// cost is at most what one part holds, and Remaining an estimate from the part asked.
+	// It never admits too many. It may refuse while other shards have room. A cost is at most the
+	// capacity of one shard, and Remaining is an estimate from the charged shard.
 	Shards int
-	// Sync is how often an environment brings its own count together with the store's.
-	// Between two times it admits by what it knew at the last one.
+	// Sync is the interval at which a process synchronizes its own count with the store. Between
+	// two synchronizations it decides by its own count.
 	//
-	// It may admit too many: in one interval, each environment but one as many as remained
-	// at its last time. They are debts then, of at most one capacity. While the store is
-	// down each environment goes on by itself, with all of the limit, unless OnError denies or
-	// divides the limit: then it asks the store for each request until that answers. What is
-	// sent and not answered is not sent again. The store counts it at most once, the
-	// environment that sent it in any case, and the others perhaps not.
+	// It may admit too many: in one interval, each process but one may admit what remained at its
+	// last synchronization. The excess is a debt of at most one capacity. While the store is down
+	// each process continues by itself with all of the limit. If OnError denies or divides the limit,
+	// the process instead calls the store for each request until it answers. A report without an
+	// answer is not sent again: the store counts it at most once, and the process that sent it
+	// always counts it.
 	Sync time.Duration
-	// Cells is the number of processes that share the limit, each with an equal part
-	// in its own memory: Options.Cells. It admits none too many if there are no more
-	// processes, and too few if there are fewer or their load is uneven.
+	// Cells is the number of processes that divide the limit, each with an equal part in its own
+	// memory: Options.Cells. It admits too many only if there are more processes, and too few if
+	// there are fewer or their load is uneven.
 	Cells int
-	// Adaptive lets each environment admit its share of the limit by itself: as large as its
-	// share of the demand. It reports its demand, and learns that of all, at intervals that grow
-	// with the number of environments, so that all of them together write about 360 times a
-	// second: every half second for up to 180 environments, 17 s for 6,000. It is for limits of all
-	// callers that are too large for one item, and the default for those on DynamoDB.
+	// Adaptive lets each process admit a share of the limit by itself, in proportion to its share of
+	// the demand. Processes report their demand and read the total. All of them together report
+	// about 360 times a second, so the interval grows with their number: half a second for up to
+	// 180 processes, 17 s for 6,000. Adaptive is for limits of all callers that are too large for
+	// one item; it is the default for those on DynamoDB.
 	//
-	// Once the environments have reported, they admit at most 5 % more than the limit, and 3 %
-	// less on average. When demand rises fivefold, they admit in all at most two seconds of
-	// the limit more, and a fifth of it for each second of the interval, and for each environment
-	// one request and twice the root of its share of a second: shares have a reserve, and
-	// grow before all have reported. Both are measured, with 600 and with 6,000 environments. Where all environments start at once,
-	// each admits up to the limit until it has seen the others, for two seconds. It may refuse
-	// where demand comes to few environments at once. A window that is shorter than four
-	// intervals is enforced as a rate. What is past the limit is in Decision.Overshoot.
+	// Once the processes have reported, they admit at most 5 % more than the limit, and 3 % less on
+	// average. When demand rises fivefold, shares grow before all have reported. The total excess is
+	// then at most two seconds of the limit, plus a fifth of a second's limit for each second of the
+	// interval, plus for each process one request and twice the root of its share of a second.
+	// Both bounds are measured, with 600 and with 6,000 processes. If all processes start
+	// together, each admits up to the limit for two seconds, until it has seen the others. Adaptive
+	// may refuse if demand shifts to few processes at once. A window shorter than four intervals is
+	// enforced as a rate. Decision.Overshoot reports the excess.
 	Adaptive bool
 }
 
-// counted reports whether environments count by themselves and bring their counts together.
+// counted reports whether processes count by themselves and synchronize.
 func (s *Spread) counted() bool { return s.Sync > 0 || s.Adaptive }
 
 // Bounds of a Spread.
@@ -71,7 +72,7 @@ const (
 	MaxCells  = 100_000
 )
 
-// divide checks s and returns the parts of l, if it has any.
+// divide validates s and returns the parts of l, if it has any.
 func (s Spread) divide(l Limit) ([]*Limit, error) {
 	set := ""
 	for _, f := range []struct {
@@ -95,7 +96,7 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 		case f.value < f.least || f.value > f.most:
 			return nil, &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
 		case f.name == "lease" && l.Rate.Algorithm == algo.SlidingLog:
-			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log knows the instant of each request"}
+			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log stores the instant of each request"}
 		case f.name != "cells" && l.Rate.Algorithm == algo.LeakyBucket:
 			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a leaky_bucket spaces its requests; a token_bucket is the same without"}
 		}
@@ -112,7 +113,7 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 	var parts []*Limit
 	for i := range max(s.Shards, min(s.Cells, 1)) {
 		part := l
-		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // they are those of the whole
+		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // those of the whole limit apply
 		part.Spread, part.Rate = Spread{}, share(l.Rate, int64(i), int64(max(s.Shards, s.Cells)), s.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {
@@ -131,8 +132,8 @@ func smallest(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// share returns part i of n of a rate. Shares are equal, and the first ones one more if
-// the rate is to be used up by all of them.
+// share returns part i of n of a rate. Parts are equal; if all is set, the first ones get one request
+// more, so that the parts sum up to the rate.
 func share(r algo.Rate, i, n int64, all bool) algo.Rate {
 	one := func(whole int64) int64 {
 		if all && i < whole%n {
@@ -144,7 +145,7 @@ func share(r algo.Rate, i, n int64, all bool) algo.Rate {
 	return r
 }
 
-// Subjects returns in which subjects a store keeps what s is charged on l.
+// Subjects returns the subjects under which a store counts what s is charged on l.
 func (l *Limit) Subjects(s Subject) []Subject {
 	s = l.counted(s)
 	if l.Spread.Shards == 0 {
@@ -157,7 +158,7 @@ func (l *Limit) Subjects(s Subject) []Subject {
 	return shards
 }
 
-// counted returns the subject in which l is counted for s.
+// counted returns the subject under which l is counted for s.
 func (l *Limit) counted(s Subject) Subject {
 	if l.Shadow {
 		return s.And(Subject{"shadow"})

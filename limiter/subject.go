@@ -7,37 +7,36 @@ import (
 	"strings"
 )
 
-// Subject is who or what is counted: "user:42", "ip:2001:db8:1::/64", "global".
-// It is the atomic unit of a store: one DynamoDB item, one Redis key. The zero
-// value is no subject and is refused by a Limiter. Subjects are comparable; equal
-// subjects share their counts.
+// Subject is the caller or thing that is counted: "user:42", "ip:2001:db8:1::/64", "global". It is
+// the atomic unit of a store: one DynamoDB item, one Redis key. The zero value is invalid. Subjects
+// are comparable; equal subjects share their counts.
 //
-// Every part is escaped, so that no two callers share a subject and no caller can
-// spell another's. A part longer than 128 bytes is replaced by its SHA-256, and so is a
-// subject longer than MaxSubject: a key stays short whatever a token holds.
+// Every part is escaped, so no two callers share a subject and no caller can construct the subject
+// of another. A part longer than 128 bytes is replaced by its SHA-256, and so is a subject longer
+// than MaxSubject: keys stay short whatever a token contains.
 type Subject struct{ name string }
 
-// MaxSubject is the length of the longest Subject, in bytes: that of the longest identity and
-// of the part that shadow limits and shards add to it.
+// MaxSubject is the length of the longest Subject, in bytes: the longest identity, and the part that
+// shadow limits and shards add to it.
 const MaxSubject = 144
 
-// String returns the subject as it stands in a store's keys.
+// String returns the subject as it appears in the keys of a store.
 func (s Subject) String() string { return s.name }
 
-// Key returns the key of s in a store: the namespace that separates deployments,
-// the version of the store's state format, and the subject.
+// Key returns the key of s in a store: the namespace, which separates deployments, the version of the
+// store's state format, and the subject.
 func (s Subject) Key(namespace string, format byte) string {
 	return namespace + "/" + string('0'+format) + "/" + s.name
 }
 
-// User is the verified user id of a token.
+// User is the user ID of a verified token.
 func User(id string) Subject { return Subject{"user:" + escape(id)} }
 
-// APIKey is the id of an API key's record, never the key.
+// APIKey is the ID of an API key's record, never the key itself.
 func APIKey(id string) Subject { return Subject{"apikey:" + escape(id)} }
 
-// IP is a client's address prefix: a single IPv4 address or an IPv6 network. The
-// zero prefix, an address that the host could not tell, is one subject of its own.
+// IP is the address prefix of a client: a single IPv4 address or an IPv6 network. The zero prefix, an
+// unknown address, is a subject of its own.
 func IP(prefix netip.Prefix) Subject {
 	switch {
 	case !prefix.IsValid():
@@ -48,12 +47,12 @@ func IP(prefix netip.Prefix) Subject {
 	return Subject{"ip:" + prefix.String()}
 }
 
-// Claim is the value of a verified token's claim, an organisation say.
+// Claim is the value of a claim of a verified token, for example an organisation.
 func Claim(name, value string) Subject {
 	return bounded("claim:" + escape(name) + "=" + escape(value))
 }
 
-// Endpoint is all callers of a rule's endpoint together. An empty method is any.
+// Endpoint is all callers of an endpoint together. An empty method means any method.
 func Endpoint(method, pattern string) Subject {
 	return bounded("endpoint:" + escape(method) + ":" + escape(pattern))
 }
@@ -61,13 +60,13 @@ func Endpoint(method, pattern string) Subject {
 // Global is all requests together.
 func Global() Subject { return Subject{"global"} }
 
-// Custom is a subject of the application's own: what it counts by that no rule knows, such
-// as the user name of a login. kind keeps it apart from other things that are counted.
+// Custom is a subject that the application defines, for example the user name of a login. kind
+// separates it from other custom subjects.
 func Custom(kind, value string) Subject {
 	return bounded("custom:" + escape(kind) + "=" + escape(value))
 }
 
-// And is the combination of both: each pair of them is counted apart.
+// And is the combination of both: each pair is counted separately.
 func (s Subject) And(t Subject) Subject {
 	return bounded(s.name + "|" + t.name)
 }
@@ -79,8 +78,7 @@ func bounded(name string) Subject {
 	return Subject{name}
 }
 
-// hashed returns the SHA-256 of a text. It begins with a byte that no part of a subject has
-// unless it is hashed too.
+// hashed returns the SHA-256 of a text. It begins with a byte that only hashed parts contain.
 func hashed(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "~" + base64.RawURLEncoding.EncodeToString(sum[:])
@@ -98,8 +96,8 @@ var isPlain = func() (set [256]bool) {
 	return set
 }()
 
-// escape writes every byte outside plain as %XX. The separators of a subject are
-// outside it, and so are the braces of a Redis hash tag.
+// escape writes every byte outside plain as %XX. The separators of a subject and the braces of a Redis
+// hash tag are outside.
 func escape(part string) string {
 	extra := 0
 	for i := range len(part) {

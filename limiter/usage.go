@@ -8,37 +8,37 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Usage is how one limit stands for a subject at an instant, for operators. Unlike a
-// Decision, which speaks of the strictest limit alone, there is one for each charge.
+// Usage is what a subject has used of one limit at an instant, for operators. There is one for each
+// charge; a Decision reports only the strictest limit.
 type Usage struct {
 	Charge
-	// Known is false if the store holds nothing of the limit: it is at full quota.
+	// Known is false if the store holds no state of the limit: it is at full quota.
 	Known bool
-	// Capacity and Remaining are in requests: 0 <= Remaining <= Capacity. Of a limit with
-	// shards they are the sums of all, of one with adaptive shares the average of four seconds.
+	// Capacity and Remaining are in requests: 0 <= Remaining <= Capacity. For a limit with shards
+	// they are sums of all shards, for Spread.Adaptive an average of four seconds.
 	Capacity, Remaining int64
-	// RetryAfter is how long until the charge would pass if nobody else is charged; 0: it
-	// would now; algo.Never: it never will. Of a limit with shards it is the shortest.
+	// RetryAfter is how long until the charge would be allowed if nothing else is charged; 0: now;
+	// algo.Never: never. For a limit with shards it is the shortest.
 	RetryAfter time.Duration
 	// ResetAfter is the time to full quota with no further traffic.
 	ResetAfter time.Duration
-	// Superseded says that other parameters than those of Limit decide, as in a Decision.
+	// Superseded reports that other parameters than those of Limit decide, as in a Decision.
 	Superseded bool
 }
 
-// Inspect returns how the limits of charges stand at now, in their order. It asks the store
-// for each subject once, and writes nothing. It tells what is in the store, and of limits
-// with Spread.Cells what is in Options.Cells: what environments hold of leases counts as
-// charged, and what they counted since they synchronized is not in it.
+// Inspect returns the usage of the limits of charges at now, in their order. It reads each subject
+// once and writes nothing. It reports the state of the store, and of Options.Cells for limits with
+// Spread.Cells. Leased quota counts as charged; what processes counted since their last
+// synchronization is missing.
 //
-// An error is the store's, or a mistake in charges and wraps ErrInvalidCharge.
+// The error is that of the store, or wraps ErrInvalidCharge.
 func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) ([]Usage, error) {
 	if err := l.check(now, charges); err != nil {
 		return nil, err
 	}
-	held, standings := map[place][]Entry{}, make([]Usage, len(charges))
+	held, usages := map[place][]Entry{}, make([]Usage, len(charges))
 	for i, c := range charges {
-		s := &standings[i]
+		s := &usages[i]
 		s.Charge = c
 		role, subjects, limits := l.whereabouts(c)
 		for j, subject := range subjects {
@@ -58,16 +58,16 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 			s.Capacity = c.Limit.machine.Capacity()
 		}
 	}
-	return standings, nil
+	return usages, nil
 }
 
-// role is what a Limiter has a store for.
+// role is the purpose of a store of a Limiter.
 type role int
 
 const (
 	shared  role = iota // Limiter.store
 	ofCells             // Options.Cells
-	ofLocal             // Limiter.local
+	ofLocal             // Limiter.fallback
 )
 
 // place is a subject in one of the stores.
@@ -86,8 +86,8 @@ func (l *Limiter) storeOf(r role) Store {
 	return l.store
 }
 
-// whereabouts returns which store counts a charge, in which subjects, and by which limits:
-// those of the parts, if it is divided.
+// whereabouts returns the store that counts a charge, and the subjects and limits under which it
+// does: those of the parts if the limit is divided.
 func (l *Limiter) whereabouts(c Charge) (r role, subjects []Subject, limits []*Limit) {
 	switch {
 	case c.Limit.Spread.Cells > 0:
@@ -100,7 +100,7 @@ func (l *Limiter) whereabouts(c Charge) (r role, subjects []Subject, limits []*L
 	return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit}
 }
 
-// add adds what a store holds of limit, which is all of the standing or a part of it.
+// add adds what a store holds of limit: all of the usage, or a part of it.
 func (s *Usage) add(limit *Limit, entries []Entry, now algo.Instant, first bool) {
 	var held Held
 	if i := slices.IndexFunc(entries, func(e Entry) bool { return e.ID == limit.ID }); i >= 0 {
