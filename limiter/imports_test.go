@@ -80,10 +80,11 @@ var siblings = map[string][]string{
 	// The type of a caller, which the rules charge and the others record.
 	"limiter/rules":       {"limiter/caller"},
 	"limiter/rules/live":  {"limiter/caller"},
-	"limiter/telemetry":   {"limiter/caller"},
-	"limiter/decisionlog": {"limiter/caller"},
+	"limiter/outcome":     {"limiter/caller"},
+	"limiter/telemetry":   {"limiter/caller", "limiter/outcome"},
+	"limiter/decisionlog": {"limiter/outcome"},
 	// The path that rules match, and the log line for bad credentials.
-	"limiter/httplimit": {"limiter/caller", "limiter/rules", "limiter/telemetry"},
+	"limiter/httplimit": {"limiter/caller", "limiter/outcome", "limiter/rules", "limiter/telemetry"},
 }
 
 // forbidden returns why from must not import to; "" if it may.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/functions/sinks"
-	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 func TestLoad_events(t *testing.T) {
@@ -60,7 +60,7 @@ func TestOpen_events(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	e.Events.Record(e.Clock(), 0, caller.Caller{User: "alice"}, limiter.Decision{}, nil)
+	e.Events.Record(outcome.Outcome{Time: e.Clock(), Caller: caller.Caller{User: "alice"}})
 	e.Events.Begin(e.Clock())
 	ctx := &asked{Context: t.Context()}
 	if e.Events.Wait(ctx); !ctx.done.Load() {

@@ -25,7 +25,7 @@ type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 // with one line in the log. Decisions are recorded on standard output. The log has at most one line a
 // second of each message.
 func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenSink) {
-	logger := slog.New(telemetry.Sparing(lambdacontext.NewLogHandler()))
+	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger, openSink)
 	if err != nil {
 		logger.Error("cannot start", slog.Any("err", err))

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -111,7 +112,7 @@ func TestConfig_rules_coldStart(t *testing.T) {
 		t.Helper()
 		d.metrics.Reset()
 		version, _ := d.allows(t)
-		d.Recorder.Record(d.now, 0, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
+		d.Recorder.Record(outcome.Outcome{Time: d.now, Decision: limiter.Decision{Allowed: true}})
 		var line struct{ RulesAge, RulesVersion int }
 		if err := json.Unmarshal(d.metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
 			t.Errorf("%s: %v", &d.metrics, err)
@@ -188,7 +189,7 @@ func TestConfig_rules_refused(t *testing.T) {
 		if version, _ := d.allows(t); version != first {
 			t.Errorf("version %d", version)
 		}
-		d.Recorder.Record(d.now, time.Millisecond, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
+		d.Recorder.Record(outcome.Outcome{Time: d.now, Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	}
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(d.metrics.String(), `"RulesRefused":2`) {
 		t.Errorf("counted %d times:\n%s", n, &d.metrics)
@@ -249,7 +250,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 			t.Errorf("%s: version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
 		}
 	} // The older one, and the one without a version.
-	d.Recorder.Record(d.now.Add(time.Minute), time.Millisecond, caller.Caller{}, limiter.Decision{Allowed: true}, nil)
+	d.Recorder.Record(outcome.Outcome{Time: d.now.Add(time.Minute), Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 2 {
 		t.Errorf("counted %d times:\n%s", n, &d.metrics)
 	}

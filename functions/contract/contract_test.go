@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/redisstore"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -165,14 +166,14 @@ func record() []byte {
 	r.Rules(now, 1, now, []string{l.Rule})
 	d := limiter.Decision{Allowed: true, Charges: []limiter.Charge{{Limit: l, Subject: limiter.User("alice")}}, Limit: l, Shadowed: l, FromCache: true, Reason: limiter.ReasonTimeout, StoreCalls: 1, Overshoot: 1, Clamped: 1, Refunds: limiter.Refunds{Given: 1, Dropped: 1}}
 	for _, err := range []error{nil, caller.ErrInvalidCredential, caller.ErrUnverified} {
-		r.Record(now, 0, caller.Caller{}, d, err)
+		r.Record(outcome.Outcome{Time: now, Decision: d, Err: err})
 	}
 	d.Allowed = false
-	r.Record(now, 0, caller.Caller{}, d, nil)
+	r.Record(outcome.Outcome{Time: now, Decision: d})
 	d.Reason = limiter.ReasonBusy
-	r.Record(now, 0, caller.Caller{}, d, nil)
+	r.Record(outcome.Outcome{Time: now, Decision: d})
 	d.Failed, d.LocalFull = true, true
-	r.Record(now, 0, caller.Caller{}, d, nil)
+	r.Record(outcome.Outcome{Time: now, Decision: d})
 	r.RulesRefused(now)
 	r.WatchClock(func() (ahead, uncertainty time.Duration, ok bool) { return time.Second, 0, true })
 	r.EventsDropped(now.Add(time.Second), 1)

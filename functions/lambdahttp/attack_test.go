@@ -615,7 +615,7 @@ func TestAttack_log(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where time stands still
 		a := newTarget(t)
 		var log bytes.Buffer
-		a.Logger = slog.New(telemetry.Sparing(slog.NewJSONHandler(&log, nil)))
+		a.Logger = slog.New(telemetry.NewRateLimitedHandler(slog.NewJSONHandler(&log, nil)))
 		a.Recorder = telemetry.New(&log, "test", nil)
 		for name, host := range hosts {
 			for i := range 500 {

@@ -1,14 +1,13 @@
 package lambdahttp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
@@ -16,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
-	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
 // errUnauthorized is the very text by which an authorizer asks API Gateway for a 401; any
@@ -31,13 +30,11 @@ var errStoreFailed = errors.New("the store failed, and on_error of a rule is den
 // NewAuthorizer returns the authorizer function. Its answer to an event is a policy
 // that allows or, over the limit, denies; the error "Unauthorized" for a bad
 // credential; or another error if there could be no answer.
-func NewAuthorizer(e *Environment) lambda.Handler {
-	return authorizer{e, slog.New(telemetry.Sparing(e.Logger.Handler()))}
-}
+func NewAuthorizer(e *Environment) lambda.Handler { return authorizer{e, e.gate()} }
 
 type authorizer struct {
 	*Environment
-	refused *slog.Logger // has one line of a message a second: anybody can send bad credentials
+	gate *httplimit.Gate
 }
 
 // Invoke implements lambda.Handler.
@@ -59,7 +56,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // undecided records a request of which nothing is known but err, and returns it.
 func (e *Environment) undecided(err error) error {
-	e.observe(e.Clock(), 0, caller.Caller{}, limiter.Decision{}, err)
+	e.observe(outcome.Outcome{Time: e.Clock(), Err: err})
 	return err
 }
 
@@ -80,63 +77,46 @@ type authorizerEvent struct {
 }
 
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
-	now, begun := a.Clock(), time.Now()
 	if event.HTTPMethod == http.MethodOptions { // of a method ANY: a preflight has no credential, and is never limited
-		return policy(event, "Allow", limiter.Decision{Allowed: true, At: now}, caller.Caller{}, a.Rules.Current()), nil
+		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
+		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}), nil
 	}
-	a.Events.Begin(now) // goes on beside the store call
-	address := caller.ParseAddress(event.RequestContext.Identity.SourceIP)
-	path, err := rules.ParsePath(event.Path, a.basePath(event.RequestContext.DomainName))
-	if err != nil { // it would run something else than what it is charged for
-		from := a.observeMalformed(ctx, now, address)
-		return answer(event, "Deny", httplimit.MalformedPath(), from, a.Rules.Current()), nil
-	}
-	inForce := a.Rules.At(ctx, now)
 	defer a.Rules.Settle()
-	header := headerOf(event.Headers, event.MultiHeaders)
-	from, failed := a.Identifier.Caller(ctx, now, credentials(header, address))
-	charges := inForce.Charges(nil, event.HTTPMethod, path, from)
-	decision, err := a.Limiter.Take(ctx, now, charges)
-	if !decision.Allowed { // that comes before what is wrong with the credential
-		failed = err
-	}
-	a.observe(now, time.Since(begun), from, decision, failed)
-	if err != nil {
-		return nil, fmt.Errorf("rules: %w", err)
-	}
-	switch {
-	case decision.Failed: // a Deny would be 429
-		return nil, errStoreFailed
-	case !decision.Allowed:
-		return policy(event, "Deny", decision, from, inForce), nil
-	case errors.Is(failed, caller.ErrUnverified):
-		a.refused.LogAttrs(ctx, slog.LevelError, "caller not verified", slog.Any("err", failed))
-		return nil, failed
-	case failed != nil:
-		a.refused.LogAttrs(ctx, slog.LevelInfo, "credential refused", slog.Any("err", failed))
+	path, err := rules.ParsePath(event.Path, a.basePath(event.RequestContext.DomainName))
+	result := a.gate.Decide(ctx, httplimit.Request{
+		Method: event.HTTPMethod, Path: path, Malformed: err != nil,
+		Header:  headerOf(event.Headers, event.MultiHeaders),
+		Address: caller.ParseAddress(event.RequestContext.Identity.SourceIP),
+	})
+	switch result.Class() {
+	case outcome.Allowed:
+		return a.policy(event, "Allow", result), nil
+	case outcome.Refused:
+		return a.policy(event, "Deny", result), nil
+	case outcome.Unauthorized:
 		return nil, errUnauthorized
+	default: // a Deny would be 429
+		return nil, cmp.Or(result.Err, errStoreFailed)
 	}
-	return policy(event, "Allow", decision, from, inForce), nil
 }
 
-// policy returns the policy of a decision.
-func policy(event *authorizerEvent, effect string, d limiter.Decision, from caller.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
-	return answer(event, effect, httplimit.NewAnswer(d), from, r)
-}
-
-// answer returns the policy for the whole stage: API Gateway asks for this request
+// policy returns the policy for the whole stage: API Gateway asks for this request
 // only (the result is not cached), and a policy that named a long path would be
 // invalid.
-func answer(event *authorizerEvent, effect string, a httplimit.Answer, from caller.Caller, r *rules.Rules) *events.APIGatewayCustomAuthorizerResponse {
+func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result) *events.APIGatewayCustomAuthorizerResponse {
+	subject, tier := r.Caller.Subject(), r.Tier
+	if tier == "" { // no rule was matched
+		tier = a.Rules.Current().Tier(r.Caller.Tier)
+	}
 	return &events.APIGatewayCustomAuthorizerResponse{
-		PrincipalID: from.Subject().String(),
+		PrincipalID: subject.String(),
 		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
 			Version: "2012-10-17",
 			Statement: []events.IAMPolicyStatement{{
 				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(event.MethodARN)},
 			}},
 		},
-		Context: DecisionContext(a, from.Subject(), r.Tier(from.Tier)),
+		Context: DecisionContext(r.Answer, subject, tier),
 	}
 }
 

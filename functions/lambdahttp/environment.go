@@ -14,6 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
 	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules/live"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
@@ -54,41 +55,49 @@ type Environment struct {
 // pages of other origins are let in, each answer says so, refusals too, and a preflight is
 // answered without being limited. An api that varies by other fields adds them to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
-	m := &httplimit.Middleware{
-		Limiter:  e.Limiter,
-		Charges:  e.Rules.Charges,
-		Identify: e.identify,
-		MaxDelay: e.MaxDelay,
-		Observe:  e.observe,
-		Clock:    e.Clock,
-		Logger:   e.Logger,
-	}
-	limited := m.Wrap(api)
+	gate := e.gate()
 	return e.shared(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := originOf(r.Context())
 		switch {
-		case from.malformed && !from.decided:
-			e.observeMalformed(r.Context(), e.Clock(), from.address)
-			fallthrough
-		case from.malformed:
-			httplimit.MalformedPath().Refuse(w)
-			return
 		case !from.decided:
 			defer e.Rules.Settle()
-			limited.ServeHTTP(w, r)
-			return
+			request := httplimit.NewRequest(r)
+			request.Malformed = from.malformed
+			gate.Serve(w, r, request, api)
+		case from.malformed:
+			httplimit.MalformedPath().Refuse(w)
+		default:
+			for name, value := range from.fields {
+				w.Header().Set(name, value)
+			}
+			api.ServeHTTP(w, r)
 		}
-		for name, value := range from.fields {
-			w.Header().Set(name, value)
-		}
-		api.ServeHTTP(w, r)
 	}))
 }
 
-// observe tells of a request what was decided.
-func (e *Environment) observe(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) {
-	e.Recorder.Record(now, took, from, d, err)
-	e.Events.Record(now, took, from, d, err)
+// gate returns the gate of the environment.
+func (e *Environment) gate() *httplimit.Gate {
+	return httplimit.New(httplimit.Options{
+		Identify: e.identify,
+		Charges:  e.Rules.Charges,
+		Limiter:  e.Limiter,
+		Observe:  e.observe,
+		MaxDelay: e.MaxDelay,
+		Clock:    e.Clock,
+		Logger:   e.Logger,
+	})
+}
+
+// observe records a decided request in the metrics and the decision log.
+func (e *Environment) observe(o outcome.Outcome) {
+	e.Recorder.Record(o)
+	e.Events.Record(o)
+}
+
+// identify returns the caller of a request, and sends decision events beside the store call.
+func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
+	e.Events.Begin(now)
+	return e.Identifier.Caller(ctx, now, credentials(r.Header, r.Address))
 }
 
 // shared returns h as pages of the environment's origins may use it. A REST API adds
@@ -115,17 +124,8 @@ func (e *Environment) basePath(domain string) string {
 	return e.BasePath
 }
 
-// observeMalformed records a request that came at now and whose path is malformed, which is refused without being
-// charged, and returns its caller, who is known by the address alone.
-func (e *Environment) observeMalformed(ctx context.Context, now time.Time, address netip.Addr) caller.Caller {
-	from, _ := e.Identifier.Caller(ctx, now, caller.Credentials{Address: address}) // a missing credential does not matter here
-	e.observe(now, 0, from, limiter.Decision{At: now}, nil)
-	return from
-}
-
 // origin is what a host says of a request, beside the request itself.
 type origin struct {
-	address netip.Addr        // of the client; zero if the request came by net/http
 	decided bool              // the authorizer has charged the request and allowed it
 	fields  map[string]string // header fields of its decision; there may be none
 	// malformed says that the path has no reading: the request's URL is not that of the client.
@@ -141,17 +141,6 @@ func withOrigin(ctx context.Context, o origin) context.Context {
 func originOf(ctx context.Context) origin {
 	o, _ := ctx.Value(originKey{}).(origin)
 	return o
-}
-
-// identify returns the caller of a request that no authorizer has seen. The address
-// is the host's word, or without a host in between the peer's.
-func (e *Environment) identify(r *http.Request, now time.Time) (caller.Caller, error) {
-	e.Events.Begin(now) // goes on beside the store call
-	address := originOf(r.Context()).address
-	if !address.IsValid() {
-		address = caller.ParseAddress(r.RemoteAddr)
-	}
-	return e.Identifier.Caller(r.Context(), now, credentials(r.Header, address))
 }
 
 // credentials returns those of a request. A header that comes twice is joined, which

@@ -91,7 +91,7 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 	address := e.address(header)
 	read, malformed := e.path(path, basePath)
 	fields, decided := decisionFields(e.authorizerContext())
-	ctx = withOrigin(ctx, origin{address: address, decided: decided, fields: fields, malformed: malformed != nil})
+	ctx = withOrigin(ctx, origin{decided: decided, fields: fields, malformed: malformed != nil})
 	r, err := http.NewRequestWithContext(ctx, method, "/", strings.NewReader(body))
 	if err != nil {
 		return nil, err

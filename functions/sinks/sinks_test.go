@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -64,8 +65,8 @@ func publish(t *testing.T, variables ...string) (log string) {
 		Budget: decisionlog.DefaultBudget, Dropped: recorder.EventsDropped, Logger: logger,
 	})
 	now := time.Now()
-	p.Record(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{}, nil)
-	p.Record(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{Allowed: true}, nil)
+	p.Record(outcome.Outcome{Time: now, Duration: time.Millisecond, Caller: caller.Caller{User: "alice"}})
+	p.Record(outcome.Outcome{Time: now, Duration: time.Millisecond, Caller: caller.Caller{User: "alice"}, Decision: limiter.Decision{Allowed: true}})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	p.Close(ctx, now)
@@ -77,7 +78,7 @@ func publish(t *testing.T, variables ...string) (log string) {
 }
 
 // outcomes returns the outcomes of events in order.
-func outcomes(t *testing.T, lines ...[]byte) (all []decisionlog.Outcome) {
+func outcomes(t *testing.T, lines ...[]byte) (all []outcome.Class) {
 	t.Helper()
 	for _, line := range lines {
 		var e decisionlog.Event
@@ -128,11 +129,11 @@ func TestOpen_kafka(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer reader.Close()
-	var got []decisionlog.Outcome
+	var got []outcome.Class
 	for len(got) < 2 && t.Context().Err() == nil {
 		reader.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { got = append(got, outcomes(t, r.Value)...) })
 	}
-	if !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"}) {
+	if !slices.Equal(got, []outcome.Class{"refused", "allowed"}) {
 		t.Errorf("got %v", got)
 	}
 }
@@ -142,7 +143,7 @@ func TestOpen_kafka(t *testing.T) {
 func TestOpen_kinesis(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		var actions []string
-		var got []decisionlog.Outcome
+		var got []outcome.Class
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, operation, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
 			actions = append(actions, "kinesis:"+operation)
@@ -170,7 +171,7 @@ func TestOpen_kinesis(t *testing.T) {
 			t.Errorf("got %v called, want %v, once", actions, contract.KinesisActions())
 		}
 		switch {
-		case status == http.StatusOK && (log != "" || !slices.Equal(got, []decisionlog.Outcome{"refused", "allowed"})):
+		case status == http.StatusOK && (log != "" || !slices.Equal(got, []outcome.Class{"refused", "allowed"})):
 			t.Errorf("got %v, %s", got, log)
 		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
 			t.Errorf("got %s", log)

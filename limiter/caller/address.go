@@ -25,17 +25,22 @@ func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	return prefix
 }
 
-// ParseAddress reads the address of a host's own report, with or without a port:
-// http.Request.RemoteAddr, or the source address of an event. It returns the zero
-// Addr if there is none.
+// ParseAddress reads an address that a host reports, with or without a port:
+// http.Request.RemoteAddr, or the source address of an event. It returns the zero Addr if s is
+// no address.
 func ParseAddress(s string) netip.Addr {
-	if addr, err := netip.ParseAddr(s); err == nil {
-		return addr
-	}
-	if port, err := netip.ParseAddrPort(s); err == nil {
+	if strings.HasPrefix(s, "[") || strings.Count(s, ":") == 1 {
+		port, err := netip.ParseAddrPort(s)
+		if err != nil {
+			return netip.Addr{}
+		}
 		return port.Addr()
 	}
-	return netip.Addr{}
+	addr, err := netip.ParseAddr(s)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
 }
 
 // LastHop returns the last address of X-Forwarded-For headers: the one that the load

@@ -16,7 +16,7 @@ func BenchmarkPublisher_Record(b *testing.B) {
 		b.Run(fmt.Sprintf("allowed=%t", d.Allowed), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				p.Record(noon, 0, alice, d, nil)
+				p.Record(outcomeOf(noon, 0, alice, d, nil))
 			}
 		})
 	}

@@ -5,23 +5,13 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 // Schema is the JSON Schema (draft 2020-12) of an event.
 //
 //go:embed schema.json
 var Schema []byte
-
-// Outcome is what became of a request.
-type Outcome string
-
-// The outcomes.
-const (
-	Allowed      Outcome = "allowed"
-	Refused      Outcome = "refused"      // over a limit: 429
-	Unauthorized Outcome = "unauthorized" // bad or missing credentials: 401
-	Failed       Outcome = "failed"       // no decision, or a store failed and a limit denies then: 500, 503
-)
 
 // Event is one request, or several that are alike. The package's doc says which.
 type Event struct {
@@ -30,8 +20,8 @@ type Event struct {
 	Environment string    `json:"environment"` // random for each process
 	// Sequence counts the events of an environment from 1 on: what comes twice has it twice,
 	// and what was lost leaves a gap.
-	Sequence int64   `json:"sequence"`
-	Outcome  Outcome `json:"outcome"`
+	Sequence int64         `json:"sequence"`
+	Outcome  outcome.Class `json:"outcome"`
 	// Count is how many requests the event stands for. The sum over events is their number:
 	// exact, but for plain allowed ones, of which it is estimated.
 	Count   int64  `json:"count"`

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -75,8 +76,8 @@ func (b *broker) Send(ctx context.Context, batch [][]byte) (int, error) {
 func (b *broker) events() []decisionlog.Event { return slices.Concat(b.batches...) }
 
 // sums returns the requests in events by outcome.
-func sums(list []decisionlog.Event) map[decisionlog.Outcome]int64 {
-	all := map[decisionlog.Outcome]int64{}
+func sums(list []decisionlog.Event) map[outcome.Class]int64 {
+	all := map[outcome.Class]int64{}
 	for _, e := range list {
 		all[e.Outcome] += e.Count
 	}
@@ -117,7 +118,7 @@ func TestPublisher_Record(t *testing.T) {
 			o := options(b)
 			o.OneIn = 1
 			p := decisionlog.New(o)
-			p.Record(noon, 1500*time.Microsecond, alice, c.d, c.err)
+			p.Record(outcomeOf(noon, 1500*time.Microsecond, alice, c.d, c.err))
 			p.Close(t.Context(), noon)
 			got := b.events()
 			if len(got) != 1 {
@@ -194,7 +195,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 			for i := range each {
 				at := noon.Add(time.Duration(i) * time.Millisecond) // five seconds
 				p.Begin(at)
-				p.Record(at, time.Millisecond, caller.Caller{User: fmt.Sprint("user", w%2)}, refused, nil)
+				p.Record(outcomeOf(at, time.Millisecond, caller.Caller{User: fmt.Sprint("user", w%2)}, refused, nil))
 				p.Wait(t.Context())
 			}
 		})
@@ -202,7 +203,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 	all.Wait()
 	p.Close(t.Context(), noon.Add(time.Minute))
 	got := b.events()
-	if n := sums(got)[decisionlog.Refused]; n != workers*each {
+	if n := sums(got)[outcome.Refused]; n != workers*each {
 		t.Errorf("got %d refused, want %d", n, workers*each)
 	}
 	var cost int64
@@ -232,11 +233,11 @@ func TestPublisher_Record_bounded(t *testing.T) {
 	const callers = 5000
 	for i := range callers {
 		caller := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
-		p.Record(noon, 0, caller, refused, nil)
+		p.Record(outcomeOf(noon, 0, caller, refused, nil))
 	}
-	p.Record(noon, 0, alice, allowed, nil) // for which there is no room
-	for second := range 300 {              // nor for all of these
-		p.Record(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil)
+	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // for which there is no room
+	for second := range 300 {                         // nor for all of these
+		p.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil))
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
@@ -260,7 +261,7 @@ func TestPublisher_Record_sampled(t *testing.T) {
 	o.OneIn = oneIn
 	p := decisionlog.New(o)
 	for range requests {
-		p.Record(noon, 0, alice, allowed, nil)
+		p.Record(outcomeOf(noon, 0, alice, allowed, nil))
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
@@ -279,7 +280,7 @@ func TestPublisher_Record_noSample(t *testing.T) {
 	b := &broker{}
 	p := decisionlog.New(options(b))
 	for range 1000 {
-		p.Record(noon, 0, alice, allowed, nil)
+		p.Record(outcomeOf(noon, 0, alice, allowed, nil))
 	}
 	p.Close(t.Context(), noon)
 	if n := len(b.events()); n != 0 {
@@ -296,7 +297,7 @@ func TestPublisher_Begin_when(t *testing.T) {
 			p.Begin(noon.Add(after))
 			synctest.Wait()
 			for i := range n {
-				p.Record(noon.Add(after), 0, caller.Caller{User: fmt.Sprint(i)}, refused, nil)
+				p.Record(outcomeOf(noon.Add(after), 0, caller.Caller{User: fmt.Sprint(i)}, refused, nil))
 			}
 		}
 		for _, step := range []struct {
@@ -338,7 +339,7 @@ func TestPublisher_hung(t *testing.T) {
 		for time.Since(begun) < time.Minute {
 			at := time.Now()
 			p.Begin(at)
-			p.Record(at, 0, alice, refused, nil)
+			p.Record(outcomeOf(at, 0, alice, refused, nil))
 			p.Wait(t.Context())
 			took := time.Since(at)
 			if took > decisionlog.DefaultBudget {
@@ -391,7 +392,7 @@ func TestPublisher_frozen(t *testing.T) {
 		o := options(b)
 		o.Dropped = func(_ time.Time, n int64) { t.Errorf("%d events dropped", n) }
 		p := decisionlog.New(o)
-		p.Record(noon, 0, alice, refused, nil)
+		p.Record(outcomeOf(noon, 0, alice, refused, nil))
 		for minute := range 4 { // a request a minute
 			p.Begin(noon.Add(time.Duration(minute) * time.Minute))
 			synctest.Wait()
@@ -426,7 +427,7 @@ func TestPublisher_back(t *testing.T) {
 			at := noon.Add(time.Duration(second) * time.Second)
 			p.Begin(at)
 			synctest.Wait()
-			p.Record(at, 0, alice, refused, nil)
+			p.Record(outcomeOf(at, 0, alice, refused, nil))
 		}
 		p.Close(t.Context(), noon.Add(time.Hour))
 		if dropped != failed || failed == 0 || failed+arrived != 100 {
@@ -442,7 +443,11 @@ func TestPublisher_back(t *testing.T) {
 func TestPublisher_nil(t *testing.T) {
 	var p *decisionlog.Publisher
 	p.Begin(noon)
-	p.Record(noon, 0, alice, refused, nil)
+	p.Record(outcomeOf(noon, 0, alice, refused, nil))
 	p.Wait(t.Context())
 	p.Close(t.Context(), noon)
+}
+
+func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) outcome.Outcome {
+	return outcome.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
 }

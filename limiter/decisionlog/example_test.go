@@ -34,7 +34,7 @@ func ExamplePublisher() {
 
 	p.Begin(now) // at the start of a request: nothing to send yet
 	for range 3 {
-		p.Record(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{Allowed: false}, nil)
+		p.Record(outcomeOf(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{Allowed: false}, nil))
 	}
 	p.Close(context.Background(), now) // sends the rest, at the end of the process
 	// Output: 124dab77df32a24f refused 3
@@ -50,7 +50,7 @@ func ExamplePublisher_Wait() {
 		p.Begin(now)
 		defer p.Wait(ctx)
 		// ... decide, and then:
-		p.Record(now, time.Millisecond, caller.Caller{User: "bob"}, limiter.Decision{}, nil)
+		p.Record(outcomeOf(now, time.Millisecond, caller.Caller{User: "bob"}, limiter.Decision{}, nil))
 	}
 	answer(context.Background(), time.Now())
 	answer(context.Background(), time.Now()) // sends what the first one has left

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 const (
@@ -90,24 +90,23 @@ func New(o Options) *Publisher {
 	return &Publisher{o: o, environment: rand.Text()}
 }
 
-// Record adds a request: it came at now and was decided by d after took. If err is not nil, d
-// was not enforced. Call it once for each request, as the Recorder of package telemetry.
-func (p *Publisher) Record(now time.Time, took time.Duration, caller caller.Caller, d limiter.Decision, err error) {
+// Record adds a request. Call it once for each request, after the decision.
+func (p *Publisher) Record(o outcome.Outcome) {
 	if p == nil {
 		return
 	}
-	plain := isPlain(&d, err)
+	plain := isPlain(&o)
 	if plain && !sampled(p.o.OneIn) {
 		return
 	}
-	k := newKey(now, &d, err)
-	k.subject = p.o.Hash(caller.Subject())
+	k := newKey(&o)
+	k.subject = p.o.Hash(o.Caller.Subject())
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if plain {
-		p.tally.addSample(k, now, took, &d, int64(p.o.OneIn))
+		p.tally.addSample(k, &o, int64(p.o.OneIn))
 	} else {
-		p.tally.add(k, now, took, &d)
+		p.tally.add(k, &o)
 	}
 }
 

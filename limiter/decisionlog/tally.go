@@ -1,12 +1,11 @@
 package decisionlog
 
 import (
-	"errors"
 	"math/rand/v2"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 const (
@@ -34,14 +33,14 @@ type pending struct {
 // key is what requests have in common that are one event.
 type key struct {
 	second                         int64
-	outcome                        Outcome
+	outcome                        outcome.Class
 	degraded                       limiter.Reason
 	subject, rule, limit, shadowed string
 }
 
-func newKey(now time.Time, d *limiter.Decision, err error) key {
-	k := key{second: now.Unix(), outcome: outcomeOf(d, err)}
-	if err == nil {
+func newKey(o *outcome.Outcome) key {
+	k := key{second: o.Time.Unix(), outcome: o.Class()}
+	if d := &o.Decision; o.Err == nil {
 		k.degraded, k.shadowed = d.Reason, nameOf(d.Shadowed)
 		if d.Limit != nil {
 			k.rule, k.limit = d.Limit.Rule, d.Limit.Name
@@ -50,22 +49,10 @@ func newKey(now time.Time, d *limiter.Decision, err error) key {
 	return k
 }
 
-// isPlain reports whether there is nothing to say of a request but that it was let through.
-func isPlain(d *limiter.Decision, err error) bool {
-	return err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil
-}
-
-// outcomeOf tells the outcomes apart as package telemetry does.
-func outcomeOf(d *limiter.Decision, err error) Outcome {
-	switch {
-	case errors.Is(err, caller.ErrInvalidCredential), errors.Is(err, caller.ErrMissingCredential):
-		return Unauthorized
-	case err != nil || d.Failed:
-		return Failed
-	case !d.Allowed:
-		return Refused
-	}
-	return Allowed
+// isPlain reports whether a request was allowed and nothing else is to be reported of it.
+func isPlain(o *outcome.Outcome) bool {
+	d := &o.Decision
+	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil
 }
 
 func nameOf(l *limiter.Limit) string {
@@ -79,18 +66,18 @@ func nameOf(l *limiter.Limit) string {
 func sampled(oneIn int) bool { return oneIn > 0 && rand.IntN(oneIn) == 0 }
 
 // addSample adds an allowed request that stands for weight of them.
-func (t *tally) addSample(k key, now time.Time, took time.Duration, d *limiter.Decision, weight int64) {
+func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	if len(t.events) >= maxPending {
 		t.dropped++
 		return
 	}
-	p := newPending(k, now)
+	p := newPending(k, o.Time)
 	t.events = append(t.events, p)
-	p.add(took, d, weight)
+	p.add(o, weight)
 }
 
 // add adds a request to those that it is like.
-func (t *tally) add(k key, now time.Time, took time.Duration, d *limiter.Decision) {
+func (t *tally) add(k key, o *outcome.Outcome) {
 	p := t.known[k]
 	if p == nil && len(t.events) >= maxPending {
 		k.subject, k.rule, k.limit, k.shadowed = "", "", "", ""
@@ -101,14 +88,14 @@ func (t *tally) add(k key, now time.Time, took time.Duration, d *limiter.Decisio
 			t.dropped++
 			return
 		}
-		p = newPending(k, now)
+		p = newPending(k, o.Time)
 		t.events = append(t.events, p)
 		if t.known == nil {
 			t.known = map[key]*pending{}
 		}
 		t.known[k] = p
 	}
-	p.add(took, d, 1)
+	p.add(o, 1)
 }
 
 func newPending(k key, now time.Time) *pending {
@@ -118,13 +105,13 @@ func newPending(k key, now time.Time) *pending {
 	}}
 }
 
-func (p *pending) add(took time.Duration, d *limiter.Decision, weight int64) {
+func (p *pending) add(o *outcome.Outcome, weight int64) {
 	p.Count += weight
 	p.seen++
-	p.latency += took
+	p.latency += o.Duration
 	if p.Limit != "" {
-		p.Cost += d.Cost * weight
-		p.Remaining = d.Remaining
+		p.Cost += o.Decision.Cost * weight
+		p.Remaining = o.Decision.Remaining
 	}
 }
 

@@ -1,7 +1,6 @@
 package httplimit
 
 import (
-	"encoding/json"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -37,18 +36,6 @@ type Answer struct {
 	Problem *Problem // nil if the request was allowed
 }
 
-// Problem is the body of a refusal (RFC 9457).
-type Problem struct {
-	Type     string   `json:"type"`
-	Title    string   `json:"title"`
-	Status   int      `json:"status"`
-	Error    string   `json:"error"`
-	Message  string   `json:"message"`
-	Limit    int64    `json:"limit,omitempty"`
-	Window   string   `json:"window,omitempty"`
-	Violated []string `json:"violated-policies,omitempty"`
-}
-
 // jitterFrom is from which wait on the callers that wait are spread.
 const jitterFrom = 10 * time.Second
 
@@ -58,7 +45,7 @@ func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	switch {
 	case d.Failed:
-		a.RetryAfter, a.Problem = failedRetry, failure()
+		a.RetryAfter, a.Problem = retrySoon, failure()
 		return a
 	case d.Reason == limiter.ReasonBusy:
 		wait := max(1, seconds(d.RetryAfter))
@@ -95,47 +82,6 @@ func NewAnswer(d limiter.Decision) Answer {
 	return a
 }
 
-// refusal returns the problem of a refused request, as far as it is the same for all.
-func refusal(message string) *Problem {
-	return &Problem{
-		Type:    "https://iana.org/assignments/http-problem-types#quota-exceeded",
-		Title:   http.StatusText(http.StatusTooManyRequests),
-		Status:  http.StatusTooManyRequests,
-		Error:   "rate_limit_exceeded",
-		Message: message,
-	}
-}
-
-// reducedCapacity is the type of a problem that is not the caller's quota.
-const reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
-
-// busy returns the problem of a request whose subject is charged too often at once. No limit
-// has refused it.
-func busy(wait int64) *Problem {
-	return &Problem{
-		Type:    reducedCapacity,
-		Title:   http.StatusText(http.StatusTooManyRequests),
-		Status:  http.StatusTooManyRequests,
-		Error:   string(limiter.ReasonBusy),
-		Message: "Too many requests at once." + retry(wait),
-	}
-}
-
-// failedRetry is when it is worth to try again while a store fails: a breaker tries it more
-// than once a second.
-const failedRetry = "1"
-
-// failure returns the problem of a request that is denied because a store fails.
-func failure() *Problem {
-	return &Problem{
-		Type:    reducedCapacity,
-		Title:   http.StatusText(http.StatusServiceUnavailable),
-		Status:  http.StatusServiceUnavailable,
-		Error:   "store_unavailable",
-		Message: "The limits of this request cannot be checked now. Retry after 1 second.",
-	}
-}
-
 func jitter(wait time.Duration) time.Duration {
 	if wait <= jitterFrom {
 		return wait
@@ -146,20 +92,6 @@ func jitter(wait time.Duration) time.Duration {
 // unixUp returns t in Unix seconds, rounded up.
 func unixUp(t time.Time) int64 {
 	return t.Add(time.Second - 1).Unix()
-}
-
-func message(wait int64) string {
-	if wait < 0 {
-		return "Too many requests. This one costs more than the limit ever allows."
-	}
-	return "Too many requests." + retry(wait)
-}
-
-func retry(wait int64) string {
-	if wait == 1 {
-		return " Retry after 1 second."
-	}
-	return " Retry after " + strconv.FormatInt(wait, 10) + " seconds."
 }
 
 // fieldNames are those of an Answer's fields, and canonicalNames what net/http's map of
@@ -206,9 +138,8 @@ func (a Answer) SetHeader(h http.Header) {
 	}
 }
 
-// Refuse writes the answer to a refused request: status 429, or 503 if a store failed and
-// a limit wants that. The request is refused even if the decision that the answer is of has
-// allowed it.
+// Refuse writes the answer to a request that does not go on, with the status of its Problem.
+// Without a Problem the status is 429.
 func (a Answer) Refuse(w http.ResponseWriter) {
 	a.SetHeader(w.Header())
 	p := a.Problem
@@ -216,13 +147,4 @@ func (a Answer) Refuse(w http.ResponseWriter) {
 		p = refusal("Too many requests.")
 	}
 	p.write(w)
-}
-
-// write writes a problem document that nothing may cache (RFC 6585, 4).
-func (p *Problem) write(w http.ResponseWriter) {
-	body, _ := json.Marshal(p) // strings and numbers always marshal
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client may be gone
 }

@@ -1,6 +1,7 @@
 package httplimit_test
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -17,7 +18,7 @@ import (
 
 // A server of your own behind the limits of a document. Its callers are known by an
 // API key, else by the address of the peer.
-func ExampleMiddleware() {
+func ExampleGate() {
 	limits, err := rules.Parse([]byte(`{"rules":[
 		{"endpoint":"/hello","limits":{"free":{"requests":1,"window":"1h"},"paid":{"requests":100,"window":"1h"}}}
 	]}`), rules.Options{Version: 1})
@@ -42,16 +43,16 @@ func ExampleMiddleware() {
 		fmt.Println(err)
 		return
 	}
-	m := &httplimit.Middleware{
+	gate := httplimit.New(httplimit.Options{
 		Limiter: l,
 		Charges: live.Fixed(limits).Charges,
-		Identify: func(r *http.Request, now time.Time) (caller.Caller, error) {
-			return identifier.Caller(r.Context(), now, caller.Credentials{
-				APIKey: r.Header.Get("X-Api-Key"), Address: caller.ParseAddress(r.RemoteAddr),
+		Identify: func(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
+			return identifier.Caller(ctx, now, caller.Credentials{
+				APIKey: r.Header.Get("X-Api-Key"), Address: r.Address,
 			})
 		},
-	}
-	server := httptest.NewServer(m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })))
+	})
+	server := httptest.NewServer(gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })))
 	defer server.Close()
 
 	for _, key := range []string{"", "", "the key of a customer", "a guess"} {

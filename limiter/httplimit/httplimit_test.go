@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -196,25 +197,25 @@ type server struct {
 func newServer(t *testing.T) *server {
 	l, byIP := search(t), limit(t, "address", algo.Rate{Requests: 2, Window: time.Minute})
 	s := &server{caller: caller.Caller{User: "alice"}, now: noon, store: storetest.Must(memstore.New(memstore.Options{}))}
-	m := &httplimit.Middleware{
+	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, method string, path rules.Path, caller caller.Caller) []limiter.Charge {
-			if caller.Rejected {
-				return []limiter.Charge{{Subject: limiter.IP(caller.IP), Limit: byIP, Cost: 1}}
+		Charges: func(_ context.Context, _ time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
+			if c.Rejected {
+				return []limiter.Charge{{Subject: limiter.IP(c.IP), Limit: byIP, Cost: 1}}, ""
 			}
 			if method == http.MethodDelete {
-				return []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}
+				return []limiter.Charge{{Subject: limiter.Global(), Cost: 1}}, ""
 			}
-			return []limiter.Charge{{Subject: caller.Subject(), Limit: l, Cost: int64(len(path.String()) - 1)}}
+			return []limiter.Charge{{Subject: c.Subject(), Limit: l, Cost: int64(len(path.String()) - 1)}}, ""
 		},
-		Identify: func(*http.Request, time.Time) (caller.Caller, error) { return s.caller, s.err },
-		Observe: func(now time.Time, took time.Duration, caller caller.Caller, d limiter.Decision, err error) {
-			s.observed = append(s.observed, fmt.Sprint(now.Equal(s.now), took >= 0, " ", caller.User, " allowed=", d.Allowed, " err=", err, " served=", s.served))
+		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) { return s.caller, s.err },
+		Observe: func(o outcome.Outcome) {
+			s.observed = append(s.observed, fmt.Sprint(o.Time.Equal(s.now), o.Duration >= 0, " ", o.Caller.User, " allowed=", o.Decision.Allowed, " err=", o.Err, " served=", s.served))
 		},
 		Clock:  func() time.Time { return s.now },
 		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
-	}
-	s.Handler = m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	})
+	s.Handler = gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		s.served++
 		_, _ = io.WriteString(w, "served")
 	}))
@@ -250,7 +251,7 @@ func body(t *testing.T, r *http.Response) string {
 	return string(b)
 }
 
-func TestMiddleware(t *testing.T) {
+func TestGate(t *testing.T) {
 	s := newServer(t)
 	for i := range 20 {
 		r := s.get(t, http.MethodGet, "/a")
@@ -286,7 +287,7 @@ func TestMiddleware(t *testing.T) {
 	}
 }
 
-func TestMiddleware_credentials(t *testing.T) {
+func TestGate_credentials(t *testing.T) {
 	s := newServer(t)
 	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)
 	for range 2 {
@@ -315,7 +316,7 @@ func TestMiddleware_credentials(t *testing.T) {
 
 // A bad credential, or one that cannot be checked, is told that the store failed, and nothing
 // of limits.
-func TestMiddleware_credentials_degraded(t *testing.T) {
+func TestGate_credentials_degraded(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
 	for status, err := range map[int]error{http.StatusUnauthorized: caller.ErrInvalidCredential, http.StatusServiceUnavailable: caller.ErrUnverified} {
@@ -328,7 +329,7 @@ func TestMiddleware_credentials_degraded(t *testing.T) {
 
 // A store that fails leaves the limit to this process, with a header that says so; rules that
 // cannot be applied let nobody through.
-func TestMiddleware_failure(t *testing.T) {
+func TestGate_failure(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "store_unavailable" || r.Header.Get("X-RateLimit-Remaining") != "19" {
@@ -341,7 +342,7 @@ func TestMiddleware_failure(t *testing.T) {
 
 // Observe is told of every request, once, before it is answered: with an error if the
 // decision was not enforced, and of a refusal without.
-func TestMiddleware_Observe(t *testing.T) {
+func TestGate_Observe(t *testing.T) {
 	s := newServer(t)
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
 	s.get(t, http.MethodGet, "/a")
@@ -377,7 +378,7 @@ func TestProblem(t *testing.T) {
 }
 
 // A bad credential leaves a line in the log, as with the authorizer.
-func TestMiddleware_log(t *testing.T) {
+func TestGate_log(t *testing.T) {
 	s := newServer(t)
 	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusUnauthorized {
@@ -389,35 +390,41 @@ func TestMiddleware_log(t *testing.T) {
 }
 
 // What is missing is told before there are requests, by its name.
-func TestMiddleware_Wrap_missing(t *testing.T) {
-	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
-	charges := func(context.Context, time.Time, string, rules.Path, caller.Caller) []limiter.Charge { return nil }
-	for field, m := range map[string]httplimit.Middleware{"Limiter": {}, "Charges": {Limiter: l}, "Identify": {Limiter: l, Charges: charges}} {
+func TestNew_missing(t *testing.T) {
+	charges := func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
+		return nil, ""
+	}
+	identify := func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+		return caller.Caller{}, nil
+	}
+	for field, o := range map[string]httplimit.Options{"Identify": {}, "Charges": {Identify: identify}, "Limiter": {Identify: identify, Charges: charges}} {
 		func() {
 			defer func() {
-				if got, want := recover(), "httplimit: Middleware."+field+" is nil"; got != want {
+				if got, want := recover(), "httplimit: Options."+field+" is nil"; got != want {
 					t.Errorf("panics with %v, want %s", got, want)
 				}
 			}()
-			m.Wrap(http.NotFoundHandler())
+			httplimit.New(o)
 		}()
 	}
 }
 
 // Requests on a leaky bucket leave one interval apart, wait no longer than is allowed, and
 // lose their turn when their context ends.
-func TestMiddleware_delay(t *testing.T) {
+func TestGate_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := limit(t, "queue", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 5})
 		var mu sync.Mutex
 		var left []time.Duration
 		begun := time.Now()
-		h := (&httplimit.Middleware{
+		h := httplimit.New(httplimit.Options{
 			Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-			Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) []limiter.Charge {
-				return []limiter.Charge{{Subject: c.Subject(), Limit: queue, Cost: 1}}
+			Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
+				return []limiter.Charge{{Subject: c.Subject(), Limit: queue, Cost: 1}}, ""
 			},
-			Identify: func(*http.Request, time.Time) (caller.Caller, error) { return caller.Caller{User: "a"}, nil },
+			Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+				return caller.Caller{User: "a"}, nil
+			},
 			MaxDelay: time.Second,
 		}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 			mu.Lock()
@@ -452,7 +459,7 @@ func TestMiddleware_delay(t *testing.T) {
 
 // Who is denied because the store fails gets 503 and not 429, and an answer that nothing
 // caches.
-func TestMiddleware_denied(t *testing.T) {
+func TestGate_denied(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
 	deny, err := limiter.NewLimit(limiter.Limit{Name: "strict", Rate: algo.Rate{Requests: 5, Window: time.Minute}, OnError: limiter.OnErrorDeny})
@@ -460,20 +467,20 @@ func TestMiddleware_denied(t *testing.T) {
 		t.Fatal(err)
 	}
 	var observed []limiter.Decision
-	h := (&httplimit.Middleware{
+	h := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(failing{server: s}, limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
-		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) []limiter.Charge {
-			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}
+		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
+			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}, ""
 		},
 		// What is wrong with the credential comes later.
-		Identify: func(*http.Request, time.Time) (caller.Caller, error) {
+		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},
-		Observe: func(_ time.Time, _ time.Duration, _ caller.Caller, d limiter.Decision, err error) {
-			if err != nil {
-				t.Errorf("observed %v", err)
+		Observe: func(o outcome.Outcome) {
+			if o.Err != nil {
+				t.Errorf("observed %v", o.Err)
 			}
-			observed = append(observed, d)
+			observed = append(observed, o.Decision)
 		},
 	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it went on") }))
 	w := httptest.NewRecorder()

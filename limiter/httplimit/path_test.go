@@ -17,16 +17,18 @@ import (
 
 // A ServeMux splits a path before it decodes it, rules after: so it gets the path that was
 // charged, and not the one that was sent.
-func TestMiddleware_path(t *testing.T) {
+func TestGate_path(t *testing.T) {
 	var charged string
-	m := &httplimit.Middleware{
+	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _ string, path rules.Path, _ caller.Caller) []limiter.Charge {
+		Charges: func(_ context.Context, _ time.Time, _ string, path rules.Path, _ caller.Caller) (charges []limiter.Charge, tier string) {
 			charged = path.String()
-			return nil
+			return nil, ""
 		},
-		Identify: func(*http.Request, time.Time) (caller.Caller, error) { return caller.Caller{}, nil },
-	}
+		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+			return caller.Caller{}, nil
+		},
+	})
 	var ran string
 	mux := http.NewServeMux()
 	for _, pattern := range []string{"/items/{id}", "/items/{id}/{part}", "/"} {
@@ -40,7 +42,7 @@ func TestMiddleware_path(t *testing.T) {
 		ran = ""
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example.com"+sent, http.NoBody)
 		before := *r.URL
-		if m.Wrap(mux).ServeHTTP(httptest.NewRecorder(), r); ran != want || *r.URL != before {
+		if gate.Wrap(mux).ServeHTTP(httptest.NewRecorder(), r); ran != want || *r.URL != before {
 			t.Errorf("%s: charged %q, ran %q, want %q", sent, charged, ran, want)
 		}
 	}

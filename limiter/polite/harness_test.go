@@ -105,16 +105,16 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	m := &httplimit.Middleware{
+	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
-		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) []limiter.Charge {
-			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}
+		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
+			return []limiter.Charge{{Subject: limiter.User(c.User), Limit: limit, Cost: 1}}, ""
 		},
-		Identify: func(r *http.Request, _ time.Time) (caller.Caller, error) {
+		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "u" + r.Header.Get("Authorization")}, nil
 		},
-	}
-	return &api{latency: latency, handler: m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))}
+	})
+	return &api{latency: latency, handler: gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))}
 }
 
 // get sends a GET and returns the status, 0 if there was an error.

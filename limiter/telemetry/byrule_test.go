@@ -81,14 +81,14 @@ func TestRecorder_byRule(t *testing.T) {
 		l := newLog(t)
 		r := telemetry.New(l, "dev", hash)
 		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"})
-		r.Record(noon, 0, alice, c.decision, c.err)
+		r.Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 		r.RulesRefused(noon.Add(time.Second)) // writes the second rule
 		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev", hash).Record(noon, 0, alice, through("GET /a"), nil) // nobody has named rules
+	telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, through("GET /a"), nil)) // nobody has named rules
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
@@ -109,7 +109,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 		}
 	}
 	record := func(after time.Duration, rules ...string) time.Time {
-		r.Record(noon.Add(after), 0, alice, through(rules...), nil)
+		r.Record(outcomeOf(noon.Add(after), 0, alice, through(rules...), nil))
 		return noon.Add(after)
 	}
 	at := record(0, "a", "b", "c")
@@ -153,8 +153,8 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	}
 	r.Rules(noon, 1, time.Time{}, labels)
 	for _, label := range labels {
-		r.Record(noon, 0, alice, through(label), nil)
-		r.Record(noon, 0, alice, refusedBy(label), nil)
+		r.Record(outcomeOf(noon, 0, alice, through(label), nil))
+		r.Record(outcomeOf(noon, 0, alice, refusedBy(label), nil))
 	}
 	got := flush(1)
 	for i, label := range append(labels[:10:10], "(others)") {
@@ -165,12 +165,12 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	if len(got) != 11 {
 		t.Errorf("%d names: %v", len(got), got)
 	}
-	r.Record(noon.Add(2*time.Hour), 0, alice, allowed, nil) // the next ones wait
+	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // the next ones wait
 	for _, label := range labels[:3] {
-		r.Record(noon.Add(2*time.Hour), 0, alice, through(label), nil)
+		r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through(label), nil))
 	}
 	r.Rules(noon.Add(2*time.Hour), 2, time.Time{}, []string{"GET /2", "new"})
-	r.Record(noon.Add(2*time.Hour), 0, alice, through("new"), nil)
+	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through("new"), nil))
 	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0}, "(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
 	if got := flush(3); !maps.EqualFunc(got, want, maps.Equal) {
 		t.Errorf("after a change %v, want %v", got, want)
@@ -185,7 +185,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	r.Rules(noon, 1, time.Time{}, labels)
 	for i, label := range append(labels, "another") {
-		r.Record(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil)
+		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil))
 	}
 	if got := l.byRule(); len(got) != len(labels)+1 || got["GET /a?b"] == nil || got["(others)"]["RuleAllowed"] != 1 {
 		t.Errorf("%d names: %v", len(got), got)
@@ -209,7 +209,7 @@ func TestRecorder_byRule_concurrent(t *testing.T) {
 			for i := range each {
 				at := noon.Add(time.Duration(i) * 10 * time.Millisecond)
 				r.Rules(at, 1, time.Time{}, labels)
-				r.Record(at, 0, alice, decisions[(i+w)%20], nil)
+				r.Record(outcomeOf(at, 0, alice, decisions[(i+w)%20], nil))
 			}
 		})
 	}

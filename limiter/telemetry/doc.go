@@ -85,7 +85,7 @@
 // # What else is in the log
 //
 // Lines of other loggers, such as one for each credential that is refused, would grow with
-// what clients send. [Sparing] makes a slog.Handler write one a second of each message.
+// what clients send. [NewRateLimitedHandler] writes one line of each message a second.
 //
 // # When
 //

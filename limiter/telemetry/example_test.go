@@ -13,11 +13,11 @@ import (
 func ExampleRecorder() {
 	r := telemetry.New(os.Stdout, "dev", telemetry.NewSubjectHash("dev", []byte("from a store of secrets")))
 	now, alice := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), caller.Caller{User: "alice"}
-	r.Record(now, 5*time.Millisecond, alice, limiter.Decision{Allowed: true}, nil)
+	r.Record(outcomeOf(now, 5*time.Millisecond, alice, limiter.Decision{Allowed: true}, nil))
 	for range 17 {
-		r.Record(now, 0, alice, limiter.Decision{Allowed: true}, caller.ErrInvalidCredential)
+		r.Record(outcomeOf(now, 0, alice, limiter.Decision{Allowed: true}, caller.ErrInvalidCredential))
 	}
-	r.Record(now.Add(time.Minute/2), 0, alice, limiter.Decision{}, nil)
+	r.Record(outcomeOf(now.Add(time.Minute/2), 0, alice, limiter.Decision{}, nil))
 	// Output:
 	// {"Allowed":1,"Latency":[5],"Refused":0,"_aws":{"CloudWatchMetrics":[{"Dimensions":[[]],"Metrics":[{"Name":"Allowed","Unit":"Count"},{"Name":"Refused","Unit":"Count"},{"Name":"Latency","Unit":"Milliseconds"}],"Namespace":"Weir/dev"}],"Timestamp":1772625600005}}
 	// {"Allowed":0,"Latency":[0],"Refused":1,"Unauthorized":17,"_aws":{"CloudWatchMetrics":[{"Dimensions":[[]],"Metrics":[{"Name":"Allowed","Unit":"Count"},{"Name":"Refused","Unit":"Count"},{"Name":"Unauthorized","Unit":"Count"},{"Name":"Latency","Unit":"Milliseconds"}],"Namespace":"Weir/dev"}],"Timestamp":1772625630000}}

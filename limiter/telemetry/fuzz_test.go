@@ -37,7 +37,7 @@ func FuzzRecorder(f *testing.F) {
 		}
 		now := noon
 		for range 3 {
-			r.Record(now, time.Duration(took), caller, d, err)
+			r.Record(outcomeOf(now, time.Duration(took), caller, d, err))
 			now = now.Add(time.Duration(pause))
 		}
 		r.RulesRefused(now)

@@ -46,34 +46,27 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 
 // metrics is what is counted until it is written.
 type metrics struct {
-	allowed, refused, degraded, remembered, busy, shadowed int64
-	unauthorized, failed, localFull, storeCalls, mended    int64
-	overshoot                                              int64 // the largest
-	refunds                                                limiter.Refunds
-	rulesRefused, eventsDropped                            int64
-	latency, storeLatency                                  sample
+	allowed, refused, degraded, fromCache, busy, shadowed int64
+	unauthorized, failed, localFull, storeCalls, clamped  int64
+	overshoot                                             int64 // the largest
+	refunds                                               limiter.Refunds
+	rulesRefused, eventsDropped                           int64
+	latency, storeLatency                                 sample
 }
 
-// add counts a decision that was enforced. Of one that failed no more is known.
-func (m *metrics) add(took time.Duration, d *limiter.Decision) {
-	switch {
-	case d.Failed:
-		m.failed++
-		if d.LocalFull {
-			m.localFull++
-		}
-		return
-	case !d.Allowed:
-		m.refused++
-		if d.FromCache {
-			m.remembered++
-		}
-		if d.Reason == limiter.ReasonBusy {
-			m.busy++
-		}
-	default:
-		m.allowed++
+// addRefused counts a refusal.
+func (m *metrics) addRefused(d *limiter.Decision) {
+	m.refused++
+	if d.FromCache {
+		m.fromCache++
 	}
+	if d.Reason == limiter.ReasonBusy {
+		m.busy++
+	}
+}
+
+// addEnforced counts what requests that were allowed and refused have in common.
+func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 	if d.Shadowed != nil {
 		m.shadowed++
 	}
@@ -90,7 +83,7 @@ func (m *metrics) addStore(d *limiter.Decision) {
 		m.storeLatency.add(d.StoreTime)
 	}
 	m.overshoot = max(m.overshoot, d.Overshoot)
-	m.mended += int64(d.Clamped)
+	m.clamped += int64(d.Clamped)
 	m.addRefunds(d.Refunds)
 }
 
@@ -149,9 +142,9 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 		value int64
 	}{
 		{Allowed, m.allowed}, {Refused, m.refused},
-		{Degraded, m.degraded}, {FromCache, m.remembered}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
+		{Degraded, m.degraded}, {FromCache, m.fromCache}, {Busy, m.busy}, {Shadowed, m.shadowed}, {Unauthorized, m.unauthorized}, {Failed, m.failed}, {LocalFull, m.localFull},
 		{StoreCalls, m.storeCalls}, {Overshoot, m.overshoot}, {RefundsGiven, int64(m.refunds.Given)}, {RefundsDropped, int64(m.refunds.Dropped)},
-		{Clamped, m.mended}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
+		{Clamped, m.clamped}, {RulesRefused, m.rulesRefused}, {EventsDropped, m.eventsDropped},
 	} {
 		if i < 2 || c.value > 0 {
 			l.add(c.name, "Count", c.value)

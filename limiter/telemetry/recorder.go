@@ -2,13 +2,12 @@ package telemetry
 
 import (
 	"encoding/json"
-	"errors"
 	"io"
 	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
-	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
 )
 
 const (
@@ -54,35 +53,36 @@ func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 	}
 }
 
-// Record counts one request, which came at now and was decided by d after took. If err is
-// not nil, d was not enforced: a bad or missing credential is counted as Unauthorized, any
-// other error as Failed. Call it once for each request, after the decision.
-func (r *Recorder) Record(now time.Time, took time.Duration, c caller.Caller, d limiter.Decision, err error) {
+// Record counts one request. Call it once for each request, after the decision.
+func (r *Recorder) Record(o outcome.Outcome) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.count(now.UnixNano()+int64(took), func() { r.add(took, c, d, err) }) // slow requests do not turn the time back
+	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // slow requests do not turn the time back
 }
 
 // add counts a request. r.mu is held.
-func (r *Recorder) add(took time.Duration, c caller.Caller, d limiter.Decision, err error) {
-	m := &r.metrics
-	switch {
-	case err == nil:
-		m.add(took, &d)
-		if d.Failed {
-			break
-		}
-		r.byRule.add(&d)
-		if !d.Allowed {
-			r.refusals.add(newRefusal(c, d.Limit))
-		}
-	case errors.Is(err, caller.ErrInvalidCredential), errors.Is(err, caller.ErrMissingCredential):
+func (r *Recorder) add(o *outcome.Outcome) {
+	m, d := &r.metrics, &o.Decision
+	switch o.Class() {
+	case outcome.Allowed:
+		m.allowed++
+	case outcome.Refused:
+		m.addRefused(d)
+		r.refusals.add(newRefusal(o.Caller, d.Limit))
+	case outcome.Unauthorized:
 		m.unauthorized++
-	default:
+	case outcome.Failed:
 		m.failed++
+		if o.Err == nil && d.LocalFull {
+			m.localFull++
+		}
 	}
-	m.addStore(&d)
+	if o.Err == nil && !d.Failed {
+		m.addEnforced(o.Duration, d)
+		r.byRule.add(d)
+	}
+	m.addStore(d)
 }
 
 // Refunds counts, at now, what became of what a request gave back that had been allowed: what

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
@@ -227,7 +228,7 @@ func TestRecorder_Record(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLog(t)
-			telemetry.New(l, "dev", hash).Record(noon, 0, alice, c.decision, c.err)
+			telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 			l.want(line{at: noon, counts: c.want})
 			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
 				t.Errorf("who is refused: %+v", l.refused)
@@ -251,7 +252,7 @@ func TestRecorder_Record(t *testing.T) {
 func TestRecorder_edges(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
-	record := func(after time.Duration) { r.Record(noon.Add(after), 0, alice, allowed, nil) }
+	record := func(after time.Duration) { r.Record(outcomeOf(noon.Add(after), 0, alice, allowed, nil)) }
 	n := func(after time.Duration, n float64) line {
 		return line{at: noon.Add(after), counts: counts{"Allowed": n, "Refused": 0, "Latency": n}}
 	}
@@ -297,8 +298,8 @@ func TestRecorder_slow(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	for i := range 1000 {
 		at := noon.Add(time.Duration(i) * time.Millisecond)
-		r.Record(at, 0, alice, allowed, nil)
-		r.Record(at.Add(-5*time.Second), 5*time.Second, alice, allowed, nil)
+		r.Record(outcomeOf(at, 0, alice, allowed, nil))
+		r.Record(outcomeOf(at.Add(-5*time.Second), 5*time.Second, alice, allowed, nil))
 	}
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
@@ -318,14 +319,14 @@ func TestRecorder_concurrent(t *testing.T) {
 					err = caller.ErrInvalidCredential
 				}
 				for i := range each / seconds {
-					r.Record(noon.Add(time.Duration(s)*time.Second+time.Duration(i)*time.Microsecond), 0, alice, d, err)
+					r.Record(outcomeOf(noon.Add(time.Duration(s)*time.Second+time.Duration(i)*time.Microsecond), 0, alice, d, err))
 				}
 			})
 		}
 		wg.Wait()
 	}
 	lines := len(l.metrics)
-	r.Record(noon.Add(2*seconds*time.Second), 0, alice, limiter.Decision{Allowed: true}, nil)
+	r.Record(outcomeOf(noon.Add(2*seconds*time.Second), 0, alice, limiter.Decision{Allowed: true}, nil))
 	got := l.total()
 	delete(got, telemetry.Latency)
 	delete(got, telemetry.StoreLatency)
@@ -349,18 +350,18 @@ func TestRecorder_concurrent(t *testing.T) {
 func TestRecorder_latency(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
-	r.Record(noon, 1234567*time.Nanosecond, alice, allowed, nil)
-	r.Record(noon.Add(100*time.Millisecond), 2*time.Millisecond, alice, refused, nil)
-	r.Record(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, caller.ErrUnverified)
-	r.Record(noon.Add(2*time.Second), 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon, 1234567*time.Nanosecond, alice, allowed, nil))
+	r.Record(outcomeOf(noon.Add(100*time.Millisecond), 2*time.Millisecond, alice, refused, nil))
+	r.Record(outcomeOf(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, caller.ErrUnverified))
+	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
 	if got, want := [][]float64{l.metrics[0].latency, l.metrics[1].latency}, [][]float64{{1.234}, {2, 0}}; !slices.EqualFunc(got, want, slices.Equal) {
 		t.Errorf("latencies %v, want %v", got, want)
 	}
 	l.metrics = nil
 	for i := range 10_000 { // all before the next write
-		r.Record(noon.Add(2*time.Second+1-time.Duration(i)*time.Microsecond), time.Duration(i)*time.Microsecond, alice, allowed, nil)
+		r.Record(outcomeOf(noon.Add(2*time.Second+1-time.Duration(i)*time.Microsecond), time.Duration(i)*time.Microsecond, alice, allowed, nil))
 	}
-	r.Record(noon.Add(3*time.Second), 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon.Add(3*time.Second), 0, alice, allowed, nil))
 	if len(l.metrics) != 1 || l.metrics[0].counts["Allowed"] != 10_001 || len(l.metrics[0].latency) != 50 {
 		t.Fatalf("%+v", l.metrics)
 	}
@@ -385,7 +386,7 @@ func TestRecorder_Rules(t *testing.T) {
 	r := telemetry.New(l, "dev", hash)
 	want := func(after time.Duration, members counts) {
 		t.Helper()
-		r.Record(noon.Add(after), 0, alice, allowed, nil)
+		r.Record(outcomeOf(noon.Add(after), 0, alice, allowed, nil))
 		maps.Copy(members, counts{"Allowed": 1, "Refused": 0, "Latency": 1})
 		l.want(line{at: noon.Add(after), counts: members})
 	}
@@ -405,7 +406,7 @@ func TestRecorder_Rules(t *testing.T) {
 func TestRecorder_none(*testing.T) {
 	var none *telemetry.Recorder
 	for _, r := range []*telemetry.Recorder{none, {}} {
-		r.Record(noon, 0, alice, refused, nil)
+		r.Record(outcomeOf(noon, 0, alice, refused, nil))
 		r.RulesRefused(noon)
 		r.Refunds(noon, limiter.Refunds{Given: 1})
 		r.Rules(noon, 1, noon, []string{"a"})
@@ -418,10 +419,10 @@ func TestRecorder_allocations(t *testing.T) {
 	r.Rules(noon, 1, noon, []string{"a", "b"})
 	two, by := through("b", "c"), refusedBy("a")
 	for name, record := range map[string]func(){
-		"allowed":         func() { r.Record(noon, 0, alice, allowed, nil) },
-		"refused":         func() { r.Record(noon, 0, alice, refused, nil) },
-		"allowed by rule": func() { r.Record(noon, 0, alice, two, nil) },
-		"refused by rule": func() { r.Record(noon, 0, alice, by, nil) },
+		"allowed":         func() { r.Record(outcomeOf(noon, 0, alice, allowed, nil)) },
+		"refused":         func() { r.Record(outcomeOf(noon, 0, alice, refused, nil)) },
+		"allowed by rule": func() { r.Record(outcomeOf(noon, 0, alice, two, nil)) },
+		"refused by rule": func() { r.Record(outcomeOf(noon, 0, alice, by, nil)) },
 		"rules":           func() { r.Rules(noon, 1, noon, []string{"a", "b"}) },
 	} {
 		record()
@@ -436,7 +437,7 @@ func TestRecorder_allocations(t *testing.T) {
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
-	r.Record(noon, 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon, 0, alice, allowed, nil))
 	l.bytes = 0
 	const n = 1_000_000
 	for i := range n {
@@ -444,12 +445,12 @@ func TestRecorder_flood(t *testing.T) {
 		if i%4 == 0 {
 			from = caller.Caller{User: fmt.Sprint("user", i%48)}
 		}
-		r.Record(noon.Add(time.Duration(i)*time.Microsecond), 0, from, refused, nil)
+		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Microsecond), 0, from, refused, nil))
 	}
 	if l.bytes != 0 {
 		t.Errorf("%d bytes within a second", l.bytes)
 	}
-	r.Record(noon.Add(time.Second), 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
 	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 11 || l.bytes > 4000 {
 		t.Fatalf("%d and %d lines, %d bytes: %+v", len(l.metrics), len(l.refused), l.bytes, l.refused)
 	}
@@ -464,7 +465,7 @@ func TestRecorder_flood(t *testing.T) {
 	if sum != n || len(names) != 11 {
 		t.Errorf("%d refusals of %d names, want %d of 11", sum, len(names), n)
 	}
-	r.Record(noon.Add(2*time.Second), 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
 	if len(l.refused) != 11 {
 		t.Error("refusals are written twice")
 	}
@@ -475,21 +476,21 @@ func TestRecorder_flood(t *testing.T) {
 func TestRecorder_crowd(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
-	r.Record(noon, 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon, 0, alice, allowed, nil))
 	for i := range 1000 {
-		r.Record(noon, 0, caller.Caller{User: fmt.Sprint(i)}, refused, nil)
+		r.Record(outcomeOf(noon, 0, caller.Caller{User: fmt.Sprint(i)}, refused, nil))
 	}
 	for range 50 {
-		r.Record(noon, 0, alice, refused, nil)
+		r.Record(outcomeOf(noon, 0, alice, refused, nil))
 	}
-	r.Record(noon, 0, caller.Caller{User: "7"}, refused, nil)
-	r.Record(noon.Add(time.Second), 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon, 0, caller.Caller{User: "7"}, refused, nil))
+	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
 	seven := refusedLine{"refused", hash(limiter.User("7")), "search", 2}
 	rest := refusedLine{"refused", "", "", 990 + 50}
 	if len(l.refused) != 11 || l.refused[0] != seven || l.refused[10] != rest {
 		t.Errorf("%+v, want first %+v and last %+v", l.refused, seven, rest)
 	}
-	r.Record(noon.Add(2*time.Second), 0, alice, refused, nil)
+	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, refused, nil))
 	if last := l.refused[len(l.refused)-1]; last.Subject != hash(limiter.User("alice")) || last.Refused != 1 {
 		t.Errorf("%+v, want alice, for whom there is room again", last)
 	}
@@ -499,11 +500,11 @@ func TestRecorder_crowd(t *testing.T) {
 func TestRecorder_refused(t *testing.T) {
 	var out bytes.Buffer
 	r := telemetry.New(&out, "dev", hash)
-	r.Record(noon, 0, caller.Caller{}, allowed, nil)
+	r.Record(outcomeOf(noon, 0, caller.Caller{}, allowed, nil))
 	out.Reset()
 	record := func(n int, from caller.Caller, d limiter.Decision) {
 		for range n {
-			r.Record(noon, 0, from, d, nil)
+			r.Record(outcomeOf(noon, 0, from, d, nil))
 		}
 	}
 	elsewhere := alice
@@ -514,7 +515,7 @@ func TestRecorder_refused(t *testing.T) {
 	record(5, caller.Caller{APIKey: "k1", IP: alice.IP}, refused)
 	record(3, caller.Caller{IP: alice.IP}, refused)
 	record(2, caller.Caller{}, limiter.Decision{})
-	r.Record(noon.Add(time.Second), 0, caller.Caller{}, allowed, nil)
+	r.Record(outcomeOf(noon.Add(time.Second), 0, caller.Caller{}, allowed, nil))
 	user, key, address := hash(limiter.User("alice")), hash(limiter.APIKey("k1")), hash(limiter.IP(alice.IP))
 	want := strings.Join([]string{
 		`{"weir":"refused","subject":"` + user + `","limit":"search","refused":7}`,
@@ -585,12 +586,12 @@ func TestRecorder_size(t *testing.T) {
 	r.Rules(noon, 1772625600, time.Time{}, labels)
 	usual := through(labels[0], labels[3])
 	usual.StoreCalls, usual.StoreTime = 2, 4567*time.Microsecond
-	r.Record(noon, 5678*time.Microsecond, alice, usual, nil)
+	r.Record(outcomeOf(noon, 5678*time.Microsecond, alice, usual, nil))
 	size("one decision", 640)
 	for range 99 {
-		r.Record(noon, 5678*time.Microsecond, alice, usual, nil)
+		r.Record(outcomeOf(noon, 5678*time.Microsecond, alice, usual, nil))
 	}
-	r.Record(noon.Add(time.Second), 5678*time.Microsecond, alice, usual, nil)
+	r.Record(outcomeOf(noon.Add(time.Second), 5678*time.Microsecond, alice, usual, nil))
 	size("a hundred and more", 1250)
 	long := make([]string, 20)
 	for i := range long {
@@ -603,15 +604,15 @@ func TestRecorder_size(t *testing.T) {
 		d := refusedBy(long[i%20])
 		d.StoreCalls, d.StoreTime, d.FromCache, d.Shadowed, d.Clamped, d.Overshoot = 2, 899_999*time.Microsecond, true, d.Limit, 3, 1e9
 		d.Refunds = limiter.Refunds{Given: 3, Dropped: 4}
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil)
+		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil))
 		d.Limit = longest
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil)
-		r.Record(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil)
-		r.Record(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential)
-		r.Record(noon.Add(time.Second), 0, from, allowed, caller.ErrUnverified)
+		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, d, nil))
+		r.Record(outcomeOf(noon.Add(time.Second), 899_999*time.Microsecond, from, limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil))
+		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrInvalidCredential))
+		r.Record(outcomeOf(noon.Add(time.Second), 0, from, allowed, caller.ErrUnverified))
 		r.EventsDropped(noon.Add(time.Second), 10_000)
 	}
-	r.Record(noon.Add(3*time.Second), 0, alice, usual, nil)
+	r.Record(outcomeOf(noon.Add(3*time.Second), 0, alice, usual, nil))
 	size("everything", 3500)
 }
 
@@ -636,7 +637,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				at = at.Add(c.step)
-				r.Record(at, time.Millisecond, alice, c.decision, nil)
+				r.Record(outcomeOf(at, time.Millisecond, alice, c.decision, nil))
 			}
 		})
 	}
@@ -645,7 +646,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 		b.ReportAllocs()
 		b.RunParallel(func(p *testing.PB) {
 			for p.Next() {
-				r.Record(noon, time.Millisecond, alice, allowed, nil)
+				r.Record(outcomeOf(noon, time.Millisecond, alice, allowed, nil))
 			}
 		})
 	})
@@ -659,10 +660,10 @@ func TestRecorder_pauses(t *testing.T) {
 	one := counts{"Allowed": 1, "Refused": 0, "Latency": 1}
 	for i := range 3 {
 		at := noon.Add(time.Duration(i) * time.Hour)
-		r.Record(at, 0, alice, allowed, nil)
+		r.Record(outcomeOf(at, 0, alice, allowed, nil))
 		l.want(line{at: at, counts: one}.truncated())
 	}
-	r.Record(noon.Add(2*time.Hour+time.Millisecond), 0, alice, allowed, nil)
+	r.Record(outcomeOf(noon.Add(2*time.Hour+time.Millisecond), 0, alice, allowed, nil))
 	r.RulesRefused(noon.Add(3 * time.Hour))
 	l.want(line{at: noon.Add(2*time.Hour + time.Millisecond), counts: one}.truncated(), line{at: noon.Add(3 * time.Hour), counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 }
@@ -682,7 +683,7 @@ func TestRecorder_slowLog(t *testing.T) {
 	r := telemetry.New(s, "dev", nil)
 	done := make(chan struct{}, 2)
 	record := func(after time.Duration) {
-		r.Record(noon.Add(after), 0, alice, allowed, nil)
+		r.Record(outcomeOf(noon.Add(after), 0, alice, allowed, nil))
 		done <- struct{}{}
 	}
 	go record(0)
@@ -695,4 +696,8 @@ func TestRecorder_slowLog(t *testing.T) {
 	}
 	close(s.write)
 	<-done
+}
+
+func outcomeOf(now time.Time, took time.Duration, from caller.Caller, d limiter.Decision, err error) outcome.Outcome {
+	return outcome.Outcome{Time: now, Duration: took, Caller: from, Decision: d, Err: err}
 }

@@ -204,7 +204,7 @@ func TestSAM_events(t *testing.T) {
 					break
 				}
 			}
-			if got := outcome(t, answer); got != outcomes[name] {
+			if got := outcomeOf(t, answer); got != outcomes[name] {
 				t.Errorf("%s, want %q: %s", got, outcomes[name], answer)
 			}
 		})
@@ -244,8 +244,8 @@ func functionOf(t *testing.T, template *samTemplate, word string) string {
 	return ids[0]
 }
 
-// outcome reads the answer of either function, as outcomes has it.
-func outcome(t *testing.T, answer []byte) string {
+// outcomeOf reads the answer of either function, as outcomes has it.
+func outcomeOf(t *testing.T, answer []byte) string {
 	t.Helper()
 	var a struct {
 		events.APIGatewayCustomAuthorizerResponse

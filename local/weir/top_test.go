@@ -27,6 +27,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/decisionlog"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/storetest"
 	"github.com/weir-limits/weir/limiter/telemetry"
 	"github.com/weir-limits/weir/local/top"
@@ -138,7 +139,7 @@ func fill(t *testing.T, c boot.EventsConfig) {
 		Logger: slog.New(slog.NewTextHandler(testLog{t}, nil)),
 	})
 	for i := range 40 {
-		p.Record(time.Now().Truncate(time.Hour).Add(time.Duration(i%2)*time.Second), 0, caller.Caller{User: "alice"}, limiter.Decision{}, nil)
+		p.Record(outcome.Outcome{Time: time.Now().Truncate(time.Hour).Add(time.Duration(i%2) * time.Second), Caller: caller.Caller{User: "alice"}})
 	}
 	p.Close(t.Context(), time.Now())
 }

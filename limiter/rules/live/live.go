@@ -186,9 +186,11 @@ func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 	}
 }
 
-// Charges calls At, and then Charges of the rules that it returns.
-func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, caller caller.Caller) []limiter.Charge {
-	return l.At(ctx, now).Charges(nil, method, path, caller)
+// Charges returns the charges of a request by the rules that At returns, and the tier that chose
+// them.
+func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
+	r := l.At(ctx, now)
+	return r.Charges(nil, method, path, c), r.Tier(c.Tier)
 }
 
 // reload returns the reload that is under way. If there is none, it starts one if one is due or

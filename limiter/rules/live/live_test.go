@@ -401,8 +401,8 @@ func Example() {
 		return
 	}
 	show := func(now time.Time) {
-		charge := r.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), caller.Caller{User: "alice"})[0]
-		fmt.Println(charge.Limit.Version, charge.Limit.Rate.Requests)
+		charges, _ := r.Charges(context.Background(), now, "GET", rules.MustParsePath("/search"), caller.Caller{User: "alice"})
+		fmt.Println(charges[0].Limit.Version, charges[0].Limit.Rate.Requests)
 	}
 	show(now)
 	document = live.Document{Version: 2, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":20,"window":"1m"}}}]}`)}

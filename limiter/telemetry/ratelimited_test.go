@@ -14,7 +14,7 @@ import (
 )
 
 // A message has one line a second, which says how many it stands for.
-func TestSparing(t *testing.T) {
+func TestRateLimitedHandler(t *testing.T) {
 	var log bytes.Buffer
 	plain := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 		if a.Key == slog.TimeKey || a.Key == slog.LevelKey {
@@ -22,7 +22,7 @@ func TestSparing(t *testing.T) {
 		}
 		return a
 	}})
-	h := telemetry.Sparing(plain)
+	h := telemetry.NewRateLimitedHandler(plain)
 	tell := func(h slog.Handler, after time.Duration, message string, n int) {
 		t.Helper()
 		r := slog.NewRecord(noon.Add(after), slog.LevelError, message, 0)
@@ -50,15 +50,15 @@ func TestSparing(t *testing.T) {
 	if n := strings.Count(log.String(), "\n"); n > 101 {
 		t.Errorf("%d lines of so many messages", n)
 	}
-	if telemetry.Sparing(plain).Enabled(context.Background(), slog.LevelDebug) {
+	if telemetry.NewRateLimitedHandler(plain).Enabled(context.Background(), slog.LevelDebug) {
 		t.Error("more is enabled than in the handler itself")
 	}
 }
 
 // A store fails in more than one way, and each is told.
-func TestSparing_reason(t *testing.T) {
+func TestRateLimitedHandler_reason(t *testing.T) {
 	var log bytes.Buffer
-	logger := slog.New(telemetry.Sparing(slog.NewTextHandler(&log, nil)))
+	logger := slog.New(telemetry.NewRateLimitedHandler(slog.NewTextHandler(&log, nil)))
 	for range 3 {
 		for _, reason := range []limiter.Reason{limiter.ReasonTimeout, limiter.ReasonBreaker} {
 			logger.Error("store failed", "reason", string(reason))

@@ -1,0 +1,47 @@
+package httplimit_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// BenchmarkGate is a request to a handler behind the limits, with the store in memory.
+func BenchmarkGate(b *testing.B) {
+	for name, rate := range map[string]algo.Rate{
+		"allowed": {Requests: 1e9, Window: time.Hour},
+		"refused": {Requests: 1, Window: 24 * time.Hour},
+	} {
+		b.Run(name, func(b *testing.B) {
+			l := limit(b, "search", rate)
+			gate := httplimit.New(httplimit.Options{
+				Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Logger: slog.New(slog.DiscardHandler)})),
+				Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
+					return []limiter.Charge{{Subject: c.Subject(), Limit: l, Cost: 1}}, ""
+				},
+				Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+					return caller.Caller{User: "alice"}, nil
+				},
+				Observe: func(outcome.Outcome) {},
+			})
+			h := gate.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+			r := httptest.NewRequestWithContext(b.Context(), http.MethodGet, "/api/v1/search", http.NoBody)
+			b.ReportAllocs()
+			for b.Loop() {
+				h.ServeHTTP(httptest.NewRecorder(), r)
+			}
+		})
+	}
+}

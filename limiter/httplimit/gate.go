@@ -1,0 +1,142 @@
+package httplimit
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/outcome"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/telemetry"
+)
+
+// Options of a Gate. Limiter, Charges and Identify are required.
+type Options struct {
+	// Identify returns the sender of a request that came at now. With an error the Caller is
+	// still charged, and the answer is then 401, or 503 if the error wraps caller.ErrUnverified.
+	// For a request with a malformed path, Request has the address alone and the error is ignored.
+	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
+	// Charges returns the charges of a request that came at now, and the tier that chose them.
+	// Rules.Charges of package rules/live fits.
+	Charges func(ctx context.Context, now time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string)
+	// Limiter decides.
+	Limiter *limiter.Limiter
+	// Observe, if not nil, gets each decided request once, before it is answered.
+	Observe func(outcome.Outcome)
+	// MaxDelay is the longest time that Serve delays a request in the queue of a leaky bucket;
+	// give the rules the same, so that queues are no deeper. 0: leaky buckets are meters, and no
+	// request is delayed.
+	MaxDelay time.Duration
+	// Clock is read once per request; nil means Limiter.Now.
+	Clock func() time.Time
+	// Logger gets one line of a message a second; nil means slog.Default().
+	Logger *slog.Logger
+}
+
+// Gate decides requests. Each host uses it: a middleware, an authorizer, a Lambda handler. Make
+// one with New. It is safe for concurrent use.
+type Gate struct{ o Options }
+
+// New returns a Gate. It panics if a required option is missing, so that a program fails at its
+// start and not at its first request.
+func New(o Options) *Gate {
+	switch {
+	case o.Identify == nil:
+		panic("httplimit: Options.Identify is nil")
+	case o.Charges == nil:
+		panic("httplimit: Options.Charges is nil")
+	case o.Limiter == nil:
+		panic("httplimit: Options.Limiter is nil")
+	}
+	if o.Observe == nil {
+		o.Observe = func(outcome.Outcome) {}
+	}
+	if o.Clock == nil {
+		o.Clock = o.Limiter.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.Logger = slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())) // any client can send bad credentials
+	return &Gate{o}
+}
+
+// Request is what a Gate reads of a request.
+type Request struct {
+	Method    string
+	Path      rules.Path
+	Malformed bool // rules.ParsePath rejected the path
+	Header    http.Header
+	Address   netip.Addr // of the client, as the host knows it; zero if the host does not
+}
+
+// Result is the decision of a Gate.
+type Result struct {
+	outcome.Outcome
+	// Answer has the header fields of the response. Its Problem is nil if the request may go on,
+	// and otherwise the response.
+	Answer Answer
+	Tier   string // that chose the charges; "" for a malformed path
+}
+
+// Decide decides a request. The steps are the same for every host, in this order.
+func (g *Gate) Decide(ctx context.Context, r Request) Result {
+	result, begun := Result{Outcome: outcome.Outcome{Time: g.o.Clock()}}, time.Now()
+	o := &result.Outcome
+
+	// A malformed path is refused without a charge: no rule matches it.
+	if r.Malformed {
+		o.Caller, _ = g.o.Identify(ctx, o.Time, Request{Address: r.Address})
+		o.Decision.At = o.Time
+		g.o.Observe(*o)
+		result.Answer = MalformedPath()
+		return result
+	}
+
+	// Identify the caller. A caller whose credential is bad is charged by address.
+	var unidentified error
+	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
+
+	// Match the rules, and charge their limits.
+	var charges []limiter.Charge
+	charges, result.Tier = g.o.Charges(ctx, o.Time, r.Method, r.Path, o.Caller)
+	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charges)
+
+	// A refusal takes precedence over a bad credential: it bounds how often one can be tried.
+	invalid := o.Err != nil
+	if o.Decision.Allowed && !invalid {
+		o.Err = unidentified
+	}
+
+	// Record the outcome, then answer.
+	o.Duration = time.Since(begun)
+	g.o.Observe(*o)
+	result.Answer = g.answer(ctx, o, invalid)
+	return result
+}
+
+// answer returns the answer to a request; invalid reports that its charges are.
+func (g *Gate) answer(ctx context.Context, o *outcome.Outcome, invalid bool) Answer {
+	switch {
+	case o.Err == nil:
+		return NewAnswer(o.Decision)
+	case invalid:
+		g.log(ctx, slog.LevelError, "rules cannot be applied", o.Err)
+		return internalError()
+	case errors.Is(o.Err, caller.ErrUnverified):
+		g.log(ctx, slog.LevelError, "caller not verified", o.Err)
+		return unverified(o.Decision.Reason)
+	default:
+		g.log(ctx, slog.LevelInfo, "credential refused", o.Err)
+		return unauthorized(o.Decision.Reason)
+	}
+}
+
+func (g *Gate) log(ctx context.Context, level slog.Level, message string, err error) {
+	g.o.Logger.LogAttrs(ctx, level, message, slog.Any("err", err))
+}

@@ -1,0 +1,113 @@
+package httplimit
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+
+	"github.com/weir-limits/weir/limiter"
+)
+
+// Problem is the body of a response to a request that does not go on (RFC 9457).
+type Problem struct {
+	Type     string   `json:"type"`
+	Title    string   `json:"title"`
+	Status   int      `json:"status"`
+	Error    string   `json:"error"`
+	Message  string   `json:"message"`
+	Limit    int64    `json:"limit,omitempty"`
+	Window   string   `json:"window,omitempty"`
+	Violated []string `json:"violated-policies,omitempty"`
+}
+
+// The types of problems (RFC 9457, 4.2.1, and the draft of the RateLimit fields).
+const (
+	blank           = "about:blank"
+	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
+// retrySoon is the Retry-After of a failure. A circuit breaker tries a store more than once a
+// second.
+const retrySoon = "1"
+
+func problem(problemType string, status int, code, message string) *Problem {
+	return &Problem{Type: problemType, Title: http.StatusText(status), Status: status, Error: code, Message: message}
+}
+
+// refusal returns the problem of a request over a limit, without the limit.
+func refusal(message string) *Problem {
+	return problem(quotaExceeded, http.StatusTooManyRequests, "rate_limit_exceeded", message)
+}
+
+// busy returns the problem of a request whose subject is charged too often at once. No limit
+// refused it.
+func busy(wait int64) *Problem {
+	return problem(reducedCapacity, http.StatusTooManyRequests, string(limiter.ReasonBusy), "Too many requests at once."+retry(wait))
+}
+
+// failure returns the problem of a request that is denied because a store fails.
+func failure() *Problem {
+	return problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable", "The limits of this request cannot be checked now. Retry after 1 second.")
+}
+
+// queueLeft returns the problem of a request that ended in the queue of a leaky bucket.
+func queueLeft() *Problem {
+	return problem(blank, http.StatusServiceUnavailable, "queue_left", "The request ended before its turn came.")
+}
+
+// MalformedPath returns the answer to a request whose path rules.ParsePath rejects. It is a
+// 400; an authorizer of a REST API, which can only deny, puts it into the body of its 429.
+func MalformedPath() Answer {
+	return Answer{Problem: problem(blank, http.StatusBadRequest, "malformed_path",
+		"A percent sign in the path is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
+}
+
+// internalError returns the answer to a request whose charges are invalid.
+func internalError() Answer {
+	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
+}
+
+// unverified returns the answer to a request whose credential could not be checked. It has no
+// numbers of limits, and neither has unauthorized: they count another caller.
+func unverified(degraded limiter.Reason) Answer {
+	return Answer{
+		RetryAfter: retrySoon, Degraded: string(degraded),
+		Problem: problem(blank, http.StatusServiceUnavailable, "authorizer_failed", "The request could not be authorized. Try again."),
+	}
+}
+
+// unauthorized returns the answer to a request with a bad credential, or without one where one is
+// required.
+func unauthorized(degraded limiter.Reason) Answer {
+	return Answer{
+		Degraded: string(degraded),
+		Problem:  problem(blank, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed, unknown or expired."),
+	}
+}
+
+func message(wait int64) string {
+	if wait < 0 {
+		return "Too many requests. This one costs more than the limit ever allows."
+	}
+	return "Too many requests." + retry(wait)
+}
+
+func retry(wait int64) string {
+	if wait == 1 {
+		return " Retry after 1 second."
+	}
+	return " Retry after " + strconv.FormatInt(wait, 10) + " seconds."
+}
+
+// write writes a problem document that nothing may cache (RFC 6585, 4).
+func (p *Problem) write(w http.ResponseWriter) {
+	body, _ := json.Marshal(p) // strings and numbers always marshal
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("Content-Type", "application/problem+json")
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(body) // the client may be gone
+}
