@@ -16,13 +16,13 @@ import (
 // Limits are those that a plan tries: one for each caller, and one for all together, strict
 // and spread.
 type Limits struct {
-	Window    time.Duration `json:"window_ns"`
+	Window    time.Duration `json:"windowNs"`
 	Each      int64         `json:"each"` // requests a window of a caller
 	All       int64         `json:"all"`  // and of all
-	EachLease int64         `json:"each_lease"`
-	AllLease  int64         `json:"all_lease"`
+	EachLease int64         `json:"eachLease"`
+	AllLease  int64         `json:"allLease"`
 	Shards    int           `json:"shards"` // of the limit for all; a caller's has 4 at most
-	Sync      time.Duration `json:"sync_ns"`
+	Sync      time.Duration `json:"syncNs"`
 }
 
 // DefaultLimits are such that about half of the default traffic is too much.

@@ -22,12 +22,12 @@ type Result struct {
 
 	// WronglyRefused is how many more an oracle admits that sees all requests in the order of
 	// their instants, in those windows of those callers in which it admits more.
-	WronglyRefused int64 `json:"wrongly_refused"`
+	WronglyRefused int64 `json:"wronglyRefused"`
 	// Over is how many were admitted that the algorithm does not admit, if it is asked for
 	// those that were, in the order of their instants; OverMost is the most of them in one
 	// window of one caller.
 	Over     int64 `json:"over"`
-	OverMost int64 `json:"over_most"`
+	OverMost int64 `json:"overMost"`
 
 	Remembered int64 `json:"remembered"` // refused without a call
 	Calls      int64 `json:"calls"`
@@ -37,17 +37,17 @@ type Result struct {
 	Reads int64 `json:"reads"`
 	// Hottest is the most units that one item took in a second.
 	Hottest   float64 `json:"hottest"`
-	Throttled float64 `json:"throttled_a_second"`
+	Throttled float64 `json:"throttledPerSecond"`
 
-	P50 time.Duration `json:"p50_ns"` // that a decision took
-	P99 time.Duration `json:"p99_ns"`
+	P50 time.Duration `json:"p50Ns"` // that a decision took
+	P99 time.Duration `json:"p99Ns"`
 	// Environments is how many there were in the end.
 	Environments int `json:"environments"`
 	// Concurrency is the quota of Lambda that this needs: an environment each, and one for
 	// each ten requests a second.
 	Concurrency int `json:"concurrency"`
 	// Dollars is what a million requests cost: the authorizer and the store.
-	Dollars float64 `json:"dollars_a_million"`
+	Dollars float64 `json:"dollarsPerMillion"`
 }
 
 // requestsEach is how many synchronous requests a second Lambda admits for each one that an

@@ -38,25 +38,25 @@ type Parameters struct {
 	Exponent float64 `json:"exponent"`
 	// Warmup comes before Measured, counts in nothing, and is a whole number of the limit's
 	// windows.
-	Warmup   time.Duration `json:"warmup_ns"`
-	Measured time.Duration `json:"measured_ns"`
+	Warmup   time.Duration `json:"warmupNs"`
+	Measured time.Duration `json:"measuredNs"`
 
 	// Environments is the most that there are. One is started whenever none is free.
 	Environments int `json:"environments"`
 	// Invocation is how long one takes beside the wait for the store.
-	Invocation time.Duration `json:"invocation_ns"`
+	Invocation time.Duration `json:"invocationNs"`
 	// Timeout is how long a decision waits for the store.
-	Timeout time.Duration `json:"timeout_ns"`
+	Timeout time.Duration `json:"timeoutNs"`
 	// Median and P99 are of a round trip to the store, whose time is log-normal.
-	Median time.Duration `json:"median_ns"`
-	P99    time.Duration `json:"p99_ns"`
+	Median time.Duration `json:"medianNs"`
+	P99    time.Duration `json:"p99Ns"`
 
 	// ItemWrites is how many write units an item of DynamoDB takes in a second.
-	ItemWrites float64 `json:"item_writes"`
+	ItemWrites float64 `json:"itemWrites"`
 	// SlotECPUs and CacheECPUs are how many ECPUs a slot of ElastiCache, and so a key, and the
 	// cache as a whole take in a second.
-	SlotECPUs  float64 `json:"slot_ecpus"`
-	CacheECPUs float64 `json:"cache_ecpus"`
+	SlotECPUs  float64 `json:"slotECPUs"`
+	CacheECPUs float64 `json:"cacheECPUs"`
 }
 
 // Default returns the parameters of 100,000 requests a second by a million callers. Round

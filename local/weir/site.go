@@ -33,9 +33,10 @@ func (s *server) operating() http.Handler {
 	return s.operator.Handler()
 }
 
-// before returns a handler that gives site its requests and api all others, as they came:
-// http.ServeMux would mend their paths.
+// before returns a handler that gives site the requests below sitePath and api all others,
+// with their paths unchanged. http.ServeMux would clean them.
 func before(site, api http.Handler) http.Handler {
+	api = console.WithPointer(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, sitePath) {
 			site.ServeHTTP(w, r)

@@ -1,0 +1,62 @@
+package console
+
+import (
+	"io"
+	"net/http"
+	"strings"
+)
+
+// rootPage is what a browser gets where API Gateway has no method.
+const rootPage = `<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<title>No method at this path</title>
+<h1>No method at this path</h1>
+<p>API Gateway answers 403 <q>Missing Authentication Token</q> here: the API has no method for this path.</p>
+<p>Open the <a href="` + Path + `">Weir console</a>.</p>
+</html>
+`
+
+// WithPointer returns an API that points to the console at its root path. The answer has a
+// Link header. A browser gets a page with the link if the API has no method there; other
+// clients get the API's own body.
+func WithPointer(api http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/" {
+			w.Header().Set("Link", `<`+Path+`>; rel="help"; title="Weir console"`)
+			if r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html") {
+				w = &rootAnswer{ResponseWriter: w}
+			}
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// rootAnswer replaces the body of API Gateway's answer to a path without a method.
+type rootAnswer struct {
+	http.ResponseWriter
+	replaced bool
+}
+
+func (a *rootAnswer) WriteHeader(status int) {
+	for name, values := range a.Header() { // written as AWS spells it, which is not canonical
+		if strings.EqualFold(name, "x-amzn-ErrorType") && strings.HasPrefix(values[0], "MissingAuthenticationToken") {
+			a.replaced = true
+		}
+	}
+	if !a.replaced {
+		a.ResponseWriter.WriteHeader(status)
+		return
+	}
+	a.Header().Set("Content-Type", "text/html; charset=utf-8")
+	a.Header().Del("Content-Length")
+	a.ResponseWriter.WriteHeader(status)
+	_, _ = io.WriteString(a.ResponseWriter, rootPage) // the browser may be gone
+}
+
+func (a *rootAnswer) Write(body []byte) (int, error) {
+	if a.replaced {
+		return len(body), nil
+	}
+	return a.ResponseWriter.Write(body)
+}
