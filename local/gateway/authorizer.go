@@ -23,16 +23,16 @@ func identified(a *template.Authorizer, v variables) bool {
 	return true
 }
 
-// authorization is what an authorizer answers.
+// authorization is the answer of an authorizer.
 type authorization struct {
 	principal string
 	policy    policy
 	context   map[string]string
 }
 
-// parseAuthorization reads an authorizer's answer. Anything that is not as the
-// developer guide has it ("Output from an API Gateway Lambda authorizer") is an error,
-// even where AWS is known to be lenient: a missing principalId.
+// parseAuthorization reads an authorizer's answer. Any deviation from the developer guide
+// ("Output from an API Gateway Lambda authorizer") is an error. That includes a missing
+// principalId, which AWS is known to accept.
 func parseAuthorization(payload []byte) (authorization, error) {
 	var output struct {
 		PrincipalID    *string         `json:"principalId"`
@@ -58,8 +58,8 @@ func parseAuthorization(payload []byte) (authorization, error) {
 	return a, err
 }
 
-// parseContext turns the values of an authorizer's context into text, which is what
-// everybody after it gets. An object, a list or null makes the whole answer invalid.
+// parseContext converts the values of an authorizer's context to text, as API Gateway passes
+// them on. An object, a list or null makes the whole answer invalid.
 func parseContext(data []byte) (map[string]string, error) {
 	var values map[string]any
 	if data != nil {

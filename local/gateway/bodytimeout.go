@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// WithBodyTimeout returns h with requests whose body arrives within a time from when their
-// header has been read, or else cannot be read any further. What h does afterwards has no
-// limit. A server's ReadTimeout would end that too, and answers that are streams.
+// WithBodyTimeout limits the time in which h can read the body of a request, from the end of
+// its header. What h does afterwards has no limit. A server's ReadTimeout would also end
+// that, and streamed answers.
 func WithBodyTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
@@ -21,7 +21,7 @@ func WithBodyTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	})
 }
 
-// timedBody is a body whose connection has a deadline until the body has ended.
+// timedBody is a body whose connection has a read deadline until the end of the body.
 type timedBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
@@ -31,7 +31,7 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		_ = b.connection.SetReadDeadline(time.Time{}) // it had one before
+		_ = b.connection.SetReadDeadline(time.Time{}) // setting the first one succeeded
 	}
 	return n, err
 }

@@ -10,16 +10,16 @@ import (
 
 const allowOrigin = "Access-Control-Allow-Origin"
 
-// ownedByCORS reports whether a header is the configuration's to say: the function's are
+// ownedByCORS reports whether the configuration alone sets a header. The function's value is
 // ignored.
 func ownedByCORS(c *template.CORS, name string) bool {
 	const prefix = "Access-Control-"
 	return c != nil && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
-// answerCORS adds the headers to the answer to a request that has an Origin and, if it is
-// an OPTIONS, an Access-Control-Request-Method. An origin that is not allowed gets none.
-// Which of them go out with which request is assumed, from the Fetch standard.
+// answerCORS adds the CORS headers to the answer to a request with an allowed Origin. An
+// OPTIONS request also needs an Access-Control-Request-Method. Assumed, from the Fetch
+// standard: which headers each request gets.
 func answerCORS(c *template.CORS, header http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if c == nil || origin == "" || !allowsOrigin(c, origin) {

@@ -6,18 +6,17 @@ import (
 	"net/http"
 )
 
-// failure is an answer that a REST API gives by itself instead of a function's.
+// failure is an answer that a REST API gives itself, without a function.
 type failure struct {
-	kind    string // gateway response type; empty if it cannot be customized
+	kind    string // gateway response type, empty if it cannot be customized
 	status  int
 	code    string // x-amzn-ErrorType
 	message string
-	format  string // of the body, if nothing is customized; %s is the message
+	format  string // of the default body; %s is the message
 }
 
-// The failures of a REST API. Types and statuses are those of the developer guide,
-// "Gateway response types for API Gateway"; codes and bodies are as observed, except
-// where it says assumed.
+// The failures of a REST API. Types and statuses are those of the developer guide, "Gateway
+// response types for API Gateway". Codes and bodies are observed unless assumed.
 var (
 	missingToken = failure{kind: "MISSING_AUTHENTICATION_TOKEN", status: http.StatusForbidden,
 		code: "MissingAuthenticationTokenException", message: "Missing Authentication Token"}
@@ -35,12 +34,11 @@ var (
 	// An authorizer that fails has no message: the body is {"message":null}.
 	authorizerFailed = failure{kind: "AUTHORIZER_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "AuthorizerConfigurationException"}
-	// That a function's failure falls under DEFAULT_5XX is assumed: AWS names no type.
+	// Assumed: DEFAULT_5XX. AWS names no type for a function's failure.
 	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// A function that Lambda does not run, because as many run as may, has a status of its
-	// own by the Lambda developer guide ("Handling Lambda errors with an API Gateway API");
-	// the type is as reported.
+	// A throttled invocation has its own status by the Lambda developer guide ("Handling Lambda
+	// errors with an API Gateway API"). The type is as reported.
 	integrationThrottled = failure{kind: "INTEGRATION_FAILURE", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
@@ -50,15 +48,14 @@ var (
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// The types of these two exist or are unknown, but cannot be customized. The codes
-	// are assumed, and so is the body of the second.
+	// These two cannot be customized. Assumed: the codes, and the body of the second.
 	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,
 		code: "RequestTooLargeException", message: "Request Too Long"}
 	methodARNTooLong = failure{status: http.StatusRequestURITooLong,
 		code: "BadRequestException", message: "Request URI too long"}
 )
 
-// fallback is the type whose gateway response counts if f's own has none.
+// fallback returns the gateway response type that applies if f's own has none.
 func (f failure) fallback() string {
 	switch {
 	case f.kind == "":
@@ -69,7 +66,7 @@ func (f failure) fallback() string {
 	return "DEFAULT_4XX"
 }
 
-// messageString is the message as JSON: quoted, or null if there is none.
+// messageString returns the message as a JSON string, or null.
 func (f failure) messageString() string {
 	if f.message == "" {
 		return "null"
@@ -78,7 +75,7 @@ func (f failure) messageString() string {
 	return string(quoted)
 }
 
-// body is what API Gateway says if nothing is customized.
+// body returns the default body.
 func (f failure) body() string {
 	if f.format == "" {
 		return fmt.Sprintf(`{"message":%s}`, f.messageString())

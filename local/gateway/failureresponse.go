@@ -9,9 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// pickTemplate picks the body template by the first media type of the client's Accept,
-// then application/json, then the first of the others. AWS documents a template per
-// content type and not how one is picked.
+// pickTemplate returns the body template for the first media type of the client's Accept,
+// then for application/json, then the first of the others. AWS does not document the choice.
 func pickTemplate(all map[string]template.MappingTemplate, accept string) (contentType string, t template.MappingTemplate) {
 	contentType = mediaType(accept)
 	if _, ok := all[contentType]; !ok {
@@ -30,8 +29,8 @@ func mediaType(header string) string {
 	return strings.ToLower(strings.TrimSpace(first))
 }
 
-// answer writes the API's answer to a failure: the gateway response of its type, else
-// that of all 4XX or 5XX, else what API Gateway says by itself.
+// answer writes the answer to a failure: the gateway response of its type, otherwise that of
+// all 4XX or 5XX, otherwise API Gateway's default.
 func (h *restHandler) answer(w http.ResponseWriter, f failure, v variables) {
 	header := w.Header()
 	header["x-amzn-ErrorType"] = []string{f.code}

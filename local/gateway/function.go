@@ -17,14 +17,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// The sizes of a synchronous invocation that Lambda refuses, and allows, as measured:
-// its quota page says 6 MB for both.
+// The size of an event that Lambda rejects, and the largest output that it accepts, as
+// measured. Its quota page says 6 MB for both.
 const (
 	maxEvent  = 6 << 20
 	maxOutput = 6<<20 + 100
 )
 
-// Why an invocation has no output, beside what the function itself says.
+// The errors of an invocation, except those of the function itself.
 var (
 	errEventTooLarge       = errors.New("event too large")
 	errOutputTooLarge      = errors.New("output too large")
@@ -37,18 +37,18 @@ type function struct {
 	template.Function
 
 	handler lambda.Handler
-	// slot is held by the one invocation at a time that some handlers can do; nil for
-	// the others.
+	// slot is held by the running invocation of a handler that can run one at a time; nil for
+	// other handlers.
 	slot chan struct{}
 }
 
-// pooling is the type of handlers that reuse memory; see newFunction.
+// pooling is the type of handlers that reuse memory. See newFunction.
 var pooling = reflect.TypeOf(lambda.NewHandler(func() {}))
 
-// newFunction prepares a function. What a handler of lambda.NewHandler returns is
-// memory that its next invocation writes to: in Lambda an environment has one at a
-// time, and here two at once would answer one caller with the other's body. So these
-// run one at a time, and any other handler as often as it is called.
+// newFunction prepares a function. A handler of lambda.NewHandler returns memory that its
+// next invocation overwrites: an environment of Lambda runs one invocation at a time. Two at
+// once would send one caller's body to another. These handlers run one invocation at a
+// time; all others run concurrently.
 func newFunction(f template.Function, handler lambda.Handler) *function {
 	runner := &function{Function: f, handler: handler}
 	if reflect.TypeOf(handler) == pooling {
@@ -62,10 +62,9 @@ type outcome struct {
 	err     error
 }
 
-// invoke runs the function on an event. It returns after the function's own timeout
-// or after limit, if that is sooner, whether or not the function has noticed: Lambda
-// lets it run to its own deadline and nobody reads the answer. A caller that hangs up
-// does not end it either.
+// invoke runs the function on an event. It returns after the function's own timeout or
+// after limit, whichever is sooner. After limit the function continues to its own deadline,
+// as in Lambda, and its answer is dropped. A client that disconnects does not end it.
 func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
 	if len(event) >= maxEvent {
 		return nil, errEventTooLarge
@@ -93,8 +92,8 @@ func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration
 	}
 }
 
-// run calls the handler, when it is its turn. A panic ends the invocation and not the
-// gateway.
+// run calls the handler, after the invocation before it if the handler runs one at a time.
+// A panic fails the invocation.
 func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 	if f.slot != nil {
 		select {
@@ -102,7 +101,7 @@ func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 			defer func() { <-f.slot }()
 		case <-ctx.Done():
 		}
-		if err := ctx.Err(); err != nil { // nobody waits for it any more
+		if err := ctx.Err(); err != nil { // the caller has timed out
 			return outcome{err: err}
 		}
 	}
@@ -121,7 +120,7 @@ func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 	return outcome{payload: bytes.Clone(payload)}
 }
 
-// errorMessage is the errorMessage that Lambda reports for what a function returned.
+// errorMessage returns the errorMessage that Lambda reports for an error of a function.
 func errorMessage(err error) string {
 	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); ok {
 		return own.Message

@@ -18,16 +18,16 @@ import (
 
 // Options of a Gateway.
 type Options struct {
-	// Functions runs the template's functions, by logical id. Every function that an
-	// API refers to must be there. Handlers are invoked concurrently, but for those of
-	// lambda.NewHandler: these run one invocation at a time, as an environment of
-	// Lambda does, because what they return is overwritten by the next.
+	// Functions are the handlers of the template's functions, by logical id. Every function
+	// that an API invokes needs one. Handlers run concurrently, except those of
+	// lambda.NewHandler. These run one invocation at a time, as in an environment of Lambda,
+	// because the next invocation overwrites what they return.
 	Functions map[string]lambda.Handler
-	// Logger gets one line for each failure of a function, but for those of which Lambda
-	// runs as many as it may; nil means slog.Default().
+	// Logger gets one line for each failure of a function, except for throttled invocations.
+	// nil means slog.Default().
 	Logger *slog.Logger
-	// Clock is read once for the time of a request, and around an authorizer for its
-	// latency; nil means time.Now. Timeouts do not use it.
+	// Clock gives the time of a request and the latency of an authorizer. nil means
+	// time.Now. Timeouts do not use it.
 	Clock func() time.Time
 }
 
@@ -47,9 +47,9 @@ const (
 // API is one API of a template. It serves HTTP without the stage in the URL.
 type API struct {
 	Kind Kind
-	// ID is the logical id in the template, Name what the API is called.
+	// ID is the logical id in the template, Name the name of the API.
 	ID, Name string
-	// Routes are what the API has, in the order of their paths.
+	// Routes are the routes of the API, sorted by path.
 	Routes []Route
 
 	handler http.Handler
@@ -57,12 +57,11 @@ type API struct {
 
 // Route is a method of a REST API or a route of an HTTP API.
 type Route struct {
-	// Method is a method of HTTP or ANY; Path has parameters as {name} or {name+}. The
-	// path of an HTTP API's $default route is "$default".
+	// Method is an HTTP method or ANY. Path has parameters as {name} or {name+}. The path of
+	// the $default route is "$default".
 	Method, Path string
-	// Function and Authorizer are the logical ids of the functions that are invoked.
-	// Function is empty for a route that API Gateway answers by itself, Authorizer for one
-	// that is open.
+	// Function and Authorizer are the logical ids of the invoked functions. Function is empty
+	// if API Gateway answers itself. Authorizer is empty if there is none.
 	Function, Authorizer string
 }
 
@@ -120,7 +119,7 @@ func (g *Gateway) checkFunctions(shared *runtime) error {
 // APIs returns the APIs of the template: REST before HTTP, in the order of their ids.
 func (g *Gateway) APIs() []*API { return slices.Clone(g.apis) }
 
-// runtime is what all APIs of a gateway share.
+// runtime is shared by all APIs of a gateway.
 type runtime struct {
 	functions map[string]*function // by logical id
 	clock     func() time.Time
@@ -136,8 +135,8 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
-// log tells why a function has no answer. There is no end of those for which there is no
-// environment: whoever refuses them tells of it.
+// log logs why a function has no answer. Throttled invocations could be many: their pool
+// logs them, at a limited rate.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
 	if errors.Is(err, lambdaenv.ErrThrottled) {
 		return

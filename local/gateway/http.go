@@ -36,22 +36,22 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header()["Apigw-Requestid"] = []string{in.id}
 	path, err := decodedPath(r)
 	if err != nil {
-		say(w, http.StatusBadRequest, "Bad Request")
+		reply(w, http.StatusBadRequest, "Bad Request")
 		return
 	}
 	route, parameters := matchRoute(h.api, r.Method, path)
 	switch {
-	// A route that OPTIONS matches comes first, $default too, by the guide on CORS. That a
-	// request that is no preflight gets the same, without headers, is assumed.
+	// By the guide on CORS, a route that matches OPTIONS comes first, even $default. Assumed: an
+	// OPTIONS request that is not a preflight gets the same answer without headers.
 	case route == nil && r.Method == http.MethodOptions && h.api.CORS != nil:
 		answerCORS(h.api.CORS, w.Header(), r)
 		w.WriteHeader(http.StatusNoContent)
 		return
 	case route == nil:
-		say(w, http.StatusNotFound, "Not Found")
+		reply(w, http.StatusNotFound, "Not Found")
 		return
 	case !h.throttles[route].allows(in.at):
-		say(w, http.StatusTooManyRequests, "Too Many Requests")
+		reply(w, http.StatusTooManyRequests, "Too Many Requests")
 		return
 	}
 	payload, err := h.invoke(r.Context(), route.Function, newHTTPEvent(h.api, in, route, path, parameters), route.Timeout)
@@ -76,36 +76,36 @@ func (h *httpHandler) receive(r *http.Request) (*request, error) {
 	return receive(r, h.clock())
 }
 
-// refuseHTTP answers what does not get as far as a route. The body for one that is too
-// large is observed for events that are; the others are assumed.
+// refuseHTTP answers a request that is rejected before it is routed. Observed: the body of a
+// 413, for events that are too large. Assumed: the others.
 func refuseHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errHeaderTooLarge):
-		say(w, http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large")
+		reply(w, http.StatusRequestHeaderFieldsTooLarge, "Request Header Fields Too Large")
 	case errors.Is(err, errBodyTooLarge):
-		say(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+		reply(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
 	case errors.Is(err, errBodyTooSlow):
-		say(w, http.StatusRequestTimeout, "Request Timeout")
+		reply(w, http.StatusRequestTimeout, "Request Timeout")
 	default:
-		say(w, http.StatusBadRequest, "Bad Request")
+		reply(w, http.StatusBadRequest, "Bad Request")
 	}
 }
 
-// failHTTP answers what a function did not. A function that runs into its own timeout
-// has failed, as for a REST API; for HTTP APIs that is assumed. One that Lambda does not
-// run, because as many run as may, is a 500 too, by the Lambda developer guide.
+// failHTTP answers for a function without a valid answer. Assumed: its own timeout is a
+// failure, as for a REST API. A throttled invocation is a 500 too, by the Lambda developer
+// guide.
 func failHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errIntegrationTimedOut):
-		say(w, http.StatusServiceUnavailable, "Service Unavailable")
+		reply(w, http.StatusServiceUnavailable, "Service Unavailable")
 	case errors.Is(err, errEventTooLarge):
-		say(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
+		reply(w, http.StatusRequestEntityTooLarge, "Request Entity Too Large")
 	default:
-		say(w, http.StatusInternalServerError, "Internal Server Error")
+		reply(w, http.StatusInternalServerError, "Internal Server Error")
 	}
 }
 
-// say answers with a message.
-func say(w http.ResponseWriter, status int, message string) {
+// reply answers with a message.
+func reply(w http.ResponseWriter, status int, message string) {
 	writeBody(w, status, defaultContentType, fmt.Appendf(nil, `{"message":%q}`, message))
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// httpEvent is what the function of an HTTP API gets: payload version 2.0.
+// httpEvent is the event of a function of an HTTP API: payload version 2.0.
 type httpEvent struct {
 	Version         string            `json:"version"`
 	RouteKey        string            `json:"routeKey"`
@@ -46,9 +46,8 @@ type httpDescription struct {
 	UserAgent string `json:"userAgent"`
 }
 
-// decodedPath is the path as an HTTP API sees it: decoded, slashes included, and cut
-// off at a question mark that was encoded. Both are observed. That one with a malformed % is
-// an error is assumed.
+// decodedPath returns the path as an HTTP API sees it. Observed: it is decoded, including
+// slashes, and cut at an encoded question mark. Assumed: a malformed % is an error.
 func decodedPath(r *http.Request) (string, error) {
 	path, err := url.PathUnescape(sentPath(r))
 	if err != nil {
@@ -61,7 +60,7 @@ func decodedPath(r *http.Request) (string, error) {
 	return path, nil
 }
 
-// newHTTPEvent turns a request into what the function gets.
+// newHTTPEvent returns the event of a request.
 func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path string, parameters map[string]string) httpEvent {
 	if a.Stage != template.DefaultKey {
 		path = "/" + a.Stage + path
@@ -93,9 +92,8 @@ func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path str
 	return e
 }
 
-// isText reports whether an HTTP API passes a body on as text. AWS does not document
-// which media types do; these four are observed, and everything else is base64, forms
-// and bodies without a type included.
+// isText reports whether an HTTP API passes a body on as text. Observed: it does for these
+// four media types. Everything else is base64, including forms and bodies without a type.
 func isText(contentType string) bool {
 	media := mediaType(contentType)
 	switch media {
@@ -118,7 +116,7 @@ func cookies(h http.Header) []string {
 	return all
 }
 
-// joined puts commas between values of one name, as version 2.0 of the events does.
+// joined joins the values of each name with commas, as version 2.0 of the events does.
 func joined(all map[string][]string) map[string]string {
 	values := make(map[string]string, len(all))
 	for name, each := range all {

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// httpResponse is what a function answers to an HTTP API: payload version 2.0.
+// httpResponse is the answer of a function to an HTTP API: payload version 2.0.
 type httpResponse struct {
 	StatusCode      int                   `json:"statusCode"`
 	Headers         map[string]headerText `json:"headers"`
@@ -20,12 +20,12 @@ type httpResponse struct {
 	content []byte // the body, decoded
 }
 
-// parseHTTPResponse reads a function's answer. Without a statusCode it is the body of
-// a 200, text without its quotes and everything else as it is: the developer guide
-// says so of JSON, and AWS is observed to do it with what is no JSON too.
+// parseHTTPResponse reads a function's answer. An answer without a statusCode is the body of a
+// 200: a JSON string without its quotes, anything else unchanged. The developer guide
+// documents this for JSON. Observed: the same for other text.
 func parseHTTPResponse(payload []byte) (httpResponse, error) {
 	var keys map[string]json.RawMessage
-	_ = json.Unmarshal(payload, &keys) // what is no object has no statusCode
+	_ = json.Unmarshal(payload, &keys) // only an object has a statusCode
 	if keys["statusCode"] == nil {
 		return inferredResponse(payload), nil
 	}
@@ -59,18 +59,18 @@ func inferredResponse(payload []byte) httpResponse {
 	return r
 }
 
-// WWW-Authenticate of a function goes out under another name, as clients of HTTP APIs observe
-// (modelix/modelix.core#1658). What AWS does with other headers that it changes for a REST API is
-// not established for HTTP APIs; they go out as they are.
+// Observed by clients of HTTP APIs: WWW-Authenticate of a function is sent under another name
+// (modelix/modelix.core#1658). What AWS does with other headers that it changes for a REST
+// API is unknown; they are sent unchanged.
 const (
 	challengeHeader  = "WWW-Authenticate"
 	renamedChallenge = "x-amzn-remapped-www-authenticate"
 )
 
-// framing are headers that belong to the connection and not to the function.
+// framing are headers of the connection, which a function cannot set.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// write sends the answer of a function, without the headers that are not its to say.
+// write sends the answer, without the headers for which foreign is true.
 func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) bool) {
 	contentType := "text/plain; charset=utf-8"
 	for name, value := range r.Headers {

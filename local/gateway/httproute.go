@@ -9,9 +9,9 @@ import (
 )
 
 // matchRoute returns the most specific route for a request and its path parameters, or nil.
-// By the developer guide ("Routing API requests") that is a full match before one with
-// a {name+}, and $default last. Between two of a kind the path that is literal earlier
-// wins, and then the route that names the method; that is assumed, after its example.
+// By the developer guide ("Routing API requests"), a full match comes before one with a
+// {name+}, and $default is last. Assumed, from its example: between two of a kind, the path
+// that is literal earlier wins, and then the route that names the method.
 func matchRoute(a *template.HTTP, method, path string) (*template.Route, map[string]string) {
 	parts := template.SplitPath(path)
 	var best *template.Route

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// answerMock is a mock's answer to a request. One whose content type has no request
-// template is passed on as it is and says no status; that this is a failure is assumed.
+// answerMock returns the answer of a mock. A request whose content type has no request
+// template is passed on without a status. Assumed: that is a failure.
 func answerMock(m *template.Mock, header http.Header) (proxyResponse, *failure) {
 	if media := mediaType(header.Get("Content-Type")); media != "" && media != defaultContentType {
 		return proxyResponse{}, &mockWithoutStatus

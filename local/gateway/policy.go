@@ -10,15 +10,15 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// maxPolicyResource is how long a resource ARN in an authorizer's policy may be
-// (developer guide, "Output from an API Gateway Lambda authorizer"). What AWS answers
-// beyond it is not documented; here such a policy is invalid.
+// maxPolicyResource is the longest resource ARN in an authorizer's policy (developer guide,
+// "Output from an API Gateway Lambda authorizer"). AWS does not document its answer to a
+// longer one; here the policy is invalid.
 const maxPolicyResource = 512
 
-// invokeAction is what a caller of an API does to a method.
+// invokeAction is the action of calling a method.
 const invokeAction = "execute-api:Invoke"
 
-// decision is what a policy says of one method.
+// decision is the outcome of a policy for one method.
 type decision int
 
 const (
@@ -34,9 +34,9 @@ type policy struct {
 	Statement several[statement] `json:"Statement"`
 }
 
-// statement has the elements of IAM that are evaluated here. One with any other, such
-// as Condition or NotAction, makes the policy invalid: to skip an element that narrows
-// a statement would let callers through.
+// statement has the elements of IAM that are evaluated here. Any other, such as Condition or
+// NotAction, makes the policy invalid. To ignore an element that narrows a statement would
+// admit callers.
 type statement struct {
 	ID       string          `json:"Sid"`
 	Effect   string          `json:"Effect"`
@@ -44,7 +44,7 @@ type statement struct {
 	Resource several[string] `json:"Resource"`
 }
 
-// several is an element of IAM's grammar that is one value or a list of them.
+// several is an element of a policy that is one value or a list of values.
 type several[T any] []T
 
 func (s *several[T]) UnmarshalJSON(data []byte) error {
@@ -60,7 +60,7 @@ func (s *several[T]) UnmarshalJSON(data []byte) error {
 	return err
 }
 
-// strictUnmarshal refuses what v has no place for.
+// strictUnmarshal decodes JSON and rejects unknown fields.
 func strictUnmarshal(data []byte, v any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
@@ -97,8 +97,8 @@ func parsePolicy(data []byte) (policy, error) {
 	return p, nil
 }
 
-// evaluate decides whether the policy lets a caller invoke a method, by IAM's rules:
-// an explicit Deny wins, and what nothing allows is denied.
+// evaluate returns the decision for a method by IAM's rules: an explicit Deny wins, and the
+// default is to deny.
 func (p policy) evaluate(methodARN string) decision {
 	d := implicitDeny
 	for _, s := range p.Statement {

@@ -23,7 +23,7 @@ const (
 	maxURL    = 10240 // characters of the URL of a regional REST API
 )
 
-// Why a request is refused before it is routed.
+// The errors of a request that is rejected before it is routed.
 var (
 	errHeaderTooLarge = errors.New("header too large")
 	errURLTooLong     = errors.New("URL too long")
@@ -32,7 +32,7 @@ var (
 	errBodyTooSlow    = errors.New("body too slow")
 )
 
-// request is a request that has been read, within the limits.
+// request is a request that was read within the limits.
 type request struct {
 	*http.Request
 
@@ -45,9 +45,8 @@ type request struct {
 	body     []byte
 }
 
-// receive reads a request. The request line and the header have been read by the
-// server, within http.Server.MaxHeaderBytes; the body is read up to its limit and not
-// further.
+// receive reads the body of a request, up to its limit. The server has read the request line
+// and the header, within http.Server.MaxHeaderBytes.
 func receive(r *http.Request, now time.Time) (*request, error) {
 	if r.ContentLength > maxBody {
 		return nil, errBodyTooLarge
@@ -70,8 +69,8 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 	return in, nil
 }
 
-// sentPath is the path as the client sent it. A URL has no place for one with a malformed %,
-// which the server of net/http rejects; other servers may pass it on.
+// sentPath returns the path as the client sent it. A url.URL cannot hold a path with a
+// malformed %. The server of net/http rejects one, but other servers may pass it on.
 func sentPath(r *http.Request) string {
 	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
 		return path
@@ -79,7 +78,7 @@ func sentPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// headerSize is what the limit on headers counts.
+// headerSize returns the bytes that count towards the limit on headers.
 func headerSize(r *http.Request) int {
 	size := len(r.Host)
 	for _, values := range r.Header {
@@ -90,8 +89,8 @@ func headerSize(r *http.Request) int {
 	return size
 }
 
-// sourceIP is the address of the connection, whatever the client says in a header
-// (developer guide: "the source IP address of the immediate TCP connection").
+// sourceIP returns the address of the connection (developer guide: "the source IP address of
+// the immediate TCP connection"). Headers do not change it.
 func sourceIP(remote string) string {
 	if peer, err := netip.ParseAddrPort(remote); err == nil {
 		return peer.Addr().Unmap().WithZone("").String()
@@ -99,8 +98,8 @@ func sourceIP(remote string) string {
 	return ""
 }
 
-// trace is the request's X-Amzn-Trace-Id: the client's, if it has a root, or a new
-// one. That a client's is kept is assumed, from what AWS's load balancers do.
+// trace returns the request's X-Amzn-Trace-Id: that of the client if it has a root, otherwise
+// a new one. Assumed: the client's is kept, as AWS's load balancers do.
 func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given
@@ -110,15 +109,15 @@ func trace(h http.Header, now time.Time) string {
 	return fmt.Sprintf("Root=1-%08x-%s", now.Unix(), hex.EncodeToString(id[:]))
 }
 
-// droppedFromRequest are headers that no function sees (developer guide, "Amazon API
-// Gateway important notes", the column for Lambda; for HTTP APIs assumed).
+// droppedFromRequest are headers that functions do not get (developer guide, "Amazon API
+// Gateway important notes", the column for Lambda). Assumed: the same for HTTP APIs.
 var droppedFromRequest = []string{
 	"Connection", "Content-Md5", "Expect", "Max-Forwards", "Proxy-Authenticate", "Server", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Www-Authenticate",
 }
 
-// eventHeader is the header as an event carries it. API Gateway keeps the case of the
-// client's names; here they are in the canonical case of net/http.
+// eventHeader returns the header of the event. API Gateway keeps the case of the client's
+// names; here they have the canonical case of net/http.
 func (in *request) eventHeader() http.Header {
 	h := in.Header.Clone()
 	for _, name := range droppedFromRequest {
@@ -128,7 +127,7 @@ func (in *request) eventHeader() http.Header {
 		h.Del("Authorization")
 	}
 	h.Set("Host", in.Host)
-	// API Gateway appends the connection's address to what the client sends.
+	// API Gateway appends the address of the connection to the client's value.
 	h.Set("X-Forwarded-For", strings.Join(slices.Concat(in.Header.Values("X-Forwarded-For"), []string{in.sourceIP}), ", "))
 	scheme, port := "http", "80"
 	if in.TLS != nil {
@@ -145,24 +144,23 @@ func (in *request) eventHeader() http.Header {
 	return h
 }
 
-// protocol is what events say of any request: to a function API Gateway speaks no
-// other.
+// protocol is the protocol in every event.
 const protocol = "HTTP/1.1"
 
-// epoch is the instant in milliseconds since 1970.
+// epoch returns the instant in milliseconds since 1970.
 func epoch(at time.Time) string { return strconv.FormatInt(at.UnixMilli(), 10) }
 
-// clf is the instant in the Common Log Format.
+// clf returns the instant in the Common Log Format.
 func clf(at time.Time) string { return at.UTC().Format("02/Jan/2006:15:04:05 -0700") }
 
-// domainPrefix is the first label of a host name.
+// domainPrefix returns the first label of a host name.
 func domainPrefix(host string) string {
 	prefix, _, _ := strings.Cut(host, ".")
 	return prefix
 }
 
-// lastValues keeps the last of several values, as version 1.0 of the events does. It
-// returns nil, which is null in JSON, for none.
+// lastValues returns the last value of each name, as version 1.0 of the events does. It
+// returns nil for an empty map: null in JSON.
 func lastValues(all map[string][]string) map[string]string {
 	if len(all) == 0 {
 		return nil

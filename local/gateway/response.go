@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// headerText is the value of a response header: text, or a boolean as text. For
-// numbers it is not established what AWS does; they are refused.
+// headerText is the value of a response header: text, or a boolean as text. Numbers are
+// rejected, because what AWS does with them is unknown.
 type headerText string
 
 func (h *headerText) UnmarshalJSON(data []byte) error {
@@ -42,7 +42,7 @@ func (s *statusCode) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// proxyResponse is what a function answers to a REST API.
+// proxyResponse is the answer of a function to a REST API.
 type proxyResponse struct {
 	StatusCode        statusCode              `json:"statusCode"`
 	Headers           map[string]headerText   `json:"headers"`
@@ -51,14 +51,14 @@ type proxyResponse struct {
 	IsBase64Encoded   bool                    `json:"isBase64Encoded"`
 }
 
-// parseProxyResponse reads a function's answer as API Gateway does: nothing in it is
-// mandatory, and anything else in it makes it malformed.
+// parseProxyResponse reads a function's answer as API Gateway does: every key is optional,
+// and an unknown key is an error.
 func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	r := proxyResponse{StatusCode: http.StatusOK}
 	if !bytes.HasPrefix(bytes.TrimSpace(payload), []byte("{")) {
 		return r, errors.New("malformed response: want an object")
 	}
-	// encoding/json takes keys in any case, API Gateway does not.
+	// encoding/json accepts keys in any case, API Gateway does not.
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(payload, &keys); err != nil {
 		return r, fmt.Errorf("malformed response: %w", err)
@@ -76,15 +76,15 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	return r, nil
 }
 
-// remapped are headers that a function cannot set: its value goes out under another
-// name. From the developer guide, "Amazon API Gateway important notes", the column for
-// Lambda. Content-Length is not in that table and remapped all the same, as observed.
+// remapped are headers that a function cannot set. API Gateway sends their values under
+// another name (developer guide, "Amazon API Gateway important notes", the column for
+// Lambda). Observed: Content-Length too, which is not in that table.
 var remapped = []string{
 	"Authorization", "Connection", "Content-Length", "Content-MD5", "Date", "Max-Forwards", "Server", "User-Agent",
 	"WWW-Authenticate",
 }
 
-// droppedFromResponse are headers of a function that do not go out, from the same table.
+// droppedFromResponse are headers of a function that are not sent, from the same table.
 var droppedFromResponse = []string{
 	"Expect", "Host", "Proxy-Authenticate", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via",
 }
@@ -93,8 +93,8 @@ func contains(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
 }
 
-// header returns the headers of the answer. Where both maps have one, it is spelled
-// and starts as in multiValueHeaders, and a pair that stands in both goes out once.
+// header returns the headers of the answer. A header in both maps has the spelling and the
+// first values of multiValueHeaders. A pair in both maps is sent once.
 func (r proxyResponse) header() http.Header {
 	h := http.Header{}
 	spelled := map[string]string{} // by canonical name
@@ -107,7 +107,7 @@ func (r proxyResponse) header() http.Header {
 		}
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		if canonical == "Content-Type" {
-			name = canonical // or the server would add one of its own
+			name = canonical // otherwise the server adds its own
 		}
 		if first, ok := spelled[canonical]; ok {
 			name = first
@@ -129,8 +129,8 @@ func (r proxyResponse) header() http.Header {
 	return h
 }
 
-// bytes returns the body. Base64 is undone only where the client's first Accept is
-// one of the API's binary media types: otherwise the text goes out as it is.
+// bytes returns the body. It decodes base64 only if the first media type of the client's
+// Accept is one of the API's binary media types.
 func (r proxyResponse) bytes(binary []string, accept string) ([]byte, error) {
 	if !r.IsBase64Encoded || !isBinary(binary, accept) {
 		return []byte(r.Body), nil
@@ -138,7 +138,7 @@ func (r proxyResponse) bytes(binary []string, accept string) ([]byte, error) {
 	return base64.StdEncoding.DecodeString(r.Body)
 }
 
-// write sends the answer of a function.
+// write sends the answer.
 func (r proxyResponse) write(w http.ResponseWriter, body []byte) {
 	contentType := defaultContentType
 	for name, values := range r.header() {
@@ -153,7 +153,7 @@ func (r proxyResponse) write(w http.ResponseWriter, body []byte) {
 
 const defaultContentType = "application/json"
 
-// writeBody sends an answer. A client that is gone is nobody's problem.
+// writeBody sends an answer. An error means that the client has disconnected.
 func writeBody(w http.ResponseWriter, status int, contentType string, body []byte) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)

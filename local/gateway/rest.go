@@ -56,9 +56,9 @@ func (h *restHandler) receive(r *http.Request) (*request, error) {
 	return receive(r, h.clock())
 }
 
-// refuseREST answers what does not get as far as a gateway response. The texts for
-// headers and bodies are observed, with 413 for bodies and 431 for headers; the answer
-// to a long URL is assumed, and so are 400 for a body that breaks off and 408 for a slow one.
+// refuseREST answers a request that is rejected before gateway responses apply. Observed: the
+// texts, 413 for a body and 431 for a header. Assumed: the answer to a long URL, 400 for a
+// broken body and 408 for a slow one.
 func refuseREST(w http.ResponseWriter, err error) {
 	status, text := http.StatusBadRequest, "Bad Request"
 	switch {
@@ -84,7 +84,7 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	if method == nil {
 		return proxyResponse{}, nil, &missingToken
 	}
-	// That this comes before the authorizer is assumed.
+	// Assumed: this comes before the authorizer.
 	if !h.throttles[method].allows(c.at) {
 		return proxyResponse{}, nil, &throttled
 	}
@@ -102,8 +102,8 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	return h.integrate(c, method, authorizer)
 }
 
-// authorize asks the authorizer. It returns requestContext.authorizer of the
-// integration's event, and leaves what the authorizer said in the call either way.
+// authorize invokes the authorizer. It returns requestContext.authorizer of the
+// integration's event. It sets c.authorizer even if the policy denies the request.
 func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong
@@ -112,7 +112,7 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 		return nil, &unauthorized
 	}
 	started := h.clock()
-	// The limit on integrations does not hold for authorizers, as measured.
+	// Measured: the time limit of integrations does not apply to authorizers.
 	payload, err := h.invoke(c.Context(), a.Function, c.authorizerEvent(), math.MaxInt64)
 	latency := h.clock().Sub(started)
 	if err != nil {
@@ -122,14 +122,14 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 		h.log(c.Context(), "authorizer failed", a.Function, c.id, err)
 		return nil, &authorizerFailed
 	}
-	said, err := parseAuthorization(payload)
+	output, err := parseAuthorization(payload)
 	if err != nil {
 		h.log(c.Context(), "authorizer failed", a.Function, c.id, err)
 		return nil, &authorizerFailed
 	}
-	c.authorizer = said.context
-	c.authorizer["principalId"] = said.principal
-	switch said.policy.evaluate(c.methodARN()) {
+	c.authorizer = output.context
+	c.authorizer["principalId"] = output.principal
+	switch output.policy.evaluate(c.methodARN()) {
 	case explicitDeny:
 		return nil, &explicitlyDenied
 	case implicitDeny:
@@ -144,7 +144,7 @@ func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string
 	return authorizer, nil
 }
 
-// integrate asks the function of the method.
+// integrate invokes the function of the method.
 func (h *restHandler) integrate(c *restCall, m *template.Method, authorizer map[string]any) (proxyResponse, []byte, *failure) {
 	payload, err := h.invoke(c.Context(), m.Function, c.proxyEvent(authorizer), m.Timeout)
 	if err == nil {

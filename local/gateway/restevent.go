@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// restRequest is what both events of a REST API have in common: payload version 1.0.
-// Empty maps are null to an integration and {} to an authorizer.
+// restRequest is the common part of both events of a REST API: payload version 1.0. Empty
+// maps are null for an integration and {} for an authorizer.
 type restRequest struct {
 	Resource          string              `json:"resource"`
 	Path              string              `json:"path"`
@@ -24,14 +24,14 @@ type restRequest struct {
 	Context           restContext         `json:"requestContext"`
 }
 
-// authorizerEvent is what a REQUEST authorizer gets.
+// authorizerEvent is the event of a REQUEST authorizer.
 type authorizerEvent struct {
 	Type      string `json:"type"`
 	MethodARN string `json:"methodArn"`
 	restRequest
 }
 
-// proxyEvent is what the function of an AWS_PROXY integration gets.
+// proxyEvent is the event of an AWS_PROXY integration.
 type proxyEvent struct {
 	restRequest
 	Body            *string `json:"body"`
@@ -58,7 +58,7 @@ type restContext struct {
 	Stage             string         `json:"stage"`
 }
 
-// restIdentity has null for everything that only IAM or Cognito would fill in.
+// restIdentity has null where only IAM or Cognito has a value.
 type restIdentity struct {
 	AccessKey                     *string `json:"accessKey"`
 	AccountID                     *string `json:"accountId"`
@@ -74,7 +74,7 @@ type restIdentity struct {
 	UserARN                       *string `json:"userArn"`
 }
 
-// restCall is a request on its way through a REST API.
+// restCall is a request to a REST API with the results of the steps so far.
 type restCall struct {
 	*request
 
@@ -84,12 +84,11 @@ type restCall struct {
 	query      url.Values
 	resource   *template.Resource // nil until routed
 	parameters map[string]string
-	authorizer map[string]string // what the authorizer said, nil until then
+	authorizer map[string]string // the context of the authorizer, nil before it ran
 }
 
-// newRESTCall takes the URL of a request apart. API Gateway drops slashes before the
-// path, keeps one after it, and decodes nothing in the path and everything in the
-// query.
+// newRESTCall parses the URL of a request. API Gateway drops leading slashes except one,
+// keeps a trailing one, does not decode the path, and decodes the query.
 func newRESTCall(api *template.REST, in *request) *restCall {
 	sent := sentPath(in.Request)
 	path := "/" + strings.TrimLeft(sent, "/")
@@ -99,14 +98,14 @@ func newRESTCall(api *template.REST, in *request) *restCall {
 	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}}
 }
 
-// methodARN is what the policy of an authorizer is about. That it has the path as it
-// was sent is assumed.
+// methodARN returns the ARN that the policy of an authorizer must allow. Assumed: it has the
+// path as sent.
 func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.path) }
 
-// event is the part of an event that authorizer and integration share.
+// event returns the common part of both events.
 func (c *restCall) event() restRequest {
 	header := c.header.Clone()
-	header.Del("Content-Length") // observed; the developer guide says it is passed
+	header.Del("Content-Length") // observed, unlike the developer guide
 	var userAgent *string
 	if value, ok := last(header.Values("User-Agent")); ok {
 		userAgent = &value
@@ -128,10 +127,10 @@ func (c *restCall) event() restRequest {
 	}
 }
 
-// contextPath is the path with the stage, which a local URL does not have.
+// contextPath returns the path with the stage, which local URLs do not have.
 func (c *restCall) contextPath() string { return "/" + c.api.Stage + c.sent }
 
-// authorizerEvent is the event for the authorizer.
+// authorizerEvent returns the event for the authorizer.
 func (c *restCall) authorizerEvent() authorizerEvent {
 	e := authorizerEvent{Type: "REQUEST", MethodARN: c.methodARN(), restRequest: c.event()}
 	e.Query, e.MultiValueQuery = notNil(e.Query), notNil(e.MultiValueQuery)
@@ -139,7 +138,7 @@ func (c *restCall) authorizerEvent() authorizerEvent {
 	return e
 }
 
-// proxyEvent is the event for the integration.
+// proxyEvent returns the event for the integration.
 func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 	e := proxyEvent{restRequest: c.event()}
 	e.Context.Authorizer = authorizer
@@ -154,8 +153,8 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 	return e
 }
 
-// isBinary reports whether the API treats bodies of a media type as binary: it is
-// listed, or its type is with a /*, or */* is.
+// isBinary reports whether the API treats bodies of a media type as binary. The list has the
+// media type, its type with /*, or */*.
 func isBinary(binary []string, header string) bool {
 	media := mediaType(header)
 	kind, _, _ := strings.Cut(media, "/")
@@ -178,7 +177,7 @@ func notNil[M ~map[string]V, V any](m M) M {
 	return m
 }
 
-// variables are what gateway responses and identity sources of this request can name.
+// variables returns the values of variables in gateway responses and identity sources.
 func (c *restCall) variables() variables {
 	v := variables{
 		context: map[string]string{

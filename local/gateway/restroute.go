@@ -9,10 +9,10 @@ import (
 )
 
 // matchResource finds the resource for the parts of a path and fills in its parameters, which
-// stay percent-encoded. A specific resource takes everything below it from its generic
-// siblings, whatever methods it has (developer guide, "Set up a method request in API
-// Gateway"). That {name} yields to {name+} when nothing below it matches, and that
-// literals are compared decoded, is assumed, and so is that a malformed % stands for itself.
+// stay percent-encoded. A specific resource takes precedence over its generic siblings for
+// all paths below it, with any methods (developer guide, "Set up a method request in API
+// Gateway"). Assumed: {name+} matches if nothing below {name} does, literals are compared
+// decoded, and a malformed % is literal.
 func matchResource(n *template.Resource, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
 		return n

@@ -16,7 +16,7 @@ type throttle struct {
 	state  algo.State
 }
 
-// newThrottle returns a full bucket, nil for none.
+// newThrottle returns a throttle with a full bucket, nil for no bucket.
 func newThrottle(bucket algo.Machine) *throttle {
 	if bucket == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// variables are the values of one request, as far as it has come.
+// variables are the values of one request, from the steps so far.
 type variables struct {
 	context    map[string]string // by the name after $context
 	authorizer map[string]string
@@ -17,8 +17,8 @@ type variables struct {
 	header     http.Header
 }
 
-// value returns what an expression stands for; ok is false if the request has no such
-// value. Of several values the last counts, as in an event.
+// value returns the value of a variable; ok is false if the request has none. The last of
+// several values counts, as in an event.
 func (v variables) value(e template.Variable) (value string, ok bool) {
 	switch e.Source {
 	case "context.":
