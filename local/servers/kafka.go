@@ -1,7 +1,6 @@
 package servers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -13,16 +12,16 @@ import (
 	"strconv"
 )
 
-// kafkaPOM pins the jars of Apache Kafka, below the root of the checkout, and kafkaDir is
-// where they are fetched to.
+// kafkaPOM pins the jars of Apache Kafka. kafkaDir is the folder that has them. Both are
+// below the root of the checkout.
 const (
 	kafkaPOM = "local/servers/kafka/pom.xml"
 	kafkaDir = ".bin/kafka"
 )
 
-// StartKafka starts Apache Kafka in one process, without TLS, which it fetches first where
-// that was not done yet. It keeps what it is sent in a temporary folder. root is the root of the
-// checkout; progress gets a line for what takes long.
+// StartKafka fetches Apache Kafka once and starts it in one process, without TLS, with its
+// data in a temporary folder. root is the root of the checkout. It reports slow steps to
+// progress.
 func StartKafka(ctx context.Context, root string, progress io.Writer) (*Server, error) {
 	if err := checkJava(ctx, "Kafka"); err != nil {
 		return nil, err
@@ -44,7 +43,7 @@ func StartKafka(ctx context.Context, root string, progress io.Writer) (*Server, 
 	return s, nil
 }
 
-// startKafka starts Kafka on what is in dir.
+// startKafka starts Kafka with its settings and data in dir.
 func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 	port, err := freePort(ctx)
 	if err != nil {
@@ -59,7 +58,7 @@ func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 		return nil, err
 	}
 	classes := filepath.Join(jars, "*")
-	// An id is 16 bytes in base 64; nobody compares this one with another.
+	// The id of a cluster is 16 bytes in base64; there is only one cluster.
 	format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool", "format", "--cluster-id", "d2Vpci1sb2NhbC1rYWZrYQ", "--config", settings)
 	if out, err := format.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("start kafka: format: %w: %s", err, out)
@@ -70,7 +69,7 @@ func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 	return start(ctx, "kafka", address, command, func(ctx context.Context) error { return connect(ctx, address) })
 }
 
-// kafkaSettings returns those of a broker that is its own controller.
+// kafkaSettings returns the settings of a broker that is its own controller.
 func kafkaSettings(port, controller int, data string) []byte {
 	return fmt.Appendf(nil, `process.roles=broker,controller
 node.id=1
@@ -86,7 +85,7 @@ transaction.state.log.min.isr=1
 `, port, controller, data)
 }
 
-// connect reports whether somebody listens at address.
+// connect returns nil if a server listens at address.
 func connect(ctx context.Context, address string) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -95,36 +94,25 @@ func connect(ctx context.Context, address string) error {
 	return c.Close()
 }
 
-// fetchKafka returns the folder of the jars, which Maven brings if they are not there, or
-// others were.
+// fetchKafka returns the folder of the jars. Maven fetches them once.
 func fetchKafka(ctx context.Context, root string, progress io.Writer) (string, error) {
-	pom, err := os.ReadFile(filepath.Join(root, kafkaPOM))
-	if err != nil {
-		return "", fmt.Errorf("kafka: run this inside a checkout of Weir: %w", err)
-	}
-	jars := filepath.Join(root, kafkaDir)
-	made := filepath.Join(jars, "pom.xml")
-	if of, err := os.ReadFile(made); err == nil && bytes.Equal(of, pom) {
-		return jars, nil
-	}
-	unlock, err := lockFile(ctx, jars+".lock")
+	pom, jars := filepath.Join(root, kafkaPOM), filepath.Join(root, kafkaDir)
+	err := fetchOnce(ctx, pom, filepath.Join(jars, "pom.xml"), jars+".lock", func() error {
+		fmt.Fprintln(progress, "fetching Apache Kafka, 46 MB, once ...")
+		if err := os.RemoveAll(jars); err != nil {
+			return err
+		}
+		out, err := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", pom, "dependency:copy-dependencies", "-DoutputDirectory="+jars).CombinedOutput()
+		switch {
+		case errors.Is(err, exec.ErrNotFound):
+			return fmt.Errorf("mvn %w on the PATH: it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", errMissing)
+		case err != nil:
+			return fmt.Errorf("mvn: %w: %s", err, out)
+		}
+		return nil
+	})
 	if err != nil {
 		return "", fmt.Errorf("kafka: %w", err)
 	}
-	defer unlock()
-	if of, err := os.ReadFile(made); err == nil && bytes.Equal(of, pom) { // by who had the lock before
-		return jars, nil
-	}
-	fmt.Fprintln(progress, "fetching Apache Kafka, 46 MB, once ...")
-	if err := os.RemoveAll(jars); err != nil {
-		return "", err
-	}
-	command := exec.CommandContext(ctx, "mvn", "-B", "-q", "-f", filepath.Join(root, kafkaPOM), "dependency:copy-dependencies", "-DoutputDirectory="+jars)
-	if out, err := command.CombinedOutput(); err != nil {
-		if errors.Is(err, exec.ErrNotFound) {
-			return "", fmt.Errorf("mvn %w on the PATH: it fetches Apache Kafka (Debian: apt-get install maven; macOS: brew install maven)", errMissing)
-		}
-		return "", fmt.Errorf("kafka: mvn: %w: %s", err, out)
-	}
-	return jars, os.WriteFile(made, pom, 0o600)
+	return jars, nil
 }

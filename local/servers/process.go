@@ -15,32 +15,32 @@ import (
 	"time"
 )
 
-// Server is a server that was started here.
+// Server is a server that this package has started. Stop ends it.
 type Server struct {
-	// Name says which: dynamodb, redis, kafka, docker or sam.
+	// Name is dynamodb, redis, kafka, docker or sam.
 	Name string
-	// URL is where it listens.
+	// URL is the address that it listens on.
 	URL string
 
 	command *exec.Cmd
-	remove  func() // removes what it leaves behind, if anything
+	remove  func() // removes its files; may be nil
 	output  *tail
 	stop    sync.Once
-	stopped chan struct{} // closed when it is to end
+	stopped chan struct{} // closed by Stop
 	done    chan struct{} // closed when the process has ended
-	err     error         // how it ended; read it after done
+	err     error         // how it ended; valid after done
 }
 
 // Bounds of waiting for a server.
 const (
 	startTimeout = time.Minute
-	stopTimeout  = 20 * time.Second // it ends its containers first
-	outputDelay  = time.Second      // of what it has started and left behind
+	stopTimeout  = 20 * time.Second // Docker ends its containers first
+	outputDelay  = time.Second      // for the output of processes that it leaves behind
 	pollInterval = 20 * time.Millisecond
 )
 
-// start runs command until it answers at address. What it writes also goes to its
-// Stderr, if it has one.
+// start starts command and waits until it answers at address. Its output also goes to
+// command.Stderr, if that is set.
 func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
 	s := &Server{Name: name, URL: address, command: command, output: &tail{}, stopped: make(chan struct{}), done: make(chan struct{})}
 	var output io.Writer = s.output
@@ -78,7 +78,7 @@ func (s *Server) await(ctx context.Context, answers func(context.Context) error)
 	for answers(ctx) != nil {
 		select {
 		case <-s.done:
-			return fmt.Errorf("it ended at once (%w)", s.err)
+			return fmt.Errorf("the process ended (%w)", s.err)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		case <-time.After(pollInterval):
@@ -87,8 +87,8 @@ func (s *Server) await(ctx context.Context, answers func(context.Context) error)
 	return nil
 }
 
-// Watch calls died, on another goroutine, if the server ends without Stop and before
-// ctx: Ctrl-C may reach it first.
+// Watch calls died, on another goroutine, if the server ends before Stop and before the end
+// of ctx. Ctrl-C may reach the server first.
 func (s *Server) Watch(ctx context.Context, died func(error)) {
 	go func() {
 		<-s.done
@@ -101,14 +101,14 @@ func (s *Server) Watch(ctx context.Context, died func(error)) {
 	}()
 }
 
-// Stop ends the server, and waits until it has.
+// Stop ends the server and waits until it has ended.
 func (s *Server) Stop() {
 	s.stop.Do(func() { close(s.stopped) })
 	interrupt(s.command)
 	select {
 	case <-s.done:
 	case <-time.After(stopTimeout):
-		_ = s.command.Process.Kill() // it has ended meanwhile, or it is killed
+		_ = s.command.Process.Kill() // an error means that it has ended
 		<-s.done
 	}
 	if s.remove != nil {
@@ -116,7 +116,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// freePort returns a port that nobody listens on.
+// freePort returns a free port of loopback.
 func freePort(ctx context.Context) (int, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -151,5 +151,5 @@ func (t *tail) String() string {
 	return ":\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 }
 
-// errMissing is a program that is not installed.
+// errMissing means that a program is not installed.
 var errMissing = errors.New("not found")

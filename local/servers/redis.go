@@ -30,7 +30,7 @@ func StartRedis(ctx context.Context) (*Server, error) {
 	return start(ctx, "redis", "redis://"+address, command, func(ctx context.Context) error { return ping(ctx, address) })
 }
 
-// ping reports whether a Redis server is ready.
+// ping returns nil if a Redis server answers at address.
 func ping(ctx context.Context, address string) error {
 	c, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
 	if err != nil {

@@ -18,18 +18,18 @@ import (
 	"time"
 )
 
-// SAM calls the SAM CLI. Make one with NewSAM.
+// SAM runs the SAM CLI. Make one with NewSAM.
 type SAM struct {
 	program     string
 	environment []string
 	image       []string // options that choose the image of the functions
 }
 
-// ContainerHost is this machine's name in the containers of the SAM CLI.
+// ContainerHost is the name of this machine in the containers of the SAM CLI.
 const ContainerHost = "host.docker.internal"
 
-// Architecture returns what Lambda calls this machine's architecture. The SAM CLI runs
-// functions for no other.
+// Architecture returns Lambda's name of this machine's architecture, the only one for which
+// the SAM CLI runs functions.
 func Architecture() string {
 	if runtime.GOARCH == "amd64" {
 		return "x86_64"
@@ -38,26 +38,23 @@ func Architecture() string {
 }
 
 // NewSAM returns the SAM CLI of tools, the folder that FetchTools returns, on the Docker
-// engine at docker. What it keeps is in dir. Where the image of Lambda cannot be pulled,
-// progress is told what stands in for it.
+// engine at docker. Its files are in dir. If the image of Lambda cannot be pulled, NewSAM
+// uses another and reports that to progress.
 func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) (*SAM, error) {
-	e, err := newEngine(docker)
-	if err != nil {
-		return nil, err
-	}
 	s := &SAM{program: filepath.Join(tools, "sam"), environment: samEnvironment(docker, dir)}
-	// It asks PyPI for newer versions of itself once a week.
+	// The SAM CLI looks for newer versions of itself once a week.
 	checked := fmt.Sprintf(`{"telemetryEnabled":false,"lastVersionCheck":%d}`, time.Now().Unix())
 	if err := os.WriteFile(filepath.Join(dir, "metadata.json"), []byte(checked), 0o600); err != nil {
 		return nil, err
 	}
-	s.image, err = lambdaImage(ctx, e, tools, progress)
+	var err error
+	s.image, err = lambdaImage(ctx, engine(docker), tools, progress)
 	return s, err
 }
 
-// samEnvironment returns the environment of the SAM CLI. It is not that of this process:
-// the SAM CLI would give its variables to the functions, above those of the template, and
-// its credentials too, after it has asked AWS whose they are.
+// samEnvironment returns the environment of the SAM CLI. It does not inherit the variables of
+// this process. The SAM CLI would give those to the functions, over those of the template, and
+// would send the credentials to AWS.
 func samEnvironment(docker, dir string) []string {
 	environment := []string{"DOCKER_HOST=" + docker, "SAM_CLI_TELEMETRY=0", "__SAM_CLI_APP_DIR=" + dir,
 		"AWS_DEFAULT_REGION=us-east-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
@@ -69,8 +66,7 @@ func samEnvironment(docker, dir string) []string {
 	return environment
 }
 
-// The image in which Lambda runs a provided.al2023 function, and one that stands in
-// for it.
+// The image of a provided.al2023 function at Lambda, and the name of the replacement.
 const (
 	lambdaRepository = "public.ecr.aws/lambda/provided"
 	lambdaTag        = "al2023-"
@@ -78,15 +74,15 @@ const (
 	pullTimeout      = 2 * time.Minute
 )
 
-// lambdaImage returns the options by which the SAM CLI finds the image of the functions.
-func lambdaImage(ctx context.Context, e *engine, tools string, progress io.Writer) ([]string, error) {
+// lambdaImage returns the options for the image of the functions.
+func lambdaImage(ctx context.Context, e engine, tools string, progress io.Writer) ([]string, error) {
 	tag := lambdaTag + Architecture()
 	if e.has(ctx, lambdaRepository+":"+tag) {
 		return nil, nil
 	}
 	pulling, cancel := context.WithTimeout(ctx, pullTimeout)
 	defer cancel()
-	failed := e.pull(pulling, lambdaRepository, tag)
+	failed := e.call(pulling, nil, "pull", "--quiet", lambdaRepository+":"+tag)
 	if failed == nil {
 		return nil, nil
 	}
@@ -94,21 +90,21 @@ func lambdaImage(ctx context.Context, e *engine, tools string, progress io.Write
 	if err != nil {
 		return nil, err
 	}
-	// The SAM CLI puts its emulator into an image and gives that the tag rapid-<arch>; one
-	// that has the tag already is taken as it is.
+	// The SAM CLI adds its emulator to an image and tags the result rapid-<arch>. It uses an
+	// image with that tag unchanged.
 	repository := fmt.Sprintf("%s-%x", standIn, sha256.Sum256(archive))[:len(standIn)+13]
 	if tag := "rapid-" + Architecture(); !e.has(ctx, repository+":"+tag) {
-		if err := e.load(ctx, repository, tag, bytes.NewReader(archive)); err != nil {
+		if err := e.call(ctx, bytes.NewReader(archive), "import", "-", repository+":"+tag); err != nil {
 			return nil, fmt.Errorf("image %s: %w", repository, err)
 		}
 	}
 	fmt.Fprintf(progress, "NOTE: %s:%s cannot be pulled (%v).\n"+
-		"NOTE: the functions run in %s instead, an image with nothing in it but the SAM CLI's own emulator of Lambda: not on Amazon Linux.\n", lambdaRepository, tag, failed, repository)
+		"NOTE: the functions run in %s instead of Amazon Linux. That image has only the SAM CLI's emulator of Lambda.\n", lambdaRepository, tag, failed, repository)
 	return []string{"--invoke-image", repository + ":none"}, nil
 }
 
-// standInImage returns an archive of what the SAM CLI's emulator needs: a static
-// bootstrap needs nothing.
+// standInImage returns an archive with the SAM CLI's emulator and the folders that it needs.
+// A static bootstrap needs nothing else.
 func standInImage(tools string) ([]byte, error) {
 	emulator := "aws-lambda-rie-" + Architecture()
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(tools), "lib/python3*/site-packages/samcli/local/rapid", emulator))
@@ -135,8 +131,8 @@ func standInImage(tools string) ([]byte, error) {
 	return archive.Bytes(), w.Close()
 }
 
-// StartAPI starts `sam local start-api` on a template at a port of loopback. Its log, and
-// the functions', go to log.
+// StartAPI starts `sam local start-api` for a template at a port of loopback. Its log and that
+// of the functions go to log.
 func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Writer) (*Server, error) {
 	command := exec.Command(s.program, s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers", "EAGER")...) //nolint:noctx // it outlives the start
 	command.Env, command.Stderr = s.environment, log
@@ -144,8 +140,8 @@ func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Wr
 	return start(ctx, "sam", address, command, func(ctx context.Context) error { return get(ctx, address) })
 }
 
-// Invoke is `sam local invoke`: it returns the answer of a function of a template, by its
-// logical ID, to one event, in a container that is started for it.
+// Invoke runs `sam local invoke`: it returns the answer of a function of a template, by its
+// logical id, to one event. It starts a container for that.
 func (s *SAM) Invoke(ctx context.Context, template, function string, event []byte) ([]byte, error) {
 	command := exec.CommandContext(ctx, s.program, s.arguments("invoke", template, "--event", "-", function)...)
 	var log bytes.Buffer
@@ -162,7 +158,7 @@ func (s *SAM) arguments(command, template string, more ...string) []string {
 	return append(append(arguments, s.image...), more...)
 }
 
-// FromContainer returns the URL by which a container reaches a server on this machine.
+// FromContainer returns the URL of a server on this machine for use in a container.
 func FromContainer(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -1,0 +1,36 @@
+package servers
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+)
+
+// fetchOnce fetches what the lock file at pinned pins, unless the file at stamp is a copy of
+// it. It then writes that copy. Only one process fetches at a time.
+func fetchOnce(ctx context.Context, pinned, stamp, lock string, fetch func() error) error {
+	want, err := os.ReadFile(pinned)
+	if err != nil {
+		return fmt.Errorf("run this inside a checkout of Weir: %w", err)
+	}
+	fetched := func() bool {
+		got, err := os.ReadFile(stamp)
+		return err == nil && bytes.Equal(got, want)
+	}
+	if fetched() {
+		return nil
+	}
+	unlock, err := lockFile(ctx, lock)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if fetched() { // by the process that had the lock
+		return nil
+	}
+	if err := fetch(); err != nil {
+		return err
+	}
+	return os.WriteFile(stamp, want, 0o600)
+}
