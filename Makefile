@@ -50,7 +50,7 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  ENVIRONMENTS=n (processes of a function; 0: none)  for make run"
-	@echo "  ARCH=arm64|x86_64  for make functions and make build; SIZE=\"-json -starts 11\"  options of make size"
+	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
@@ -171,9 +171,9 @@ dist/$(ARCH)/%/bootstrap: FORCE
 		-buildvcs=false -tags lambda.norpc -trimpath \
 		-ldflags "-s -w -buildid=" -o $@ ./functions/$*
 
-size: .bin/weir ## Print how large the functions are, and how long they take to start
+size: ## Print how large the functions are, and how long they take to start
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
-	@.bin/weir with --install dynamodb -- go run ./local/size $(SIZE)
+	@go test -count=1 -v -run '^TestFunctions$$' ./local/size
 
 bench: .bin/weir ## Measure Weir beside its peers and print the tables; about ten minutes
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .

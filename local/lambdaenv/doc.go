@@ -1,19 +1,18 @@
-// Package lambdaenv is the execution environments of Lambda on this machine: processes
-// of a function's bootstrap, and the Runtime API that they talk to.
+// Package lambdaenv runs functions as AWS Lambda does, on this machine. An environment is a
+// process of a function's bootstrap, with the Runtime API that it calls.
 //
 // # Guarantee
 //
-// A process meets what a custom runtime meets at Lambda, by the interface of 2018-06-01:
-// one event at a time, and none before it has answered the last one and asked for the
-// next. Between events it is frozen: no goroutine runs, no timer fires. It sees the
-// variables that it is given and those of Lambda, and nothing of its parent's. What goes
-// wrong comes as an error that says what it was: a function that reports an error, an
-// answer that is too large, a process that ends, a deadline that passes. No process
-// outlives the one that has started it, however that ends.
+// A process finds what a custom runtime finds at Lambda, with the interface of 2018-06-01. It
+// gets one event at a time, and the next one only after it has answered and requested
+// another. Between events it is frozen: no goroutine runs and no timer fires. It gets its own
+// variables and those of Lambda, and none of its parent's. Every failure is an error that
+// names its cause: an error that the function reports, an answer that is too large, a process
+// that ends, a deadline that passes. No process outlives its parent.
 //
-// An [Environment] whose process has ended stays so. A [Pool] is all environments of a
-// function: it starts one when an event finds none idle, up to a maximum, and one in the
-// place of one that has ended. Of the idle ones it takes the one used most recently.
+// An [Environment] ends with its process. A [Pool] is all environments of a function. It
+// starts one when an event finds none idle, up to a maximum, and replaces those that end. Of
+// the idle ones it uses the most recent.
 //
 //	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
 //		Bootstrap: "dist/x86_64/authorizer/bootstrap",
@@ -29,8 +28,8 @@
 //
 // # What it does not do
 //
-// No extensions, streamed answers, traces, client context or Cognito identity. A process
-// has this machine's files, network, memory and processors. A cold start takes from the
-// invocation's own time, where Lambda has ten seconds for it, and an init that fails is not
-// tried again. Other systems than Linux cannot freeze a process, nor end it with its parent.
+// There are no extensions, streamed answers, traces, client contexts or Cognito identities. A
+// process shares this machine's files, network, memory and processors. A cold start counts
+// towards the time of the invocation; Lambda allows ten seconds more. A failed init is not
+// tried again. Systems other than Linux cannot freeze a process, nor end it with its parent.
 package lambdaenv

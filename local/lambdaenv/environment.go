@@ -16,58 +16,55 @@ import (
 	"time"
 )
 
-// Times that Lambda gives a function, and grace, which is ours to give: a process that
-// has been asked to end is killed after it.
+// The time limits of Lambda, and the time between SIGTERM and SIGKILL.
 const (
 	maxInit   = 10 * time.Second
 	maxInvoke = 15 * time.Minute
 	grace     = 500 * time.Millisecond
 )
 
-// Options say what runs in an environment.
+// Options are the options of an Environment.
 type Options struct {
 	// Bootstrap is the path of the program.
 	Bootstrap string
-	// Name is that of the function.
+	// Name is the name of the function.
 	Name string
-	// Variables are the function's own, each NAME=value.
+	// Variables are the variables of the function, each NAME=value.
 	Variables []string
-	// Output gets what the process writes, stdout and stderr alike, one write at a time;
-	// nil: nobody gets it.
+	// Output gets stdout and stderr of the process. Writes do not overlap. nil drops them.
 	Output io.Writer
 }
 
-// Environment is a process that waits for events, frozen until there is one. Make it with
-// Start; it is safe for concurrent use.
+// Environment is a process that waits for events and is frozen between them. It is safe for
+// concurrent use. Make one with Start.
 type Environment struct {
-	// Init is how long the process took from its start until it asked for an event. It
-	// does not change.
+	// Init is the time from the start of the process to its first request for an event.
 	Init time.Duration
-	// PID is the id of the process. It does not change.
+	// PID is the id of the process.
 	PID int
 
 	name    string
 	command *exec.Cmd
 	api     *http.Server
 
-	turn     chan struct{}   // held by the one invocation at a time
-	ready    chan struct{}   // the process asks for an event
-	events   chan invocation // and gets it
-	outcomes chan outcome    // what became of it, or of the init
+	turn     chan struct{}   // held by the current invocation
+	ready    chan struct{}   // the process requests an event
+	events   chan invocation // for the process
+	outcomes chan outcome    // of the invocation or the init
 	mu       sync.Mutex
-	pending  string // the request that has no outcome yet; empty if there is none
+	pending  string // the request without an outcome; empty for none
 
 	ended chan struct{} // closed when the process has ended
-	err   error         // how it ended; read it after ended
+	err   error         // how it ended; valid after ended
 }
 
-// ErrEnded is the error of an invocation whose process has ended, before it or in it.
+// ErrEnded is the error of an invocation whose process ended before or during it.
 var ErrEnded = errors.New("the process has ended")
 
-// Start starts the process and returns when it asks for its first event. It has ten
-// seconds for that, or until the end of ctx, which bounds the init and nothing later.
-// The error of a process that reports why it cannot start is a [FunctionError]; one
-// that just ends is an [ErrEnded], with the reason in what it has written.
+// Start starts the process and returns when it requests its first event. The limit is ten
+// seconds, or the end of ctx, which applies to the init only. The error is a [FunctionError]
+// if the process reports why it cannot start, and an [ErrEnded] if it ends. Its output then
+// has the reason.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	begun := time.Now()
 	e, err := launch(ctx, o)
@@ -107,7 +104,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 		"TZ=:UTC",
 	}, o.Variables...)
 	e.command.Stdout, e.command.Stderr = o.Output, o.Output
-	e.command.WaitDelay = grace // for what a child of its own still writes
+	e.command.WaitDelay = grace // for output of its own children
 	if err := e.run(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -116,7 +113,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 	return e, nil
 }
 
-// run starts the process, and closes ended when it has ended.
+// run starts the process. It closes ended when the process has ended.
 func (e *Environment) run() error {
 	endWithParent(e.command)
 	started := make(chan error)
@@ -134,13 +131,13 @@ func (e *Environment) run() error {
 	return <-started
 }
 
-// initialized waits until the process asks for its first event.
+// initialized waits until the process requests its first event.
 func (e *Environment) initialized(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, maxInit, fmt.Errorf("not done within %s", maxInit))
 	defer cancel()
 	select {
 	case <-e.ready:
-		if err := e.last(nil).err; err != nil { // it has told of an error, and goes on all the same
+		if err := e.last(nil).err; err != nil { // it reported an error and continued
 			return err
 		}
 		freeze(e.command)
@@ -152,14 +149,13 @@ func (e *Environment) initialized(ctx context.Context) error {
 	}
 }
 
-// Invoke hands event to the process and returns its answer, once the process has asked
-// for the next one. Events wait for their turn. The end of ctx, or fifteen minutes, is
-// the deadline that the function is told; at it the process is killed, as Lambda does:
-// the error is then that of ctx. The error of a function that reports one is a
-// [FunctionError].
+// Invoke sends event to the process and returns its answer, after the process has requested
+// the next event. Events wait for the one before. The deadline of the function is the end of
+// ctx, or fifteen minutes. At the deadline the process is killed, as at Lambda, and the error
+// is that of ctx. An error that the function reports is a [FunctionError].
 //
-// The request has the id and the ARN of the lambdacontext in ctx, if there is one.
-// Invoke makes an Environment a lambda.Handler.
+// The request has the id and the ARN of the lambdacontext in ctx, if there is one. With
+// Invoke, an Environment is a lambda.Handler.
 func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInvoke)
 	defer cancel()
@@ -170,11 +166,11 @@ func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) 
 	return o.answer, nil
 }
 
-// exchange hands i out, when it is its turn, and awaits what becomes of it. An event is
-// not done with its answer: the process may still have something to do, and ends after a
-// panic. What exchange leaves is a process that waits for another event, frozen, or none.
+// exchange sends i to the process and waits for the outcome. The answer does not end the
+// invocation: the process may have more to do, and it ends after a panic. When exchange
+// returns, the process is frozen and waits for another event, or it has ended.
 func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
-	const noAnswer = "no answer by its deadline: %w"
+	const noAnswer = "no answer by the deadline: %w"
 	select {
 	case e.turn <- struct{}{}:
 		defer func() { <-e.turn }()
@@ -183,21 +179,21 @@ func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
 	case <-ctx.Done():
 	}
 	if err := ctx.Err(); err != nil {
-		return outcome{err: fmt.Errorf("no turn by its deadline: %w", err)}
+		return outcome{err: fmt.Errorf("busy until the deadline: %w", err)}
 	}
 	thaw(e.command)
 	select {
 	case e.events <- i:
 	case <-e.ended:
 		return outcome{err: e.end()}
-	case <-ctx.Done(): // it has hung up, and asks no more
+	case <-ctx.Done(): // the process does not request an event any more
 		e.kill()
 		return outcome{err: fmt.Errorf(noAnswer, ctx.Err())}
 	}
 	select {
 	case <-e.ready:
 		freeze(e.command)
-		return e.last(errors.New("it asked for the next event and did not answer this one"))
+		return e.last(errors.New("the function requested the next event without an answer to this one"))
 	case <-e.ended:
 		return e.last(e.end())
 	case <-ctx.Done():
@@ -216,7 +212,7 @@ func (e *Environment) hasEnded() bool {
 	}
 }
 
-// last returns what the process has said of its request; none if it has said nothing.
+// last returns the outcome that the process has reported, or the error none.
 func (e *Environment) last(none error) outcome {
 	select {
 	case o := <-e.outcomes:
@@ -231,17 +227,17 @@ func (e *Environment) end() error {
 	return fmt.Errorf("%w: %w", ErrEnded, cmp.Or(e.err, errors.New("exit status 0")))
 }
 
-// kill ends the process, and waits until it has.
+// kill kills the process and waits for its end.
 func (e *Environment) kill() {
-	_ = e.command.Process.Kill() // it has ended meanwhile, or it is killed
+	_ = e.command.Process.Kill() // an error means that it has ended
 	<-e.ended
 }
 
-// Close ends the process, with SIGTERM and, if that does not help within half a second,
-// with SIGKILL, and waits until it has. An invocation that is under way fails.
+// Close ends the process with SIGTERM, and after half a second with SIGKILL, and waits for its
+// end. A current invocation fails.
 func (e *Environment) Close() error {
-	_ = e.command.Process.Signal(syscall.SIGTERM) // or it has ended
-	thaw(e.command)                               // or the signal waits
+	_ = e.command.Process.Signal(syscall.SIGTERM) // an error means that it has ended
+	thaw(e.command)                               // a frozen process gets no signal
 	select {
 	case <-e.ended:
 	case <-time.After(grace):

@@ -210,7 +210,7 @@ func TestEnvironment_Invoke_failure(t *testing.T) {
 		"panic":  {"function panic: string: at the disco", "function panic: the process has ended: exit status 1"},
 		"exit":   {"function exit: the process has ended: exit status 3", "function exit: the process has ended: exit status 3"},
 		"large":  {"function large: Function.ResponseSizeTooLarge: Response payload size exceeded maximum allowed payload size (6291556 bytes).", "function large: the process has ended: exit status 1"},
-		"silent": {"function silent: it asked for the next event and did not answer this one", "function silent: the process has ended: exit status 0"},
+		"silent": {"function silent: the function requested the next event without an answer to this one", "function silent: the process has ended: exit status 0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := opened(t, name)
@@ -265,7 +265,7 @@ func TestEnvironment_Invoke_deadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = e.Invoke(ctx, []byte(`{}`))
-	if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "function hang: no answer by its deadline: context deadline exceeded" {
+	if !errors.Is(err, context.DeadlineExceeded) || err.Error() != "function hang: no answer by the deadline: context deadline exceeded" {
 		t.Errorf("got %v", err)
 	}
 	if _, err := e.Invoke(t.Context(), []byte(`{}`)); !errors.Is(err, lambdaenv.ErrEnded) || !strings.HasSuffix(err.Error(), "signal: killed") {
@@ -279,7 +279,7 @@ func TestEnvironment_Invoke_noTurn(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 20 {
-		if _, err := e.Invoke(ctx, []byte(`{}`)); err == nil || err.Error() != "function echo: no turn by its deadline: context canceled" {
+		if _, err := e.Invoke(ctx, []byte(`{}`)); err == nil || err.Error() != "function echo: busy until the deadline: context canceled" {
 			t.Errorf("got %v", err)
 		}
 	}

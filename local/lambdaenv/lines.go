@@ -2,15 +2,15 @@ package lambdaenv
 
 import "bytes"
 
-// maxLine is how much of what a process writes is kept until a line is complete.
+// maxLine is the most that is kept of an incomplete line.
 const maxLine = 64 << 10
 
-// lines hands on what is written to it line by line, without the ends of lines. A longer
-// one than maxLine comes in parts. The zero value hands on to nobody.
+// lines calls each with every line that is written to it, without the newline. A line longer
+// than maxLine comes in parts. The zero value only keeps the last line.
 type lines struct {
 	each func(line []byte)
-	rest []byte // of a line that is not complete
-	last []byte // of the lines
+	rest []byte // the incomplete line
+	last []byte // the last line
 }
 
 // Write implements io.Writer.
@@ -29,7 +29,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	}
 }
 
-// close hands on what is left. Nothing may be written any more.
+// close emits the incomplete line. There must be no later Write.
 func (l *lines) close() {
 	if len(l.rest) > 0 {
 		l.emit(l.rest)

@@ -11,48 +11,46 @@ import (
 	"time"
 )
 
-// PoolOptions say what runs in the environments of a Pool, and in how many.
+// PoolOptions are the options of a Pool.
 type PoolOptions struct {
-	// Bootstrap, Name and Variables are those of each environment, as in Options.
+	// Bootstrap, Name and Variables are as in Options, for each environment.
 	Bootstrap, Name string
 	Variables       []string
-	// Max is how many environments there are at most; at least 1.
+	// Max is the maximum number of environments, at least 1.
 	Max int
-	// Idle is how long an environment waits for an event before it is ended; 0: as long
-	// as the Pool lives.
+	// Idle is the time after which an idle environment is ended; 0 means never.
 	Idle time.Duration
-	// Line gets each line that a process writes, without its end, by one call at a time.
-	// The environment is the function's name, a slash, and a number from 1 up. A line of
-	// more than 64 KiB comes in parts. Nil: nobody gets them.
+	// Line gets each line that a process writes, without the newline. Calls do not overlap.
+	// environment is the name of the function, a slash, and a number from 1 up. A line of
+	// more than 64 KiB comes in parts. nil drops the lines.
 	Line func(environment string, line []byte)
-	// Logger gets a line for each cold start, crash and timeout, for each environment that
-	// was idle for too long, and once a second at most for events that were refused; nil
-	// means slog.Default().
+	// Logger gets a line for each cold start, crash, timeout and expired environment, and at
+	// most one a second for throttled events. nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// ErrThrottled is the error of an invocation for which there is no environment left, which
-// Lambda's API answers with a status of 429.
+// ErrThrottled is the error of an invocation when all environments are busy. Lambda's API
+// answers it with a status of 429.
 var ErrThrottled = errors.New("TooManyRequestsException: Rate Exceeded")
 
-// ErrClosed is the error of an invocation of a Pool that is closed.
+// ErrClosed is the error of an invocation of a closed Pool.
 var ErrClosed = errors.New("the environments are closed")
 
-// Pool is the environments of one function, as Lambda has them. Make it with NewPool; it
-// is safe for concurrent use.
+// Pool is the environments of one function. It is safe for concurrent use. Make one with
+// NewPool.
 type Pool struct {
 	o      PoolOptions
-	ctx    context.Context // of the starts; ends with Close, which holds mu then
+	ctx    context.Context // of the starts; Close ends it and holds mu then
 	cancel context.CancelFunc
-	ended  sync.WaitGroup // of the environments, from before their start
+	ended  sync.WaitGroup // counts environments from before their start
 
 	output  sync.Mutex // held while Line is called
 	mu      sync.Mutex
-	started int       // how many there were
-	all     []*member // whether idle or not
-	idle    []*member // the one used most recently comes last
-	refused int       // events, since told
-	told    time.Time
+	started int       // environments so far
+	all     []*member // idle or busy
+	idle    []*member // the most recently used is last
+	refused int       // events since the last log line
+	logged  time.Time // of the last log line
 }
 
 // member is an environment of a Pool.
@@ -61,7 +59,7 @@ type member struct {
 
 	name   string
 	output lines
-	timer  *time.Timer // ends it when it was idle for too long; nil if nothing does
+	timer  *time.Timer // expires it; nil without an idle time
 	since  time.Time   // when it became idle
 }
 
@@ -78,14 +76,13 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	return p, nil
 }
 
-// Invoke hands event to the idle environment that was used most recently, or to one that
-// it starts, and returns its answer, as [Environment.Invoke] does. The error is an
-// [ErrThrottled] if there are as many as there may be and all are busy, and an
-// [ErrClosed] after Close. A process that ends, or is killed at the deadline of ctx, is
-// gone; who comes next finds another.
+// Invoke sends event to the most recently used idle environment, or to a new one, and returns
+// its answer as [Environment.Invoke] does. The error is an [ErrThrottled] if the maximum
+// number of environments is busy, and an [ErrClosed] after Close. A process that ends, or is
+// killed at the deadline of ctx, is replaced at the next invocation.
 //
-// A cold start is a part of the invocation. If the deadline passes meanwhile, the
-// environment starts nevertheless and is there for others.
+// A cold start is part of the invocation. If the deadline passes during it, the environment
+// still starts and serves later invocations.
 func (p *Pool) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	m, err := p.take()
 	if err != nil {
@@ -101,13 +98,13 @@ func (p *Pool) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 		p.put(m)
 		return answer, err
 	}
-	p.tell(m, cmp.Or(err, m.end()))
+	p.logEnd(m, cmp.Or(err, m.end()))
 	p.drop(m)
 	return answer, err
 }
 
-// take returns an idle environment, or one that is to be started. One that has ended while
-// it was idle is told of and forgotten.
+// take returns an idle environment, or one that must be started. It logs and forgets those
+// that ended while idle.
 func (p *Pool) take() (*member, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,15 +121,15 @@ func (p *Pool) take() (*member, error) {
 		if !m.hasEnded() {
 			return m, nil
 		}
-		p.tell(m, m.end())
+		p.logEnd(m, m.end())
 		p.forget(m)
 		p.end(m)
 	}
 	return nil, ErrClosed
 }
 
-// add returns an environment that is to be started, if there may be one more. It requires
-// that mu is held.
+// add returns an environment that must be started, unless the maximum is reached. The caller
+// must hold mu.
 func (p *Pool) add() (*member, error) {
 	if len(p.all) >= p.o.Max {
 		p.refuse()
@@ -152,23 +149,22 @@ func (p *Pool) add() (*member, error) {
 	return m, nil
 }
 
-// refuse counts an event that is refused, and logs how many there were, now and then. It
-// requires that mu is held.
+// refuse counts a throttled event and logs the count at most once a second. The caller must
+// hold mu.
 func (p *Pool) refuse() {
 	p.refused++
-	if now := time.Now(); now.Sub(p.told) >= time.Second {
+	if now := time.Now(); now.Sub(p.logged) >= time.Second {
 		p.o.Logger.Warn("throttled: all environments are busy", "function", p.o.Name, "environments", p.o.Max, "events", p.refused)
-		p.refused, p.told = 0, now
+		p.refused, p.logged = 0, now
 	}
 }
 
-// start starts an environment. Its deadline is that of an init, and not of the invocation
-// that needs it.
+// start starts an environment. Its deadline is that of an init, not of the invocation.
 func (p *Pool) start(m *member) error {
 	e, err := Start(p.ctx, Options{Bootstrap: p.o.Bootstrap, Name: p.o.Name, Variables: p.o.Variables, Output: &m.output})
 	p.mu.Lock()
 	m.Environment = e
-	closed := p.ctx.Err() != nil // Close has not seen it
+	closed := p.ctx.Err() != nil // Close did not see the environment
 	if err != nil || closed {
 		p.forget(m)
 	}
@@ -200,7 +196,7 @@ func (p *Pool) put(m *member) {
 	}
 }
 
-// expire ends an environment that is idle for too long, unless it was used meanwhile.
+// expire ends an environment that has been idle for too long. It may have been used since.
 func (p *Pool) expire(m *member) {
 	p.mu.Lock()
 	i := slices.Index(p.idle, m)
@@ -217,8 +213,8 @@ func (p *Pool) expire(m *member) {
 	}
 }
 
-// tell logs why a process has ended, unless it was by Close.
-func (p *Pool) tell(m *member, err error) {
+// logEnd logs why a process has ended, unless Close ended it.
+func (p *Pool) logEnd(m *member, err error) {
 	if p.ctx.Err() != nil {
 		return
 	}
@@ -229,8 +225,7 @@ func (p *Pool) tell(m *member, err error) {
 	p.o.Logger.Error(message, "environment", m.name, "pid", m.PID, "err", err, "last", string(m.output.last))
 }
 
-// drop ends an environment, if it has not ended, and forgets it: at once, as a process
-// that is about to end does nothing for anybody.
+// drop forgets an environment and ends it.
 func (p *Pool) drop(m *member) {
 	p.mu.Lock()
 	known := p.forget(m)
@@ -240,7 +235,7 @@ func (p *Pool) drop(m *member) {
 	}
 }
 
-// forget reports whether m was known until now. It requires that mu is held.
+// forget removes m from all and reports whether it was there. The caller must hold mu.
 func (p *Pool) forget(m *member) bool {
 	i := slices.Index(p.all, m)
 	if i >= 0 {
@@ -249,17 +244,16 @@ func (p *Pool) forget(m *member) bool {
 	return i >= 0
 }
 
-// end ends an environment that is forgotten, if it has not ended or was never there.
+// end ends a forgotten environment, if it was started.
 func (p *Pool) end(m *member) {
 	if m.Environment != nil {
-		_ = m.Close() // the error is the listener's: the process has ended
+		_ = m.Close() // the process has ended; the error is that of the listener
 	}
 	m.output.close()
 	p.ended.Done()
 }
 
-// Close ends all environments and waits until they have ended. Invocations that are under
-// way fail, and so do later ones.
+// Close ends all environments and waits for them. Current and later invocations fail.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.cancel()

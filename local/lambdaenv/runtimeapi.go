@@ -15,37 +15,36 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 )
 
-// maxOutput is the largest answer that Lambda takes, as measured: its quota page says
-// 6 MB.
+// maxOutput is the largest answer that Lambda accepts, as measured. Its quota page says 6 MB.
 const maxOutput = 6<<20 + 100
 
-// initRequest stands for the init where a request has its id.
+// initRequest is the id of the init among the ids of requests.
 const initRequest = "init"
 
-// FunctionError is an error that the function itself has reported. It wraps the error
-// of aws-lambda-go's package messages that a function in this process would return.
+// FunctionError is an error that the function has reported. It wraps the error of
+// aws-lambda-go's package messages that a function in this process would return.
 type FunctionError struct {
 	messages.InvokeResponse_Error
 }
 
-// Error returns the error's type and message.
+// Error returns the type and the message.
 func (e FunctionError) Error() string { return e.Type + ": " + e.Message }
 
-// Unwrap returns the error as aws-lambda-go has it.
+// Unwrap returns the error of aws-lambda-go.
 func (e FunctionError) Unwrap() error { return e.InvokeResponse_Error }
 
 func functionError(kind, message string) FunctionError {
 	return FunctionError{messages.InvokeResponse_Error{Type: kind, Message: message}}
 }
 
-// invocation is an event on its way to the process.
+// invocation is an event for the process.
 type invocation struct {
 	id, arn  string
 	deadline time.Time
 	event    []byte
 }
 
-// newInvocation takes the deadline of ctx, which has one.
+// newInvocation returns an invocation with the deadline of ctx, which must have one.
 func newInvocation(ctx context.Context, name string, event []byte) invocation {
 	i := invocation{id: rand.Text(), arn: "arn:aws:lambda:us-east-1:123456789012:function:" + name, event: event}
 	i.deadline, _ = ctx.Deadline()
@@ -55,13 +54,13 @@ func newInvocation(ctx context.Context, name string, event []byte) invocation {
 	return i
 }
 
-// outcome is what became of an invocation, or of the init.
+// outcome is the result of an invocation or of the init.
 type outcome struct {
 	answer []byte
 	err    error
 }
 
-// runtimeAPI is what the process talks to: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
+// runtimeAPI returns the API that the process calls: https://docs.aws.amazon.com/lambda/latest/dg/runtimes-api.html
 func (e *Environment) runtimeAPI() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /2018-06-01/runtime/invocation/next", e.next)
@@ -77,8 +76,7 @@ func (e *Environment) runtimeAPI() http.Handler {
 	return mux
 }
 
-// next tells who waits for it that the process is ready, and hands it the event that
-// comes then.
+// next reports that the process is ready and answers with the next event.
 func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
 	e.expect("")
 	select {
@@ -93,19 +91,19 @@ func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Lambda-Runtime-Aws-Request-Id", i.id)
 		w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(i.deadline.UnixMilli(), 10))
 		w.Header().Set("Lambda-Runtime-Invoked-Function-Arn", i.arn)
-		_, _ = w.Write(i.event) // a process that does not take it has ended
+		_, _ = w.Write(i.event) // an error means that the process has ended
 	case <-r.Context().Done():
 	}
 }
 
-// expect makes id the request of which the process may say something; empty: none.
+// expect makes id the request that the process may report on; empty for none.
 func (e *Environment) expect(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pending = id
 }
 
-// settle takes what the process says of the request id, if it is under way.
+// settle accepts the report of the process on the request id, if that is pending.
 func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
 	status, o := http.StatusAccepted, outcome{}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutput))
@@ -115,11 +113,11 @@ func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, 
 		status = http.StatusRequestEntityTooLarge
 		o.err = functionError("Function.ResponseSizeTooLarge", fmt.Sprintf("Response payload size exceeded maximum allowed payload size (%d bytes).", maxOutput))
 	case err != nil:
-		return // the process has ended, or hung up
+		return // the process has ended or disconnected
 	default:
 		o = parse(body)
 	}
-	if !e.told(id, o) {
+	if !e.report(id, o) {
 		status = http.StatusForbidden
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -127,20 +125,19 @@ func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, 
 	_, _ = fmt.Fprintf(w, `{"status":%q}`, http.StatusText(status)) // runtimes read the number
 }
 
-// told keeps what the process says of the request id. It reports whether that request
-// is under way.
-func (e *Environment) told(id string, o outcome) bool {
+// report stores the outcome of the request id and returns whether that request is pending.
+func (e *Environment) report(id string, o outcome) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if id != e.pending {
 		return false
 	}
 	e.pending = ""
-	e.outcomes <- o // there is room: each request has one
+	e.outcomes <- o // never blocks: each request has one outcome
 	return true
 }
 
-// failure reads the error that a function reports. Lambda takes any body.
+// failure reads the error that a function reports. Lambda accepts any body.
 func failure(body []byte) outcome {
 	var reported messages.InvokeResponse_Error
 	if err := json.Unmarshal(body, &reported); err != nil {

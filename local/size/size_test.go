@@ -1,22 +1,39 @@
-package main
+// Package size tests the bootstraps of the functions: their size, the time of their start, and
+// that builds are reproducible. `make size` prints the figures of all functions.
+package size
 
 import (
+	"archive/zip"
 	"bytes"
-	"encoding/json"
-	"math/rand/v2"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// arch is this machine's, as Lambda calls it.
+const (
+	maxZipped = 8_000_000             // bytes of the zip file that Lambda gets
+	goal      = 60 * time.Millisecond // of a start; another machine has another time
+	starts    = 11
+)
+
+// arch is Lambda's name of this machine's architecture.
 var arch = map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 
 // build builds the handler as `make functions` does, from a copy of the source, and
-// returns the folder with what was built.
+// returns the folder with the result.
 func build(t *testing.T, environment ...string) (dist string) {
 	t.Helper()
 	copied := t.TempDir()
@@ -35,17 +52,16 @@ func build(t *testing.T, environment ...string) (dist string) {
 		}
 	}
 	c := exec.CommandContext(t.Context(), "make", "-C", copied, "dist/"+arch+"/handler/bootstrap", "ARCH="+arch)
-	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // not those of a make that runs the tests
+	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // not the flags of a make that runs the tests
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return filepath.Join(copied, "dist")
 }
 
-// The same source gives the same bytes in another folder, and whatever its builder has
-// set for other builds. Both builds have one cache, and it hides nothing: what a package
-// is compiled to is looked up by all that goes into it, so a difference that this test is
-// about, such as a path, is another entry.
+// The same source gives the same bytes in another folder, and with other settings of the
+// builder. All builds share one cache. It hides no difference: a path or a flag that changes
+// the result is part of the key.
 func TestBuild(t *testing.T) {
 	settings := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(settings, []byte("GOFLAGS=-gcflags=-N\nGOAMD64=v2\nGOARM64=v8.1\n"), 0o600); err != nil {
@@ -57,7 +73,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(bootstrap, []byte(filepath.Dir(dist))) {
-		t.Error("the bootstrap has the path that it was built in")
+		t.Error("the bootstrap contains the path of its build")
 	}
 	for name, environment := range map[string][]string{
 		"another folder":   nil,
@@ -72,105 +88,110 @@ func TestBuild(t *testing.T) {
 			t.Errorf("%s: other bytes than those of the first build", name)
 		}
 	}
-	t.Run("measured", func(t *testing.T) { measured(t, dist) })
+	t.Run("size", func(t *testing.T) { measure(t, dist) })
 }
 
-// size runs a command line and returns its exit status and output.
-func size(t *testing.T, args ...string) (code int, stdout, stderr string) {
+// Every function that `make functions` has built, here or in dist, is small and starts.
+func TestFunctions(t *testing.T) {
+	if found, _ := filepath.Glob("../../dist/*/*/bootstrap"); len(found) == 0 {
+		t.Skip("SKIPPED: dist is empty; make size builds the functions")
+	}
+	measure(t, "../../dist")
+}
+
+// measure logs the size of each bootstrap below dist and the median time of its start. It
+// starts only those of this machine's architecture.
+func measure(t *testing.T, dist string) {
 	t.Helper()
-	var out, errs bytes.Buffer
-	code = run(t.Context(), args, &out, &errs)
-	return code, out.String(), errs.String()
+	paths, err := filepath.Glob(filepath.Join(dist, "*", "*", "bootstrap"))
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("%s: no bootstraps, %v", dist, err)
+	}
+	for _, path := range paths {
+		function := filepath.Base(filepath.Dir(path))
+		built := filepath.Base(filepath.Dir(filepath.Dir(path)))
+		binary, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprintf("%-28s %6.2f MB  %5.2f MB zipped", built+"/"+function, float64(len(binary))/1e6, float64(zipped(t, binary))/1e6)
+		if n := zipped(t, binary); n > maxZipped {
+			t.Errorf("%s/%s: %d bytes zipped, want at most %d", built, function, n, maxZipped)
+		}
+		if runtime.GOOS == "linux" && built == arch {
+			median, err := start(t, path, starts)
+			if err != nil {
+				t.Error(err)
+			}
+			line += fmt.Sprintf("  %.1f ms (goal %s)", median.Seconds()*1000, goal)
+		}
+		t.Log(line)
+	}
 }
 
-// measured measures a bootstrap that was built.
-func measured(t *testing.T, dist string) {
-	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED: bootstraps are for Linux, and cannot be started here")
-	}
-	code, stdout, stderr := size(t, "-json", "-starts", "3", dist)
-	var r report
-	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 || len(r.Bundles) != 1 {
-		t.Fatalf("status %d, %v: %s%s", code, err, stdout, stderr)
-	}
-	b := r.Bundles[0]
-	if b.String() != arch+"/handler" || b.Binary <= b.Zipped || b.Zipped <= 0 || b.Inits["stand-in"] <= 0 {
-		t.Errorf("measured %+v", b)
-	}
-	if _, ok := b.Inits["DynamoDB Local"]; ok != (os.Getenv("DYNAMODB_ENDPOINT") != "") {
-		t.Errorf("DynamoDB Local is measured: %t", ok)
-	}
-}
-
-// bootstrap writes one into a folder for what is built.
-func bootstrap(t *testing.T, dist, arch string, content []byte) {
+func zipped(t *testing.T, content []byte) int {
 	t.Helper()
-	folder := filepath.Join(dist, arch, "function")
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	var file bytes.Buffer
+	z := zip.NewWriter(&file)
+	w, err := z.Create("bootstrap")
+	if err == nil {
+		_, err = w.Write(content)
+	}
+	if err := errors.Join(err, z.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(folder, "bootstrap"), content, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	return file.Len()
 }
 
-func TestRun(t *testing.T) {
-	t.Setenv("DYNAMODB_ENDPOINT", "")
-	dist := t.TempDir()
-	if code, _, stderr := size(t, dist); code != 1 || stderr != "size: nothing at "+dist+"/<arch>/<function>/bootstrap: make functions builds it\n" {
-		t.Errorf("status %d: %s", code, stderr)
+// start starts a bootstrap n times and returns the median time to its first request for an
+// event. DynamoDB is a server that answers at once. A start with output is an error: the
+// function has not reached its store, or worse.
+func start(t *testing.T, path string, n int) (time.Duration, error) {
+	t.Helper()
+	dynamodb := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		request, _ := io.ReadAll(r.Body) // so that the connection is used again
+		answer := "{}"
+		if bytes.Contains(request, []byte("subjectkey")) { // without the key a function logs a warning
+			answer = `{"Item":{"pk":{"S":"subjectkey"},"key":{"B":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}}}`
+		}
+		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
+		_, _ = io.WriteString(w, answer)
+	}))
+	defer dynamodb.Close()
+	variables := []string{
+		"STORE=dynamodb", "NAMESPACE=size", "TABLE=size", "RECORDS_TABLE=size", "DYNAMODB_ENDPOINT=" + dynamodb.URL, "RULES_VERSION=1",
+		"JWKS=https://issuer.example/keys", "JWT_ISSUER=https://issuer.example", "JWT_AUDIENCE=size",
+		"AWS_REGION=us-east-1", "AWS_ACCESS_KEY_ID=local", "AWS_SECRET_ACCESS_KEY=local", "AWS_SESSION_TOKEN=local",
 	}
-	for _, bad := range [][]string{{"-starts", "0"}, {"a", "b"}, {"-what"}} {
-		if code, _, _ := size(t, bad...); code != 2 {
-			t.Errorf("%v: status %d", bad, code)
+	var times []time.Duration
+	for range n {
+		var output bytes.Buffer
+		e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{Bootstrap: path, Name: "size", Variables: variables, Output: &output})
+		if err == nil {
+			times = append(times, e.Init)
+			err = e.Close()
+		}
+		if err == nil && output.Len() > 0 {
+			err = errors.New("want no output at the start")
+		}
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w\n%s", path, err, output.String())
 		}
 	}
-
-	noise := make([]byte, maxZipped) // does not get smaller
-	_, _ = rand.NewChaCha8([32]byte{}).Read(noise)
-	bootstrap(t, dist, "other", noise[:maxZipped-100_000])
-	if code, stdout, _ := size(t, dist); code != 0 || strings.Contains(stdout, "GOAL") || !strings.Contains(stdout, "other/function") {
-		t.Errorf("within the goal: status %d: %s", code, stdout)
-	}
-	bootstrap(t, dist, "other", noise)
-	if code, stdout, _ := size(t, dist); code != 1 || !strings.Contains(stdout, "OVER THE GOAL: other/function is 8.00 MB zipped\n") {
-		t.Errorf("over the goal: status %d: %s", code, stdout)
-	}
+	slices.Sort(times)
+	return times[n/2], nil
 }
 
-// A bootstrap that does not start, or has something to say at its start, is a problem.
-func TestRun_problem(t *testing.T) {
+// A bootstrap that ends at its start is an error with its output, and so is one that writes.
+func TestStart(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: bootstraps are for Linux, and cannot be started here")
 	}
-	t.Setenv("DYNAMODB_ENDPOINT", "")
-	dist := t.TempDir()
-	bootstrap(t, dist, arch, []byte("#!/bin/sh\necho \"STORE: got $STORE\"\nexit 1\n"))
-	code, stdout, _ := size(t, "-starts", "1", dist)
-	want := arch + "/function with stand-in: function function: init: the process has ended: exit status 1\nSTORE: got dynamodb\n"
-	if code != 1 || !strings.Contains(stdout, want) {
-		t.Errorf("status %d: %s\nwant %s", code, stdout, want)
+	path := filepath.Join(t.TempDir(), "bootstrap")
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho \"STORE: got $STORE\"\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
 	}
-}
-
-// A time over the goal is said, and is no failure.
-func TestReport_print(t *testing.T) {
-	r := report{MaxZipped: maxZipped, MaxInit: 60, stores: []store{{name: "memory"}, {name: "stand-in"}}, Bundles: []*bundle{
-		{Function: "f", Arch: "arm64", Binary: 2_000_000, Zipped: 1_000_000},
-		{Function: "f", Arch: "x86_64", Binary: 2_500_000, Zipped: 1_234_567, Inits: map[string]float64{"memory": 60, "stand-in": 60.04}},
-	}}
-	var out bytes.Buffer
-	if err := r.print(&out); err != nil || !r.good() {
-		t.Errorf("%v, good: %t", err, r.good())
-	}
-	want := `  bootstrap   binary   zipped  init, memory  init, stand-in
-    arm64/f  2.00 MB  1.00 MB             -               -
-   x86_64/f  2.50 MB  1.23 MB       60.0 ms         60.0 ms
-
-goals: at most 8.00 MB zipped, 60 ms from the start to the first event asked for, on this machine's architecture
-OVER THE GOAL: x86_64/f takes 60.0 ms with stand-in
-`
-	if out.String() != want {
-		t.Errorf("\n got %s\nwant %s", out.String(), want)
+	if _, err := start(t, path, 1); err == nil || !strings.Contains(err.Error(), "exit status 1\nSTORE: got dynamodb\n") {
+		t.Errorf("got %v", err)
 	}
 }
