@@ -63,7 +63,7 @@ func (l *Limits) newAlarms() {
 		{"rules-stale", "For 300 seconds no environment could confirm its rules: their source cannot be read, or has a document that was refused. The rules before stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(contract.MetricRulesAge, "Minimum"), staleSeconds, 3, 5},
 		{"clock-skew", "The clock of an environment is more than 250 ms off the store's: limits of buckets that fill faster refuse other callers, or admit more. Lambda keeps its clocks right, so look for an environment of your own.", m.Metric(contract.MetricClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	} {
-		l.NewAlarm(l.scope, a)
+		l.NewAlarm(l, a)
 	}
 	l.state.alarms(l)
 }
@@ -85,7 +85,7 @@ func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *fl
 		{name + "-concurrency", "The function is near the concurrency that the account has at first, or its reserve; above it callers get 5xx. Ask AWS for more, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
 		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow; if that is quiet, at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
 	} {
-		l.NewAlarm(l.scope, a)
+		l.NewAlarm(l, a)
 	}
 }
 
@@ -99,7 +99,7 @@ func (t table) alarms(l *Limits) {
 		{"store-throttled", "DynamoDB refuses writes: one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than it is warm for (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
 		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
 	} {
-		l.NewAlarm(l.scope, a)
+		l.NewAlarm(l, a)
 	}
 }
 
@@ -115,7 +115,7 @@ func (c *cache) alarms(l *Limits) {
 		{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once: see the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
 		{"store-denied", "The cache's user may not call a command that the functions call. Its access string was changed, or is older than the functions: deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
 	} {
-		l.NewAlarm(l.scope, a)
+		l.NewAlarm(l, a)
 	}
 }
 

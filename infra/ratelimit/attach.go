@@ -3,88 +3,130 @@ package ratelimit
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
-// attachment is an API that speaks by the limits' gateway responses.
+// attachment is an API with the gateway responses of the limits.
 type attachment struct {
-	api        awsapigateway.RestApi
-	authorizer awsapigateway.CfnAuthorizer // nil if the API's own asks the limiter
-	methods    []awsapigateway.Method      // that were chosen; nil: all
+	api        awsapigateway.IRestApi
+	id         string                      // of the API, as its stack's template has it
+	authorizer awsapigateway.CfnAuthorizer // nil after Respond, and if the API is from OpenAPI
+	fromSpec   bool                        // has its methods in an OpenAPI definition
+	limits     bool                        // limits methods: after Attach
+	methods    []awsapigateway.Method      // the chosen ones; nil: all
 }
 
-// Attach puts methods of a REST API behind the limits; without methods all that the API
-// has, so call it when it has them. OPTIONS is never limited: a preflight carries no
-// credential and is the browser's, not its user's. The API's gateway responses become
-// those of the limits: 429 for what its authorizer denies, for everything that is denied.
+// Attach limits methods of a REST API, or all its methods if it names none. Call it after
+// the API has its methods. The API also gets the gateway responses of the limits: its 429
+// answers every denial by an authorizer. OPTIONS is never limited, because a browser sends
+// a preflight without credentials.
 //
-// Synthesizing the app fails, with one line for each, if a method has another authorizer or asks
-// for an API Gateway key, if one has none in an API all of whose methods were to be limited, if the API has a
-// gateway response of its own where the limits need theirs, if a domain puts a path before it that
-// LimitsProps.Variables does not have as BASE_PATH, or if any authorizer that asks these limits caches its
-// answers. What another app adds to the API is not seen.
-func (l *Limits) Attach(api awsapigateway.RestApi, methods ...awsapigateway.Method) {
+// The API is one of this app, one from OpenAPI whose definition is [Limits.Definition], or
+// an imported one. Of an imported API only the methods that this app adds are limited, and
+// the app cannot deploy it again after a change.
+//
+// Synthesizing the app fails, with one line for each conflict, if
+//   - a method has another authorizer, or needs an API key of API Gateway's;
+//   - a method that should be limited was added later, or is missing in the definition;
+//   - the API has a gateway response of its own where the limits need theirs;
+//   - a custom domain puts a path before the API that BASE_PATH in [LimitsProps].Variables
+//     does not name;
+//   - an authorizer with these limits caches its results.
+//
+// It cannot see what another app adds to the API.
+func (l *Limits) Attach(api awsapigateway.IRestApi, methods ...awsapigateway.Method) {
 	a := l.respond(api)
-	a.methods = methods
-	a.authorizer = l.newRequestAuthorizer(api)
+	a.methods, a.limits = methods, true
+	scope := api.(constructs.Construct)
 	var limited []string
-	for _, m := range *api.Methods() {
-		if cfn := m.Node().DefaultChild().(awsapigateway.CfnMethod); a.isMeant(cfn) && authorization(cfn) == none {
-			cfn.SetAuthorizationType(jsii.String("CUSTOM"))
-			cfn.SetAuthorizerId(a.authorizer.Ref())
-			limited = append(limited, *m.Node().Path())
-		}
+	if a.fromSpec {
+		l.permitAPI(scope, api, "*") // the definition has the authorizer, without an id that is known here
+	} else {
+		a.authorizer = l.newRequestAuthorizer(scope, api)
+		l.permitAPI(scope, api, *a.authorizer.Ref())
+		limited = a.limit()
 	}
-	// API Gateway serves a snapshot: without a new deployment a change is not seen.
+	// API Gateway serves a snapshot: a change needs a new deployment.
 	d := api.LatestDeployment()
 	if d == nil {
-		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the API is not deployed by the CDK: deploy it anew after each change of the limits' authorizer and gateway responses"))
+		awscdk.Annotations_Of(api).AddWarningV2(jsii.String("weir:deployment"), jsii.String("the CDK does not deploy this API: deploy it after each change of the limits' authorizer and gateway responses"))
 		return
 	}
-	d.Node().AddDependency(a.authorizer)
-	d.AddToLogicalId(map[string]any{"limiter": a.authorizer.AuthorizerUri(), "ttl": 0, "methods": limited})
+	if a.authorizer != nil {
+		d.Node().AddDependency(a.authorizer)
+	}
+	d.AddToLogicalId(map[string]any{"limiter": l.authorizerURI(scope), "ttl": 0, "methods": limited})
 }
 
-// Respond gives a REST API the gateway responses of the limits, which Attach does too: for an
-// API whose own authorizer asks the limiter and answers by functions/lambdahttp.DecisionContext.
-// The API then has no others of these types.
-func (l *Limits) Respond(api awsapigateway.RestApi) { l.respond(api) }
+// limit gives the authorizer to the methods that have none, and returns their paths.
+func (a *attachment) limit() (limited []string) {
+	for _, each := range *awscdk.Stack_Of(a.api).Node().FindAll("") {
+		m, ok := each.(awsapigateway.CfnMethod)
+		if ok && resolved(m, m.RestApiId()) == a.id && a.isMeant(m) && authorization(m) == none {
+			m.SetAuthorizationType(jsii.String("CUSTOM"))
+			m.SetAuthorizerId(a.authorizer.Ref())
+			limited = append(limited, strings.TrimSuffix(*m.Node().Path(), "/Resource"))
+		}
+	}
+	return limited
+}
 
-func (l *Limits) respond(api awsapigateway.RestApi) *attachment {
+// Respond gives a REST API the gateway responses of the limits. Attach does so too. Call
+// Respond for an API whose own authorizer calls the limiter and returns
+// functions/lambdahttp.DecisionContext. The API has no other responses of these types.
+func (l *Limits) Respond(api awsapigateway.IRestApi) { l.respond(api) }
+
+func (l *Limits) respond(api awsapigateway.IRestApi) *attachment {
 	if slices.ContainsFunc(l.attached, func(a *attachment) bool { return *a.api.Node().Path() == *api.Node().Path() }) {
-		panic(fmt.Errorf("ratelimit: the limits are attached to %s already: attach them once, with all the methods", *api.Node().Path()))
+		panic(fmt.Errorf("ratelimit: the limits are attached to %s already; attach them once, with all the methods", *api.Node().Path()))
+	}
+	a := &attachment{api: api, id: resolved(api, api.RestApiId())}
+	if cfn, ok := api.Node().DefaultChild().(awsapigateway.CfnRestApi); ok {
+		a.fromSpec = cfn.Body() != nil || cfn.BodyS3Location() != nil
 	}
 	for _, r := range responses(l.props.CORSOrigins) {
-		api.AddGatewayResponse(jsii.String("Limits"+r.id), r.options)
+		awsapigateway.NewGatewayResponse(api.(constructs.Construct), jsii.String("Limits"+r.id), &awsapigateway.GatewayResponseProps{
+			RestApi: api, Type: r.options.Type, StatusCode: r.options.StatusCode, ResponseHeaders: r.options.ResponseHeaders, Templates: r.options.Templates,
+		})
 	}
-	a := &attachment{api: api}
 	l.attached = append(l.attached, a)
 	return a
 }
 
-// newRequestAuthorizer makes the REQUEST authorizer of an API. It caches nothing, and so it needs no
-// identity source: one that is missing would be a 401 that the limits never saw.
-func (l *Limits) newRequestAuthorizer(api awsapigateway.RestApi) awsapigateway.CfnAuthorizer {
-	stack := awscdk.Stack_Of(api)
-	authorizer := awsapigateway.NewCfnAuthorizer(api, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
-		Name: jsii.String("limiter"), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
+// newRequestAuthorizer makes the REQUEST authorizer of an API. It caches nothing, so it
+// needs no identity source. A missing identity source would be a 401 that the limits do
+// not see.
+func (l *Limits) newRequestAuthorizer(scope constructs.Construct, api awsapigateway.IRestApi) awsapigateway.CfnAuthorizer {
+	return awsapigateway.NewCfnAuthorizer(scope, jsii.String("Limiter"), &awsapigateway.CfnAuthorizerProps{
+		Name: jsii.String(schemeName), Type: jsii.String("REQUEST"), RestApiId: api.RestApiId(),
 		IdentitySource: jsii.String(""), AuthorizerResultTtlInSeconds: jsii.Number(0),
-		AuthorizerUri: jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
-			*stack.Partition(), *stack.Region(), *l.invoked.FunctionArn()),
+		AuthorizerUri: l.authorizerURI(scope),
 	})
-	// In the API's stack: one that is in the function's would make the stacks need each other.
-	awslambda.NewCfnPermission(api, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
+}
+
+// authorizerURI returns the URI by which API Gateway invokes the authorizer.
+func (l *Limits) authorizerURI(scope constructs.Construct) *string {
+	stack := awscdk.Stack_Of(scope)
+	return jsii.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/%s/invocations",
+		*stack.Partition(), *stack.Region(), *l.invoked.FunctionArn())
+}
+
+// permitAPI permits an authorizer of an API to invoke the function. The permission is in the
+// API's stack; in the function's, each stack would need the other.
+func (l *Limits) permitAPI(scope constructs.Construct, api awsapigateway.IRestApi, authorizer string) {
+	awslambda.NewCfnPermission(scope, jsii.String("LimiterPermission"), &awslambda.CfnPermissionProps{
 		Action: jsii.String("lambda:InvokeFunction"), FunctionName: l.invoked.FunctionArn(), Principal: jsii.String("apigateway.amazonaws.com"),
-		SourceArn: stack.FormatArn(&awscdk.ArnComponents{
+		SourceArn: awscdk.Stack_Of(scope).FormatArn(&awscdk.ArnComponents{
 			Service: jsii.String("execute-api"), Resource: api.RestApiId(),
-			ResourceName: jsii.Sprintf("authorizers/%s", *authorizer.Ref()),
+			ResourceName: jsii.Sprintf("authorizers/%s", authorizer),
 		}),
 	})
-	return authorizer
 }
 
 const (
@@ -92,7 +134,7 @@ const (
 	none    = "NONE"
 )
 
-// isMeant reports whether a method is to be limited.
+// isMeant reports whether a method should be limited.
 func (a *attachment) isMeant(m awsapigateway.CfnMethod) bool {
 	if len(a.methods) == 0 {
 		return *m.HttpMethod() != options

@@ -34,7 +34,7 @@ type cache struct {
 
 func (l *Limits) newCache() state {
 	c, n := &cache{limits: l}, l.network
-	servers := awsec2.NewSecurityGroup(l.scope, jsii.String("Servers"), &awsec2.SecurityGroupProps{
+	servers := awsec2.NewSecurityGroup(l, jsii.String("Servers"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("The cache of the limits"), AllowAllOutbound: jsii.Bool(false),
 	})
 	ports := awsec2.Port_TcpRange(jsii.Number(cachePort), jsii.Number(cacheReads))
@@ -48,7 +48,7 @@ func (l *Limits) newCache() state {
 // the way in which it proves who it is: with the function's own role.
 func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
-	c.user = awselasticache.NewCfnUser(c.limits.scope, jsii.String("User"), &awselasticache.CfnUserProps{
+	c.user = awselasticache.NewCfnUser(c.limits, jsii.String("User"), &awselasticache.CfnUserProps{
 		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM wants both the same
 		AccessString:       jsii.String(contract.CacheAccess),
 		AuthenticationMode: map[string]string{"Type": "iam"}, // what the CDK has for it is written in lower case
@@ -56,10 +56,10 @@ func (c *cache) newServers(group awsec2.SecurityGroup) {
 	// A group of the engine redis must have a user called default, for clients that do not log in. In
 	// one of the engine valkey every user authenticates, and no such user is needed:
 	// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html
-	users := awselasticache.NewCfnUserGroup(c.limits.scope, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
+	users := awselasticache.NewCfnUserGroup(c.limits, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine: jsii.String("valkey"), UserGroupId: name, UserIds: &[]*string{c.user.Ref()},
 	})
-	c.cache = awselasticache.NewCfnServerlessCache(c.limits.scope, jsii.String("Cache"), &awselasticache.CfnServerlessCacheProps{
+	c.cache = awselasticache.NewCfnServerlessCache(c.limits, jsii.String("Cache"), &awselasticache.CfnServerlessCacheProps{
 		Engine: jsii.String("valkey"), MajorEngineVersion: jsii.String("8"), ServerlessCacheName: name,
 		Description:      jsii.String("State of the limits of " + c.limits.props.Namespace),
 		SecurityGroupIds: &[]any{group.SecurityGroupId()},

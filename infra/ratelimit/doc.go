@@ -1,25 +1,20 @@
-// Package ratelimit is a CDK construct that puts Weir's limits on an API: the state's
-// table or cache, the authorizer, what it may do, and its alarms.
+// Package ratelimit is a CDK construct that limits an API on API Gateway. It makes the
+// table or cache of the counters, the authorizer, the permissions, and the alarms.
 //
-// What it makes sure of: an authorizer's answers are never cached, for a cached one
-// counts nothing; every method of an API that it is attached to is behind the limits,
-// but for OPTIONS; a refusal is a 429 with the header fields of the decision; and each
-// function may call what it calls, and no more. What it cannot make right it refuses
-// when the stack is synthesized: see [Limits.Attach].
+// The construct guarantees:
+//   - No result of an authorizer is cached, because a cached result counts nothing.
+//   - Every method of an attached API is limited, except OPTIONS.
+//   - A refusal is a 429 with the header fields of the decision.
+//   - Each function has permission for what it calls, and for nothing else.
 //
-// A REST API is limited in front of its methods:
+// Synthesizing the app fails if the construct cannot guarantee this: see [Limits.Attach].
 //
-//	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
-//		Namespace: "prod",
-//		Bundles:   "dist/arm64",   // go build … github.com/weir-limits/weir/functions/authorizer
-//		Rules:     "rules.json",
-//	})
-//	limits.Attach(api)
+// A REST API is limited by an authorizer, before its methods: see the example. An HTTP API
+// or a function URL cannot answer 429 before its function runs. That function limits itself,
+// with limiter/httplimit or functions/lambdahttp, and gets its access from [Limits.Equip].
 //
-// An HTTP API, or a function URL, has no way to answer 429 before its function, so that
-// function limits itself, by the middleware of limiter/httplimit or functions/lambdahttp:
+// The package links no part of the limiter. It runs the functions' own check of the
+// variables and the rules with `go run`, so the go command must be on the PATH.
 //
-//	limits.Equip(function) // variables, permissions and, with ElastiCache, the network
-//
-// The README's "Limit an API that you have" shows both from start to end.
+// infra/ATTACH.md shows each case from start to end.
 package ratelimit

@@ -117,12 +117,12 @@ func (l *Limits) prepareEvents() {
 	} else if l.network != nil && !l.network.given {
 		l.newStreamEndpoint(e.Stream)
 	}
-	l.NewAlarm(l.scope, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker; no request fails for it. The broker is down, slow or throttling, or refuses the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
+	l.NewAlarm(l, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker; no request fails for it. The broker is down, slow or throttling, or refuses the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
 }
 
 // newStreamEndpoint makes the way from the network to the stream, and to no other.
 func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
-	group := awsec2.NewSecurityGroup(l.scope, jsii.String("StreamEndpoint"), &awsec2.SecurityGroupProps{
+	group := awsec2.NewSecurityGroup(l, jsii.String("StreamEndpoint"), &awsec2.SecurityGroupProps{
 		Vpc: l.network.vpc, Description: jsii.String("The way to the stream of events"), AllowAllOutbound: jsii.Bool(false),
 	})
 	group.AddIngressRule(l.network.clients, awsec2.Port_Tcp(jsii.Number(https)), jsii.String("Functions that decide"), nil)

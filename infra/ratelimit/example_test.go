@@ -1,6 +1,8 @@
 package ratelimit_test
 
 import (
+	"fmt"
+
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -10,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// A stack that has a REST API gets limits on all of its methods.
-func ExampleLimits_Attach() {
+// A stack that has a REST API limits all its methods.
+func Example() {
 	newStack := func(scope constructs.Construct) awscdk.Stack {
 		stack := awscdk.NewStack(scope, jsii.String("Shop"), nil)
 		api := awsapigateway.NewRestApi(stack, jsii.String("Api"), nil)
@@ -27,20 +29,56 @@ func ExampleLimits_Attach() {
 		return stack
 	}
 	app := awscdk.NewApp(nil)
-	newStack(app)
+	stack := newStack(app)
 	app.Synth(nil)
+
+	for _, c := range *stack.Node().FindAll("") {
+		if m, ok := c.(awsapigateway.CfnMethod); ok {
+			fmt.Println(*m.Node().Path(), *m.AuthorizationType())
+		}
+	}
+	// Output: Shop/Api/Default/orders/GET/Resource CUSTOM
 }
 
-// The function behind an HTTP API limits itself by the middleware of limiter/httplimit,
-// and needs what the limiter in it needs.
-func ExampleLimits_Equip() {
-	newFunction := func(stack awscdk.Stack, limits *ratelimit.Limits) awslambda.Function {
-		function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
-			Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
-			Code: awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil), // with rules.json in it
+// The methods of an API from OpenAPI are in its document, so Definition adds the authorizer
+// to the document.
+func ExampleLimits_Definition() {
+	document := []byte(`{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"}, "paths": {"/orders": {"get": {}}}}`)
+	newStack := func(scope constructs.Construct) awscdk.Stack {
+		stack := awscdk.NewStack(scope, jsii.String("Shop"), nil)
+		limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
+			Namespace: "prod",
+			Bundles:   "dist/arm64",
+			Rules:     "rules.json",
 		})
-		limits.Equip(function)
-		return function
+		api := awsapigateway.NewSpecRestApi(stack, jsii.String("Api"), &awsapigateway.SpecRestApiProps{
+			ApiDefinition: limits.Definition(document), // OpenAPI 3, in JSON
+		})
+		limits.Attach(api)
+
+		return stack
 	}
-	_ = newFunction
+	app := awscdk.NewApp(nil)
+	newStack(app)
+	app.Synth(nil)
+	// Output:
+}
+
+// The function behind an HTTP API limits itself. Equip gives it the access that the limiter
+// in it needs.
+func ExampleLimits_Equip() {
+	app := awscdk.NewApp(nil)
+	stack := awscdk.NewStack(app, jsii.String("Shop"), nil)
+	limits := ratelimit.NewLimits(stack, jsii.String("Limits"), &ratelimit.LimitsProps{
+		Namespace: "prod",
+		Bundles:   "dist/arm64",
+		Rules:     "rules.json",
+	})
+	function := awslambda.NewFunction(stack, jsii.String("Orders"), &awslambda.FunctionProps{
+		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Architecture: awslambda.Architecture_ARM_64(), Handler: jsii.String("bootstrap"),
+		Code: awslambda.Code_FromAsset(jsii.String("dist/arm64/orders"), nil), // contains rules.json
+	})
+	limits.Equip(function)
+	app.Synth(nil)
+	// Output:
 }

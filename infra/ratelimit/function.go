@@ -57,11 +57,11 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 // removes what was only needed until now.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
 	bundle, done := stage(p.Bundle, document)
-	logs := awslogs.NewLogGroup(l.scope, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
+	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
 		Retention: l.retention(), RemovalPolicy: awscdk.RemovalPolicy_DESTROY,
 	})
-	role := awsiam.NewRole(l.scope, jsii.String(id+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
-	f = awslambda.NewFunction(l.scope, jsii.String(id), &awslambda.FunctionProps{
+	role := awsiam.NewRole(l, jsii.String(id+"Role"), &awsiam.RoleProps{AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil)})
+	f = awslambda.NewFunction(l, jsii.String(id), &awslambda.FunctionProps{
 		Runtime: awslambda.Runtime_PROVIDED_AL2023(), Handler: jsii.String(bootstrap),
 		Code:         awslambda.Code_FromAsset(jsii.String(bundle), nil),
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
@@ -121,7 +121,7 @@ func (l *Limits) newAlias() awslambda.IFunction {
 	if l.props.ProvisionedConcurrency == 0 {
 		return l.authorizer
 	}
-	return awslambda.NewAlias(l.scope, jsii.String("Live"), &awslambda.AliasProps{
+	return awslambda.NewAlias(l, jsii.String("Live"), &awslambda.AliasProps{
 		AliasName: jsii.String("live"), Version: l.authorizer.CurrentVersion(),
 		ProvisionedConcurrentExecutions: jsii.Number(l.props.ProvisionedConcurrency),
 	})

@@ -50,7 +50,7 @@ func (l *Limits) newNetwork() *network {
 		n.vpc = l.newVpc()
 	}
 	n.subnets = subnets(n.vpc, l.props.Zones)
-	n.clients = awsec2.NewSecurityGroup(l.scope, jsii.String("Clients"), &awsec2.SecurityGroupProps{
+	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
 	// DynamoDB has no address range that a template knows: the way there is the VPC's
@@ -71,7 +71,7 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	} else {
 		p.MaxAzs = jsii.Number(2)
 	}
-	vpc := awsec2.NewVpc(l.scope, jsii.String("Vpc"), p)
+	vpc := awsec2.NewVpc(l, jsii.String("Vpc"), p)
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
 	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},

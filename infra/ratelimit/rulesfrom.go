@@ -54,7 +54,7 @@ func (l *Limits) equipRules(f awslambda.Function) {
 		return
 	}
 	if l.agent == nil {
-		l.agent = awslambda.LayerVersion_FromLayerVersionArn(l.scope, jsii.String("AppConfigAgent"), jsii.String(l.props.AppConfigLayer))
+		l.agent = awslambda.LayerVersion_FromLayerVersionArn(l, jsii.String("AppConfigAgent"), jsii.String(l.props.AppConfigLayer))
 	}
 	f.AddLayers(l.agent)
 	allow(f, contract.AppConfigActions(), awscdk.Stack_Of(f).FormatArn(&awscdk.ArnComponents{

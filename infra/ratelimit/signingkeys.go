@@ -34,11 +34,11 @@ func (l *Limits) newSigningKeys() {
 			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
 		},
 	})
-	l.NewAlarm(l.scope, Alarm{"signing-keys", "The issuer's keys could not be fetched three times in a row: see the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
+	l.NewAlarm(l, Alarm{"signing-keys", "The issuer's keys could not be fetched three times in a row: see the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
 	// A fetch that failed is tried again at the next one. Lambda would try it twice more in between,
 	// and each try is an error that the alarm counts.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})
-	awsevents.NewRule(l.scope, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
+	awsevents.NewRule(l, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),
 		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(signingKeysEvery.Minutes()))),
 		Targets:     &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(f, nil)},

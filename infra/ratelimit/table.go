@@ -28,7 +28,7 @@ func (l *Limits) newTable() state {
 	if writes := l.props.WarmWrites; writes > 0 {
 		p.WarmThroughput = &awsdynamodb.WarmThroughput{WriteUnitsPerSecond: jsii.Number(writes)}
 	}
-	t := table{awsdynamodb.NewTable(l.scope, jsii.String("Counters"), p)}
+	t := table{awsdynamodb.NewTable(l, jsii.String("Counters"), p)}
 	Excuse(t.Table, "AwsSolutions-DDB3", "Counters: worth nothing once their windows have passed.")
 	return t
 }

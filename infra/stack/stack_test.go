@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/infra/stack"
 )
 

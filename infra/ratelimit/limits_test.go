@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/binary"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,20 +16,46 @@ import (
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/assertions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/weir-limits/weir/infra/ratelimit"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
+// The tests run in the folder of a project that has rules and built functions.
 func TestMain(m *testing.M) {
+	if _, err := exec.LookPath("node"); err != nil {
+		_ = flag.Set("test.skip", "^Example") // which cannot skip by themselves
+	}
+	if err := enterShop(); err != nil {
+		panic(err)
+	}
 	code := m.Run()
 	jsii.Close()
+	_ = os.RemoveAll("dist")
 	os.Exit(code)
+}
+
+func enterShop() error {
+	if err := os.Chdir("testdata/shop"); err != nil {
+		return err
+	}
+	for _, name := range []string{"authorizer", "orders"} {
+		bundle := filepath.Join("dist", "arm64", name)
+		if err := os.MkdirAll(bundle, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(bundle, "bootstrap"), program(elf.EM_AARCH64), 0o755); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const document = `{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"requests": 10, "window": "1m"}}}]}`
@@ -180,19 +209,19 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			api.Root().AddResource(jsii.String("other"), nil).AddMethod(jsii.String("POST"), nil, &awsapigateway.MethodOptions{AuthorizationType: awsapigateway.AuthorizationType_IAM})
 			l.Attach(api)
 		}},
-		"added later": {"method Shop/Api/Default/later/GET is not limited: attach the limits after", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"added later": {"method Shop/Api/Default/later/GET is not limited; attach the limits after", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Attach(api)
 			api.Root().AddResource(jsii.String("later"), nil).AddMethod(jsii.String("GET"), nil, nil)
 		}},
-		"one namespace twice": {"Namespace test is that of Shop/More too", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"one namespace twice": {"Namespace: Shop/More has test too", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			ratelimit.NewLimits(stack, jsii.String("More"), props(t))
 			l.Attach(api)
 		}},
-		"gateway response": {"a gateway response of type ACCESS_DENIED twice", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"gateway response": {"Shop/Api has two gateway responses of type ACCESS_DENIED", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_ACCESS_DENIED()})
 			l.Attach(api)
 		}},
-		"cached": {"caches its answers, and a cached answer counts nothing", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"cached": {"Shop/Cached/Resource caches its results, and a cached result counts nothing", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			cached := awsapigateway.NewRequestAuthorizer(stack, jsii.String("Cached"), &awsapigateway.RequestAuthorizerProps{
 				Handler: l.Authorizer(), IdentitySources: jsii.Strings("method.request.header.Authorization"),
 			})
@@ -200,7 +229,7 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			other.Root().AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{Authorizer: cached})
 			l.Attach(api)
 		}},
-		"cached by the API's own": {"caches its answers", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"cached by the API's own": {"caches its results", func(stack awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			own := awslambda.NewFunction(stack, jsii.String("Own"), &awslambda.FunctionProps{
 				Runtime: awslambda.Runtime_NODEJS_22_X(), Handler: jsii.String("index.handler"), Code: awslambda.Code_FromInline(jsii.String("x")),
 			})
@@ -215,11 +244,11 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 				HttpMethod: jsii.String("PUT"), RestApiId: api.RestApiId(), ResourceId: api.Root().ResourceId(), AuthorizationType: jsii.String("NONE"),
 			})
 		}},
-		"key of API Gateway's": {"asks for a key of API Gateway's", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"key of API Gateway's": {"needs an API key of API Gateway's", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			api.Root().AddResource(jsii.String("keyed"), nil).AddMethod(jsii.String("GET"), nil, &awsapigateway.MethodOptions{ApiKeyRequired: jsii.Bool(true)})
 			l.Attach(api)
 		}},
-		"gateway response beside Respond": {"a gateway response of type UNAUTHORIZED twice", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
+		"gateway response beside Respond": {"Shop/Api has two gateway responses of type UNAUTHORIZED", func(_ awscdk.Stack, api awsapigateway.RestApi, l *ratelimit.Limits) {
 			l.Respond(api)
 			api.AddGatewayResponse(jsii.String("Mine"), &awsapigateway.GatewayResponseOptions{Type: awsapigateway.ResponseType_UNAUTHORIZED()})
 		}},
@@ -370,3 +399,193 @@ func TestLimits_Attach_stacks(t *testing.T) {
 }
 
 const agentLayer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
+
+const openAPI = `{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"}, "paths": {
+	"/orders": {"get": {"responses": {}}, "options": {"responses": {}}},
+	"/orders/{id}": {"parameters": [], "x-amazon-apigateway-any-method": {"responses": {}}}}}`
+
+// newSpecAPI returns an API from a definition, in a stack of its own.
+func newSpecAPI(t *testing.T, definition func(*ratelimit.Limits) awsapigateway.ApiDefinition) (awscdk.App, *ratelimit.Limits, awsapigateway.SpecRestApi) {
+	t.Helper()
+	app, stack, _ := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	own := awscdk.NewStack(app, jsii.String("Spec"), nil)
+	return app, l, awsapigateway.NewSpecRestApi(own, jsii.String("Api"), &awsapigateway.SpecRestApiProps{ApiDefinition: definition(l), CloudWatchRole: jsii.Bool(false)})
+}
+
+// Every operation of an OpenAPI definition but OPTIONS has the authorizer, which caches
+// nothing, and API Gateway may invoke it.
+func TestLimits_Definition(t *testing.T) {
+	app, l, api := newSpecAPI(t, func(l *ratelimit.Limits) awsapigateway.ApiDefinition { return l.Definition([]byte(openAPI)) })
+	l.Attach(api)
+	template := app.Synth(nil).GetStackByName(jsii.String("Spec")).Template().(map[string]any)
+	var body map[string]any
+	responses, permissions := 0, 0
+	for _, each := range template["Resources"].(map[string]any) {
+		r := each.(map[string]any)
+		p, _ := r["Properties"].(map[string]any)
+		switch r["Type"] {
+		case "AWS::ApiGateway::RestApi":
+			body = p["Body"].(map[string]any)
+		case "AWS::ApiGateway::GatewayResponse":
+			responses++
+		case "AWS::Lambda::Permission":
+			permissions++
+			if got := text(t, p["SourceArn"]); !strings.Contains(got, `/authorizers/*"`) {
+				t.Errorf("source: %s", got)
+			}
+		}
+	}
+	paths := body["paths"].(map[string]any)
+	for where, want := range map[string]string{"/orders get": `[{"limiter":[]}]`, "/orders options": "null", "/orders/{id} x-amazon-apigateway-any-method": `[{"limiter":[]}]`} {
+		path, method, _ := strings.Cut(where, " ")
+		if got := text(t, paths[path].(map[string]any)[method].(map[string]any)["security"]); got != want {
+			t.Errorf("%s: got security %s, want %s", where, got, want)
+		}
+	}
+	scheme := body["components"].(map[string]any)["securitySchemes"].(map[string]any)["limiter"].(map[string]any)
+	authorizer := scheme["x-amazon-apigateway-authorizer"].(map[string]any)
+	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 || !strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
+		t.Errorf("authorizer: %s", text(t, scheme))
+	}
+	if responses != 6 || permissions != 1 {
+		t.Errorf("%d gateway responses and %d permissions", responses, permissions)
+	}
+}
+
+func TestLimits_Definition_mistakes(t *testing.T) {
+	_, stack, _ := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	for document, want := range map[string]string{
+		"openapi: 3.0.1":       "want OpenAPI 3 in JSON",
+		`{"swagger": "2.0"}`:   `openapi: got "", want 3.x`,
+		`{"openapi": "2.0.0"}`: `openapi: got "2.0.0", want 3.x`,
+		`{"openapi": "3.0.1", "paths": {"/a": {"get": {"security": [{"mine": []}]}}}}`:                                                           "GET /a has a security of its own ([mine])",
+		`{"openapi": "3.0.1", "security": [{"all": []}], "paths": {"/a": {"get": {}, "post": {"security": []}}}}`:                                "GET /a has a security of its own ([all])",
+		`{"openapi": "3.0.1", "paths": {"/a": {"put": {"security": [{"x": []}]}, "x-amazon-apigateway-any-method": {"security": [{"y": []}]}}}}`: "ANY /a has a security of its own ([y]), and an operation has one authorizer; remove it, call the limiter inside it, or limit in the handler\nratelimit: definition: PUT /a",
+	} {
+		if got := panicked(func() { l.Definition([]byte(document)) }); !strings.Contains(got, want) || strings.Contains(got, "POST") {
+			t.Errorf("%s: got %q, want %q", document, got, want)
+		}
+	}
+}
+
+// A definition that is not of Limits.Definition is a conflict.
+func TestLimits_Attach_definition(t *testing.T) {
+	inline := func(change func(map[string]any)) func(*ratelimit.Limits) awsapigateway.ApiDefinition {
+		return func(l *ratelimit.Limits) awsapigateway.ApiDefinition {
+			var document map[string]any
+			if err := json.Unmarshal([]byte(openAPI), &document); err != nil {
+				t.Fatal(err)
+			}
+			change(document)
+			return awsapigateway.ApiDefinition_FromInline(document)
+		}
+	}
+	for name, c := range map[string]struct {
+		want       string
+		definition func(*ratelimit.Limits) awsapigateway.ApiDefinition
+	}{
+		"no authorizer": {"Spec/Api: GET /orders is not limited; make the definition with Limits.Definition", inline(func(map[string]any) {})},
+		"no operation":  {"Spec/Api: the definition has no operation", inline(func(d map[string]any) { delete(d, "paths") })},
+		"gateway response": {"two gateway responses of type THROTTLED", inline(func(d map[string]any) {
+			d["x-amazon-apigateway-gateway-responses"] = map[string]any{"THROTTLED": map[string]any{}}
+		})},
+		"cached": {"the security scheme limiter caches its results", func(l *ratelimit.Limits) awsapigateway.ApiDefinition {
+			return inline(func(d map[string]any) {
+				d["components"] = map[string]any{"securitySchemes": map[string]any{"limiter": map[string]any{"x-amazon-apigateway-authorizer": map[string]any{"authorizerUri": *l.Authorizer().FunctionArn()}}}}
+			})(l)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			app, l, api := newSpecAPI(t, c.definition)
+			l.Attach(api)
+			if got := panicked(func() { app.Synth(nil) }); !strings.Contains(got, c.want) {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// Of an imported API the methods that the app adds are limited.
+func TestLimits_Attach_imported(t *testing.T) {
+	app, stack, _ := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	imported := func(id string) awsapigateway.IRestApi {
+		return awsapigateway.RestApi_FromRestApiAttributes(stack, jsii.String(id), &awsapigateway.RestApiAttributes{RestApiId: jsii.String("id" + id), RootResourceId: jsii.String("root")})
+	}
+	api, other := imported("Imported"), imported("Other")
+	method := func(api awsapigateway.IRestApi) awsapigateway.CfnMethod {
+		return api.Root().AddResource(jsii.String("added"), nil).AddMethod(jsii.String("GET"), nil, nil).Node().DefaultChild().(awsapigateway.CfnMethod)
+	}
+	added, unlimited := method(api), method(other)
+	l.Attach(api)
+	if got := *added.AuthorizationType(); got != "CUSTOM" {
+		t.Errorf("the method that this app adds: got %s", got)
+	}
+	if got := *unlimited.AuthorizationType(); got != "NONE" {
+		t.Errorf("a method of another API: got %s", got)
+	}
+	app.Synth(nil)
+	if len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/Imported"), assertions.Match_StringLikeRegexp(jsii.String("does not deploy this API")))) != 1 {
+		t.Error("no warning that the API needs a deployment")
+	}
+	l.Attach(imported("Empty"))
+	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }), "Shop/Empty: this app has no method of the API to limit"; !strings.Contains(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// The limits are a construct: others can be in them, and depend on them.
+func TestLimits_construct(t *testing.T) {
+	app, stack, api := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	l.Attach(api)
+	topic := awssns.NewTopic(l, jsii.String("Topic"), nil)
+	topic.Node().AddDependency(l)
+	if got := *topic.Node().Path(); got != "Shop/Limits/Topic" {
+		t.Errorf("got %s", got)
+	}
+	app.Synth(nil)
+}
+
+// Each grant permits its actions on the records table, and publishers only the rules.
+func TestLimits_grants(t *testing.T) {
+	app, stack, api := newAPI(t)
+	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
+	l.Attach(api)
+	role := func(id string) awsiam.Role {
+		return awsiam.NewRole(stack, jsii.String(id), &awsiam.RoleProps{AssumedBy: awsiam.NewAccountRootPrincipal()})
+	}
+	l.GrantManageKeys(role("Keys")).AssertSuccess()
+	l.GrantPublishRules(role("Rules")).AssertSuccess()
+	resources := app.Synth(nil).GetStackByName(jsii.String("Shop")).Template().(map[string]any)["Resources"].(map[string]any)
+	for prefix, want := range map[string]string{
+		"KeysDefaultPolicy":  `"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem","dynamodb:Scan"],"Effect":"Allow"`,
+		"RulesDefaultPolicy": `"Action":["dynamodb:DeleteItem","dynamodb:GetItem","dynamodb:PutItem"],"Condition":{"ForAllValues:StringLike":{"dynamodb:LeadingKeys":["rules","rules#*"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`,
+	} {
+		found := false
+		for id, r := range resources {
+			if strings.HasPrefix(id, prefix) {
+				found = true
+				got := text(t, r.(map[string]any)["Properties"].(map[string]any)["PolicyDocument"])
+				if !strings.Contains(got, want) || strings.Count(got, "LimitsRecords") != 1 || strings.Count(got, "Effect") != 1 {
+					t.Errorf("%s: got %s, want %s on the records", id, got, want)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no policy %s", prefix)
+		}
+	}
+}
+
+// text returns a value in JSON.
+func text(t *testing.T, v any) string {
+	t.Helper()
+	content, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(content)
+}

@@ -10,7 +10,7 @@ import (
 // newRefusedMost makes the Contributor Insights rule of the callers that are refused
 // most, by the lines that limiter/telemetry writes of them.
 func (l *Limits) newRefusedMost() {
-	l.refusedMost = awscloudwatch.NewCfnInsightRule(l.scope, jsii.String("RefusedMost"), &awscloudwatch.CfnInsightRuleProps{
+	l.refusedMost = awscloudwatch.NewCfnInsightRule(l, jsii.String("RefusedMost"), &awscloudwatch.CfnInsightRuleProps{
 		RuleName: jsii.String("weir-" + l.props.Namespace + "-refused-most"), RuleState: jsii.String("ENABLED"), RuleBody: l.contributors(),
 	})
 }
@@ -21,7 +21,7 @@ func (l *Limits) contributors() *string {
 	for i, g := range l.logs {
 		groups[i] = g.LogGroupName()
 	}
-	return awscdk.Stack_Of(l.scope).ToJsonString(map[string]any{
+	return awscdk.Stack_Of(l).ToJsonString(map[string]any{
 		"Schema":        map[string]any{"Name": "CloudWatchLogRule", "Version": 1},
 		"LogGroupNames": groups,
 		"LogFormat":     "JSON",
@@ -44,7 +44,3 @@ func (l *Limits) watch(logs awslogs.LogGroup) {
 		l.refusedMost.SetRuleBody(l.contributors())
 	}
 }
-
-// RefusedMost returns the name of the Contributor Insights rule of the callers, by hash, and
-// limits that are refused most.
-func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }

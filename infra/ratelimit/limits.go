@@ -10,44 +10,46 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Limits are the limits of one deployment: make them with [NewLimits], and then [Limits.Attach]
-// them to a REST API, or [Limits.Equip] a function with them. Like all constructs it is
-// for one goroutine.
+// Limits is the construct of one deployment's limits. Make it with [NewLimits]. Then
+// [Limits.Attach] it to REST APIs, or [Limits.Equip] functions with it. Like every
+// construct it is for one goroutine.
 type Limits struct {
-	scope      constructs.Construct
+	constructs.Construct
+
 	props      LimitsProps
 	state      state
-	network    *network // nil: the functions are in none
+	network    *network // nil if the functions are in no network
 	records    awsdynamodb.ITable
 	authorizer awslambda.Function
 	invoked    awslambda.IFunction // the authorizer, or its alias with provisioned concurrency
 	metrics    Metrics
-	agent      awslambda.ILayerVersion // of AppConfig; nil while nobody needs it
+	agent      awslambda.ILayerVersion // AppConfig's; nil until a function needs it
 
 	attached    []*attachment
-	equipped    []awslambda.Function // with the limiter in them
-	logs        []awslogs.LogGroup   // of functions that decide
+	equipped    []awslambda.Function // functions that contain the limiter
+	logs        []awslogs.LogGroup   // log groups of the equipped functions that this construct made
 	refusedMost awscloudwatch.CfnInsightRule
 }
 
-// state is where the limits' state is kept.
+// state is the store of the counters.
 type state interface {
-	// equip gives a function the way to the state: its variables, permissions and network.
+	// equip gives a function its access to the store: variables, permissions and network.
 	equip(f awslambda.Function)
 	// alarms adds the alarms on the store.
 	alarms(l *Limits)
-	// units returns what the store asks money for, and how much for a million in us-east-1, in
-	// dollars.
+	// units returns the metric of what AWS charges for the store, and the price of a million
+	// in us-east-1, in dollars.
 	units() (awscloudwatch.IMetric, float64)
 }
 
-// New makes the limits in scope. It panics with an error that names every mistake in
-// props, one line each, as constructs do.
+// NewLimits makes the limits in scope. It panics with an error that has one line for each
+// mistake in props, as constructs do.
 func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limits {
 	if err := props.check(); err != nil {
 		panic(err)
 	}
-	l := &Limits{scope: constructs.NewConstruct(scope, id), props: *props}
+	l := &Limits{props: *props}
+	constructs.NewConstruct_Override(l, scope, id)
 	l.metrics = newMetrics(props.Namespace)
 	l.records = l.newRecords()
 	if props.inNetwork() {
@@ -66,11 +68,12 @@ func NewLimits(scope constructs.Construct, id *string, props *LimitsProps) *Limi
 	}
 	l.newAlarms()
 	l.newRefusedMost()
-	l.scope.Node().AddValidation(l)
+	l.Node().AddValidation(&validator{l})
 	return l
 }
 
-// Records returns the table of API keys' records and of signing keys: what `weir keys` writes.
+// Records returns the records table, which holds API keys, rules and signing keys. The
+// commands `weir keys` and `weir rules` need its name.
 func (l *Limits) Records() awsdynamodb.ITable { return l.records }
 
 // Authorizer returns the authorizer function.
@@ -79,17 +82,21 @@ func (l *Limits) Authorizer() awslambda.IFunction { return l.authorizer }
 // Metrics returns the metrics that the functions of these limits write.
 func (l *Limits) Metrics() Metrics { return l.metrics }
 
-// StoreUnits returns what the store asks money for, as a metric, and what a million cost
-// in us-east-1, in dollars, as far as is known in November 2026.
+// RefusedMost returns the name of the Contributor Insights rule that ranks callers, by
+// hash, and limits by their refused requests.
+func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
+
+// StoreUnits returns the metric of what AWS charges for the store, and the price of a
+// million in us-east-1, in dollars, as known in November 2026.
 func (l *Limits) StoreUnits() (awscloudwatch.IMetric, float64) { return l.state.units() }
 
-// newRecords makes the table of what operators write and functions only read. It is kept
-// when the stack goes: nobody can make the keys of its callers again.
+// newRecords makes the records table, which operators write and functions read. It stays
+// when the stack is deleted, because nobody can restore the keys of callers.
 func (l *Limits) newRecords() awsdynamodb.ITable {
 	if l.props.Records != nil {
 		return l.props.Records
 	}
-	return awsdynamodb.NewTable(l.scope, jsii.String("Records"), &awsdynamodb.TableProps{
+	return awsdynamodb.NewTable(l, jsii.String("Records"), &awsdynamodb.TableProps{
 		PartitionKey:                     partitionKey(),
 		BillingMode:                      awsdynamodb.BillingMode_PAY_PER_REQUEST,
 		PointInTimeRecoverySpecification: &awsdynamodb.PointInTimeRecoverySpecification{PointInTimeRecoveryEnabled: jsii.Bool(true)},

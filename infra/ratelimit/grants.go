@@ -1,0 +1,28 @@
+package ratelimit
+
+import (
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
+)
+
+// GrantManageKeys permits a principal, such as a role, to run `weir keys`: to create, list,
+// rotate and revoke API keys.
+func (l *Limits) GrantManageKeys(to awsiam.IGrantable) awsiam.Grant {
+	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
+		Grantee: to, Actions: jsii.Strings(contract.KeyActions()...), ResourceArns: &[]*string{l.records.TableArn()},
+	})
+}
+
+// GrantPublishRules permits a principal to run `weir rules`, on the items of the rules only.
+// The other items of the table are API keys, and the secrets that verify them.
+func (l *Limits) GrantPublishRules(to awsiam.IGrantable) awsiam.Grant {
+	return awsiam.Grant_AddToPrincipal(&awsiam.GrantOnPrincipalOptions{
+		Grantee: to, Actions: jsii.Strings(contract.RulesActions()...), ResourceArns: &[]*string{l.records.TableArn()},
+		Conditions: &map[string]*map[string]any{
+			"ForAllValues:StringLike": {"dynamodb:LeadingKeys": contract.RulesKeys()},
+			"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
+		},
+	})
+}

@@ -1,0 +1,92 @@
+package ratelimit
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigateway"
+)
+
+// schemeName is the name of the authorizer, and of its security scheme in a definition.
+const schemeName = "limiter"
+
+// operations are the members of an OpenAPI path that the limits protect. OPTIONS is not
+// one of them.
+var operations = []string{"get", "put", "post", "delete", "head", "patch", "trace", "x-amazon-apigateway-any-method"}
+
+// Definition returns an OpenAPI 3 document, in JSON, as the definition of a SpecRestApi
+// that is limited: the authorizer is the security of each operation except OPTIONS. Call
+// [Limits.Attach] for the API too. Definition panics with an error if the document is no
+// OpenAPI 3 in JSON, or if an operation has a security already.
+func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
+	var d map[string]any
+	if err := json.Unmarshal(document, &d); err != nil {
+		panic(fmt.Errorf("ratelimit: definition: %w; want OpenAPI 3 in JSON", err))
+	}
+	if version, _ := d["openapi"].(string); !strings.HasPrefix(version, "3.") {
+		panic(fmt.Errorf("ratelimit: definition: openapi: got %q, want 3.x", version))
+	}
+	var problems []error
+	for name, operation := range operationsOf(d) {
+		if others := security(d, operation); len(others) > 0 {
+			problems = append(problems, fmt.Errorf("ratelimit: definition: %s has a security of its own (%v), and an operation has one authorizer; remove it, call the limiter inside it, or limit in the handler", name, others))
+		}
+		operation["security"] = []any{map[string]any{schemeName: []any{}}}
+	}
+	if len(problems) > 0 {
+		slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+		panic(errors.Join(problems...))
+	}
+	member(member(d, "components"), "securitySchemes")[schemeName] = map[string]any{
+		"type": "apiKey", "name": "Unused", "in": "header", // the form that API Gateway gives a REQUEST authorizer
+		"x-amazon-apigateway-authtype": "custom",
+		"x-amazon-apigateway-authorizer": map[string]any{
+			"type": "request", "authorizerUri": l.authorizerURI(l), "authorizerResultTtlInSeconds": 0,
+		},
+	}
+	return awsapigateway.ApiDefinition_FromInline(d)
+}
+
+// operationsOf returns the operations of a document that the limits protect, by name, such
+// as "GET /orders".
+func operationsOf(document map[string]any) map[string]map[string]any {
+	all := map[string]map[string]any{}
+	paths, _ := document["paths"].(map[string]any)
+	for path, item := range paths {
+		members, _ := item.(map[string]any)
+		for _, name := range operations {
+			if operation, ok := members[name].(map[string]any); ok {
+				all[strings.ToUpper(strings.TrimSuffix(strings.TrimPrefix(name, "x-amazon-apigateway-"), "-method"))+" "+path] = operation
+			}
+		}
+	}
+	return all
+}
+
+// security returns the names of an operation's security schemes, in order. They are its
+// own or, if it has none, the document's.
+func security(document, operation map[string]any) (names []string) {
+	requirements, ok := operation["security"].([]any)
+	if !ok {
+		requirements, _ = document["security"].([]any)
+	}
+	for _, each := range requirements {
+		requirement, _ := each.(map[string]any)
+		names = append(names, slices.Sorted(maps.Keys(requirement))...)
+	}
+	return names
+}
+
+// member returns an object of an object, which it adds if it is missing.
+func member(object map[string]any, name string) map[string]any {
+	m, ok := object[name].(map[string]any)
+	if !ok {
+		m = map[string]any{}
+		object[name] = m
+	}
+	return m
+}
