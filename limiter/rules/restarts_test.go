@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Counts that are in other items restart; no others do.
+// Counts that move to other items restart, and so do those of a limit that counts by something else.
 func TestRestarts(t *testing.T) {
 	seven, eight := endpoints(7), endpoints(8)
 	shared := rule("*", "", `"global":[{"name":"day","requests":9,"window":"30d","per":["client"]},{"name":"all","requests":9,"window":"1d"}]`)
@@ -34,6 +34,12 @@ func TestRestarts(t *testing.T) {
 		{"cells", document(lease(`,"cells":2`)), document(lease("")), []string{"rules[0].limits.*[0] (l0)"}},
 		{"a shared limit", document(rule("*", "", `"*":`+tens("s", 1, `,"per":["client"]`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["client"]`))),
 			document(rule("*", "", `"*":`+tens("s", 1, `,"per":["client"],"shards":2`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["client"],"shards":2`))), []string{"rules[0].limits.*[0] (s0)"}},
+		{"another per", document(rule("/a", "", `"*":`+tens("s", 2, ""))), strings.Replace(document(rule("/a", "", `"*":`+tens("s", 2, ""))), `"name":"s0",`, `"name":"s0","per":["user","endpoint"],`, 1), []string{"rules[0].limits.*[0] (s0)"}},
+		{"another name", document(lease("")), document(rule("/a", "", `"*":`+tens("other", 1, ""))), nil},
+		{"another per, and another tier", document(lease("")), document(rule("/a", "", `"free":`+tens("l", 1, `,"per":["user","endpoint"]`))), nil},
+		{"a shadow that is enforced", strings.Replace(document(lease("")), "{", `{"mode":"shadow",`, 1), document(lease("")), nil},
+		{"a shared limit with another per", document(rule("*", "", `"*":`+tens("s", 1, `,"per":["client"]`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["client"]`))),
+			document(rule("*", "", `"*":`+tens("s", 1, `,"per":["user"]`)), rule("/a", "", `"*":`+tens("s", 1, `,"per":["user"]`))), []string{"rules[0].limits.*[0] (s0)"}},
 	} {
 		if got := rules.Restarts(parse(t, c.before), parse(t, c.after)); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", c.name, got, c.want)
@@ -44,37 +50,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// A request writes one item where its limits fit one, whatever their number, and one for each
-// item otherwise.
-func TestRules_Writes(t *testing.T) {
-	org := rule("*", "", `"global":[{"name":"address","requests":9,"window":"1d","per":["ip"]},{"name":"org","requests":9,"window":"1d","per":["claim:org"]}]`)
-	for _, c := range []struct {
-		name     string
-		document string
-		want     []rules.Writes
-	}{
-		{"one item", document(rule("/a", "GET", `"free":`+list("l", 3, "")+`,"paid":`+list("p", 4, ""))), []rules.Writes{{"/a", "GET", 1, 1, 1, 1, 0}}},
-		{"a user alone", document(rule("/a", "", `"*":`+list("l", 3, `,"per":["user"]`))), []rules.Writes{{"/a", "", 1, 0, 1, 0, 0}}},
-		{"all that there is", document(rule("/a/{x}/*", "", `"*":`+list("l", 3, "")+`,"global":`+limit), org), []rules.Writes{{"/a/{x}/*", "", 4, 4, 4, 3, 1}, {"*", "", 2, 2, 2, 2, 1}}},
-		{"the most of all tiers", document(rule("/a", "", `"free":`+list("l", 1, "")+`,"paid":`+list("p", 1, `,"per":["client"]`)+`,"gold":`+tens("g", 3, `,"shards":2`))), []rules.Writes{{"/a", "", 3, 3, 3, 3, 0}}},
-		{"token and key", document(rule("/a", "", `"*":[`+limit[:len(limit)-1]+`,"name":"u","per":["user"]},`+limit[:len(limit)-1]+`,"name":"k","per":["apikey"]}]`)), []rules.Writes{{"/a", "", 1, 1, 2, 0, 0}}},
-		{"cells write nothing", document(rule("/a", "", `"*":`+tens("c", 3, `,"cells":2`))), []rules.Writes{{"/a", "", 0, 0, 0, 0, 0}}},
-		{"shadows", document(rule("/a", "", `"*":`+limit), strings.Replace(rule("/a", "", `"*":`+limit), "{", `{"mode":"shadow",`, 1)), []rules.Writes{{"/a", "", 2, 2, 2, 2, 0}}},
-		{"any method, of which one has more", document(rule("/a", "", `"*":`+list("a", 4, "")), rule("/a", "PUT", `"*":`+list("b", 4, "")), rule("/a", "GET", `"*":`+list("c", 4, ""))),
-			[]rules.Writes{{"/a", "", 2, 2, 2, 2, 0}, {"/a", "PUT", 2, 2, 2, 2, 0}, {"/a", "GET", 2, 2, 2, 2, 0}}},
-		{"other tiers", document(rule("*", "", `"*":`+list("a", 4, "")), rule("/a", "", `"gold":`+list("b", 4, ""))), []rules.Writes{{"*", "", 1, 1, 1, 1, 0}, {"/a", "", 2, 2, 2, 2, 0}}},
-	} {
-		if got := parse(t, c.document).Writes(); !slices.Equal(got, c.want) {
-			t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
-		}
-	}
-	split := parse(t, document(append(endpoints(300), rule("/e0", "", `"*":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...)).Writes()
-	if split[0] != (rules.Writes{"/e0", "", 2, 2, 2, 2, 0}) || split[1] != (rules.Writes{"/e1", "", 1, 1, 1, 1, 0}) {
-		t.Errorf("300 endpoints: %+v, %+v", split[0], split[1])
-	}
-}
-
-// A caller's limits are those of all its items, and of one item alone where that is asked for.
+// Of returns the limits of all items of a caller, or those of one item.
 func TestRules_Of_endpoints(t *testing.T) {
 	r := parse(t, document(append(endpoints(8), rule("*", "", `"global":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...))
 	if got := r.Of(alice, alice.Subject()); len(got) != 9 || got[0].Charge.Subject.String() != "user:alice|endpoint::/e0" || got[8].Charge.Subject != alice.Subject() {

@@ -1,0 +1,77 @@
+package document
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// plain returns a node as encoding/json returns its value.
+func (n *node) plain() any {
+	switch n.kind {
+	case isObject:
+		object := map[string]any{}
+		for _, m := range n.members {
+			object[m.key] = m.node.plain()
+		}
+		return object
+	case isList:
+		list := []any{}
+		for _, item := range n.items {
+			list = append(list, item.plain())
+		}
+		return list
+	}
+	return n.value
+}
+
+// FuzzScan looks for a text that the scanner and encoding/json read in two ways.
+func FuzzScan(f *testing.F) {
+	for _, seed := range []string{
+		`{"a":[1,2.5e-3,-0,true,false,null,"x\n\u00e9\ud83d\ude00\ud800"]}`, `[]`, `{}`, ` 1 `, `01`, `-`, `1.`, `.5`, `1e`, `+1`, `"`, `"\x"`, `"\u12"`, "\"\x01\"", "\"\xff\"", `[1,]`, `{"a":1,}`, `{"a"}`,
+		`{,}`, `[,]`, `tru`, `truex`, `nullnull`, `1 2`, `{"a":1 "b":2}`, "\ufeff{}", ``, `"a`, `[`, `{"a":`, `{"a":1}}`,
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		s := scanner{text: []byte(text)}
+		root, err := s.document()
+		if err != nil && strings.HasPrefix(err.Error(), "nested") {
+			return
+		}
+		if valid := json.Valid([]byte(text)); valid != (err == nil) {
+			t.Fatalf("%q: got error %v, encoding/json says valid: %t", text, err, valid)
+		}
+		if err != nil {
+			if p := err.(*syntaxError).problem(s.text); p.Line < 1 || p.Column < 1 {
+				t.Fatalf("%q: %+v", text, p)
+			}
+			return
+		}
+		if len(s.duplicates) > 0 { // the first wins here, and the last there
+			return
+		}
+		d := json.NewDecoder(strings.NewReader(text))
+		d.UseNumber()
+		var want any
+		if err := d.Decode(&want); err != nil || !reflect.DeepEqual(root.plain(), want) {
+			t.Fatalf("%q: got %v, want %v, %v", text, root.plain(), want, err)
+		}
+	})
+}
+
+func TestDidYouMean(t *testing.T) {
+	words := []string{"token_bucket", "leaky_bucket", "sliding_log", "GET", "per"}
+	for got, want := range map[string]string{
+		"token_buket": "token_bucket", "Token_Bucket": "token_bucket", "tokenbucket": "token_bucket", "get": "GET", "pre": "per", "gcra": "", "x": "", "": "",
+		strings.Repeat("token_bucket", 1000): "",
+	} {
+		if want != "" {
+			want = ` (did you mean "` + want + `"?)`
+		}
+		if meant := DidYouMean(got, words); meant != want {
+			t.Errorf("%q: got %q, want %q", Shorten(got), meant, want)
+		}
+	}
+}

@@ -1,0 +1,109 @@
+package rules_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// notes returns the notes of a document on its callers and windows.
+func notes(t *testing.T, document, of string) (list []string) {
+	t.Helper()
+	for _, n := range parse(t, document).Notes() {
+		if strings.Contains(n.Message, of) {
+			list = append(list, fmt.Sprintf("%d %s: %s", n.Line, n.Path, n.Message))
+		}
+	}
+	return list
+}
+
+// A rule that leaves callers without any limit is noted, unless another rule limits them.
+func TestRules_Notes_callers(t *testing.T) {
+	const rest = " have no limit here at all; a limit by client or ip counts every caller"
+	per := func(per string) string { return `{"name":"l","requests":1,"window":"1m","per":[` + per + `]}` }
+	for _, c := range []struct{ document, want string }{
+		{document(rule("/a", "", `"*":`+per(`"apikey"`))), `1 rules[0].limits.*: callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"*":`+per(`"user","endpoint"`))), `1 rules[0].limits.*: callers with an API key alone or without a credential` + rest},
+		{document(rule("/a", "", `"global":`+per(`"claim:org"`))), `1 rules[0].limits.global: callers without a claim by which it counts` + rest},
+		{document(rule("/a", "", `"free":`+limit+`,"paid":`+per(`"apikey"`))), `1 rules[0].limits.paid: callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"free":`+limit+`,"*":`+per(`"apikey"`)), rule("/b", "", `"gold":`+limit)), `1 rules[0].limits.*: callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"*":`+per(`"apikey"`)), rule("*", "", `"global":`+per(`"ip"`))), ""},
+		{document(rule("/a", "", `"*":`+per(`"apikey"`)), strings.Replace(rule("*", "", `"global":`+per(`"ip"`)), "{", `{"mode":"shadow",`, 1)), `1 rules[0].limits.*: callers with a token or without a credential` + rest},
+		{document(rule("/a", "", `"*":`+limit)), ""},
+		{document(rule("/a", "", `"*":`+per(`"global"`))), ""},
+		{document(rule("/a", "", `"*":[`+per(`"user"`)+`,`+per(`"ip"`)+`]`)), ""},
+		{document(strings.Replace(rule("/a", "", `"*":`+per(`"apikey"`)), "{", `{"mode":"shadow",`, 1)), ""},
+		{document(rule("/a", "", `"*":{"name":"l","requests":1,"window":"1m","per":["ip"],"only_bad_credentials":true}`)), ""},
+	} {
+		if got := strings.Join(notes(t, c.document, "callers with"), "\n"); got != c.want {
+			t.Errorf("%s\n got %s\nwant %s", c.document, got, c.want)
+		}
+	}
+}
+
+// A window of more than a day is no calendar period.
+func TestRules_Notes_windows(t *testing.T) {
+	for numbers, want := range map[string]string{
+		`"window":"30d"`: "1 rules[0].limits.*: its window is no calendar week or month: usage expires over the next 30 days, and is not reset at once",
+		`"window":"7d","algorithm":"fixed_window"`:  "1 rules[0].limits.*: its windows are no calendar weeks or months: each takes 7 days, counted from 1 January 1970 UTC",
+		`"window":"36h","algorithm":"fixed_window"`: "1 rules[0].limits.*: its windows are no calendar weeks or months: each takes 1.5 days, counted from 1 January 1970 UTC",
+		`"window":"1d"`: "", `"window":"1d","algorithm":"fixed_window"`: "", `"window":"30d","algorithm":"token_bucket"`: "",
+	} {
+		if got := strings.Join(notes(t, document(rule("/a", "", `"*":{"requests":9,`+numbers+`}`)), "calendar"), "\n"); got != want {
+			t.Errorf("%s\n got %s\nwant %s", numbers, got, want)
+		}
+	}
+}
+
+// The notes on a document of the usual rules are few.
+func TestRules_Notes_design(t *testing.T) {
+	var paths []string
+	for _, n := range load(t, "testdata/good/design.json").Notes() {
+		paths = append(paths, n.Path)
+	}
+	if want := []string{"rules[1].limits"}; !slices.Equal(paths, want) {
+		t.Errorf("notes on %q, want %q", paths, want)
+	}
+}
+
+// Every mistake has the line of the value, or of the object in which something is missing.
+func TestParse_lines(t *testing.T) {
+	_, err := rules.Parse([]byte(`{
+  "rules": [
+    {
+      "endpoint": "/a/",
+      "limits": {
+        "free": {
+          "requests": 0
+        },
+        "free": {},
+        "a b":
+          {"requests": 1, "window": "1m", "brust": 2}
+      }
+    }
+  ],
+  "overrides": [
+    {"user": "u",
+     "limits": {"x": {"requests": 1, "window": "1m"}}}]
+}`), rules.Options{})
+	const want = `line 4: rules[0].endpoint: got "/a/", want /a
+line 6: rules[0].limits.free.window_seconds: required, or "window": "1m"
+line 7: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
+line 9: rules[0].limits.free: got the same name twice in one object
+line 10: rules[0].limits["a b"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"
+line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only_bad_credentials, note`
+	lines := strings.Split(fmt.Sprint(err), "\n")
+	slices.Sort(lines)
+	if got := strings.Join(lines, "\n"); got != sorted(want) {
+		t.Errorf("\n got %s\nwant %s", got, sorted(want))
+	}
+}
+
+func sorted(text string) string {
+	lines := strings.Split(text, "\n")
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}

@@ -1,0 +1,82 @@
+package rules_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// An override takes the window, the algorithm and the burst of the limit unless it sets its own.
+func TestParse_overrides_inherit(t *testing.T) {
+	limits := map[string]string{
+		"bucket":      `"requests":100,"window":"1m","algorithm":"token_bucket","burst":20`,
+		"full bucket": `"requests":100,"window":"1m","algorithm":"token_bucket"`,
+		"fixed":       `"requests":100,"window":"1h","algorithm":"fixed_window"`,
+		"sliding":     `"requests":100,"window":"1h"`,
+		"log":         `"requests":100,"window":"1h","algorithm":"sliding_log"`,
+	}
+	for _, c := range []struct{ limit, override, want string }{
+		{"bucket", `"requests":600`, "bucket/100ms/20"},
+		{"bucket", `"requests":600,"burst":50`, "bucket/100ms/50"},
+		{"bucket", `"requests":600,"window":"1h"`, "bucket/6s/20"},
+		{"bucket", `"requests":600,"algorithm":"sliding_window"`, "sliding/1m0s/600"},
+		{"full bucket", `"requests":600`, "bucket/100ms/600"},
+		{"fixed", `"requests":5`, "fixed/1h0m0s/5"},
+		{"fixed", `"requests":5,"window_seconds":60`, "fixed/1m0s/5"},
+		{"sliding", `"requests":5`, "sliding/1h0m0s/5"},
+		{"sliding", `"requests":60,"algorithm":"token_bucket","burst":7`, "bucket/1m0s/7"},
+		{"log", `"requests":5`, "log/1h0m0s/5"},
+	} {
+		r := parse(t, `{"rules":[{"endpoint":"/a","limits":{"*":{`+limits[c.limit]+`}}}],"overrides":[{"user":"alice","limits":{"a":{`+c.override+`}}}]}`)
+		if got := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit.Fingerprint(); got != c.want {
+			t.Errorf("%s with %s: got %s, want %s", c.limit, c.override, got, c.want)
+		}
+	}
+}
+
+// One override has the numbers of each limit that it changes.
+func TestParse_overrides_inherit_each(t *testing.T) {
+	r := parse(t, `{"rules":[{"endpoint":"/a","limits":{
+		"free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":20},"paid":{"requests":1000,"window":"1h"}}}],
+		"overrides":[{"user":"alice","limits":{"a":{"requests":600}}},{"user":"bob","limits":{"a":{"requests":600}}}]}`)
+	for tier, want := range map[string]string{"free": "bucket/100ms/20", "paid": "sliding/1h0m0s/600"} {
+		for _, user := range []string{"alice", "bob"} {
+			if got := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: user, Tier: tier})[0].Limit.Fingerprint(); got != want {
+				t.Errorf("%s of %s: got %s, want %s", user, tier, got, want)
+			}
+		}
+	}
+}
+
+// An override of a network applies to each of its addresses, that of the longest network first. Each
+// address has a count of its own.
+func TestParse_overrides_networks(t *testing.T) {
+	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":[
+		{"name":"s","requests":9,"window":"1m","per":["ip"]},{"name":"other","requests":8,"window":"1m","per":["ip"]}]}}],"overrides":[
+		{"ip":"10.0.0.0/8","limits":{"s":{"requests":1}}},
+		{"ip":"10.1.0.0/16","limits":{"s":{"requests":2},"other":{"requests":7}}},
+		{"ip":"10.1.2.3","limits":{"s":{"requests":3}}},
+		{"ip":"2001:db8::/32","limits":{"s":{"requests":4}}},
+		{"ip":"2001:db8:1::/64","limits":{"s":{"requests":5}}},
+		{"ip":"2001:db8:2::1/128","limits":{"s":{"requests":6}}}]}`)
+	for address, want := range map[string]string{
+		"10.9.9.9/32": "1 8", "10.1.9.9/32": "2 7", "10.1.2.3/32": "3 7", "11.0.0.1/32": "9 8",
+		"2001:db8:9::/64": "4 8", "2001:db8:1::/64": "5 8", "2001:db8:2::/64": "4 8", "2001:db9::/64": "9 8", "::/64": "9 8",
+	} {
+		charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix(address)})
+		if got := fmt.Sprint(charges[0].Limit.Rate.Requests, charges[1].Limit.Rate.Requests); got != want {
+			t.Errorf("%s: got %s, want %s", address, got, want)
+		}
+	}
+	a := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.9/32")})[0].Subject
+	b := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.8/32")})[0].Subject
+	if a == b {
+		t.Errorf("two addresses share the subject %s", a)
+	}
+	if charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{}); len(charges) > 0 && charges[0].Limit.Rate.Requests != 9 {
+		t.Errorf("without an address: %d requests", charges[0].Limit.Rate.Requests)
+	}
+}

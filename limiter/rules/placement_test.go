@@ -1,0 +1,90 @@
+package rules_test
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata/placement.golden")
+
+// WEIR_SOAK lets the properties try many more documents.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if os.Getenv("WEIR_SOAK") != "" {
+		if err := flag.Set("rapid.checks", "10000"); err != nil {
+			panic(err)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// A document counts in the same items after an upgrade. If this test fails, an upgrade restarts
+// counts: keep the items as they are, or write the change to the CHANGELOG and renew the file with
+// go test ./limiter/rules -run TestPlacement -update.
+func TestPlacement(t *testing.T) {
+	files, err := filepath.Glob("testdata/good/*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents := map[string]string{
+		"seven endpoints": document(endpoints(7)...), "eight endpoints": document(endpoints(8)...),
+		"ten buckets": document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`))),
+		"logs":        document(rule("/a", "", `"*":`+sizedLog("l", 160, "1h", "")), rule("/b", "", `"*":`+sizedLog("l", 160, "1h", ""))),
+		"more logs":   document(rule("/a", "", `"*":`+sizedLog("l", 160, "1h", "")), rule("/b", "", `"*":`+sizedLog("l", 170, "1h", ""))),
+	}
+	order := []string{"seven endpoints", "eight endpoints", "ten buckets", "logs", "more logs"}
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents[file] = string(content)
+		order = append(order, file)
+	}
+	var b strings.Builder
+	for _, name := range order {
+		fmt.Fprintf(&b, "%s\n%s", name, placement(parse(t, documents[name])))
+	}
+	const file = "testdata/placement.golden"
+	if *update {
+		if err := os.WriteFile(file, []byte(b.String()), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil || b.String() != string(want) {
+		t.Errorf("an upgrade would restart counts (%v): got\n%s", err, &b)
+	}
+}
+
+// placement lists the items in which requests of the endpoints of a document are counted, with the
+// limits that are in them.
+func placement(r *rules.Rules) string {
+	seen, text := map[string]bool{}, ""
+	for i := range r.Len() {
+		endpoint, method := r.Endpoint(i)
+		if method == "" {
+			method = http.MethodGet
+		}
+		path := rules.MustParsePath(strings.NewReplacer("{", "", "}", "", "*", "x").Replace("/" + strings.TrimPrefix(endpoint, "/")))
+		for _, tier := range append(r.Tiers(), "other") {
+			c := caller.Caller{User: "u", APIKey: "k", IP: address, Tier: tier, Claims: map[string]string{"org": "o"}}
+			for _, charge := range r.Charges(nil, method, path, c) {
+				line := fmt.Sprintf("  %s %s %s shadow %t shards %d cells %d\n", charge.Subject, charge.Limit.ID, charge.Limit.Name, charge.Limit.Shadow, charge.Limit.Spread.Shards, charge.Limit.Spread.Cells)
+				if !seen[line] {
+					seen[line] = true
+					text += line
+				}
+			}
+		}
+	}
+	return text
+}
