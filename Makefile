@@ -44,7 +44,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir FORCE
+.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,7 +77,7 @@ UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 SERIAL := ^TestAttack_(flood|hugeEvents|memory)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir with --install dynamodb,redis -- $(MAKE) --no-print-directory test-go
+	.bin/weir-tools with --install dynamodb,redis -- $(MAKE) --no-print-directory test-go
 	go -C local/bench test ./...
 	$(MAKE) test-kafka
 	$(MAKE) test-console
@@ -96,21 +96,21 @@ test-go: # what make test runs beside DynamoDB Local and Redis
 check-fast: lint ## Lint, and run the tests that need no server; results that are still valid are not computed again
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/... ./infra/...
 
-test-kafka: .bin/weir ## Test events with Apache Kafka
-	.bin/weir with --install kafka -- $(GO_TEST) -count=1 -v -run '^TestKafka' ./functions/sinks/kafka ./local/weir
+test-kafka: .bin/weir-tools ## Test events with Apache Kafka
+	.bin/weir-tools with --install kafka -- $(GO_TEST) -count=1 -v -run '^TestKafka' ./functions/sinks/kafka ./local/tools
 
 sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
-	@exec .bin/weir with --install docker,dynamodb,tools -- .bin/weir sam --template "$(or $(SAM_TEMPLATE),$(SYNTHESIZED))" --port "$(if $(filter file,$(origin PORT)),3000,$(PORT))"
+	@exec .bin/weir-tools with --install docker,dynamodb,tools -- .bin/weir-tools sam --template "$(or $(SAM_TEMPLATE),$(SYNTHESIZED))" --port "$(if $(filter file,$(origin PORT)),3000,$(PORT))"
 
 test-sam: build ## Test the synthesized APIs and each sample event with the SAM CLI
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
-	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir with --install docker,dynamodb,tools -- \
-		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/weir
+	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install docker,dynamodb,tools -- \
+		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
 
-test-console: .bin/weir ## Test the console in a Chromium; pictures of it go to .weir/screenshots
+test-console: .bin/weir-tools ## Test the console in a Chromium; pictures of it go to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
-	.bin/weir with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/weir
+	.bin/weir-tools with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/serve
 
 synth: functions infra/node_modules ## Synthesize the stack into infra/cdk.out
 	@$(CDK) synth --quiet $(SETTINGS)
@@ -151,21 +151,25 @@ fuzz: ## Fuzz every target there is, one after another
 	done <<<"$$targets"; \
 	if [[ -n $$failed ]]; then echo "found something:$$failed (the input is in testdata/fuzz beside the test)"; exit 1; fi
 
-soak: .bin/weir ## Run ten environments and 64 clients over each store, with faults switched on and off
-	WEIR_REQUIRE=dynamodb,redis .bin/weir with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
+soak: .bin/weir-tools ## Run ten environments and 64 clients over each store, with faults switched on and off
+	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
 
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
 	$(LINT) run ./...
 	cd local/bench && go mod tidy -diff && $(CURDIR)/$(LINT) run ./...
 
-cfn-lint: .bin/weir ## Check the CloudFormation templates
-	.bin/weir with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || exec "$$WEIR_TOOLS/cfn-lint" "$$@"' - $(wildcard infra/golden/*.json)
+cfn-lint: .bin/weir-tools ## Check the CloudFormation templates
+	.bin/weir-tools with --install tools -- sh -c '[ -z "$$WEIR_TOOLS" ] || exec "$$WEIR_TOOLS/cfn-lint" "$$@"' - $(wildcard infra/golden/*.json)
 
-build: .bin/weir functions ## Build the weir command into .bin and the functions into dist
+build: .bin/weir .bin/weir-tools functions ## Build weir and weir-tools into .bin and the functions into dist
 
 .bin/weir:
+	@[ -e $@ ] || echo "building weir; with an empty build cache this takes about a minute ..."
 	@go build -o $@ ./local/weir
+
+.bin/weir-tools:
+	@go build -o $@ ./local/tools
 
 functions: $(FUNCTIONS:%=dist/$(ARCH)/%/bootstrap) ## Build the functions for Lambda into dist/ARCH
 
@@ -178,13 +182,13 @@ size: ## Print how large the functions are, and how long they take to start
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
 	@go test -count=1 -v -run '^TestFunctions$$' ./local/size
 
-bench: .bin/weir ## Measure Weir beside its peers and print the tables; about ten minutes
+bench: .bin/weir-tools ## Measure Weir beside its peers and print the tables; about ten minutes
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
-	@.bin/weir with --install dynamodb,redis -- .bin/bench $(BENCH)
+	@.bin/weir-tools with --install dynamodb,redis -- .bin/bench $(BENCH)
 
-bench-docs: .bin/weir ## The same, and write the tables into limiter/BENCHMARKS.md
+bench-docs: .bin/weir-tools ## The same, and write the tables into limiter/BENCHMARKS.md
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
-	@WEIR_REQUIRE=all .bin/weir with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
+	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
 simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/RESULTS.md; minutes
 	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n\n'; \

@@ -41,7 +41,7 @@ func TestEndpoints(t *testing.T) {
 			wg.Wait()
 			inspect := func(subject string, limits, left int) {
 				t.Helper()
-				found, err := d.Inspect(t.Context(), subject)
+				found, err := d.Usage(t.Context(), subject)
 				if err != nil || len(found.Limits) != limits || len(found.Others) != 0 {
 					t.Fatalf("%s: %d limits and %d others, %v", subject, len(found.Limits), len(found.Others), err)
 				}

@@ -21,7 +21,7 @@ const Path = "/_weir/api/"
 // page of another origin cannot send it unasked.
 const (
 	pathExplain = Path + "explain"
-	pathInspect = Path + "inspect"
+	pathUsage   = Path + "usage"
 	pathReset   = Path + "reset"
 )
 
@@ -31,7 +31,7 @@ const (
 	patience    = 10 * time.Second
 )
 
-// about is the question of Inspect and Reset.
+// about is the question of Usage and Reset.
 type about struct {
 	Subject string `json:"subject"`
 }
@@ -47,8 +47,8 @@ type failure struct {
 func (o *Operator) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Explain) })
-	mux.HandleFunc("POST "+pathInspect, func(w http.ResponseWriter, r *http.Request) {
-		answer(w, r, func(ctx context.Context, a about) (Inspection, error) { return o.Inspect(ctx, a.Subject) })
+	mux.HandleFunc("POST "+pathUsage, func(w http.ResponseWriter, r *http.Request) {
+		answer(w, r, func(ctx context.Context, a about) (Usage, error) { return o.Usage(ctx, a.Subject) })
 	})
 	mux.HandleFunc("POST "+pathReset, func(w http.ResponseWriter, r *http.Request) {
 		answer(w, r, func(ctx context.Context, a about) (Forgotten, error) { return o.Reset(ctx, a.Subject) })
@@ -114,9 +114,9 @@ func (c *Client) Explain(ctx context.Context, q Question) (Explanation, error) {
 	return post[Explanation](ctx, c.url+pathExplain, q)
 }
 
-// Inspect is [Operator.Inspect].
-func (c *Client) Inspect(ctx context.Context, subject string) (Inspection, error) {
-	return post[Inspection](ctx, c.url+pathInspect, about{subject})
+// Usage is [Operator.Usage].
+func (c *Client) Usage(ctx context.Context, subject string) (Usage, error) {
+	return post[Usage](ctx, c.url+pathUsage, about{subject})
 }
 
 // Reset is [Operator.Reset].

@@ -34,16 +34,16 @@ func TestClient(t *testing.T) {
 	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", IP: "me"})
 	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", Token: "t"})
 	same(t, c.Explain, d.Explain, operator.Question{Method: "GET", Path: "/", Token: "t", User: "alice"})
-	same(t, c.Inspect, d.Inspect, "user:alice")
-	same(t, c.Inspect, d.Inspect, "alice")
+	same(t, c.Usage, d.Usage, "user:alice")
+	same(t, c.Usage, d.Usage, "alice")
 	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 4 {
 		t.Errorf("%+v, %v", f, err)
 	}
 	same(t, c.Reset, d.Reset, "user:alice") // of whom nothing is held now
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
-	same(t, c.Inspect, d.Inspect, "user:alice")
+	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
-	if _, err := c.Inspect(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {
+	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {
 		t.Errorf("nobody answers: %v", err)
 	}
 }
@@ -97,11 +97,11 @@ func TestHandler_hostile(t *testing.T) {
 		method, path, body string
 		want               int
 	}{
-		{http.MethodPost, "inspect", `{"subject":"user:alice"}`, 200},
-		{http.MethodPost, "inspect", `{"subject":"user:alice","x":1}`, 400},
-		{http.MethodPost, "inspect", `{"subject":"` + strings.Repeat("x", 1<<17) + `"}`, 400},
-		{http.MethodPost, "inspect", strings.Repeat("[", 1<<17), 400},
-		{http.MethodPost, "inspect", ``, 400},
+		{http.MethodPost, "usage", `{"subject":"user:alice"}`, 200},
+		{http.MethodPost, "usage", `{"subject":"user:alice","x":1}`, 400},
+		{http.MethodPost, "usage", `{"subject":"` + strings.Repeat("x", 1<<17) + `"}`, 400},
+		{http.MethodPost, "usage", strings.Repeat("[", 1<<17), 400},
+		{http.MethodPost, "usage", ``, 400},
 		{http.MethodGet, "reset", ``, 405},
 		{http.MethodGet, "reset?subject=user:alice", ``, 405},
 		{http.MethodPut, "reset", `{"subject":"user:alice"}`, 405},

@@ -133,9 +133,9 @@ func (d *desk) explain(q operator.Question) operator.Explanation {
 	return e
 }
 
-func (d *desk) inspect(subject string) operator.Inspection {
+func (d *desk) inspect(subject string) operator.Usage {
 	d.t.Helper()
-	i, err := d.Inspect(d.t.Context(), subject)
+	i, err := d.Usage(d.t.Context(), subject)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -507,7 +507,7 @@ func TestOperator_storeFails(t *testing.T) {
 	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("explain: %v", err)
 	}
-	if _, err := d.Inspect(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
+	if _, err := d.Usage(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("inspect: %v", err)
 	}
 	if _, err := d.Reset(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {

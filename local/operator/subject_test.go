@@ -68,7 +68,7 @@ func TestInspect_subjects(t *testing.T) {
 		limiter.User(strings.Repeat("x", 200)).String(): {}, // a hash
 		"user:" + strings.Repeat("x", 5000):             {},
 	} {
-		i, err := d.Inspect(t.Context(), text)
+		i, err := d.Usage(t.Context(), text)
 		if want == (limiter.Subject{}) {
 			if _, mistaken := errors.AsType[*operator.MistakeError](err); !mistaken || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%q: %v, %v, want a mistake", text, i.Subject, err)
@@ -99,7 +99,7 @@ func FuzzInspect_subject(f *testing.F) {
 	d := newDesk(f, "memory")
 	f.Fuzz(func(t *testing.T, user, org string) {
 		for _, s := range []limiter.Subject{limiter.User(user), limiter.APIKey(user), limiter.Claim(org, user).And(limiter.User(org)), limiter.Custom(org, user), limiter.Endpoint("GET", "/"+user)} {
-			i, err := d.Inspect(t.Context(), s.String())
+			i, err := d.Usage(t.Context(), s.String())
 			if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken && (user == "" || org == "" || strings.Contains(s.String(), "~")) {
 				continue
 			}
@@ -107,6 +107,6 @@ func FuzzInspect_subject(f *testing.F) {
 				t.Errorf("%q: %q, %v", s, i.Subject, err)
 			}
 		}
-		_, _ = d.Inspect(t.Context(), user)
+		_, _ = d.Usage(t.Context(), user)
 	})
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -13,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
 )
 
 func checkCommand() *cobra.Command {
@@ -25,7 +26,7 @@ func checkCommand() *cobra.Command {
 			"Of a document without mistakes it prints how many items of the store a request of each endpoint writes at most, by what its caller is known as, and with --against, the limits whose counts " +
 			"restart when FILE comes into force after that document. FILE may be -, the standard input.",
 		Example: "  weir check functions/rules.json\n  weir check --json - < my-rules.json\n  git show HEAD:functions/rules.json > /tmp/before.json && weir check --against /tmp/before.json functions/rules.json",
-		Args:    exactly(1),
+		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
 		},
@@ -55,7 +56,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	result := checked{File: file}
 	var r *rules.Rules
 	if err == nil {
-		r, err = parseRules(document)
+		r, err = checkout.ParseRules(document)
 	}
 	if problems, ok := errors.AsType[rules.Problems](err); ok {
 		result.Problems = problems
@@ -71,7 +72,7 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 		return err
 	}
 	if !result.OK {
-		return exitError{1}
+		return command.ExitError{Code: 1}
 	}
 	return nil
 }
@@ -86,29 +87,16 @@ func restarts(ctx context.Context, in io.Reader, file string, r *rules.Rules) ([
 	if err != nil {
 		return nil, err
 	}
-	before, err := parseRules(document)
+	before, err := checkout.ParseRules(document)
 	if err != nil {
 		return nil, fmt.Errorf("--against: %s: %w", file, err)
 	}
 	return rules.Restarts(before, r), nil
 }
 
-// readDocument reads a file, or in if it is called "-".
-func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error) {
-	if file == "-" {
-		return await(ctx, func() ([]byte, error) { return io.ReadAll(in) })
-	}
-	return os.ReadFile(file)
-}
-
-// parseRules parses a document with the options of functions on DynamoDB.
-func parseRules(document []byte) (*rules.Rules, error) {
-	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
-}
-
 func (c checked) print(out io.Writer, asJSON bool) error {
 	if asJSON {
-		return printJSON(out, c)
+		return command.PrintJSON(out, c)
 	}
 	for _, p := range c.Problems {
 		if _, err := fmt.Fprintln(out, p.In(c.File)); err != nil {

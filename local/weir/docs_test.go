@@ -11,6 +11,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
 // Of make only what it would run is asked: a target has its own place in CI, or needs an
@@ -28,9 +32,9 @@ var (
 // why in a comment above it, and names commands and flags that there are.
 func TestDocs_commands(t *testing.T) {
 	root := realCheckout(t)
-	c := scratch(t)
+	c := checkouttest.Scratch(t)
 	installSelf(t, c)
-	gateway := startProcess(t, []string{"serve"})
+	gateway := commandtest.Start(t, []string{"serve"})
 	for _, file := range documents(t, root) {
 		text, err := os.ReadFile(filepath.Join(root, file))
 		if err != nil {
@@ -42,7 +46,7 @@ func TestDocs_commands(t *testing.T) {
 					checkUsage(t, line[1])
 				}
 				if block[1] == "" {
-					runShell(t, root, c, atPort("export WEIR_URL="+defaultGateway+"\n"+block[2], gateway.port))
+					runShell(t, root, c, atPort("export WEIR_URL="+defaultGateway+"\n"+block[2], gateway.Port))
 				}
 			})
 		}
@@ -52,25 +56,24 @@ func TestDocs_commands(t *testing.T) {
 // realCheckout is the checkout that the tests are in, by its path without links.
 func realCheckout(t *testing.T) string {
 	t.Helper()
-	c, err := findCheckout()
+	c, err := checkout.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return c.root
+	return c.Root
 }
 
 // installSelf puts this program where the documents have it.
-func installSelf(t *testing.T, c checkout) {
+func installSelf(t *testing.T, c checkout.Checkout) {
 	t.Helper()
 	self, err := filepath.Abs(os.Args[0])
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(c.path(".bin"), 0o700); err != nil {
+	if err := os.MkdirAll(c.Path(".bin"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	script := fmt.Sprintf("#!/bin/sh\nWEIR_TEST_MAIN=1 exec '%s' \"$@\"\n", self)
-	if err := os.WriteFile(c.path(".bin", "weir"), []byte(script), 0o700); err != nil { //nolint:gosec // a script is run
+	if err := os.WriteFile(c.Path(".bin", "weir"), []byte(commandtest.Script(self)), 0o700); err != nil { //nolint:gosec // a script is run
 		t.Fatal(err)
 	}
 }
@@ -125,12 +128,12 @@ func atPort(script string, port int) string {
 	return script
 }
 
-func runShell(t *testing.T, root string, c checkout, script string) {
+func runShell(t *testing.T, root string, c checkout.Checkout, script string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	shell := exec.CommandContext(ctx, "bash", "-c", shellPrelude+script)
-	shell.Dir = c.root
+	shell.Dir = c.Root
 	shell.Env = append(os.Environ(), "CHECKOUT="+root, "MAKEFLAGS=", "MAKELEVEL=")
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s\nof:\n%s", err, out, script)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/operator"
 )
 
@@ -28,11 +29,11 @@ func explainCommand() *cobra.Command {
 			"  weir explain GET /api/v1/search --user alice --tier paid\n" +
 			"  weir explain POST /api/v1/data --token \"$(weir token --user alice)\" --json\n" +
 			"  weir explain GET /api/v1/search --apikey-id acme --ip 203.0.113.7 --store dynamodb --table Weir-prod-Limits --namespace prod",
-		Args: exactly(2),
+		Args: command.Exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
 			q.Method, q.Path = strings.ToUpper(args[0]), args[1]
-			if q.Claims, err = claimsOf(claims); err != nil {
+			if q.Claims, err = parseClaims(claims); err != nil {
 				return err
 			}
 			return t.explain(c, q)
@@ -45,7 +46,7 @@ func explainCommand() *cobra.Command {
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 of the gateway on this machine")
 	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
 	t.flags(c)
-	completeTiers(c, "tier", &t.rules)
+	completeTiers(c, &t.rules)
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 		if len(args) == 0 {
 			return []string{"GET", "POST", "PUT", "PATCH", "DELETE"}, cobra.ShellCompDirectiveNoFileComp
@@ -67,31 +68,18 @@ func (t *addressee) explain(c *cobra.Command, q operator.Question) error {
 		return asked(err)
 	}
 	if t.json {
-		return printJSON(c.OutOrStdout(), e)
+		return command.PrintJSON(c.OutOrStdout(), e)
 	}
 	return printExplanation(c.OutOrStdout(), e)
 }
 
-// claimsOf reads claims of the form name=value.
-func claimsOf(list []string) (map[string]string, error) {
-	claims := map[string]string{}
-	for _, claim := range list {
-		name, value, ok := strings.Cut(claim, "=")
-		if !ok || name == "" || value == "" {
-			return nil, usageError{fmt.Errorf("--claim: got %q, want name=value", claim)}
-		}
-		claims[name] = value
-	}
-	return claims, nil
-}
-
 func printExplanation(out io.Writer, e operator.Explanation) error {
-	s := styleOf(out)
-	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.bold(e.Method), s.bold(e.Path), s.bold(e.Caller.Subject), e.Caller.Tier, e.Version)
+	s := command.StyleOf(out)
+	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version)
 	if e.Caller.Rejected != "" {
-		fmt.Fprintf(out, "%s %s\n", s.bad("the token is refused:"), e.Caller.Rejected)
+		fmt.Fprintf(out, "%s %s\n", s.Bad("the token is refused:"), e.Caller.Rejected)
 	}
-	fmt.Fprintf(out, "\n%s\n", s.bold("rules"))
+	fmt.Fprintf(out, "\n%s\n", s.Bold("rules"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, r := range e.Rules {
 		does := "charges nothing"
@@ -104,37 +92,37 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		return err
 	}
 	if e.Others > 0 {
-		fmt.Fprintf(out, "  %s\n", s.weak(plural(e.Others, "rule")+" for other paths"))
+		fmt.Fprintf(out, "  %s\n", s.Weak(plural(e.Others, "rule")+" for other paths"))
 	}
-	fmt.Fprintf(out, "\n%s\n", s.bold("limits"))
+	fmt.Fprintf(out, "\n%s\n", s.Bold("limits"))
 	if len(e.Limits) == 0 {
 		fmt.Fprintln(out, "  none: the request is not limited")
 	}
 	if err := printLimits(out, e.Limits, e.At); err != nil {
 		return err
 	}
-	fmt.Fprintf(out, "\n%s  %s\n", s.bold("now"), verdict(s, e.Decision))
-	fmt.Fprintf(out, "%s %s\n", s.bold("cost"), costOf(e.Cost))
+	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e.Decision))
+	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost))
 	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
 }
 
 // verdict says what a decision would.
-func verdict(s style, d operator.Decision) string {
+func verdict(s command.Style, d operator.Decision) string {
 	var text string
 	switch {
 	case d.Allowed:
-		text = s.good("allowed")
+		text = s.Good("allowed")
 		if d.DelaySeconds > 0 {
 			text += fmt.Sprintf(", after a wait of %s for its turn", seconds(d.DelaySeconds))
 		}
 	case d.Status == http.StatusUnauthorized:
-		text = s.bad("401") + ": the token is refused"
+		text = s.Bad("401") + ": the token is refused"
 	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":
-		text = s.bad("503") + ": the token cannot be verified"
+		text = s.Bad("503") + ": the token cannot be verified"
 	case d.Status == http.StatusServiceUnavailable:
-		text = s.bad("503") + ": the store failed, and on_error is deny"
+		text = s.Bad("503") + ": the store failed, and on_error is deny"
 	default:
-		text = s.bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
+		text = s.Bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
 	}
 	if d.Shadowed != "" {
 		text += "; " + d.Shadowed + " in shadow mode would refuse"
@@ -203,36 +191,4 @@ func standing(s *operator.State, at time.Time) string {
 		text += "; other rules' numbers decide"
 	}
 	return text
-}
-
-// seconds returns a time as people read it, to the millisecond.
-func seconds(s float64) string {
-	d := time.Duration(s * float64(time.Second))
-	if d > time.Millisecond {
-		d = d.Round(time.Millisecond)
-	}
-	text := d.String()
-	if strings.HasSuffix(text, "m0s") {
-		text = strings.TrimSuffix(text, "0s")
-	}
-	if strings.HasSuffix(text, "h0m") {
-		text = strings.TrimSuffix(text, "0m")
-	}
-	return text
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
-func printNotes(out io.Writer, s style, notes []string) error {
-	for _, note := range notes {
-		if _, err := fmt.Fprintln(out, s.weak("note: "+note)); err != nil {
-			return err
-		}
-	}
-	return nil
 }

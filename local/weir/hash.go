@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 
@@ -9,6 +8,8 @@ import (
 
 	"github.com/weir-limits/weir/functions/records"
 	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/operator"
 )
 
@@ -21,7 +22,7 @@ func hashCommand() *cobra.Command {
 			"in its records table. If there is no key, the command makes one; environments that start later use it. " + subjectHelp,
 		Example: "  weir hash user:alice\n" +
 			"  weir hash ip:203.0.113.7 --table Weir-prod-Records --namespace prod",
-		Args:              exactly(1),
+		Args:              command.Exactly(1),
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
 			hash, err := o.hash(c, args[0])
@@ -29,7 +30,7 @@ func hashCommand() *cobra.Command {
 				return err
 			}
 			if o.json {
-				return printJSON(c.OutOrStdout(), hash)
+				return command.PrintJSON(c.OutOrStdout(), hash)
 			}
 			_, err = fmt.Fprintln(c.OutOrStdout(), hash.Hash)
 			return err
@@ -61,7 +62,7 @@ const localNamespace = "dev"
 
 func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 	if o.ipv6Bits < 1 || o.ipv6Bits > 128 {
-		return madeHash{}, usageError{fmt.Errorf("--ipv6-bits: got %d, want 1 to 128", o.ipv6Bits)}
+		return madeHash{}, command.Usage("--ipv6-bits: got %d, want 1 to 128", o.ipv6Bits)
 	}
 	subject, err := operator.ParseSubject(text, o.ipv6Bits)
 	if err != nil {
@@ -69,7 +70,7 @@ func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 	}
 	if o.namespace == "" {
 		if o.table != "" {
-			return madeHash{}, usageError{errors.New("--namespace: required with --table: that of the deployment, such as its stage")}
+			return madeHash{}, command.Usage("--namespace: required with --table: that of the deployment, such as its stage")
 		}
 		o.namespace = localNamespace
 	}
@@ -81,21 +82,21 @@ func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 }
 
 // key returns the key of the deployment, or of this checkout.
-func (o *hashOptions) key(c *cobra.Command) ([]byte, error) {
+func (o *hashOptions) key(cmd *cobra.Command) ([]byte, error) {
 	if o.table == "" {
-		checkout, err := findCheckout()
+		c, err := checkout.Find()
 		if err != nil {
 			return nil, err
 		}
-		return checkout.subjectKey()
+		return c.SubjectKey()
 	}
-	client, err := openRecords(c.Context(), o.table)
+	client, err := openRecords(cmd.Context(), o.table)
 	if err != nil {
 		return nil, err
 	}
-	key, made, err := records.SubjectKey(c.Context(), client, o.table)
+	key, made, err := records.SubjectKey(cmd.Context(), client, o.table)
 	if made {
-		fmt.Fprintln(c.ErrOrStderr(), "there was no key: this one is used by environments that start from now on")
+		fmt.Fprintln(cmd.ErrOrStderr(), "there was no key: this one is used by environments that start from now on")
 	}
 	return key, explainRecords(o.table, err)
 }

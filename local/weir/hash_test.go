@@ -9,15 +9,16 @@ import (
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/telemetry"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
 // The hash is that of the checkout's key, which is made once; addresses are hashed as they are
 // counted.
 func TestHash(t *testing.T) {
-	c := scratch(t)
+	c := checkouttest.Scratch(t)
 	t.Setenv("RECORDS_TABLE", "")
 	first := ok(t, "hash", "user:alice")
-	key, err := os.ReadFile(c.subjectKeyFile())
+	key, err := os.ReadFile(c.SubjectKeyFile())
 	if err != nil {
 		t.Fatal(err)
 	}

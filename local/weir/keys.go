@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +19,8 @@ import (
 
 	"github.com/weir-limits/weir/functions/apikeys"
 	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/loopback"
 )
 
 func keysCommand() *cobra.Command {
@@ -31,7 +32,7 @@ func keysCommand() *cobra.Command {
 		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("got %q, want create, list, revoke or rotate", args[0])}
+				return command.Usage("got %q, want create, list, revoke or rotate", args[0])
 			}
 			return nil
 		},
@@ -53,11 +54,11 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 		Long: "Make an API key and print it, once. Requests are counted by its id. To change the key of a caller, give the id one more (--add), " +
 			"and revoke the old one (weir keys revoke ID --hash HASH) when it is no longer used: the caller keeps what it has used of its quota.",
 		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --add",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case add && k.ID == "":
-				return usageError{errors.New("--add: want --id too: the id that gets one more key")}
+				return command.Usage("--add: want --id too: the id that gets one more key")
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
@@ -66,7 +67,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	}
 	c.Flags().StringVar(&k.ID, "id", "", "what is counted: 1 to 64 letters, digits, _, . and -; default a random one")
 	c.Flags().StringVar(&k.Tier, "tier", "", "the tier; default that of the rules document")
-	completeTiers(c, "tier", new(string))
+	completeTiers(c, new(string))
 	c.Flags().StringVar(&k.Owner, "owner", "", "who has the key, for people")
 	c.Flags().BoolVar(&add, "add", false, "give an id that has a key one more")
 	return c
@@ -77,7 +78,7 @@ func listKeysCommand(o *keysOptions) *cobra.Command {
 		Use:     "list",
 		Short:   "List the API keys: what is known of them, and no key",
 		Example: "  weir keys list\n  weir keys list --json",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.list(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -94,7 +95,7 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 		Example: "  weir keys revoke acme\n  weir keys revoke --hash 1f2e3d",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && hash == "" || len(args) == 1 && args[0] == "" {
-				return usageError{fmt.Errorf("got %q, want an ID, or --hash, or both", args)}
+				return command.Usage("got %q, want an ID, or --hash, or both", args)
 			}
 			return nil
 		},
@@ -115,7 +116,7 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 			"rotation, which ends all that were made before this one. So give each caller a new key first (weir keys create --add) and revoke the old one: " +
 			"where such keys are left, a rotation is refused without --force. Functions know a new secret within about a minute.",
 		Example: "  weir keys rotate",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.rotate(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force)
 		},
@@ -145,10 +146,10 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Ke
 // openRecords returns a client for the records table of a deployment.
 func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if table == "" {
-		return nil, usageError{errors.New("--table: is missing: the records table of the deployment (or set RECORDS_TABLE)")}
+		return nil, command.Usage("--table: is missing: the records table of the deployment (or set RECORDS_TABLE)")
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
-	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: isLocal(endpoint)}.DynamoDBClient(ctx)
+	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint)}.DynamoDBClient(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +193,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 	case err != nil:
 		return o.explain(err)
 	case o.json:
-		return printJSON(out, struct {
+		return command.PrintJSON(out, struct {
 			apikeys.Key
 			APIKey string `json:"apiKey"`
 		}{made, key})
@@ -216,7 +217,7 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 	}
 	list, failed := keys.List(ctx)
 	if o.json {
-		return errors.Join(printJSON(out, list), o.explain(failed))
+		return errors.Join(command.PrintJSON(out, list), o.explain(failed))
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	if len(list) > 0 {
@@ -238,7 +239,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 	}
 	revoked, failed := keys.Revoke(ctx, id, hash)
 	if o.json {
-		return errors.Join(printJSON(out, append([]apikeys.Key{}, revoked...)), o.explain(failed))
+		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, revoked...)), o.explain(failed))
 	}
 	for _, k := range revoked {
 		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
@@ -260,14 +261,8 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 	case err != nil:
 		return o.explain(err)
 	case o.json:
-		return printJSON(out, struct{}{})
+		return command.PrintJSON(out, struct{}{})
 	}
 	_, err = fmt.Fprintln(out, "keys made from now on are hashed with a new secret, which functions know within about a minute;\nthose that there are stay good until the next rotation")
 	return err
-}
-
-func printJSON(out io.Writer, value any) error {
-	e := json.NewEncoder(out)
-	e.SetIndent("", "  ")
-	return e.Encode(value)
 }

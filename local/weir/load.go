@@ -16,7 +16,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/limiter/polite"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/load"
+	"github.com/weir-limits/weir/local/loopback"
 )
 
 // How much load there is at most: enough for a machine, and not for an attack by mistake.
@@ -44,7 +47,7 @@ func loadCommand() *cobra.Command {
 			"Without --polite nothing is repeated and nobody waits: refusals are what is to be seen. With it requests keep to the limits as package polite does.\n\n" +
 			"The exit status is 0 if there were answers, whatever they were, 1 if there was none, and 130 after an interrupt, which prints what was measured until then.",
 		Example: "  weir load http://127.0.0.1:8080/api/v1/search --tier free --rate 50 --duration 5s",
-		Args:    exactly(1),
+		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			l.out, l.log = c.OutOrStdout(), c.ErrOrStderr()
 			return l.run(c.Context(), args[0])
@@ -105,9 +108,9 @@ func (l *loader) run(ctx context.Context, address string) error {
 	}
 	switch {
 	case ctx.Err() != nil:
-		return exitError{interrupted}
+		return command.ExitError{Code: command.Interrupted}
 	case len(r.Statuses) == 0:
-		return exitError{1}
+		return command.ExitError{Code: 1}
 	}
 	return nil
 }
@@ -116,7 +119,7 @@ func (l *loader) run(ctx context.Context, address string) error {
 func (l *loader) check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
-		return usageError{fmt.Errorf("got %q, want a URL such as http://127.0.0.1:8080/api/v1/search", address)}
+		return command.Usage("got %q, want a URL such as http://127.0.0.1:8080/api/v1/search", address)
 	}
 	for _, f := range []struct {
 		name          string
@@ -130,17 +133,17 @@ func (l *loader) check(address string) error {
 		{"duration", l.duration, "1ms", maxLoadDuration, l.duration >= time.Millisecond && l.duration <= maxLoadDuration},
 	} {
 		if !f.ok {
-			return usageError{fmt.Errorf("--%s: got %v, want %v to %v", f.name, f.got, f.from, f.to)}
+			return command.Usage("--%s: got %v, want %v to %v", f.name, f.got, f.from, f.to)
 		}
 	}
-	local, mints := isLocal(address), l.users > 0 || l.tier != ""
+	local, mints := loopback.URL(address), l.users > 0 || l.tier != ""
 	switch {
 	case l.poisson && l.rate == 0:
-		return usageError{errors.New("--poisson: got no --rate, want one: without it there are no instants")}
+		return command.Usage("--poisson: got no --rate, want one: without it there are no instants")
 	case !local && !strings.EqualFold(u.Hostname(), l.allowed):
-		return usageError{fmt.Errorf("%s is not this machine: if it is yours, --host-allowed %s", u.Hostname(), u.Hostname())}
+		return command.Usage("%s is not this machine: if it is yours, --host-allowed %s", u.Hostname(), u.Hostname())
 	case !local && mints:
-		return usageError{fmt.Errorf("--users and --tier: want an API of this machine, whose gateway knows their tokens; set %s for others", tokenVariable)}
+		return command.Usage("--users and --tier: want an API of this machine, whose gateway knows their tokens; set %s for others", tokenVariable)
 	}
 	return nil
 }
@@ -148,12 +151,12 @@ func (l *loader) check(address string) error {
 // prepare makes all that is the same for each request.
 func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	if l.template, err = http.NewRequestWithContext(ctx, l.method, address, strings.NewReader(l.body)); err != nil {
-		return usageError{err}
+		return command.AsUsage(err)
 	}
 	for _, header := range l.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || name == "" || strings.ContainsAny(header, "\r\n") {
-			return usageError{errors.New("--header: want name: value")} // which may be a secret
+			return command.Usage("--header: want name: value") // which may be a secret
 		}
 		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
 			l.template.Host = value // net/http takes it from nowhere else
@@ -183,12 +186,12 @@ func (l *loader) mint() error {
 		}
 		return nil
 	}
-	checkout, err := findCheckout()
+	c, err := checkout.Find()
 	if err != nil {
 		return err
 	}
 	for i := range max(l.users, 1) {
-		token, err := makeToken(checkout, fmt.Sprintf("load-%d", i+1), l.tier, time.Hour, nil)
+		token, err := c.Token(fmt.Sprintf("load-%d", i+1), l.tier, time.Hour, nil)
 		if err != nil {
 			return err
 		}

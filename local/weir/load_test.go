@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/load"
 )
 
@@ -34,7 +36,7 @@ func target(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
 }
 
 func TestLoad(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	url, seen, _ := target(t)
 	code, out, errs := weir(t, "load", url, "--requests", "100", "--method", "POST", "--header", "X-Extra: a b", "--body", "text", "--users", "4", "--tier", "paid", "--json")
 	var m measured
@@ -107,7 +109,7 @@ func TestLoad_interrupted(t *testing.T) {
 	}))
 	defer server.Close()
 	var out, errs bytes.Buffer
-	if code := run(ctx, []string{"load", server.URL, "--clients", "1", "--duration", "10m", "--requests", "1000000"}, &out, &errs); code != 130 || !strings.Contains(out.String(), ": 4 requests in ") || errs.Len() > 0 {
+	if code := command.Execute(ctx, rootCommand(), []string{"load", server.URL, "--clients", "1", "--duration", "10m", "--requests", "1000000"}, &out, &errs); code != 130 || !strings.Contains(out.String(), ": 4 requests in ") || errs.Len() > 0 {
 		t.Errorf("exit %d, %q, %q", code, &out, &errs)
 	}
 }

@@ -3,59 +3,36 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
 // TestMain lets the tests start this program as a process of its own.
 func TestMain(m *testing.M) {
-	if os.Getenv("WEIR_TEST_MAIN") != "" {
-		main()
-		return
+	if !commandtest.Main(main) {
+		m.Run()
 	}
-	code := m.Run()
-	removeBootstraps()
-	os.Exit(code)
 }
 
 // weir runs a command line and returns its exit status and output.
 func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, &out, &errs)
+	code = command.Execute(t.Context(), rootCommand(), args, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-// scratch is a checkout whose own files are the test's alone.
-func scratch(t *testing.T) checkout {
-	t.Helper()
-	original, err := findCheckout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	for _, name := range []string{"infra", "functions", "local"} {
-		if err := os.Symlink(original.path(name), filepath.Join(dir, name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Chdir(dir)
-	c, err := findCheckout()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
-}
-
 func TestCheck(t *testing.T) {
-	good, bad := "testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
+	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
 		"  note: line 6: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n" +
 		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit, except for seconds after demand rises; lease never exceeds the limit\n" +
@@ -100,20 +77,6 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// endpoints writes a document of n endpoints with a limit each, and returns its file.
-func endpoints(t *testing.T, n int) string {
-	t.Helper()
-	var list []string
-	for i := range n {
-		list = append(list, fmt.Sprintf(`{"endpoint":"/e%d","limits":{"*":{"requests":3,"window":"1h"}}}`, i))
-	}
-	file := filepath.Join(t.TempDir(), "rules.json")
-	if err := os.WriteFile(file, []byte(`{"rules":[`+strings.Join(list, ",")+`]}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return file
-}
-
 // Which counts restart is said where there is a document to compare with.
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
@@ -140,9 +103,9 @@ func TestCheck_against(t *testing.T) {
 // An interrupt ends a command that waits for who types nothing, and one that computes; each
 // says so by the same status, and by no error.
 func TestInterrupt(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	isPerson = func(any) bool { return true }
-	t.Cleanup(func() { isPerson = isTerminal })
+	t.Cleanup(func() { isPerson = command.IsTerminal })
 	typing, never, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -153,19 +116,19 @@ func TestInterrupt(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, args := range [][]string{
-		{"check", "-"}, {"check", "-", "--json"}, {"rules", "put", "-", "--table", "x"}, {"top", "-"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
-		{"simulate", "--quick"}, {"inspect", "user:a"},
+		{"check", "-"}, {"check", "-", "--json"}, {"rules", "publish", "-", "--table", "x"}, {"top", "-"}, {"reset", "user:a", "--store", "redis", "--namespace", "x"},
+		{"simulate", "--quick"}, {"usage", "user:a"},
 	} {
 		var out, errs bytes.Buffer
-		code := run(ctx, args, &out, &errs)
-		if code != interrupted || strings.Contains(errs.String(), "context canceled") {
+		code := command.Execute(ctx, rootCommand(), args, &out, &errs)
+		if code != command.Interrupted || strings.Contains(errs.String(), "context canceled") {
 			t.Errorf("%q: exit %d, %q, %q", args, code, &out, &errs)
 		}
 	}
 }
 
 func TestUsage(t *testing.T) {
-	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"},
+	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"},
 		{"serve", "--environments", "-1"}, {"serve", "--environments", "1001"}, {"serve", "--environments", "ten"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
@@ -184,22 +147,22 @@ func TestUsage(t *testing.T) {
 
 // Keys are this checkout's alone: readable by their owner, made once, and kept.
 func TestSeed(t *testing.T) {
-	c := scratch(t)
+	c := checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
 	code, out, errs := weir(t, "seed")
 	if code != 0 || strings.Count(out, "x-api-key: weir-") != 3 {
 		t.Fatalf("exit %d, %q, %q", code, out, errs)
 	}
-	if code, again, _ := weir(t, "seed"); code != 0 || strings.Contains(again, "x-api-key") {
+	if code, again, _ := weir(t, "seed"); code != 0 || again != out {
 		t.Errorf("a second time: exit %d, %q", code, again)
 	}
-	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 || !strings.Contains(renewed, "until it is started again") {
+	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 || renewed == out || !strings.Contains(renewed, "until you restart it") {
 		t.Errorf("renewed: exit %d, %q", code, renewed)
 	}
 	if _, _, errs := weir(t, "token"); errs != "" {
 		t.Error(errs)
 	}
-	for _, file := range []string{c.apiKeysFile(), c.apiKeySecretFile(), c.privateKeyFile(), c.publicKeysFile()} {
+	for _, file := range []string{c.APIKeysFile(), c.APIKeySecretFile(), c.Path(".weir", "jwt-key.json"), c.PublicKeysFile()} {
 		info, err := os.Stat(file)
 		if err != nil {
 			t.Fatal(err)
@@ -225,71 +188,9 @@ func TestSeed(t *testing.T) {
 	}
 }
 
-func TestWith(t *testing.T) {
-	t.Setenv("REDIS_URL", "redis://set-already")
-	if code, out, errs := weir(t, "with", "redis", "--", "sh", "-c", "echo $REDIS_URL; exit 7"); code != 7 || out != "redis://set-already\n" {
-		t.Errorf("exit %d, %q, %q", code, out, errs)
-	}
-	t.Setenv("REDIS_URL", "")
-	t.Setenv("PATH", "/nowhere")
-	t.Setenv("WEIR_REQUIRE", "")
-	if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 0 || strings.Count(errs, "SKIPPED: redis: redis-server not found on the PATH") != 2 {
-		t.Errorf("no server: exit %d, %q", code, errs)
-	}
-	t.Setenv("WEIR_REQUIRE", " redis ,")
-	t.Setenv("REDIS_URL", "redis://set-already")
-	if code, out, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "echo $WEIR_REQUIRE"); code != 0 || out != "redis\n" {
-		t.Errorf("what the command finds required: exit %d, %q, %q", code, out, errs)
-	}
-	t.Setenv("REDIS_URL", "")
-	for _, require := range []string{"1", "foo", "redis,mysql", "redis dynamodb"} {
-		t.Setenv("WEIR_REQUIRE", require)
-		if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 2 || !strings.Contains(errs, "WEIR_REQUIRE: got ") {
-			t.Errorf("WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
-		}
-	}
-	for _, require := range []string{"redis", "all", "dynamodb,redis", "dynamodb, redis"} {
-		t.Setenv("WEIR_REQUIRE", require)
-		if code, _, errs := weir(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 1 || !strings.Contains(errs, "redis is required") {
-			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
-		}
-	}
-}
-
-// writerFunc is an io.Writer.
-type writerFunc func([]byte) (int, error)
-
-func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
-
-// A command that ends well when it is interrupted has ended well.
-func TestWith_interrupt(t *testing.T) {
-	t.Setenv("REDIS_URL", "redis://set-already")
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	started := writerFunc(func(b []byte) (int, error) { cancel(); return len(b), nil })
-	var errs bytes.Buffer
-	command := `trap 'kill $!; exit 0' INT; sleep 60 >/dev/null 2>&1 & echo; wait`
-	if code := run(ctx, []string{"with", "redis", "--", "sh", "-c", command}, started, &errs); code != 0 || errs.Len() > 0 {
-		t.Errorf("exit %d, %q", code, &errs)
-	}
-}
-
-// The tools are fetched into the checkout, and need a Python.
-func TestWith_tools(t *testing.T) {
-	scratch(t)
-	t.Setenv("WEIR_TOOLS", "")
-	t.Setenv("PATH", "/nowhere")
-	for require, want := range map[string]int{"": 0, "tools": 1} {
-		t.Setenv("WEIR_REQUIRE", require)
-		if code, _, errs := weir(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3, 3.10 or newer and with venv, not found on the PATH") {
-			t.Errorf("WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
-		}
-	}
-}
-
 // What cannot work says so in one line, at once.
 func TestServe_mistakes(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "http://127.0.0.1:1")
 	t.Setenv("REDIS_URL", "redis://user:hunter2@127.0.0.1:1")
 	bad := filepath.Join(t.TempDir(), "bad.json")
@@ -321,17 +222,17 @@ func TestServe_mistakes(t *testing.T) {
 
 // A port that somebody has is named, be it the first or the next.
 func TestServe_portTaken(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	for range 10 {
-		port, second := portBesideTaken(t)
-		taken := fmt.Sprintf("weir: port %d cannot be had (listen tcp 127.0.0.1:%[1]d: bind: address already in use): choose others with PORT=, or --port\n", port+1)
+		port, second := commandtest.PortBesideTaken(t)
+		taken := fmt.Sprintf("weir: port %d: not available (listen tcp 127.0.0.1:%[1]d: bind: address already in use); choose another with PORT= or --port\n", port+1)
 		code, _, errs := weir(t, "serve", "--port", strconv.Itoa(port+1))
 		if code != 1 || errs != taken {
 			t.Errorf("the first port: exit %d, %q", code, errs)
 		}
 		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
 		_ = second.Close()
-		if strings.Contains(errs, fmt.Sprintf("port %d cannot be had", port)) {
+		if strings.Contains(errs, fmt.Sprintf("port %d: not available", port)) {
 			continue // somebody came first
 		}
 		if code != 1 || errs != taken {
@@ -346,44 +247,10 @@ func TestServe_portTaken(t *testing.T) {
 func serveInVain(t *testing.T, args ...string) (code int, errs string) {
 	t.Helper()
 	for range 10 {
-		code, _, errs = weir(t, append([]string{"serve", "--port", strconv.Itoa(freePorts(t))}, args...)...)
-		if !strings.Contains(errs, inUse) {
+		code, _, errs = weir(t, append([]string{"serve", "--port", strconv.Itoa(commandtest.FreePorts(t))}, args...)...)
+		if !strings.Contains(errs, commandtest.InUse) {
 			break
 		}
 	}
 	return code, errs
 }
-
-// inUse is in the error of a port that somebody took between freePorts and its use.
-const inUse = "address already in use"
-
-// freePorts returns a port that was free just now, together with the next. Nothing
-// keeps them so: whoever uses them tries again where the error says inUse.
-func freePorts(t *testing.T) int {
-	t.Helper()
-	port, next := portBesideTaken(t)
-	_ = next.Close()
-	return port
-}
-
-// portBesideTaken returns a port that was free just now, and a listener on the next.
-func portBesideTaken(t *testing.T) (port int, next net.Listener) {
-	t.Helper()
-	for range 100 {
-		first, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		port := first.Addr().(*net.TCPAddr).Port
-		next, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
-		_ = first.Close()
-		if err == nil {
-			return port, next
-		}
-	}
-	t.Fatal("no two free ports beside each other")
-	return 0, nil
-}
-
-// namespace returns one that no other test has.
-func namespace() string { return "test-" + rand.Text() }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -16,7 +17,12 @@ import (
 	"time"
 
 	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/command/commandtest"
 	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/serve"
 )
 
 // answers runs a command that prints JSON, and reads it strictly.
@@ -48,14 +54,13 @@ func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 
 // Who is refused by a running gateway is explained, inspected and reset, and passes.
 func TestOperator_gateway(t *testing.T) {
-	for _, store := range stores {
+	for _, store := range append([]string{serve.Memory}, remoteStores...) {
 		t.Run(store, func(t *testing.T) {
-			l := newLocal(t, store, "testdata/design.json")
-			l.now = time.Now()
+			l := newLocal(t, store, "../serve/testdata/design.json")
 			to := []string{"--url", l.rest.URL}
 			with := func(args ...string) []string { return append(args, to...) }
-			token := l.token("alice", "")
-			search := func() int { return l.send(l.rest, http.MethodGet, "/api/v1/search", token).StatusCode }
+			token := l.token("alice")
+			search := func() int { return l.search(token) }
 			for range 20 {
 				if status := search(); status != http.StatusOK {
 					t.Fatalf("answered %d", status)
@@ -71,7 +76,7 @@ func TestOperator_gateway(t *testing.T) {
 			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
 				t.Errorf("by a bad token: %+v", got)
 			}
-			i := answers[operator.Inspection](t, with("inspect", "user:alice")...)
+			i := answers[operator.Usage](t, with("usage", "user:alice")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 || len(i.Others) != 0 {
 				t.Errorf("inspected: %+v", i)
 			}
@@ -84,7 +89,7 @@ func TestOperator_gateway(t *testing.T) {
 			if status := search(); status != http.StatusOK {
 				t.Errorf("after the reset: %d", status)
 			}
-			if i := answers[operator.Inspection](t, with("inspect", "user:alice")...); leftOf(t, i.Limits, "rules[0].limits.free") != 19 {
+			if i := answers[operator.Usage](t, with("usage", "user:alice")...); leftOf(t, i.Limits, "rules[0].limits.free") != 19 {
 				t.Errorf("after a request: %+v", i)
 			}
 			for _, want := range []string{"GET /api/v1/search by user:alice, tier free", "rules[0]  GET  /api/v1/search  charges 1 limit\n", "19 of 20 left", "\nnow  allowed\n"} {
@@ -95,7 +100,7 @@ func TestOperator_gateway(t *testing.T) {
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "is for POST") || !strings.Contains(out, "none: the request is not limited") {
 				t.Errorf("a near miss:\n%s", out)
 			}
-			if code, out, _ := weir(t, with("inspect", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
+			if code, out, _ := weir(t, with("usage", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
 				t.Errorf("inspected, for people: exit %d\n%s", code, out)
 			}
 			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "what user:alice was charged is forgotten, on 1 limit:\n  search") {
@@ -107,18 +112,17 @@ func TestOperator_gateway(t *testing.T) {
 
 // The store of a deployment is asked without its functions, by the flags or the variables.
 func TestOperator_store(t *testing.T) {
-	for _, store := range stores[1:] {
+	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
-			l := newLocal(t, store, "testdata/design.json")
-			l.now = time.Now()
-			to := []string{"--store", store, "--rules", l.checkout.path("local/weir/testdata/design.json"), "--namespace", l.namespace}
+			l := newLocal(t, store, "../serve/testdata/design.json")
+			to := []string{"--store", store, "--rules", l.checkout.Path("local/serve/testdata/design.json"), "--namespace", l.namespace}
 			if store == "dynamodb" {
-				to = append(to, "--table", localTable)
+				to = append(to, "--table", checkout.Table)
 			} else {
 				to = append(to, "--redis-url", os.Getenv("REDIS_URL"))
 			}
 			with := func(args ...string) []string { return append(args, to...) }
-			search := func() int { return l.send(l.rest, http.MethodGet, "/api/v1/search", l.token("bob", "")).StatusCode }
+			search := func() int { return l.search(l.token("bob")) }
 			for search() != http.StatusTooManyRequests {
 				l.now = time.Now() // what a command reads the clock for
 			}
@@ -130,7 +134,7 @@ func TestOperator_store(t *testing.T) {
 			if len(f.Limits) != 1 || !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
 				t.Errorf("forgotten: %+v", f)
 			}
-			i := answers[operator.Inspection](t, with("inspect", "user:bob")...)
+			i := answers[operator.Usage](t, with("usage", "user:bob")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
 				t.Errorf("after the reset: %+v", i)
 			}
@@ -139,7 +143,7 @@ func TestOperator_store(t *testing.T) {
 				t.Errorf("after the reset: %d", status)
 			}
 			t.Setenv("NAMESPACE", l.namespace+"-other")
-			if i := answers[operator.Inspection](t, append(with("inspect", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
+			if i := answers[operator.Usage](t, append(with("usage", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
 				t.Errorf("of another namespace: %+v", i)
 			}
 		})
@@ -154,16 +158,16 @@ func TestOperator_recordsTable(t *testing.T) {
 		if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/x","limits":{"*":{"requests":`+requests+`,"window":"1m"}}}]}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ok(t, "rules", "put", file)
-		if _, err := makeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), localTable); err != nil {
+		ok(t, "rules", "publish", file)
+		if _, err := checkout.MakeTable(t.Context(), os.Getenv("DYNAMODB_ENDPOINT"), checkout.Table); err != nil {
 			t.Fatal(err)
 		}
-		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", localTable, "--namespace", namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
+		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 		if len(e.Limits) != 1 || strconv.FormatInt(e.Limits[0].Requests, 10) != requests || e.Version == 0 {
 			t.Errorf("%+v", e)
 		}
 	}
-	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", localTable, "--namespace", namespace(), "--records-table", "weir-test-none")
+	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
 	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // and no answer by other rules
 		t.Errorf("no such table: exit %d, %q, %q", code, out, errs)
 	}
@@ -171,7 +175,7 @@ func TestOperator_recordsTable(t *testing.T) {
 
 // What cannot be asked says so in one line, and what to do.
 func TestOperator_mistakes(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	for _, name := range []string{"TABLE", "NAMESPACE", "REDIS_URL", "DYNAMODB_ENDPOINT"} {
 		t.Setenv(name, "")
 	}
@@ -180,20 +184,21 @@ func TestOperator_mistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"explain", "GET"}, 2, "accepts 2 arg(s)"},
+		{[]string{"explain"}, 2, "got no argument, want METHOD PATH"},
+		{[]string{"explain", "GET"}, 2, `got ["GET"], want METHOD PATH`},
 		{[]string{"explain", "GET", "/", "--claim", "org"}, 2, "want name=value"},
-		{[]string{"inspect"}, 2, "accepts 1 arg(s)"},
-		{[]string{"inspect", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
-		{[]string{"inspect", "user:a", "--store", "memory"}, 2, "ask it by --url"},
-		{[]string{"inspect", "user:a", "--store", "mysql"}, 2, "want dynamodb or redis"},
-		{[]string{"inspect", "user:a", "--store", "redis", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
-		{[]string{"inspect", "user:a", "--store", "redis", "--rules", "x", "--records-table", "y"}, 2, "want one of them"},
-		{[]string{"inspect", "user:a", "--table", "x"}, 2, "--table: is for --store"},
-		{[]string{"inspect", "user:a", "--store", "redis"}, 2, "--namespace: is missing"},
-		{[]string{"inspect", "user:a", "--store", "redis", "--namespace", "x"}, 2, "REDIS_URL"},
-		{[]string{"inspect", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1, "Redis at redis://127.0.0.1:1 does not answer"},
-		{[]string{"inspect", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1, "nowhere.json"},
-		{[]string{"inspect", "user:a", "--url", "http://127.0.0.1:1"}, 1, "make run starts one"},
+		{[]string{"usage"}, 2, "got no argument, want SUBJECT"},
+		{[]string{"usage", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
+		{[]string{"usage", "user:a", "--store", "memory"}, 2, "ask it by --url"},
+		{[]string{"usage", "user:a", "--store", "mysql"}, 2, "want dynamodb or redis"},
+		{[]string{"usage", "user:a", "--store", "redis", "--url", "http://127.0.0.1:1"}, 2, "want one of them"},
+		{[]string{"usage", "user:a", "--store", "redis", "--rules", "x", "--records-table", "y"}, 2, "want one of them"},
+		{[]string{"usage", "user:a", "--table", "x"}, 2, "--table: is for --store"},
+		{[]string{"usage", "user:a", "--store", "redis"}, 2, "--namespace: is missing"},
+		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x"}, 2, "REDIS_URL"},
+		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://u:hunter2@127.0.0.1:1"}, 1, "Redis at redis://127.0.0.1:1 does not answer"},
+		{[]string{"usage", "user:a", "--store", "redis", "--namespace", "x", "--redis-url", "redis://127.0.0.1:1", "--rules", "nowhere.json"}, 1, "nowhere.json"},
+		{[]string{"usage", "user:a", "--url", "http://127.0.0.1:1"}, 1, "make run starts one"},
 		{[]string{"reset", "user:a", "--url", "http://127.0.0.1:1", "--json"}, 1, "make run starts one"},
 	} {
 		code, out, errs := weir(t, c.args...)
@@ -205,10 +210,16 @@ func TestOperator_mistakes(t *testing.T) {
 
 // Environments that keep their own counts cannot be asked, and say what to do.
 func TestOperator_environments(t *testing.T) {
-	s := &server{environments: 2, store: memory}
-	gateway := httptest.NewServer(s.operating())
+	checkouttest.Built(t)
+	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
+	t.Cleanup(s.Close)
+	handlers, err := s.Open(t.Context(), []string{"", ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	gateway := httptest.NewServer(handlers[0])
 	defer gateway.Close()
-	for _, args := range [][]string{{"explain", "GET", "/"}, {"inspect", "user:a"}, {"reset", "user:a"}} {
+	for _, args := range [][]string{{"explain", "GET", "/"}, {"usage", "user:a"}, {"reset", "user:a"}} {
 		code, _, errs := weir(t, append(args, "--url", gateway.URL)...)
 		if code != 1 || !strings.Contains(errs, "STORE=redis or STORE=dynamodb") || strings.Count(errs, "\n") != 1 {
 			t.Errorf("%q: exit %d, %q", args, code, errs)
@@ -230,10 +241,10 @@ func TestReset_confirm(t *testing.T) {
 // no means that nothing is even opened. Who gives --yes or is no person is not asked, nor is
 // who resets in the gateway on this machine.
 func TestReset_asks(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	person := true
 	isPerson = func(any) bool { return person }
-	t.Cleanup(func() { isPerson = isTerminal })
+	t.Cleanup(func() { isPerson = command.IsTerminal })
 	reset := func(answer string, args ...string) string {
 		var errs bytes.Buffer
 		root := rootCommand()
@@ -279,47 +290,18 @@ func TestAddressee_lookup(t *testing.T) {
 	}
 }
 
-// Colours are for terminals, unless a person wants none.
-func TestStyle(t *testing.T) {
-	t.Setenv("NO_COLOR", "")
-	t.Setenv("TERM", "xterm")
-	if styleOf(io.Discard).on || styleOf(&bytes.Buffer{}).on {
-		t.Error("colours in what is no terminal")
-	}
-	if s := (style{on: true}); s.bad("x") != "\x1b[31mx\x1b[0m" || (style{}).bad("x") != "x" {
-		t.Errorf("%q", s.bad("x"))
-	}
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("no pseudo terminal:", err)
-	}
-	defer func() { _ = terminal.Close() }()
-	if !styleOf(terminal).on {
-		t.Error("no colours on a terminal")
-	}
-	t.Setenv("TERM", "dumb")
-	if styleOf(terminal).on {
-		t.Error("colours on a dumb terminal")
-	}
-	t.Setenv("TERM", "xterm")
-	t.Setenv("NO_COLOR", "1")
-	if styleOf(terminal).on {
-		t.Error("colours with NO_COLOR")
-	}
-}
-
 // The operator's questions are answered by the gateway that serve runs, on its own port.
 func TestOperator_process(t *testing.T) {
-	scratch(t)
-	p := startProcess(t, []string{"serve"})
-	if r := send(t, http.MethodGet, p.url+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
+	checkouttest.Scratch(t)
+	p := commandtest.Start(t, []string{"serve"})
+	if r := send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
 		t.Fatal(r.Status)
 	}
-	i := answers[operator.Inspection](t, "inspect", "ip:127.0.0.1", "--url", p.url)
+	i := answers[operator.Usage](t, "usage", "ip:127.0.0.1", "--url", p.URL)
 	if leftOf(t, i.Limits, "rules[0].limits.free") != 19 && !t.Failed() {
 		t.Errorf("%+v", i.Limits)
 	}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.url+operator.Path+"reset", strings.NewReader(`{"subject":"ip:127.0.0.1"}`))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+operator.Path+"reset", strings.NewReader(`{"subject":"ip:127.0.0.1"}`))
 	if err != nil {
 		t.Fatal(err)
 	}

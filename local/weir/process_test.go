@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -26,97 +24,26 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/servers"
 )
-
-// process is a weir in a process of its own.
-type process struct {
-	*exec.Cmd
-	port   int // of the first API
-	url    string
-	output *output
-}
-
-// output is what a process writes, to be read while it does.
-type output struct {
-	mu      sync.Mutex
-	text    strings.Builder
-	written chan struct{} // gets one when there is more
-}
-
-func newOutput() *output { return &output{written: make(chan struct{}, 1)} }
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	select {
-	case o.written <- struct{}{}:
-	default:
-	}
-	return o.text.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
-// startProcess runs weir with a command and what follows it, on free ports.
-func startProcess(t *testing.T, args []string, environment ...string) *process {
-	t.Helper()
-	for range 10 {
-		p, ready := tryProcess(t, args, environment)
-		if ready {
-			return p
-		}
-		if err := p.Wait(); !strings.Contains(p.output.String(), inUse) {
-			t.Fatalf("the gateway ended before it was ready: %v\n%s", err, p.output)
-		}
-	}
-	t.Fatal("no ports stayed free")
-	return nil
-}
-
-// tryProcess starts a gateway on ports that were free just now, and reports whether it
-// got so far as to say what to try.
-func tryProcess(t *testing.T, args, environment []string) (p *process, ready bool) {
-	t.Helper()
-	port := freePorts(t)
-	p = &process{exec.CommandContext(t.Context(), os.Args[0], append(args, "--port", strconv.Itoa(port))...), port, fmt.Sprintf("http://127.0.0.1:%d", port), newOutput()}
-	p.Env = append(append(os.Environ(), "WEIR_TEST_MAIN=1"), environment...)
-	p.Stderr = p.output
-	out, err := p.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = p.Process.Kill() })
-	lines := bufio.NewScanner(out)
-	for lines.Scan() {
-		if strings.HasPrefix(lines.Text(), "Try:") {
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return p, true
-		}
-	}
-	return p, false
-}
 
 // Two gateways over one server, and up to 64 clients of one caller: exactly the limit is
 // admitted, whatever the algorithm, and a refusal by one limit charges no other.
 func TestServe_twoProcesses(t *testing.T) {
-	for _, store := range stores[1:] {
+	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
-			storetest.Server(t, store, serverVariables[store])
-			rules, err := filepath.Abs("testdata/exact.json")
+			storetest.Server(t, store, servers.Variables[store])
+			rules, err := filepath.Abs("../serve/testdata/exact.json")
 			if err != nil {
 				t.Fatal(err)
 			}
-			c := scratch(t)
-			name := namespace()
+			c := checkouttest.Scratch(t)
+			name := checkouttest.Namespace()
 			args := []string{"serve", "--store", store, "--rules", rules, "--namespace", name}
-			gateways := []*process{startProcess(t, args), startProcess(t, args)}
+			gateways := []*commandtest.Process{commandtest.Start(t, args), commandtest.Start(t, args)}
 			var user string
 			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
 				// Where the server had no time for a decision, as it may on a busy machine, or where the
@@ -124,7 +51,7 @@ func TestServe_twoProcesses(t *testing.T) {
 				// pass. Then another caller tries, with fewer clients at once.
 				for clients := 64; ; clients /= 2 {
 					user = fmt.Sprintf("hammer-%s-%d", tier, clients)
-					token, err := makeToken(c, user, tier, time.Hour, nil)
+					token, err := c.Token(user, tier, time.Hour, nil)
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -155,7 +82,7 @@ func TestServe_twoProcesses(t *testing.T) {
 // remaining looks into the store: what a caller with three limits has left of each.
 func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	t.Helper()
-	c := boot.Config{Store: store, Namespace: namespace, Table: localTable, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
+	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
 	s, closeStore, err := c.OpenStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -187,7 +114,7 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 // hammer sends 256 requests from so many clients, and returns how many were admitted,
 // the least that one of them had remaining, and how many were not decided: the time was up, or the
 // other gateway came first too often.
-func hammer(t *testing.T, gateways []*process, token string, clients int) (admitted, least, late int64) {
+func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients int) (admitted, least, late int64) {
 	t.Helper()
 	var n, low, undecided atomic.Int64
 	low.Store(1 << 30)
@@ -195,7 +122,7 @@ func hammer(t *testing.T, gateways []*process, token string, clients int) (admit
 	for i := range clients {
 		wg.Go(func() {
 			for range 256 / clients {
-				r := send(t, http.MethodGet, gateways[i%2].url+"/api/v1/search", token)
+				r := send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
 				case "", "none": // which the REST API's 429 has
 				case string(limiter.ReasonTimeout), string(limiter.ReasonBusy):
@@ -229,14 +156,13 @@ func hammer(t *testing.T, gateways []*process, token string, clients int) (admit
 // A store that does not answer is told in one line, and by nobody else: not by the
 // client of Redis either, which writes past the command's own output.
 func TestServe_oneLine(t *testing.T) {
-	scratch(t)
+	checkouttest.Scratch(t)
 	for range 10 {
-		c := exec.CommandContext(t.Context(), os.Args[0], "serve", "--store", "redis", "--port", strconv.Itoa(freePorts(t)))
-		c.Env = append(os.Environ(), "WEIR_TEST_MAIN=1", "REDIS_URL=redis://user:hunter2@127.0.0.1:1")
+		c := commandtest.Command(t, []string{"serve", "--store", "redis", "--port", strconv.Itoa(commandtest.FreePorts(t))}, "REDIS_URL=redis://user:hunter2@127.0.0.1:1")
 		var output bytes.Buffer
 		c.Stdout, c.Stderr = &output, &output
 		err := c.Run()
-		if strings.Contains(output.String(), inUse) {
+		if strings.Contains(output.String(), commandtest.InUse) {
 			continue
 		}
 		status, ok := errors.AsType[*exec.ExitError](err)
@@ -250,30 +176,30 @@ func TestServe_oneLine(t *testing.T) {
 
 // A server that serve has started, and that dies, is told of.
 func TestServe_serverDies(t *testing.T) {
-	storetest.Server(t, "redis", serverVariables["redis"]) // which says that it can be started here
-	scratch(t)
-	p := startProcess(t, []string{"serve", "--store", "redis"}, "REDIS_URL=")
+	storetest.Server(t, "redis", servers.Variables["redis"]) // which says that it can be started here
+	checkouttest.Scratch(t)
+	p := commandtest.Start(t, []string{"serve", "--store", "redis"}, "REDIS_URL=")
 	for _, child := range childrenOf(t, p.Process.Pid) {
 		if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
 	}
 	const want = `the server of the state has ended`
-	for !strings.Contains(p.output.String(), want) {
+	for !strings.Contains(p.Output.String(), want) {
 		select {
-		case <-p.output.written:
+		case <-p.Output.Written:
 		case <-time.After(30 * time.Second):
-			t.Fatalf("no word of it: %s", p.output)
+			t.Fatalf("no word of it: %s", p.Output)
 		}
 	}
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("ended with %v: %s", err, p.output)
+		t.Errorf("ended with %v: %s", err, p.Output)
 	}
-	if n := strings.Count(p.output.String(), want); n != 1 {
-		t.Errorf("told %d times: %s", n, p.output)
+	if n := strings.Count(p.Output.String(), want); n != 1 {
+		t.Errorf("told %d times: %s", n, p.Output)
 	}
 }
 
@@ -285,14 +211,14 @@ func TestServe_ends(t *testing.T) {
 	}{{"memory", syscall.SIGTERM}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
 		t.Run(c.store+" "+c.signal.String(), func(t *testing.T) {
 			if c.store != "memory" { // which says that the server can be started here
-				storetest.Server(t, c.store, serverVariables[c.store])
+				storetest.Server(t, c.store, servers.Variables[c.store])
 			}
-			scratch(t)
-			p := startProcess(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
-			r := send(t, http.MethodGet, p.url+"/api/v1/search", "")
+			checkouttest.Scratch(t)
+			p := commandtest.Start(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
+			r := send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			for tries := 1; tries < 10 && r.Header.Get("Weir-Degraded") == string(limiter.ReasonTimeout); tries++ {
 				// A server that was started just now is slow on a busy machine.
-				r = send(t, http.MethodGet, p.url+"/api/v1/search", "")
+				r = send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			}
 			if r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
 				t.Fatalf("%s %v", r.Status, r.Header)
@@ -305,7 +231,7 @@ func TestServe_ends(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := p.Wait(); err != nil {
-				t.Errorf("ended with %v: %s", err, p.output)
+				t.Errorf("ended with %v: %s", err, p.Output)
 			}
 			for _, child := range children {
 				if err := syscall.Kill(child, 0); err == nil {
@@ -319,9 +245,9 @@ func TestServe_ends(t *testing.T) {
 // A second interrupt ends at once what the first one lets finish: a connection on which
 // nothing has come yet.
 func TestServe_interruptedTwice(t *testing.T) {
-	scratch(t)
-	p := startProcess(t, []string{"serve"})
-	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.url, "http://"))
+	checkouttest.Scratch(t)
+	p := commandtest.Start(t, []string{"serve"})
+	c, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(p.URL, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -333,9 +259,12 @@ func TestServe_interruptedTwice(t *testing.T) {
 	}
 	var status *exec.ExitError
 	if err := <-ended; !errors.As(err, &status) || !status.Sys().(syscall.WaitStatus).Signaled() {
-		t.Errorf("ended with %v: %s", err, p.output)
+		t.Errorf("ended with %v: %s", err, p.Output)
 	}
 }
+
+// remoteStores have a server.
+var remoteStores = []string{"dynamodb", "redis"}
 
 // childrenOf returns the processes that a process has started.
 func childrenOf(t *testing.T, pid int) (children []int) {
@@ -352,4 +281,54 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 		children = append(children, child)
 	}
 	return children
+}
+
+// No environment survives the gateway, however that ends.
+func TestEnvironments_end(t *testing.T) {
+	checkouttest.Built(t)
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		p := commandtest.Start(t, []string{"serve", "--environments", "2"})
+		if r := send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s", r.Status, r.body)
+		}
+		children := childrenOf(t, p.Process.Pid)
+		if len(children) != 2 { // an authorizer and a handler
+			t.Errorf("%d processes were started, want 2", len(children))
+		}
+		if err := p.Process.Signal(signal); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Wait(); (err == nil) != (signal == syscall.SIGTERM) {
+			t.Errorf("ended with %v: %s", err, p.Output)
+		}
+		for _, child := range children {
+			deadline := time.Now().Add(30 * time.Second)
+			for running(child) {
+				if signal == syscall.SIGTERM || time.Now().After(deadline) { // killed, it waits for nobody
+					t.Errorf("%s: process %d is still there", signal, child)
+					break
+				}
+				runtime.Gosched()
+			}
+		}
+	}
+}
+
+// running reports whether there is a process that has not ended. What a killed one has left
+// behind is a zombie until somebody asks for it.
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) && !bytes.Contains(stat, []byte(") Z "))
+}
+
+// Without bootstraps there is no environment, and who misses them is told.
+func TestEnvironments_notBuilt(t *testing.T) {
+	c := checkouttest.Scratch(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: environments need Linux")
+	}
+	code, errs := serveInVain(t, "--environments", "2")
+	if code != 1 || !strings.HasPrefix(errs, "weir: "+c.Path("dist")) || !strings.Contains(errs, "/bootstrap is not there: make functions ARCH=") || strings.Count(errs, "\n") != 1 {
+		t.Errorf("exit %d, %q", code, errs)
+	}
 }

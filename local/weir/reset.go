@@ -1,14 +1,12 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/operator"
 )
 
@@ -24,7 +22,7 @@ func resetCommand() *cobra.Command {
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
 			"  weir reset apikey:acme --yes --store dynamodb --table Weir-prod-Limits --namespace prod",
-		Args:              exactly(1),
+		Args:              command.Exactly(1),
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
 			if t.store != "" && !yes && isPerson(c.InOrStdin()) {
@@ -42,7 +40,7 @@ func resetCommand() *cobra.Command {
 				return asked(err)
 			}
 			if t.json {
-				return printJSON(c.OutOrStdout(), f)
+				return command.PrintJSON(c.OutOrStdout(), f)
 			}
 			return printForgotten(c.OutOrStdout(), f)
 		},
@@ -52,37 +50,14 @@ func resetCommand() *cobra.Command {
 	return c
 }
 
-// isPerson reports whether what is read from a stream a person types. Tests have persons of
-// their own.
-var isPerson = isTerminal
-
-// errCancelled is a question that was answered with no.
-var errCancelled = errors.New("nothing was done")
-
-// confirm asks a question that is answered with y or yes.
-func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {
-	fmt.Fprintf(out, "%s [y/N] ", question)
-	answer, err := await(ctx, func() (answer string, _ error) {
-		_, _ = fmt.Fscanln(in, &answer) // nothing is no
-		return answer, nil
-	})
-	if err != nil {
-		return err
-	}
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return errCancelled
-	}
-	return nil
-}
-
 func printForgotten(out io.Writer, f operator.Forgotten) error {
-	s := styleOf(out)
+	s := command.StyleOf(out)
 	held := len(f.Limits) + len(f.Others)
 	if held == 0 {
-		fmt.Fprintf(out, "%s was charged nothing that is still known\n", s.bold(f.Subject))
+		fmt.Fprintf(out, "%s was charged nothing that is still known\n", s.Bold(f.Subject))
 		return printNotes(out, s, f.Notes)
 	}
-	fmt.Fprintf(out, "what %s was charged is forgotten, on %s:\n", s.bold(f.Subject), plural(held, "limit"))
+	fmt.Fprintf(out, "what %s was charged is forgotten, on %s:\n", s.Bold(f.Subject), plural(held, "limit"))
 	if err := printLimits(out, f.Limits, f.At); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/local/command"
 )
 
 func rulesCommand() *cobra.Command {
@@ -21,7 +22,7 @@ func rulesCommand() *cobra.Command {
 			"The region and the credentials are those of the AWS configuration (AWS_REGION, AWS_PROFILE and so on).",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usageError{fmt.Errorf("got %q, want put, get, diff, history or rollback", args[0])}
+				return command.Usage("got %q, want one of diff, get, history, publish, rollbackback", args[0])
 			}
 			return nil
 		},
@@ -30,7 +31,7 @@ func rulesCommand() *cobra.Command {
 	var o rulesOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
-	c.AddCommand(putRulesCommand(&o), getRulesCommand(&o), diffRulesCommand(&o), historyCommand(&o), rollbackCommand(&o))
+	c.AddCommand(publishCommand(&o), getCommand(&o), diffCommand(&o), historyCommand(&o), rollbackCommand(&o))
 	return c
 }
 
@@ -59,55 +60,55 @@ func (o *rulesOptions) explain(err error) error {
 	return explainRecords(o.table, err)
 }
 
-// putFlags adds the flags of those commands that put something into force.
-func (o *rulesOptions) putFlags(c *cobra.Command) {
+// publishFlags adds the flags of those commands that put something into force.
+func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "also if limits are counted in other items from then on, so that their counts restart")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the deployment's setting maxDelay, if it has one: leaky buckets are no deeper")
 }
 
 const noteUsage = "why, for people: up to 200 bytes, which the history shows"
 
-func putRulesCommand(o *rulesOptions) *cobra.Command {
+func publishCommand(o *rulesOptions) *cobra.Command {
 	var note string
 	var after int64
 	c := &cobra.Command{
-		Use:   "put FILE",
+		Use:   "publish FILE",
 		Short: "Put a rules document into force, and show what changes",
 		Long: "Put a rules document into force as a new version, and show what changes. It is read as the functions read it; one with mistakes is refused, with all of them, and " +
 			"one that says the same as that in force is not put again. One that counts limits in other items, because a caller then has more of them than one item holds, or no longer so many, is refused with their names " +
 			"unless --restart-counts is given. Its version is higher than all before: the time in Unix seconds, or what the document says itself if that is more. " +
 			"Of two who put at once one is refused; with --after VERSION so is whoever prepared a change of another version than that in force. FILE may be -, the standard input. The exit status is 1 if it was refused.",
-		Example: "  weir rules put rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
-		Args:    exactly(1),
+		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
+		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			document, err := readDocument(c.Context(), c.InOrStdin(), args[0])
 			if err != nil {
 				return err
 			}
-			return o.put(c.Context(), c.OutOrStdout(), proposal{args[0], document}, note, after)
+			return o.publish(c.Context(), c.OutOrStdout(), proposal{args[0], document}, note, after)
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", noteUsage)
 	c.Flags().Int64Var(&after, "after", 0, "put it only if this version is in force; default whichever is")
-	o.putFlags(c)
+	o.publishFlags(c)
 	return c
 }
 
-func getRulesCommand(o *rulesOptions) *cobra.Command {
+func getCommand(o *rulesOptions) *cobra.Command {
 	var version int64
 	c := &cobra.Command{
 		Use:     "get",
 		Short:   "Print the rules document in force, or another version of it",
 		Long:    "Print the rules document in force, or another version of it, as it was put. With --json it stands in an object beside its version, note and time.",
 		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
 	}
 	c.Flags().Int64Var(&version, "version", 0, "the version; default the one in force")
 	return c
 }
 
-func diffRulesCommand(o *rulesOptions) *cobra.Command {
+func diffCommand(o *rulesOptions) *cobra.Command {
 	var from, to int64
 	c := &cobra.Command{
 		Use:   "diff [FILE]",
@@ -117,7 +118,7 @@ func diffRulesCommand(o *rulesOptions) *cobra.Command {
 		Example: "  weir rules diff rules.json\n  weir rules diff --from 1772625602",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && from == 0 || len(args) == 1 && to != 0 {
-				return usageError{errors.New("want a FILE, or --from VERSION, with --to VERSION if that is not the one in force")}
+				return command.Usage("want a FILE, or --from VERSION, with --to VERSION if that is not the one in force")
 			}
 			return nil
 		},
@@ -142,7 +143,7 @@ func historyCommand(o *rulesOptions) *cobra.Command {
 		Use:     "history",
 		Short:   fmt.Sprintf("List the last %d versions of the rules, the newest first", rulestore.Kept),
 		Example: "  weir rules history --json",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.history(c.Context(), c.OutOrStdout()) },
 	}
 }
@@ -156,13 +157,13 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 		Long: "Put an old version of the rules into force again, as a new, higher version: that before the one in force, or another one that is kept. It shows what changes, " +
 			"and is checked as a put is.",
 		Example: "  weir rules rollback\n  weir rules rollback --to 1772625602",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.rollback(c.Context(), c.OutOrStdout(), to, note)
 		},
 	}
 	c.Flags().Int64Var(&to, "to", 0, "the version; default the one before that in force")
 	c.Flags().StringVar(&note, "note", "", noteUsage+"; default which version it was")
-	o.putFlags(c)
+	o.publishFlags(c)
 	return c
 }

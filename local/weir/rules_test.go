@@ -48,12 +48,12 @@ func TestRules(t *testing.T) {
 	if out := ok(t, "rules", "diff", file); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
 		t.Errorf("before the first put: %s", out)
 	}
-	out := ok(t, "rules", "put", file, "--note", "the first")
+	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
 	if want := fmt.Sprintf("version %d is put: functions decide by it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
 		t.Errorf("put: %+v, %q, want %q", first, out, want)
 	}
-	if out := ok(t, "rules", "put", file); out != fmt.Sprintf("nothing changes: version %d says the same\n", first.Version) || len(history()) != 1 {
+	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing changes: version %d says the same\n", first.Version) || len(history()) != 1 {
 		t.Errorf("the same again: %q", out)
 	}
 	write(6)
@@ -61,7 +61,7 @@ func TestRules(t *testing.T) {
 		Version, Replaces int64
 		Note, Diff        string
 	}
-	if err := json.Unmarshal([]byte(ok(t, "rules", "put", file, "--json")), &put); err != nil || put.Version <= first.Version || put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
+	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", file, "--json")), &put); err != nil || put.Version <= first.Version || put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
 		t.Errorf("put: %+v, %v", put, err)
 	}
 	if got, want := ok(t, "rules", "get"), read(t, file); got != want {
@@ -121,7 +121,7 @@ func TestRules_restartCounts(t *testing.T) {
 		}
 		return all
 	}
-	ok(t, "rules", "put", seven)
+	ok(t, "rules", "publish", seven)
 	const want = "7 counts restart: rules[0].limits.* (e0), "
 	refused := func(args ...string) {
 		t.Helper()
@@ -134,14 +134,14 @@ func TestRules_restartCounts(t *testing.T) {
 			t.Errorf("%q: a version was put", args)
 		}
 	}
-	refused("rules", "put", twelve)
-	if out := ok(t, "rules", "put", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
+	refused("rules", "publish", twelve)
+	if out := ok(t, "rules", "publish", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
 		t.Errorf("put: %s", out)
 	}
-	ok(t, "rules", "put", endpoints(t, 13)) // which counts where the twelve do
+	ok(t, "rules", "publish", endpoints(t, 13)) // which counts where the twelve do
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
-	var put putRules
-	if err := json.Unmarshal([]byte(ok(t, "rules", "put", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
+	var put published
+	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
 		t.Errorf("put: %+v, %v", put, err)
 	}
 }
@@ -156,7 +156,7 @@ func TestRules_after(t *testing.T) {
 		if err := os.WriteFile(file, fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":%d,"window":"1m"}}}]}`, requests), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		ok(t, append([]string{"rules", "put", file}, args...)...)
+		ok(t, append([]string{"rules", "publish", file}, args...)...)
 		return file
 	}
 	history := func() (all []rulestore.Version) {
@@ -169,8 +169,8 @@ func TestRules_after(t *testing.T) {
 	first := put(5)
 	seen := fmt.Sprint(history()[0].Version)
 	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was published in the meantime; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
-	if code, out, errs := weir(t, "rules", "put", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
+	overtaken := fmt.Sprintf("another version was put meanwhile: nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
+	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
 		t.Errorf("put: exit %d, %q, %q", code, out, errs)
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
@@ -217,25 +217,25 @@ func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"
 	_, want, _ := weir(t, "check", bad)
-	if code, out, errs := weir(t, "rules", "put", bad, "--table", "none"); code != 1 || out != want || errs != "" {
+	if code, out, errs := weir(t, "rules", "publish", bad, "--table", "none"); code != 1 || out != want || errs != "" {
 		t.Errorf("exit %d, %q, %q, want what weir check says: %q", code, out, errs, want)
 	}
 	var result checked
-	if code, out, _ := weir(t, "rules", "put", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
+	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
 		t.Errorf("exit %d, %+v", code, result)
 	}
 	deep := filepath.Join(t.TempDir(), "rules.json") // a queue that nobody waits in for so long
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, _ := weir(t, "rules", "put", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, want at most 11") {
+	if code, out, _ := weir(t, "rules", "publish", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, want at most 11") {
 		t.Errorf("exit %d, %q", code, out)
 	}
 	for want, args := range map[string][]string{
-		"--table: is missing":                  {"rules", "history"},
-		"want put, get, diff, history or roll": {"rules", "delete"},
-		"want a FILE, or --from VERSION":       {"rules", "diff", "--table", "x"},
-		"accepts 1 arg(s)":                     {"rules", "put"},
+		"--table: is missing":                               {"rules", "history"},
+		"want one of diff, get, history, publish, rollback": {"rules", "delete"},
+		"want a FILE, or --from VERSION":                    {"rules", "diff", "--table", "x"},
+		"got no argument, want FILE":                        {"rules", "publish"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit %d, %q", args, code, errs)

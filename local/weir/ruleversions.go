@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/rulestore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/command"
 )
 
 // proposal is a document that may come into force, and what it is called.
@@ -46,8 +47,8 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return rules.Restarts(before, r)
 }
 
-// putRules is the result of a put, as --json prints it.
-type putRules struct {
+// published is the result of a put, as --json prints it.
+type published struct {
 	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
 	Restarts []string `json:"restarts,omitempty"` // limits whose counts begin anew
@@ -55,10 +56,10 @@ type putRules struct {
 }
 
 // put puts a proposal upon the version in force, which must be after unless that is 0.
-func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
+func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
-		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), exitError{1})
+		return errors.Join(checked{File: p.name, Problems: problems}.print(out, o.json), command.ExitError{Code: 1})
 	}
 	kept, err := o.open(ctx)
 	if err != nil {
@@ -71,9 +72,9 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 	if after != 0 && before.Version != after {
 		return o.explain(fmt.Errorf("%w: in force is %s, not %d", rulestore.ErrConflict, nameOf(before), after))
 	}
-	result := putRules{Version: before, Diff: difference(before, document, p)}
+	result := published{Version: before, Diff: difference(before, document, p)}
 	if result.Diff == "" {
-		return o.printPut(out, result)
+		return o.printPublished(out, result)
 	}
 	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
 		return fmt.Errorf("%s; callers have those limits anew: add --restart-counts if that is meant", restartText(result.Restarts))
@@ -82,14 +83,14 @@ func (o *rulesOptions) put(ctx context.Context, out io.Writer, p proposal, note 
 		return o.explain(err)
 	}
 	result.Replaces = before.Version
-	return o.printPut(out, result)
+	return o.printPublished(out, result)
 }
 
-func (o *rulesOptions) printPut(out io.Writer, r putRules) error {
+func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	var err error
 	switch {
 	case o.json:
-		return printJSON(out, r)
+		return command.PrintJSON(out, r)
 	case r.Diff == "":
 		_, err = fmt.Fprintf(out, "nothing changes: version %d says the same\n", r.Version.Version)
 	default:
@@ -137,7 +138,7 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) er
 	case err != nil:
 		return o.explain(err)
 	case o.json:
-		return printJSON(out, struct {
+		return command.PrintJSON(out, struct {
 			rulestore.Version
 			Document json.RawMessage `json:"document"`
 		}{v, document})
@@ -165,7 +166,7 @@ func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, 
 	}
 	difference := difference(v, document, *p)
 	if o.json {
-		return printJSON(out, struct {
+		return command.PrintJSON(out, struct {
 			From string `json:"from"`
 			To   string `json:"to"`
 			Diff string `json:"diff"` // unified; empty if they say the same
@@ -185,9 +186,9 @@ func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 	case err != nil:
 		return o.explain(err)
 	case o.json:
-		return printJSON(out, all)
+		return command.PrintJSON(out, all)
 	case len(all) == 0:
-		_, err = fmt.Fprintf(out, "there are no rules in %s: weir rules put puts them there\n", o.table)
+		_, err = fmt.Fprintf(out, "there are no rules in %s: weir rules publish puts them there\n", o.table)
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -216,5 +217,5 @@ func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, no
 	if err != nil {
 		return o.explain(err)
 	}
-	return o.put(ctx, out, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)), all[0].Version)
+	return o.publish(ctx, out, proposal{nameOf(v), document}, cmp.Or(note, "as "+nameOf(v)), all[0].Version)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/simulate"
 )
 
@@ -34,7 +35,7 @@ func simulateCommand() *cobra.Command {
 			"what it asked the store, what that costs, and what it decided otherwise than an oracle that sees all requests in order. Nothing is contacted. " +
 			"It takes some minutes of two processors; --quick is a tenth of the traffic. The model and its limits are in local/simulate.",
 		Example: "  weir simulate --quick\n  weir simulate --store elasticache --rate 200000 --json",
-		Args:    exactly(0),
+		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			s, err := given.settle(c)
 			if err != nil {
@@ -102,7 +103,7 @@ func (s simulation) settle(c *cobra.Command) (simulation, error) {
 func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	plan, err := s.plan()
 	if err != nil {
-		return usageError{err}
+		return command.AsUsage(err)
 	}
 	progress, begun := simulate.NewProgress(plan), time.Now()
 	stop := s.tell(errs, progress, len(plan))

@@ -1,14 +1,14 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
 )
 
 func tokenCommand() *cobra.Command {
@@ -23,18 +23,22 @@ func tokenCommand() *cobra.Command {
 		Example: "  weir token --user alice --tier paid\n" +
 			"  curl -i -H \"Authorization: Bearer $(weir token)\" http://127.0.0.1:8080/api/v1/search\n" +
 			"  weir token --claim org=acme --valid 5m",
-		Args: exactly(0),
+		Args: command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
-			checkout, err := findCheckout()
+			claims, err := tokenClaims(user, extra)
 			if err != nil {
 				return err
 			}
-			token, err := makeToken(checkout, user, tier, valid, extra)
+			checkout, err := checkout.Find()
+			if err != nil {
+				return err
+			}
+			token, err := checkout.Token(user, tier, valid, claims)
 			if err != nil {
 				return err
 			}
 			if asJSON {
-				return printJSON(c.OutOrStdout(), madeToken{token})
+				return command.PrintJSON(c.OutOrStdout(), madeToken{token})
 			}
 			_, err = fmt.Fprintln(c.OutOrStdout(), token)
 			return err
@@ -42,10 +46,10 @@ func tokenCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&user, "user", "alice", "the user, claim sub")
 	c.Flags().StringVar(&tier, "tier", "", "the tier, claim tier")
-	c.Flags().DurationVar(&valid, "valid", time.Hour, "how long it is valid; negative for one that has expired")
+	c.Flags().DurationVar(&valid, "valid", time.Hour, "how long the token is valid; negative for an expired one")
 	c.Flags().StringArrayVar(&extra, "claim", nil, "another claim, as name=value; may be repeated")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	completeTiers(c, "tier", new(string))
+	completeTiers(c, new(string))
 	return c
 }
 
@@ -54,39 +58,43 @@ type madeToken struct {
 	Token string `json:"token"`
 }
 
-// ownClaims are those that --claim does not set, and what does: the registered ones
+// reservedClaims are the claims that --claim does not set, with what sets them: the registered ones
 // (RFC 7519, 4.1), which the gateway checks, and the tier.
-var ownClaims = map[string]string{
+var reservedClaims = map[string]string{
 	"sub": "--user", "tier": "--tier", "exp": "--valid",
 	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
 }
 
-func makeToken(c checkout, user, tier string, valid time.Duration, extra []string) (string, error) {
+// tokenClaims reads the flags of weir token.
+func tokenClaims(user string, extra []string) (map[string]string, error) {
 	if user == "" {
-		return "", usageError{errors.New(`--user: got "", want a user: a token without one is refused`)}
+		return nil, command.Usage(`--user: got "", want a user: the gateway rejects a token without one`)
 	}
-	now := time.Now()
-	claims := map[string]any{"iss": localIssuer, "aud": localAudience, "sub": user, "iat": now.Unix(), "exp": now.Add(valid).Unix()}
-	if tier != "" {
-		claims["tier"] = tier
-	}
-	for _, claim := range extra {
-		name, value, ok := strings.Cut(claim, "=")
-		if !ok || name == "" {
-			return "", usageError{fmt.Errorf("--claim: got %q, want name=value", claim)}
+	claims, err := parseClaims(extra)
+	for name := range claims {
+		if by := reservedClaims[name]; by != "" {
+			return nil, command.Usage("--claim: got %s, want another claim: %s sets that one", name, by)
 		}
-		if by := ownClaims[name]; by != "" {
-			return "", usageError{fmt.Errorf("--claim: got %q, want another claim: %s is set by %s", claim, name, by)}
+	}
+	return claims, err
+}
+
+// parseClaims reads claims of the form name=value.
+func parseClaims(list []string) (map[string]string, error) {
+	claims := map[string]string{}
+	for _, claim := range list {
+		name, value, ok := strings.Cut(claim, "=")
+		if !ok || name == "" || value == "" {
+			return nil, command.Usage("--claim: got %q, want name=value", claim)
 		}
 		claims[name] = value
 	}
-	key, err := c.signingKey()
-	if err != nil {
-		return "", err
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: localAlgorithm, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
-	if err != nil {
-		return "", err
-	}
-	return jwt.Signed(signer).Claims(claims).Serialize()
+	return claims, nil
+}
+
+// completeTiers makes a shell complete the flag tier by the tiers of a rules document.
+func completeTiers(c *cobra.Command, document *string) {
+	command.CompleteBy(c, "tier", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return checkout.Tiers(*document), cobra.ShellCompDirectiveNoFileComp
+	})
 }

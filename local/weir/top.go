@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -14,6 +13,8 @@ import (
 	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
 	"github.com/weir-limits/weir/local/top"
 )
 
@@ -21,18 +22,17 @@ func topCommand() *cobra.Command {
 	o := &topOptions{}
 	c := &cobra.Command{
 		Use:   "top [FILE]",
-		Short: "List the callers that are refused most, by events or the metrics log",
-		Long: "List the callers that are refused most. Without --brokers or --stream it reads lines from a file, or - for the standard input: of events, of the metrics log, " +
-			"or of CloudWatch Logs as exported; default .weir/metrics.log, which make run writes. On a terminal the table is renewed as lines come, until Ctrl-C; " +
-			"otherwise it is printed once, at the end of what there is, which a broker has come to when it has nothing new for two seconds. " +
-			"Callers are hashes, which weir hash SUBJECT computes. A count is too high by what the column OVER says at most; memory is bounded, whoever calls.",
+		Short: "List the callers that are refused most",
+		Long: "List the callers that are refused most, from lines in a FILE, or - for the standard input: events, the metrics log, or an export of CloudWatch Logs. " +
+			"Without a FILE it reads .weir/metrics.log, which make run writes. weir-tools events prints the events of a topic or a stream.\n\n" +
+			"On a terminal the table is renewed as lines come, until Ctrl-C. Otherwise it is printed once, at the end of the lines.\n\n" +
+			"Callers are hashes; weir hash SUBJECT prints the hash of a caller. The column OVER is the most by which a count can be too high: memory is bounded, however many callers there are.",
 		Example: "  weir top\n" +
 			"  weir top --last 5m --json .weir/metrics.log\n" +
-			"  weir top --brokers broker:9098 --topic decisions --iam\n" +
-			"  weir top --stream weir-prod-events",
+			"  weir-tools events --stream weir-prod-events | weir top -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return usageError{fmt.Errorf("got %q, want one FILE, or none", args)}
+				return command.Usage("got %q, want one FILE, or none", args)
 			}
 			return nil
 		},
@@ -41,11 +41,6 @@ func topCommand() *cobra.Command {
 			return o.run(c.Context(), strings.Join(args, ""))
 		},
 	}
-	c.Flags().StringSliceVar(&o.brokers, "brokers", nil, "read a topic of Kafka, by these brokers, host:port each")
-	c.Flags().StringVar(&o.topic, "topic", os.Getenv("KAFKA_TOPIC"), "the topic; default $KAFKA_TOPIC")
-	c.Flags().BoolVar(&o.tls, "tls", false, "speak to the brokers by TLS")
-	c.Flags().BoolVar(&o.iam, "iam", false, "log in to Amazon MSK by IAM, with the credentials of the AWS configuration, and by TLS")
-	c.Flags().StringVar(&o.stream, "stream", "", "read a data stream of Kinesis")
 	c.Flags().DurationVar(&o.last, "last", 0, "count only what was refused within this time before the newest line, to a tenth of it; 0: all there is")
 	c.Flags().IntVarP(&o.n, "number", "n", 10, "how many callers to list")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
@@ -54,13 +49,9 @@ func topCommand() *cobra.Command {
 
 // topOptions are one run of top.
 type topOptions struct {
-	brokers  []string
-	topic    string
-	tls, iam bool
-	stream   string
-	last     time.Duration
-	n        int
-	json     bool
+	last time.Duration
+	n    int
+	json bool
 
 	in  io.Reader
 	out io.Writer
@@ -80,12 +71,12 @@ const maxShown = 1000
 
 func (o *topOptions) run(ctx context.Context, file string) error {
 	if o.n < 1 || o.n > maxShown {
-		return usageError{fmt.Errorf("--number: got %d, want 1 to %d", o.n, maxShown)}
+		return command.Usage("--number: got %d, want 1 to %d", o.n, maxShown)
 	}
 	if o.last < 0 {
-		return usageError{fmt.Errorf("--last: got %s, want a time such as 5m, or 0 for all there is", o.last)}
+		return command.Usage("--last: got %s, want a time such as 5m, or 0 for all there is", o.last)
 	}
-	from, err := o.source(ctx, file)
+	from, err := o.source(file)
 	if err != nil {
 		return err
 	}
@@ -134,29 +125,23 @@ func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error 
 		return err
 	}
 	if ctx.Err() != nil && !follow {
-		return exitError{interrupted}
+		return command.ExitError{Code: command.Interrupted}
 	}
 	return nil
 }
 
 // source returns what the command line names.
-func (o *topOptions) source(ctx context.Context, file string) (source, error) {
+func (o *topOptions) source(file string) (source, error) {
 	switch {
-	case len(o.brokers) > 0 && o.stream != "", file != "" && (len(o.brokers) > 0 || o.stream != ""):
-		return nil, usageError{errors.New("want one of FILE, --brokers and --stream")}
-	case len(o.brokers) > 0:
-		return o.kafka(ctx)
-	case o.stream != "":
-		return o.kinesis(ctx)
 	case file == "-":
 		return reader{o.in}, nil
 	case file == "":
-		c, err := findCheckout()
+		c, err := checkout.Find()
 		if err != nil {
-			return nil, fmt.Errorf("%w: name a FILE, --brokers or --stream", err)
+			return nil, fmt.Errorf("%w: name a FILE", err)
 		}
-		if file = c.metricsFile(); !exists(file) {
-			return nil, fmt.Errorf("%s is not there: make run writes it, or name a FILE, --brokers or --stream", file)
+		if file = c.MetricsFile(); !checkout.Exists(file) {
+			return nil, fmt.Errorf("%s: not found; make run writes it, or name a FILE", file)
 		}
 	}
 	return logFile{file}, nil
@@ -164,7 +149,7 @@ func (o *topOptions) source(ctx context.Context, file string) (source, error) {
 
 func (o *topOptions) print(out io.Writer, t top.Table) error {
 	if o.json {
-		return printJSON(out, t)
+		return command.PrintJSON(out, t)
 	}
 	fmt.Fprintf(out, "%d refused", t.Refused)
 	if o.last > 0 {

@@ -1,0 +1,179 @@
+package checkout
+
+import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+// Checkout is a clone of this repository. Get one from [Find].
+type Checkout struct{ Root string }
+
+// Find searches the working directory and the directories above it for the repository.
+func Find() (Checkout, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return Checkout{}, err
+	}
+	for {
+		if Exists(filepath.Join(dir, "functions", "rules.json")) {
+			return Checkout{dir}, nil
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return Checkout{}, errors.New("not inside a checkout of Weir: no functions/rules.json here or above")
+		}
+		dir = parent
+	}
+}
+
+// Path returns the path of a file of the checkout.
+func (c Checkout) Path(parts ...string) string {
+	return filepath.Join(append([]string{c.Root}, parts...)...)
+}
+
+// HostArch is the architecture of this machine, as Lambda names it and dist has it.
+func HostArch() string {
+	if runtime.GOARCH == "amd64" {
+		return "x86_64"
+	}
+	return runtime.GOARCH
+}
+
+// PublicKeysFile is the document of the key that verifies local tokens.
+func (c Checkout) PublicKeysFile() string { return c.Path(".weir", "jwks.json") }
+
+// APIKeysFile has the records of the sample API keys, and APIKeySecretFile the secret of their hashes.
+func (c Checkout) APIKeysFile() string { return c.Path(".weir", "apikeys.json") }
+
+// APIKeySecretFile is the secret of the hashes in APIKeysFile.
+func (c Checkout) APIKeySecretFile() string { return c.Path(".weir", "apikey-secret") }
+
+// SubjectKeyFile is the key of the hashes that stand for callers.
+func (c Checkout) SubjectKeyFile() string { return c.Path(".weir", "subject-key") }
+
+// MetricsFile is where local functions write what CloudWatch reads at AWS.
+func (c Checkout) MetricsFile() string { return c.Path(".weir", "metrics.log") }
+
+func (c Checkout) privateKeyFile() string { return c.Path(".weir", "jwt-key.json") }
+func (c Checkout) sampleKeysFile() string { return c.Path(".weir", "sample-keys.json") }
+
+// SigningKey returns the key that signs local tokens, and makes it if there is none,
+// and likewise the document of its public half.
+func (c Checkout) SigningKey() (key jose.JSONWebKey, err error) {
+	if err := readJSON(c.privateKeyFile(), &key); err == nil {
+		if Exists(c.PublicKeysFile()) {
+			return key, nil
+		}
+		return key, c.writePublicKey(key)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return key, err
+	}
+	key = jose.JSONWebKey{Key: private, KeyID: "local-" + rand.Text()[:8], Algorithm: string(Algorithm), Use: "sig"}
+	if err := c.writePublicKey(key); err != nil {
+		return key, err
+	}
+	return key, writeJSON(c.privateKeyFile(), key)
+}
+
+func (c Checkout) writePublicKey(key jose.JSONWebKey) error {
+	return writeJSON(c.PublicKeysFile(), jose.JSONWebKeySet{Keys: []jose.JSONWebKey{key.Public()}})
+}
+
+// SampleTiers are the tiers of the sample API keys.
+var SampleTiers = []string{"free", "paid", "enterprise"}
+
+// SampleKeys returns the sample API keys by tier. It makes them if one of their files is missing
+// or renew is true. No deployment accepts them, so .weir keeps them as they are.
+func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
+	if !renew && Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
+		return keys, readJSON(c.sampleKeysFile(), &keys)
+	}
+	secret := []byte(rand.Text())
+	keys = map[string]string{}
+	var records []caller.Record
+	for _, tier := range SampleTiers {
+		key := "weir-" + tier + "-" + rand.Text()
+		keys[tier] = key
+		records = append(records, caller.Record{ID: "sample-" + tier, Hash: caller.HashAPIKey(secret, key), Tier: tier, Owner: "this checkout"})
+	}
+	if err := writeFile(c.APIKeySecretFile(), secret); err != nil {
+		return nil, err
+	}
+	return keys, errors.Join(writeJSON(c.APIKeysFile(), records), writeJSON(c.sampleKeysFile(), keys))
+}
+
+// SubjectKey returns the key of the hashes that stand for callers, and makes it if there is none.
+func (c Checkout) SubjectKey() ([]byte, error) {
+	key, err := os.ReadFile(c.SubjectKeyFile())
+	if !errors.Is(err, fs.ErrNotExist) {
+		return key, err
+	}
+	key = []byte(rand.Text())
+	return key, writeFile(c.SubjectKeyFile(), key)
+}
+
+// Seed makes all the files that a local run needs, and returns the sample API keys.
+func (c Checkout) Seed() (keys map[string]string, err error) {
+	if _, err := c.SigningKey(); err != nil {
+		return nil, err
+	}
+	if _, err := c.SubjectKey(); err != nil {
+		return nil, err
+	}
+	return c.SampleKeys(false)
+}
+
+// Exists reports whether a file exists. It is true where the answer is another error, which
+// reading the file then returns.
+func Exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func readJSON(path string, value any) error {
+	document, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(document, value); err != nil {
+		return fmt.Errorf("%s: %w: remove .weir to start anew", path, err)
+	}
+	return nil
+}
+
+func writeJSON(path string, value any) error {
+	document, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		return err
+	}
+	return writeFile(path, append(document, '\n'))
+}
+
+// writeFile writes a file that only its owner may read, in one step: another process reads the old
+// content or the new one.
+func writeFile(path string, content []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	part := path + "." + hex.EncodeToString([]byte(rand.Text()[:4]))
+	if err := os.WriteFile(part, content, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(part, path)
+}

@@ -1,0 +1,65 @@
+// Package checkouttest makes checkouts for tests.
+package checkouttest
+
+import (
+	"crypto/rand"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/weir-limits/weir/local/checkout"
+)
+
+// Scratch returns a checkout whose own files (.weir, .bin and dist) are the test's alone, and
+// changes into it.
+func Scratch(t *testing.T) checkout.Checkout {
+	t.Helper()
+	original := Find(t)
+	dir := t.TempDir()
+	for _, name := range []string{"infra", "functions", "local"} {
+		if err := os.Symlink(original.Path(name), filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Chdir(dir)
+	return Find(t)
+}
+
+// Find returns the checkout of the working directory.
+func Find(t *testing.T) checkout.Checkout {
+	t.Helper()
+	c, err := checkout.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// Namespace returns a namespace that no other test uses.
+func Namespace() string { return "test-" + rand.Text() }
+
+// Built is a scratch checkout with the functions, built for this machine. They are built into the
+// .bin of the original checkout, where the go command finds them up to date the next time. It skips
+// the test where environments cannot run.
+func Built(t *testing.T) checkout.Checkout {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED: environments need Linux")
+	}
+	dist := Find(t).Path(".bin", "test", "dist")
+	for _, role := range []string{"authorizer", "handler"} {
+		path := filepath.Join(dist, checkout.HostArch(), role, "bootstrap")
+		build := exec.CommandContext(t.Context(), "go", "build", "-tags", "lambda.norpc", "-o", path, "github.com/weir-limits/weir/functions/"+role)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	c := Scratch(t)
+	if err := os.Symlink(dist, c.Path("dist")); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}

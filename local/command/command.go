@@ -1,0 +1,136 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Interrupted is the exit status of a command that an interrupt has ended, as in shells.
+const Interrupted = 130
+
+// UsageError is a mistake in the command line. The exit status is 2.
+type UsageError struct{ error }
+
+// Usage returns a UsageError.
+func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
+
+// Unwrap returns the cause.
+func (e UsageError) Unwrap() error { return e.error }
+
+// AsUsage returns err as a UsageError, nil if it is nil.
+func AsUsage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return UsageError{err}
+}
+
+// ExitError ends a command with a status and without a message: the command has printed one.
+type ExitError struct{ Code int }
+
+// Error implements error.
+func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
+
+// Root completes the root command of a program: its version, and errors as [Execute] prints them.
+func Root(root *cobra.Command) *cobra.Command {
+	root.Version, root.SilenceErrors, root.SilenceUsage = version(), true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
+	return root
+}
+
+// version returns the version that the go command has stamped: of the module or, built
+// in a checkout, of the commit.
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(unknown)"
+}
+
+// Main runs the command line of this process and ends the process. The first interrupt cancels the
+// context of the command; a second one ends the process at once.
+func Main(root *cobra.Command) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	code := Execute(ctx, root, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// Execute runs a command line and returns its exit status. An error is one line on stderr; after a
+// UsageError a second line names the help.
+func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	c, err := root.ExecuteContextC(ctx)
+	var exit ExitError
+	var usage UsageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &exit):
+		return exit.Code
+	case errors.As(err, &usage), c == root:
+		fmt.Fprintf(stderr, "%s: %v\nTry: %s --help\n", root.Name(), err, c.CommandPath())
+		return 2
+	case ctx.Err() != nil:
+		if !errors.Is(err, context.Canceled) {
+			fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+		}
+		return Interrupted
+	}
+	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
+	return 1
+}
+
+// Exactly requires n arguments, which the Use line of the command names.
+func Exactly(n int) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) == n {
+			return nil
+		}
+		_, want, _ := strings.Cut(c.Use, " ")
+		switch {
+		case n == 0:
+			return Usage("got %q, want no argument", args)
+		case len(args) == 0:
+			return Usage("got no argument, want %s", want)
+		}
+		return Usage("got %q, want %s", args, want)
+	}
+}
+
+// Group is a command that only has subcommands: without one it prints its help, and another word is
+// a usage error that lists them.
+func Group(c *cobra.Command) *cobra.Command {
+	c.Args = func(c *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		var names []string
+		for _, sub := range c.Commands() {
+			names = append(names, sub.Name())
+		}
+		return Usage("got %q, want one of %s", args[0], strings.Join(names, ", "))
+	}
+	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+	return c
+}
+
+// PrintJSON prints a value as people can read it, too.
+func PrintJSON(out io.Writer, value any) error {
+	e := json.NewEncoder(out)
+	e.SetIndent("", "  ")
+	return e.Encode(value)
+}

@@ -1,0 +1,148 @@
+// Package commandtest runs a test binary as the program that it tests, in a process of its own.
+package commandtest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// mainVariable makes a test binary run the program.
+const mainVariable = "WEIR_TEST_MAIN=1"
+
+// Main runs program if this process was started by [Command], and reports whether it did. Call it
+// first in TestMain.
+func Main(program func()) bool {
+	if os.Getenv("WEIR_TEST_MAIN") == "" {
+		return false
+	}
+	program()
+	return true
+}
+
+// Command returns the program with arguments.
+func Command(t *testing.T, args []string, environment ...string) *exec.Cmd {
+	t.Helper()
+	c := exec.CommandContext(t.Context(), os.Args[0], args...)
+	c.Env = append(append(os.Environ(), mainVariable), environment...)
+	return c
+}
+
+// Script returns a shell script that runs the program, for tests of documents.
+func Script(program string) string {
+	return fmt.Sprintf("#!/bin/sh\n%s exec '%s' \"$@\"\n", mainVariable, program)
+}
+
+// Process is the program, serving two APIs.
+type Process struct {
+	*exec.Cmd
+	Port   int    // of the first API
+	URL    string // of the first API
+	Output *Output
+}
+
+// Output is what a process writes on its standard error. It can be read while the process writes.
+type Output struct {
+	mu      sync.Mutex
+	text    strings.Builder
+	Written chan struct{} // has one element when there is more
+}
+
+// NewOutput returns an empty Output.
+func NewOutput() *Output { return &Output{Written: make(chan struct{}, 1)} }
+
+// Write implements io.Writer.
+func (o *Output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	select {
+	case o.Written <- struct{}{}:
+	default:
+	}
+	return o.text.Write(b)
+}
+
+// String returns what was written until now.
+func (o *Output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String()
+}
+
+// Start runs the program on free ports until it prints what to try.
+func Start(t *testing.T, args []string, environment ...string) *Process {
+	t.Helper()
+	for range 10 {
+		p, ready := try(t, args, environment)
+		if ready {
+			return p
+		}
+		if err := p.Wait(); !strings.Contains(p.Output.String(), InUse) {
+			t.Fatalf("the program ended before it was ready: %v\n%s", err, p.Output)
+		}
+	}
+	t.Fatal("no ports stayed free")
+	return nil
+}
+
+func try(t *testing.T, args, environment []string) (p *Process, ready bool) {
+	t.Helper()
+	port := FreePorts(t)
+	c := Command(t, append(args, "--port", strconv.Itoa(port)), environment...)
+	p = &Process{c, port, fmt.Sprintf("http://127.0.0.1:%d", port), NewOutput()}
+	p.Stderr = p.Output
+	out, err := p.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Process.Kill() })
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if strings.HasPrefix(lines.Text(), "Try:") {
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return p, true
+		}
+	}
+	return p, false
+}
+
+// InUse is in the error of a port that another process took between FreePorts and its use.
+const InUse = "address already in use"
+
+// FreePorts returns a port that was free just now, together with the next. Try again where the
+// error contains [InUse].
+func FreePorts(t *testing.T) int {
+	t.Helper()
+	port, next := PortBesideTaken(t)
+	_ = next.Close()
+	return port
+}
+
+// PortBesideTaken returns a port that was free just now, and a listener on the next.
+func PortBesideTaken(t *testing.T) (port int, next net.Listener) {
+	t.Helper()
+	for range 100 {
+		first, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		port := first.Addr().(*net.TCPAddr).Port
+		next, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port+1)))
+		_ = first.Close()
+		if err == nil {
+			return port, next
+		}
+	}
+	t.Fatal("no two free ports beside each other")
+	return 0, nil
+}

@@ -1,0 +1,55 @@
+package command
+
+import (
+	"io"
+	"os"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+)
+
+// Style marks text on a terminal. The zero value leaves text as it is.
+type Style struct{ on bool }
+
+// StyleOf returns the style of what is written to out: colours only on a terminal, and only without
+// NO_COLOR (no-color.org).
+func StyleOf(out io.Writer) Style {
+	return Style{IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+}
+
+// IsTerminal reports whether a stream is a terminal.
+func IsTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
+}
+
+func (s Style) mark(code, text string) string {
+	if !s.on {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// Bold marks what a section is about.
+func (s Style) Bold(text string) string { return s.mark("1", text) }
+
+// Good marks what is allowed.
+func (s Style) Good(text string) string { return s.mark("32", text) }
+
+// Bad marks what is refused.
+func (s Style) Bad(text string) string { return s.mark("31", text) }
+
+// Weak marks what can be skipped.
+func (s Style) Weak(text string) string { return s.mark("2", text) }
+
+// Complete makes a shell complete the values of a flag.
+func Complete(c *cobra.Command, flag string, values ...string) {
+	CompleteBy(c, flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// CompleteBy makes a shell complete the values of a flag by a function.
+func CompleteBy(c *cobra.Command, flag string, values cobra.CompletionFunc) {
+	if err := c.RegisterFlagCompletionFunc(flag, values); err != nil {
+		panic(err) // there is no such flag
+	}
+}

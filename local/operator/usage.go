@@ -1,0 +1,185 @@
+package operator
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// Usage is what the rules and the store have of a subject.
+type Usage struct {
+	Subject string    `json:"subject"`
+	At      time.Time `json:"at"`
+	// Version is that of the rules.
+	Version int64 `json:"rulesVersion"`
+	// Limits are those that the rules have for the subject, in file order and of every tier.
+	Limits []Limit `json:"limits"`
+	// Others are held by the store, and the rules do not describe them (any more).
+	Others []Other  `json:"others"`
+	Notes  []string `json:"notes"`
+}
+
+// Other is state of a limit that the rules do not describe. Its name and its tier are not
+// known: a store keeps a hash of them.
+type Other struct {
+	Subject string `json:"subject"` // in which it is counted
+	ID      string `json:"id"`
+	// Parameters are those of the algorithm, such as "bucket/600ms/20".
+	Parameters string    `json:"parameters"`
+	Version    int64     `json:"rulesVersion"` // that wrote it
+	Capacity   int64     `json:"capacity"`
+	Remaining  int64     `json:"remaining"`
+	FullAt     time.Time `json:"fullAt"`
+}
+
+// Forgotten is what a reset did.
+type Forgotten struct {
+	Subject string    `json:"subject"`
+	At      time.Time `json:"at"`
+	// Limits and Others are what was held, as it was just before.
+	Limits []Limit `json:"limits"`
+	Others []Other `json:"others"`
+	// Subjects are those that were removed from the store.
+	Subjects []string `json:"subjects"`
+	Notes    []string `json:"notes"`
+}
+
+// Inspect tells how every limit of a subject stands, which is spelled as Explain spells it.
+func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
+	s, caller, err := o.parse(subject)
+	if err != nil {
+		return Usage{}, err
+	}
+	now := o.Clock()
+	r := o.Rules(ctx, now)
+	return o.usage(ctx, now, s, r.Of(caller, s), r.Version())
+}
+
+func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
+	i := Usage{Subject: s.String(), At: now.UTC(), Version: version, Others: []Other{}}
+	var err error
+	if i.Limits, err = o.stand(ctx, now, listed); err != nil {
+		return i, err
+	}
+	if i.Others, err = o.others(ctx, now, s, listed); err != nil {
+		return i, err
+	}
+	i.Notes = append([]string{"state in shards or cells that the rules no longer have is not shown"}, o.notes(listed)...)
+	return i, nil
+}
+
+// others returns what the store holds of a subject beside the limits that are listed.
+func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed) ([]Other, error) {
+	type place struct {
+		subject limiter.Subject
+		id      limiter.ID
+	}
+	known := map[place]bool{}
+	items := []limiter.Subject{s, shadowOf(s)}
+	for _, l := range listed {
+		own := l.Charge.Subject
+		for _, subject := range l.Charge.Limit.Subjects(own) {
+			known[place{subject, l.Charge.Limit.ID}] = true
+		}
+		if o.Kind == memory { // which has no shards
+			known[place{own, l.Charge.Limit.ID}] = true
+		}
+		if !slices.Contains(items, own) { // of one endpoint
+			items = append(items, own, shadowOf(own))
+		}
+	}
+	others, at := []Other{}, algo.InstantOf(now)
+	for _, subject := range items {
+		entries, err := o.Store.Inspect(ctx, subject)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			if known[place{subject, e.ID}] {
+				continue
+			}
+			state := e.State
+			if e.Machine.Ahead(state, at) {
+				state, _ = algo.Clamp(e.Machine, state, e.Mark, at)
+			}
+			others = append(others, Other{
+				Subject: subject.String(), ID: e.ID.String(), Parameters: e.Machine.Fingerprint(), Version: e.Version,
+				Capacity: e.Machine.Capacity(), Remaining: e.Machine.Remaining(state, at), FullAt: now.Add(e.Machine.ResetAfter(state, at)).UTC(),
+			})
+		}
+	}
+	slices.SortStableFunc(others, func(a, b Other) int { return cmp.Compare(b.Version, a.Version) })
+	return others, nil
+}
+
+// shadowOf returns the subject of what is tried out on s.
+func shadowOf(s limiter.Subject) limiter.Subject {
+	return (&limiter.Limit{Shadow: true}).Subjects(s)[0]
+}
+
+// Reset forgets what a subject was charged: every limit of it that the rules have, and what
+// else the store holds of it. It tells what that was. Requests of the same caller are charged
+// on other subjects too, such as its address: those are as before.
+func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
+	s, caller, err := o.parse(subject)
+	if err != nil {
+		return Forgotten{}, err
+	}
+	now := o.Clock()
+	r := o.Rules(ctx, now)
+	listed := r.Of(caller, s)
+	before, err := o.usage(ctx, now, s, listed, r.Version())
+	if err != nil {
+		return Forgotten{}, err
+	}
+	charges := []limiter.Charge{{Subject: s, Limit: &limiter.Limit{}}, {Subject: s, Limit: &limiter.Limit{Shadow: true}}}
+	for _, l := range listed {
+		charges = append(charges, l.Charge)
+	}
+	for _, l := range o.Limiters {
+		if err := l.Reset(ctx, charges); err != nil {
+			return Forgotten{}, err
+		}
+	}
+	f := Forgotten{Subject: before.Subject, At: before.At, Limits: []Limit{}, Others: before.Others, Notes: o.afterwards(listed)}
+	for _, l := range before.Limits {
+		if l.State != nil && l.State.Charged {
+			f.Limits = append(f.Limits, l)
+		}
+	}
+	for _, c := range charges {
+		for _, subject := range c.Limit.Subjects(c.Subject) {
+			if text := subject.String(); !slices.Contains(f.Subjects, text) {
+				f.Subjects = append(f.Subjects, text)
+			}
+		}
+	}
+	return f, nil
+}
+
+// afterwards says what a reset does not reach.
+func (o *Operator) afterwards(listed []rules.Listed) []string {
+	notes := []string{"only this subject is forgotten: what its requests were charged on others (an address, a claim, an endpoint) holds, and explain tells which of them refuse"}
+	if o.Inside && o.Kind == memory {
+		return notes
+	}
+	notes = append(notes, "other environments may refuse from memory for up to a second, and serve what they have leased for as long")
+	var sync, own bool
+	for _, l := range listed {
+		limit := l.Charge.Limit
+		sync = sync || limit.Spread.Sync > 0 || limit.Spread.Adaptive
+		own = own || limit.Spread.Cells > 0 || limit.OnError == limiter.OnErrorLocal
+	}
+	if sync {
+		notes = append(notes, "what they counted of a limit with sync_ms or adaptive shares since they last reported it, they still charge")
+	}
+	if own {
+		notes = append(notes, "what they count in their own memory (cells, the share of on_error local) they keep")
+	}
+	return notes
+}

@@ -1,0 +1,183 @@
+package serve
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+)
+
+// patience is how long a browser may take to start, and for anything that is waited for.
+const patience = 30 * time.Second
+
+// tab is a page in a browser. The test fails if anything in it complains: a script, the
+// console, or the content security policy.
+type tab struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu         sync.Mutex
+	complaints []string
+	expected   string // a part of those that the test provokes
+}
+
+// openTab starts a browser with an empty page of a size.
+func openTab(t *testing.T, width, height int64) *tab {
+	t.Helper()
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(storetest.Server(t, "browser", "WEIR_BROWSER")))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	// It outlives the context of the test, which ends before cleanups.
+	allocated, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
+	t.Cleanup(cancel)
+	ctx, cancel := chromedp.NewContext(allocated)
+	t.Cleanup(cancel)
+	b := &tab{t: t, ctx: ctx}
+	if err := chromedp.Listen(ctx, b.note); err != nil {
+		t.Fatalf("start of the browser: %v", err)
+	}
+	t.Cleanup(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, complaint := range b.complaints {
+			t.Errorf("the browser complains: %s", complaint)
+		}
+	})
+	b.do(chromedp.EmulateViewport(width, height))
+	return b
+}
+
+// note keeps what the browser complains of.
+func (b *tab) note(event any) {
+	var complaint string
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		complaint = fmt.Sprintf("%s %s: %s %s", e.Entry.Source, e.Entry.Level, e.Entry.Text, e.Entry.URL)
+	case *runtime.EventExceptionThrown:
+		complaint = fmt.Sprintf("exception: %s %+v", e.ExceptionDetails.Text, e.ExceptionDetails.Exception)
+	case *runtime.EventConsoleAPICalled:
+		complaint = fmt.Sprintf("console.%s", e.Type)
+	default:
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.expected != "" && strings.Contains(complaint, b.expected) {
+		return
+	}
+	b.complaints = append(b.complaints, complaint)
+}
+
+func (b *tab) expect(part string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.expected = part
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	if err := chromedp.Do(ctx, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// evaluate returns the value of an expression, or of the promise that it is.
+func evaluate[T any](b *tab, expression string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, func(p *runtime.EvaluateParams) { p.AwaitPromise = new(true) }))
+	if err != nil {
+		b.t.Fatalf("%.200s: %v", expression, err)
+	}
+	return value
+}
+
+// await waits until an expression, or the promise that it is, is true.
+func (b *tab) await(expression string) {
+	b.t.Helper()
+	evaluate[bool](b, `new Promise((done) => { const look = async () => await (`+expression+`) ? done(true) : setTimeout(look, 10); look(); })`)
+}
+
+// media makes the browser prefer something, such as a dark colour scheme.
+func (b *tab) media(feature, value string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: feature, Value: value}}})
+		return err
+	}))
+}
+
+// openConsole opens the page, and waits until all demonstrations are played.
+func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
+	t.Helper()
+	b := openTab(t, width, height)
+	b.do(chromedp.Navigate(api.URL + sitePath))
+	b.await(`document.documentElement.dataset.ready !== undefined`)
+	return b
+}
+
+// screenshots is the folder for pictures of the page, for people.
+func screenshots(t *testing.T) string {
+	t.Helper()
+	c, err := checkout.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := c.Path(".weir", "screenshots")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// screenshot makes TestConsole_sizes write the picture of the README.
+var screenshot = flag.Bool("screenshot", false, "write local/console/console.png")
+
+// view writes a picture of what the window shows.
+func (b *tab) view(file string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(file, image, 0o600)
+	}
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// picture writes one of the whole page.
+func (b *tab) picture(dir, name string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: 0, behavior: "instant" })`)) // the header stays at the top
+	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	file := filepath.Join(dir, strings.ReplaceAll(name, " ", "-")+".png")
+	if err := os.WriteFile(file, image, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}

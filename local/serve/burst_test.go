@@ -1,0 +1,190 @@
+package serve
+
+import (
+	"crypto/rand"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// The burst: more requests at once than a limit allows in a day.
+const (
+	burstLimit    = 57
+	burstRequests = 640
+)
+
+var bursts = flag.Int("bursts", 2, "how many bursts are sent over each number of connections")
+
+var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
+
+// burstGateways returns n REST APIs as serve runs them, over one store and one limit.
+func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n int) (urls []string) {
+	t.Helper()
+	document := filepath.Join(t.TempDir(), "rules.json")
+	rule := fmt.Sprintf(`{"version":1,"rules":[{"endpoint":"/api/v1/search","limits":{"*":{"requests":%d,"window":"1d"}}}]}`, burstLimit)
+	if err := os.WriteFile(document, []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	golden, err := os.ReadFile(c.Path("infra", "golden", goldenTemplate(store)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := filepath.Join(t.TempDir(), "template.json") // the limits are to refuse, and not the stage
+	if err := os.WriteFile(template, throttleNumbers.ReplaceAll(golden, []byte("${1}10000")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		s := &Server{Options: Options{Rules: document, Template: template, Store: store, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now, Namespace: namespace}, checkout: c}
+		t.Cleanup(s.Close)
+		template, err := s.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		apis, err := s.open(t.Context(), template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := warm(t.Context(), s.opened); err != nil {
+			t.Fatal(err)
+		}
+		var rest *gateway.API
+		for _, api := range apis {
+			if api.Kind == "REST" {
+				rest = api
+			}
+		}
+		front := httptest.NewServer(rest)
+		t.Cleanup(front.Close)
+		urls = append(urls, front.URL)
+	}
+	return urls
+}
+
+// burst sends the requests of one caller over so many new connections, spread over urls, and
+// returns how many of them passed, and how many had each answer.
+func burst(t *testing.T, urls []string, token string, connections int) (passed int64, answers map[string]int) {
+	t.Helper()
+	var admitted, next atomic.Int64
+	var mu sync.Mutex
+	answers = map[string]int{}
+	var wg sync.WaitGroup
+	for i := range connections {
+		client := &http.Client{Transport: &http.Transport{}}
+		url := urls[i%len(urls)] + "/api/v1/search?q=weir"
+		wg.Go(func() {
+			defer client.CloseIdleConnections()
+			for next.Add(1) <= burstRequests {
+				request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				request.Header.Set("Authorization", "Bearer "+token)
+				answer, err := client.Do(request)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				degraded := answer.Header.Get("Weir-Degraded")
+				mu.Lock()
+				answers[fmt.Sprint(answer.StatusCode, " ", degraded)]++
+				mu.Unlock()
+				switch {
+				case answer.StatusCode == http.StatusOK:
+					admitted.Add(1)
+				case answer.StatusCode != http.StatusTooManyRequests:
+					t.Errorf("status %d, Weir-Degraded %q", answer.StatusCode, degraded)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return admitted.Load(), answers
+}
+
+// 640 requests of one caller come at once, over few connections and over many, through one gateway
+// and through two: exactly the 57 that the limit allows in a day pass, each time. Where the machine
+// is too busy for a deadline, a request may be charged and refused: then never more than 57 pass, and
+// the burst says nothing else and is sent again, a few times.
+func TestServe_burst(t *testing.T) {
+	for _, store := range stores[1:] {
+		for n := 1; n <= 2; n++ {
+			t.Run(fmt.Sprintf("%s, %d gateways", store, n), func(t *testing.T) {
+				storetest.Server(t, store, servers.Variables[store])
+				t.Setenv("STORE_TIMEOUT", limiter.DefaultTimeout.String())
+				c, again := checkouttest.Scratch(t), 5
+				urls := burstGateways(t, c, store, checkouttest.Namespace(), n)
+				for _, connections := range []int{4, 64, 256} {
+					for round := 0; round < *bursts; round++ {
+						token, err := c.Token(rand.Text(), "free", time.Hour, nil)
+						if err != nil {
+							t.Fatal(err)
+						}
+						passed, answers := burst(t, urls, token, connections)
+						late := answers["429 "+string(limiter.ReasonBusy)] > 0 || answers["429 "+string(limiter.ReasonTimeout)] > 0
+						if passed < burstLimit && late && again > 0 {
+							t.Logf("round %d over %d connections: %d passed; %v", round+1, connections, passed, answers)
+							again--
+							round--
+							continue
+						}
+						if passed != burstLimit {
+							t.Errorf("round %d over %d connections: %d passed, want %d; %v", round+1, connections, passed, burstLimit, answers)
+						}
+					}
+				}
+			})
+		}
+	}
+}
+
+// On a machine that is busy with other work, never more than that pass.
+func TestServe_burst_busyMachine(t *testing.T) {
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			storetest.Server(t, store, servers.Variables[store])
+			c := checkouttest.Scratch(t)
+			urls := burstGateways(t, c, store, checkouttest.Namespace(), 2)
+			var idle atomic.Bool
+			var work sync.WaitGroup
+			for range runtime.GOMAXPROCS(0) {
+				work.Go(func() {
+					for n := 0; !idle.Load(); n++ {
+						_ = n * n
+					}
+				})
+			}
+			defer work.Wait()
+			defer idle.Store(true)
+			for _, connections := range []int{64, 256} {
+				token, err := c.Token(fmt.Sprintf("busy-%d", connections), "free", time.Hour, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if passed, answers := burst(t, urls, token, connections); passed > burstLimit {
+					t.Errorf("%d passed over %d connections, at most %d; %v", passed, connections, burstLimit, answers)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,591 @@
+package serve
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/local/console/scenario"
+	"github.com/weir-limits/weir/local/gateway"
+)
+
+// played returns the result of a scenario with the parameters of All and others.
+func played[R any](t *testing.T, name, query string) R {
+	t.Helper()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := scenario.All()
+	s := all[slices.IndexFunc(all, func(s scenario.Scenario) bool { return s.Name() == name })]
+	if err := scenario.Set(s, values); err != nil {
+		t.Fatal(err)
+	}
+	result, err := s.Play()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result.(R)
+}
+
+// shown is what a section of the page shows of a demonstration.
+type shown struct {
+	Figures []string       // the numbers
+	Table   [][]string     // of the body
+	Status  string         // the sentence
+	Plotted [][][2]float64 // points of each series
+	Error   string         // below the form
+}
+
+// replay sets parameters of a demonstration as a user does, by the keyboard, plays it, and
+// returns what it then shows.
+func (b *tab) replay(name, query string) shown {
+	b.t.Helper()
+	values, err := url.ParseQuery(query)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	for field := range values {
+		input := "#" + name + " [name=" + field + "]"
+		b.do(chromedp.Focus(input), chromedp.Evaluate[chromedp.Void](`document.querySelector("`+input+`").select()`), chromedp.KeyEvent(values.Get(field)+kb.Enter))
+	}
+	section := `document.getElementById("` + name + `")`
+	b.await(`[...new FormData(` + section + `.querySelector("form"))].every(([k, v]) => new URLSearchParams(` + section + `.dataset.played).get(k) === v) || ` + section + `.querySelector(".error").textContent`)
+	return b.shows(name)
+}
+
+func (b *tab) shows(name string) shown {
+	b.t.Helper()
+	return evaluate[shown](b, `(() => {
+		const section = document.getElementById("`+name+`");
+		return {
+			Figures: [...section.querySelectorAll(".view .figures dd")].map((e) => e.textContent),
+			Table: [...section.querySelector("table.numbers").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent)),
+			Status: section.querySelector(".status").textContent,
+			Plotted: section.querySelector(".view .chart").plotted,
+			Error: section.querySelector(".error").textContent,
+		};
+	})()`)
+}
+
+// last returns the last value of each series.
+func (s shown) last() (values []float64) {
+	for _, points := range s.Plotted {
+		values = append(values, points[len(points)-1][1])
+	}
+	return values
+}
+
+// at returns what a series of steps is at an x.
+func (s shown) at(series int, x float64) (y float64) {
+	for _, point := range s.Plotted[series] {
+		if point[0] <= x {
+			y = point[1]
+		}
+	}
+	return y
+}
+
+func texts(numbers ...int) (list []string) {
+	for _, n := range numbers {
+		list = append(list, strconv.Itoa(n))
+	}
+	return list
+}
+
+// Each demonstration shows the numbers of the algorithms: in its figures, its sentence, its
+// table and its chart, as it is opened and with other parameters.
+func TestConsole_demos(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	t.Run("bucket", func(t *testing.T) {
+		for _, query := range []string{"", "capacity=5&rate=2&burst=7&offered=3&seconds=2"} {
+			want, got := played[scenario.BucketResult](t, "bucket", query), b.replay("bucket", query)
+			run := want.Runs[0]
+			if !slices.Equal(got.Figures, texts(run.AtOnce, run.Admitted, run.Refused, run.Most)) || len(got.Table) != len(run.PerSecond) {
+				t.Errorf("%q: %+v, want %+v", query, got.Figures, run)
+			}
+			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused may retry after 100 ms." {
+				t.Error(got.Status)
+			}
+			for i, level := range want.Levels {
+				if p := got.Plotted[0][i]; p[0] != float64(level.At)/1000 || p[1] != float64(level.Tokens) {
+					t.Fatalf("%q: point %d of the level is %v, want %+v", query, i, p, level)
+				}
+			}
+		}
+	})
+	t.Run("boundary", func(t *testing.T) {
+		for _, c := range []struct {
+			query string
+			want  []string
+		}{{"", []string{"40", "20", "20"}}, {"limit=100&percent=99", []string{"200", "100", "100"}}} {
+			query, want := c.query, c.want
+			got := b.replay("boundary", query)
+			result := played[scenario.BoundaryResult](t, "boundary", query)
+			if !slices.Equal(got.Figures, want) || want[0] != strconv.Itoa(result.Runs[0].Admitted) || !strings.HasPrefix(got.Status, fmt.Sprintf("Within %v ms a fixed window admits %s,", result.Span, want[0])) {
+				t.Errorf("%q: %v, %s", query, got.Figures, got.Status)
+			}
+			for i, y := range got.last() {
+				if strconv.Itoa(int(y)) != want[i] || got.at(i, 0.999) != float64(result.Runs[0].Admitted/2) {
+					t.Errorf("%q: series %d: %v of %v", query, i, got.at(i, 0.999), y)
+				}
+			}
+		}
+	})
+	t.Run("sync", func(t *testing.T) {
+		for _, c := range []struct {
+			query string
+			want  []string
+		}{
+			{"", []string{"132", "72", "9", "60 36 36"}},
+			{"intervalMs=0", []string{"60", "0"}},
+			{"intervalMs=1000", []string{"180", "120", "3", "60 60 60"}},
+			{"intervalMs=1000&nodes=5&limit=10", []string{"50", "40", "5", "10 10 10 10 10"}},
+		} {
+			query, want := c.query, c.want
+			got := b.replay("sync", query)
+			result := played[scenario.SyncResult](t, "sync", query)
+			if !slices.Equal(got.Figures[:len(want)], want) || got.last()[0] != float64(result.Admitted) || len(got.Table[0]) != len(result.PerNode)+1 {
+				t.Errorf("%q: %v, want %v", query, got.Figures, want)
+			}
+			sweep := evaluate[[][]string](b, `[...document.getElementById("sweep").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent))`)
+			for i, c := range result.Sweep {
+				if want := append([]string{fmt.Sprintf("%d ms", c.Interval)}, texts(c.Admitted, c.Overshoot, c.StoreCalls)...); !slices.Equal(sweep[i], want) {
+					t.Errorf("%q: sweep %v, want %v", query, sweep[i], want)
+				}
+			}
+		}
+		b.expect("400 (Bad Request)")
+		if got := b.replay("sync", "intervalMs=5"); got.Error != "intervalMs: got 5, want 0, or 10 to 1000" {
+			t.Errorf("an interval of 5 ms: %q", got.Error)
+		}
+	})
+	t.Run("algorithms", func(t *testing.T) {
+		for _, query := range []string{"", "capacity=10&rate=10&burst=40&offered=30&seconds=3"} {
+			want, got := played[scenario.AlgorithmsResult](t, "algorithms", query), b.replay("algorithms", query)
+			for i, run := range want.Runs {
+				want := texts(run.AtOnce, run.Admitted, run.Refused, run.Most)
+				var column []string
+				for _, row := range got.Table[:len(want)] {
+					column = append(column, row[i+1])
+				}
+				if got.Figures[i] != want[1] || !slices.Equal(column, want) || got.last()[i] != float64(run.Admitted) {
+					t.Errorf("%q %s: %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], column, got.last()[i], want)
+				}
+				// All of them admit the capacity at once; from the queue one leaves after the other.
+				if y := got.at(i, 0); (run.Algorithm == algo.LeakyBucket) != (y == 1) || run.Algorithm != algo.LeakyBucket && y != float64(run.AtOnce) {
+					t.Errorf("%q %s: %v at first", query, run.Algorithm, y)
+				}
+			}
+		}
+	})
+}
+
+// counts are those of the live section.
+func (b *tab) counts() []string {
+	b.t.Helper()
+	return evaluate[[]string](b, `["sent", "allowed", "refused", "other"].map((id) => document.getElementById(id).textContent)`)
+}
+
+// burst sends requests from the page, and waits until they are answered.
+func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
+	b.t.Helper()
+	choose := func(field, value string) {
+		evaluate[bool](b, fmt.Sprintf(`(() => {
+			const field = document.querySelector("#order [name=%s]");
+			field.value = %q;
+			field.dispatchEvent(new Event("change", { bubbles: true }));
+			if (field.value !== %q) throw new Error("cannot choose " + %q);
+			return true;
+		})()`, field, value, value, value))
+	}
+	for _, c := range [][2]string{{"api", api}, {"endpoint", endpoint}, {"tier", tier}, {"user", user}, {"count", strconv.Itoa(count)}, {"rate", strconv.Itoa(append(rate, console.MaxRate)[0])}} {
+		choose(c[0], c[1])
+	}
+	b.do(chromedp.Click(`#order [type=submit]`))
+	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ` + strconv.Itoa(count) + ` sent") || document.getElementById("live-error").textContent`)
+}
+
+// The live section sends what is asked for, to both APIs and as any tier, and shows what the
+// rules make of it: no request more or less, and the last answer as it came.
+func TestConsole_live(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	for _, c := range []struct {
+		api, endpoint, tier, user string
+		count, allowed            int
+		line, policy, wait        string
+	}{
+		{"REST", "GET /api/v1/search", "free", "alice", 26, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"},
+		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // one caller, one count
+		{"HTTP", "POST /api/v1/data", "free", "alice", 12, 10, "429 Too Many Requests", `"data";q=10;w=60`, ""},
+		{"REST", "GET /api/v1/search", "paid", "bob", 101, 100, "429 Too Many Requests", `"search";q=1000;w=60`, "1"},
+		{"REST", "GET /api/v1/search", "enterprise", "eve", 3, 3, "200 OK", `"search";q=10000;w=60`, ""},
+		{"HTTP", "GET /api/v1/search", "", "alice", 21, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // anonymous
+	} {
+		t.Run(c.api+" "+c.endpoint+" "+c.tier, func(t *testing.T) {
+			b.do(chromedp.Click(`#clear`))
+			b.burst(c.api, c.endpoint, c.tier, c.user, c.count)
+			if want := texts(c.count, c.allowed, c.count-c.allowed, 0); !slices.Equal(b.counts(), want) {
+				t.Errorf("%v, want %v", b.counts(), want)
+			}
+			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() === "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
+			// The line of the limit is at its rate.
+			var requests, window float64
+			if _, err := fmt.Sscanf(c.policy[strings.Index(c.policy, ";"):], ";q=%f;w=%f", &requests, &window); err != nil {
+				t.Fatal(err)
+			}
+			if line := evaluate[[][2]float64](b, `document.getElementById("live-chart").plotted[2]`); len(line) != 2 || math.Abs(line[0][1]-requests/window) > 1e-9 || line[1][1] != line[0][1] {
+				t.Errorf("limit at %v, want %v", line, requests/window)
+			}
+			last := evaluate[map[string]string](b, `Object.fromEntries([["line", document.getElementById("last-line").textContent],
+				...[...document.querySelectorAll("#last-header dt")].map((e) => [e.textContent, e.nextElementSibling.textContent])])`)
+			if last["line"] != c.line || last["RateLimit-Policy"] != c.policy || c.wait != "" && last["Retry-After"] != c.wait {
+				t.Errorf("last: %v, want %s by %s, after %s s", last, c.line, c.policy, c.wait)
+			}
+			if rows := evaluate[int](b, `document.getElementById("log").rows.length`); rows != min(c.count, 10) {
+				t.Errorf("%d of the last answers", rows)
+			}
+		})
+	}
+	if body := evaluate[string](b, `document.getElementById("last-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"error": "rate_limit_exceeded"`) {
+		t.Errorf("body: %s", body)
+	}
+	// No token gets into the page.
+	if evaluate[bool](b, `document.documentElement.outerHTML.includes("eyJ")`) {
+		t.Error("the page has a token")
+	}
+}
+
+// A caller that is refused is explained, and passes again once it is reset; others are not.
+func TestConsole_caller(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	b.burst("REST", "GET /api/v1/search", "free", "other", 20)
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
+	said := func(button, want string) {
+		t.Helper()
+		b.do(chromedp.Click("#" + button))
+		b.await(`document.getElementById("caller-status").textContent || document.getElementById("caller-error").textContent`)
+		b.await(fmt.Sprintf(`document.getElementById("caller-status").textContent === %q`, want))
+	}
+	limits := func() []string {
+		return evaluate[[]string](b, `[...document.getElementById("limits").tBodies[0].rows[0].cells].map((e) => e.textContent)`)
+	}
+	said("explain", "GET /api/v1/search by user:alice, tier free, would be refused with 429 by search of user:alice: retry after 1 s.")
+	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "0 of 20"}; !slices.Equal(limits(), want) {
+		t.Errorf("%v, want %v", limits(), want)
+	}
+	said("reset", "The usage of user:alice is reset. GET /api/v1/search by user:alice, tier free, would be allowed.")
+	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "20 of 20"}; !slices.Equal(limits(), want) {
+		t.Errorf("%v, want %v", limits(), want)
+	}
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
+	if want := texts(21, 20, 1, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("alice afterwards: %v, want %v", b.counts(), want)
+	}
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "GET /api/v1/search", "free", "other", 1)
+	if want := texts(1, 0, 1, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("another caller: %v, want %v", b.counts(), want)
+	}
+}
+
+// Who is refused by its address too is told so after a reset.
+func TestConsole_callerOfAddress(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
+		"free":{"name":"own","requests":2,"window":"1h"},"global":{"name":"address","requests":2,"window":"1h","per":["ip"]}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 3)
+	b.do(chromedp.Click(`#reset`))
+	b.await(`/^The usage of user:alice is reset\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
+}
+
+// Without rules there is nothing to send to, and the page says so.
+func TestConsole_noRules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(file, []byte(`{"rules":[]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := openConsole(t, newLocal(t, "memory", file).rest, 1280, 900)
+	b.do(chromedp.Click(`#one`), chromedp.Click(`#explain`))
+	b.await(`document.getElementById("caller-error").textContent === "No rule applies to an endpoint of this API."`)
+	if want := texts(0, 0, 0, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("%v, want %v", b.counts(), want)
+	}
+}
+
+// Rules that are edited act on what the page sends, and it says which are in force.
+func TestConsole_rules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	write := func(version, requests int) {
+		t.Helper()
+		document := fmt.Sprintf(`{"version":%d,"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":%d,"window":"1m"}}}`, version, requests)
+		if version > 1 {
+			document += `,{"endpoint":"/api/v1/data","method":"POST","limits":{"free":{"requests":1,"window":"1m"}}}`
+		}
+		document += "]}"
+		if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(1, 3)
+	l := newLocal(t, "memory", file)
+	b := openConsole(t, l.rest, 1280, 900)
+	version := func() string { return evaluate[string](b, `document.getElementById("version").textContent`) }
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 5)
+	if want := texts(5, 3, 2, 0); !slices.Equal(b.counts(), want) || version() != "1" {
+		t.Errorf("version %s: %v, want %v", version(), b.counts(), want)
+	}
+	write(2, 10)
+	l.wait(5 * time.Minute)                                     // the file is looked at again, and the window is over
+	b.burst("REST", "GET /api/v1/search", "free", "another", 1) // which begins the reading
+	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 12)
+	b.await(`document.getElementById("version").textContent === "2"`)
+	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("version 2: %v, want %v", b.counts(), want)
+	}
+	b.do(chromedp.Reload()) // which offers the endpoint of the new rule
+	b.do(chromedp.Click(`#clear`))
+	b.burst("REST", "POST /api/v1/data", "free", "alice", 2)
+	if want := texts(2, 1, 1, 0); !slices.Equal(b.counts(), want) {
+		t.Errorf("the endpoint of a new rule: %v, want %v", b.counts(), want)
+	}
+}
+
+// Lines are read wherever the network has cut them, in the middle of a letter too.
+func TestConsole_lines(t *testing.T) {
+	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
+	for _, size := range []int{1, 2, 7, 100} {
+		got := evaluate[string](b, fmt.Sprintf(`(async () => {
+			const { lines } = await import("%slines.js");
+			const bytes = new TextEncoder().encode('{"a":"é€"}\n{"a":2}\n');
+			const body = new ReadableStream({ start(c) { for (let i = 0; i < bytes.length; i += %d) c.enqueue(bytes.slice(i, i + %d)); c.close(); } });
+			const read = [];
+			for await (const line of lines(new Response(body))) read.push(line.a);
+			return read.join();
+		})()`, console.Path, size, size))
+		if got != "é€,2" {
+			t.Errorf("cut every %d bytes: %q", size, got)
+		}
+	}
+}
+
+// A run that is stopped sends no more.
+func TestConsole_stop(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	b.do(chromedp.SetValue(`#order [name=count]`, strconv.Itoa(console.MaxCount)), chromedp.SetValue(`#order [name=rate]`, "5"), chromedp.Click(`#order [type=submit]`))
+	b.await(`document.getElementById("sent").textContent >= 2`)
+	b.do(chromedp.Click(`#stop`))
+	b.await(`document.getElementById("live-status").textContent.startsWith("Stopped: ")`)
+	sent, err := strconv.Atoi(b.counts()[0])
+	if err != nil || sent < 2 || sent >= console.MaxCount {
+		t.Errorf("%d sent, %v", sent, err)
+	}
+	// What was sent is what the page says, but for one that was under way.
+	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
+	if remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining")); err != nil || 19-remaining < sent || 19-remaining > sent+1 {
+		t.Errorf("%d are charged, %d were shown", 19-remaining, sent)
+	}
+}
+
+// Everything can be done without a mouse: the first stop leads past the navigation, a run is
+// sent by the keyboard alone, and the focus is not lost to it.
+func TestConsole_keyboard(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	focused := func() string {
+		return evaluate[string](b, `document.activeElement.name || document.activeElement.id || document.activeElement.className || document.activeElement.tagName`)
+	}
+	b.do(chromedp.KeyEvent(kb.Tab))
+	if focused() != "skip" {
+		t.Errorf("the first stop is %s", focused())
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.await(`document.activeElement.id === "main"`)
+	keys := map[string]string{"tier": "free", "user": "karl", "count": "23", "rate": "50"}
+	var stops []string
+	for range 6 {
+		b.do(chromedp.KeyEvent(kb.Tab))
+		stop := focused()
+		stops = append(stops, stop)
+		if text := keys[stop]; text != "" {
+			if stop != "tier" {
+				evaluate[bool](b, `document.activeElement.select() || true`)
+			}
+			b.do(chromedp.KeyEvent(text))
+		}
+	}
+	if want := []string{"api", "endpoint", "tier", "user", "count", "rate"}; !slices.Equal(stops, want) {
+		t.Fatalf("stops %v, want %v", stops, want)
+	}
+	b.do(chromedp.KeyEvent(kb.Enter))
+	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ")`)
+	if want := texts(23, 20, 3, 0); !slices.Equal(b.counts(), want) || focused() != "rate" {
+		t.Errorf("%v with the focus on %s, want %v", b.counts(), focused(), want)
+	}
+	// Start, pressed, becomes Stop, and then Start again.
+	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(" "))
+	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ") && document.getElementById("sent").textContent === "46"`)
+	if label := evaluate[string](b, `document.activeElement.textContent`); label != "Start" {
+		t.Errorf("the focus is on %q", label)
+	}
+	// Each control shows that it has the focus.
+	if evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle === "none"`) {
+		t.Error("the focus cannot be seen")
+	}
+}
+
+// The page fits and is accessible, in both colour schemes and on a phone. Pictures of it are
+// in .weir/screenshots.
+func TestConsole_sizes(t *testing.T) {
+	c, err := checkout.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	axe, err := os.ReadFile(c.Path("local", "console", "node_modules", "axe-core", "axe.min.js"))
+	if err != nil {
+		storetest.Program(t, "node")
+		t.Fatalf("%v: run make local/console/node_modules", err)
+	}
+	dir := screenshots(t)
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	if *screenshot {
+		b.record(l, c.Path("local", "console", "console.png"))
+	}
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 26)
+	b.do(chromedp.Click(`#explain`))
+	b.await(`document.getElementById("limits").rows.length > 1`)
+	evaluate[bool](b, `document.querySelectorAll("details").forEach((e) => { e.open = true }) || true`)
+	evaluate[bool](b, string(axe)+`; true`)
+	for _, c := range []struct {
+		name, scheme  string
+		width, height int64
+	}{{"light", "light", 1280, 900}, {"dark", "dark", 1280, 900}, {"phone light", "light", 375, 812}, {"phone dark", "dark", 375, 812}} {
+		t.Run(c.name, func(t *testing.T) {
+			b.media("prefers-color-scheme", c.scheme)
+			b.do(chromedp.EmulateViewport(c.width, c.height))
+			b.await(`[...document.querySelectorAll(".chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
+			b.picture(dir, c.name)
+			if wide := evaluate[int64](b, `document.documentElement.scrollWidth`); wide > c.width {
+				t.Errorf("the page is %d wide, the window %d", wide, c.width)
+			}
+			found := evaluate[struct {
+				Violations []string
+				Passes     int
+			}](b, `axe.run().then((r) => ({ Violations: r.violations.map((v) => v.id + ": " + v.help + ": " + v.nodes.map((n) => n.target).join(", ")), Passes: r.passes.length }))`)
+			for _, violation := range found.Violations {
+				t.Error(violation)
+			}
+			if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
+				t.Errorf("tables are cut: %v", cut)
+			}
+			if found.Passes < 20 {
+				t.Errorf("%d checks of accessibility passed, want more to have been made", found.Passes)
+			}
+		})
+	}
+}
+
+// record writes the picture of the README: eight seconds of requests, of which the limit
+// refuses most after its burst.
+func (b *tab) record(l *local, file string) {
+	b.t.Helper()
+	b.media("prefers-color-scheme", "light")
+	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`) // not the path of this machine
+	for range 8 {
+		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
+		b.burst("REST", "GET /api/v1/search", "free", "alice", 10, 10)
+		l.wait(time.Second)
+	}
+	b.do(chromedp.Evaluate[chromedp.Void](`document.activeElement.blur()`), chromedp.EmulateViewport(1120, 790))
+	b.await(`[...document.querySelectorAll("#live .chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
+	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: document.getElementById("live").offsetTop - 72, behavior: "instant" })`))
+	b.view(file)
+	b.do(chromedp.Click(`#clear`), chromedp.EmulateViewport(1280, 900))
+	l.wait(time.Hour)
+}
+
+// On a phone the counters and the Start button are in view together.
+func TestConsole_phone(t *testing.T) {
+	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 375, 812)
+	b.do(chromedp.ScrollIntoView(`#order [type=submit]`))
+	for _, id := range []string{"sent", "allowed", "refused", "other"} {
+		if !evaluate[bool](b, `(() => {
+			const counter = document.getElementById("`+id+`"), { left, right, top, bottom } = counter.getBoundingClientRect();
+			return top >= 0 && bottom <= innerHeight && document.elementFromPoint((left + right) / 2, (top + bottom) / 2) === counter;
+		})()`) {
+			t.Errorf("%s is not in view with the Start button", id)
+		}
+	}
+}
+
+// Who wants less motion gets none but that of the chart, once a second.
+func TestConsole_motion(t *testing.T) {
+	l := newLocal(t, "memory", "testdata/design.json")
+	b := openConsole(t, l.rest, 1280, 900)
+	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
+	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} { // in this order: what follows needs "reduce"
+		b.media("prefers-reduced-motion", c.value)
+		if got := evaluate[string](b, moves); got != c.want {
+			t.Errorf("%s: %s, want %s", c.value, got, c.want)
+		}
+	}
+	evaluate[bool](b, `(() => {
+		window.drawn = 0;
+		const canvas = document.querySelector("#live-chart canvas").getContext("2d");
+		const clear = canvas.clearRect;
+		canvas.clearRect = function (...where) { window.drawn++; return clear.apply(this, where); };
+		return true;
+	})()`)
+	b.burst("REST", "GET /api/v1/search", "free", "alice", 20)
+	if drawn := evaluate[int](b, `window.drawn`); drawn > 10 {
+		t.Errorf("the chart was drawn %d times for 20 answers", drawn)
+	}
+}
+
+// Requests go to routes that rules are for, and each is one that there is.
+func TestTargets(t *testing.T) {
+	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
+	for _, c := range []struct {
+		rule endpoint
+		want []console.Endpoint
+	}{
+		{endpoint{"/a/{x}", "GET"}, []console.Endpoint{{Method: "GET", Path: "/a/1"}}},
+		{endpoint{"/g/b/*", "PUT"}, []console.Endpoint{{Method: "PUT", Path: "/g/b/1"}}},
+		{endpoint{"*", ""}, []console.Endpoint{{Method: "GET", Path: "/a/1"}, {Method: "GET", Path: "/g/1"}, {Method: "POST", Path: "/"}}},
+		{endpoint{"/nowhere", ""}, nil},
+	} {
+		if got := targets([]endpoint{c.rule, c.rule}, routes); !slices.Equal(got, c.want) {
+			t.Errorf("%v: %v, want %v", c.rule, got, c.want)
+		}
+	}
+	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []console.Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
+		t.Errorf("the route for all else: %v", got)
+	}
+}

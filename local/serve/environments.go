@@ -1,0 +1,109 @@
+package serve
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/lambdaenv"
+)
+
+// Environments is how many environments a function has at most, as a flag; 0: none, it
+// runs in this process.
+type Environments int
+
+const maxEnvironments = 1000 // the concurrency of a new account at AWS
+
+// String implements pflag.Value.
+func (e *Environments) String() string { return strconv.Itoa(int(*e)) }
+
+// Type implements pflag.Value.
+func (e *Environments) Type() string { return "int" }
+
+// Set implements pflag.Value. An empty text is 0.
+func (e *Environments) Set(text string) error {
+	n, err := strconv.Atoi("0" + text)
+	if err != nil || n > maxEnvironments {
+		return fmt.Errorf("want 0 to %d", maxEnvironments)
+	}
+	*e = Environments(n)
+	return nil
+}
+
+// pool returns the environments of a function, which run its bootstrap with the variables
+// that it would have in this process.
+func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) {
+	bootstrap, err := s.bootstrap(role)
+	if err != nil {
+		return nil, err
+	}
+	var variables []string
+	for name, value := range s.variablesOf(f.Environment) {
+		variables = append(variables, name+"="+value)
+	}
+	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
+		Bootstrap: bootstrap, Name: f.ID, Variables: variables,
+		Max: int(s.Environments), Idle: s.Idle, Line: s.line, Logger: s.Logger,
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { _ = p.Close() })
+	return p, nil
+}
+
+// bootstrap returns the file that `make functions` builds for this machine.
+func (s *Server) bootstrap(role string) (string, error) {
+	if runtime.GOOS != "linux" {
+		return "", errors.New("environments need Linux: what Lambda starts is built for it; without them functions run in one process")
+	}
+	path := s.bootstrapPath(role)
+	if !checkout.Exists(path) {
+		return "", fmt.Errorf("%s is not there: make functions ARCH=%s builds it", path, checkout.HostArch())
+	}
+	return path, nil
+}
+
+func (s *Server) bootstrapPath(role string) string {
+	return s.checkout.Path("dist", checkout.HostArch(), role, "bootstrap")
+}
+
+// maxMetrics is how large the file of metrics may be, in bytes, when a run goes on with it.
+const maxMetrics = 64 << 20
+
+// openMetrics opens the file where functions write what CloudWatch reads. Other runs of this
+// checkout may be writing into it.
+func (s *Server) openMetrics() error {
+	path := s.checkout.MetricsFile()
+	if err := os.MkdirAll(s.checkout.Path(".weir"), 0o700); err != nil {
+		return err
+	}
+	if info, err := os.Stat(path); err == nil && info.Size() > maxMetrics {
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	s.metrics = file
+	s.closers = append(s.closers, func() { _ = file.Close() })
+	return nil
+}
+
+// line takes a line that an environment has written: metrics, which are JSON, go into
+// their file, and the rest is for people.
+func (s *Server) line(environment string, line []byte) {
+	out := s.Log
+	if len(line) > 0 && line[0] == '{' {
+		out = s.metrics
+	}
+	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // in one piece
+}

@@ -1,0 +1,203 @@
+package serve
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// Ten environments of each function over one store, and 64 clients of one caller: exactly
+// the limit is admitted, by the authorizer and by the handler.
+func TestEnvironments(t *testing.T) {
+	rules, err := filepath.Abs("testdata/exact.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range stores[1:] {
+		t.Run(store, func(t *testing.T) {
+			storetest.Server(t, store, servers.Variables[store])
+			c, log := checkouttest.Built(t), commandtest.NewOutput()
+			s := &Server{Options: Options{Rules: rules, Store: store, Out: log, Log: log, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: time.Now, Namespace: checkouttest.Namespace(), Environments: 10}}
+			apis := s.serving(t)
+			for i, function := range []string{"LimitsAuthorizer", "LimitsHandler"} {
+				for _, tier := range []string{"sliding", "fixed"} {
+					if admitted := admittedOf(t, c, apis[i].URL+"/api/v1/search", function, tier); admitted != 50 {
+						t.Errorf("%s, %s: %d admitted of a limit of 50", function, tier, admitted)
+					}
+				}
+				if n := strings.Count(log.String(), `msg="cold start" environment=`+function); n != 10 {
+					t.Errorf("%s has %d environments, want 10:\n%s", function, n, log)
+				}
+			}
+		})
+	}
+}
+
+// serving runs the APIs of s until the test ends. Decisions have more time than at AWS: so
+// many processes at once are slow here.
+func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
+	t.Helper()
+	t.Cleanup(s.Close)
+	template, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.prepare(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.variables["STORE_TIMEOUT"] = "999ms"
+	g, err := s.gateway(t.Context(), template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range g.APIs() {
+		apis = append(apis, httptest.NewServer(api))
+		t.Cleanup(apis[len(apis)-1].Close)
+	}
+	return apis
+}
+
+// admittedOf returns how many of 256 requests are admitted, which 64 clients of one caller
+// send. A round in which the server had no time for a decision, as it may on a busy machine,
+// says nothing. Then another caller tries, with fewer clients at once.
+func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64 {
+	t.Helper()
+	for clients := 64; ; clients /= 2 {
+		token, err := c.Token(fmt.Sprintf("%s-%s-%d", user, tier, clients), tier, time.Hour, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		admitted, late := crowd(t, url, token, clients)
+		if late == 0 || clients <= 2 {
+			return admitted
+		}
+		t.Logf("%s: %d of 256 requests by %d clients were not decided in time", tier, late, clients)
+	}
+}
+
+// crowd sends requests from so many clients until 256 have been decided. It returns how many
+// were admitted, and how many let through undecided, because the time was up. Where there
+// is no environment left, a client tries again when another one is answered.
+func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) {
+	t.Helper()
+	var n, undecided atomic.Int64
+	var group sync.WaitGroup
+	answered := make(chan struct{}, clients)
+	for range clients {
+		group.Go(func() {
+			for decided := 0; decided < 256/clients; {
+				r := send(t, http.MethodGet, url, token)
+				switch degraded := r.Header.Get("Weir-Degraded"); {
+				case degraded != "" && degraded != "none": // which the REST API's 429 has
+					undecided.Add(1)
+				case r.StatusCode == http.StatusOK:
+					n.Add(1)
+				case r.StatusCode == http.StatusTooManyRequests:
+				case r.StatusCode == http.StatusInternalServerError && r.Header.Get("x-amzn-ErrorType") != "":
+					n.Add(1) // the authorizer has admitted it, and then no handler was free
+				case r.StatusCode == http.StatusServiceUnavailable, r.StatusCode == http.StatusInternalServerError:
+					<-answered
+					continue
+				default:
+					t.Errorf("%s: %s", r.Status, r.body)
+				}
+				decided++
+				select {
+				case answered <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	group.Wait()
+	return n.Load(), undecided.Load()
+}
+
+// Environments know the keys of the checkout, and what they count and write is their own.
+func TestEnvironments_memory(t *testing.T) {
+	checkouttest.Built(t)
+	var out bytes.Buffer
+	log := commandtest.NewOutput()
+	s := &Server{Options: Options{Port: 8080, Out: &out, Log: log, Logger: slog.New(slog.NewTextHandler(log, nil)), Clock: time.Now, Environments: 2}}
+	apis := s.serving(t)
+	token, err := s.checkout.Token("alice", "free", time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, remaining := range []string{"19", "19", "18"} { // of the authorizer, and twice of the handler
+		if r := send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
+			t.Errorf("%s %v, want %s to remain", r.Status, r.Header, remaining)
+		}
+	}
+	if r := send(t, http.MethodGet, apis[0].URL+"/api/v1/search", token+"x"); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a bad token: %s", r.Status)
+	}
+	s.greet(nil)
+	for _, want := range []string{"state  in memory of each environment: each counts for itself\n", "each function has up to 2 environments of its own; their metrics are in " + s.checkout.MetricsFile() + "\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is not in\n%s", want, &out)
+		}
+	}
+	s.Close()
+	metrics, err := os.ReadFile(s.checkout.MetricsFile())
+	if err != nil || !regexp.MustCompile(`(?m)^LimitsHandler\w+/1  \{.*"_aws".*\}$`).Match(metrics) {
+		t.Errorf("%v, %s", err, metrics)
+	}
+}
+
+// What is for people is in the log, line by line.
+func TestServer_line(t *testing.T) {
+	var log, metrics bytes.Buffer
+	s := &Server{Options: Options{Log: &log}, metrics: &metrics}
+	s.line("f/1", []byte("level=WARN"))
+	s.line("f/2", []byte(`{"_aws":1}`))
+	s.line("f/3", nil)
+	if log.String() != "f/1  level=WARN\nf/3  \n" || metrics.String() != "f/2  {\"_aws\":1}\n" {
+		t.Errorf("log %q, metrics %q", &log, &metrics)
+	}
+}
+
+// Two runs of a checkout write into one file, and neither loses what the other wrote; one that
+// has become large is begun anew.
+func TestServer_openMetrics(t *testing.T) {
+	c := checkouttest.Scratch(t)
+	write := func(text string) {
+		s := &Server{checkout: c}
+		if err := s.openMetrics(); err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		if _, err := io.WriteString(s.metrics, text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("a")
+	write("b")
+	if got, err := os.ReadFile(c.MetricsFile()); err != nil || string(got) != "ab" {
+		t.Errorf("%q, %v", got, err)
+	}
+	if err := os.Truncate(c.MetricsFile(), maxMetrics+1); err != nil {
+		t.Fatal(err)
+	}
+	write("c")
+	if got, err := os.ReadFile(c.MetricsFile()); err != nil || string(got) != "c" {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}

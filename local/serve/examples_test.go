@@ -1,0 +1,144 @@
+package serve
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/rules"
+)
+
+// times sends a request n times and fails unless the first admitted are answered status
+// and the others are refused in the name of limit.
+func (l *local) times(n, admitted, status int, limit string, request func() reply) {
+	l.t.Helper()
+	for i := range n {
+		r := request()
+		switch {
+		case i < admitted && r.StatusCode != status:
+			l.t.Fatalf("request %d of %d: %s %s, want %d", i+1, admitted, r.Status, r.body, status)
+		case i >= admitted && r.StatusCode != http.StatusTooManyRequests:
+			l.t.Fatalf("request %d: %s, want a refusal by %s", i+1, r.Status, limit)
+		case i >= admitted && !strings.HasPrefix(r.Header.Get("RateLimit-Policy"), `"`+limit+`";`):
+			l.t.Fatalf("refused by %s, want %s", r.Header.Get("RateLimit-Policy"), limit)
+		}
+	}
+}
+
+// eachStore runs a test over the example document on every store and both APIs.
+func eachStore(t *testing.T, example string, test func(l *local, api *httptest.Server)) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			for _, kind := range []string{"REST", "HTTP"} {
+				t.Run(kind, func(t *testing.T) {
+					l := newLocal(t, store, "../examples/"+example)
+					api := l.rest
+					if kind == "HTTP" {
+						api = l.http
+					}
+					test(l, api)
+				})
+			}
+		})
+	}
+}
+
+func (l *local) search(api *httptest.Server, token string) func() reply {
+	return func() reply { return l.send(api, http.MethodGet, "/api/v1/search", token) }
+}
+
+// Users, API keys, addresses and an endpoint count apart, and all must pass.
+func TestExample_identities(t *testing.T) {
+	eachStore(t, "identities.json", func(l *local, api *httptest.Server) {
+		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("alice", "")))
+		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("bob", "")))
+		l.wait(2 * time.Second)
+		l.times(7, 5, http.StatusCreated, "endpoint", func() reply {
+			return l.send(api, http.MethodPost, "/api/v1/data", l.token("carol", ""))
+		})
+		l.wait(2 * time.Second)
+		key := l.apiKey()
+		l.times(102, 100, http.StatusOK, "key", func() reply {
+			return l.sendWith(api, http.MethodGet, "/api/v1/search", "", http.Header{"X-Api-Key": {key}})
+		})
+	})
+}
+
+// What an address, a user, and a user at one endpoint may send, in layers.
+func TestExample_layered(t *testing.T) {
+	eachStore(t, "layered.json", func(l *local, api *httptest.Server) {
+		l.times(22, 20, http.StatusOK, "user-endpoint", l.search(api, l.token("alice", "")))
+		items := func() reply { return l.send(api, http.MethodGet, "/api/v1/items/1", l.token("alice", "")) }
+		l.times(12, 10, http.StatusOK, "address", items) // 30 from this address
+		l.wait(2 * time.Second)                          // a token every two seconds
+		l.times(2, 1, http.StatusOK, "address", items)
+	})
+}
+
+// Five failures an hour a name; a success gives its attempt back.
+func TestExample_login(t *testing.T) {
+	eachStore(t, "login.json", func(l *local, api *httptest.Server) {
+		login := func(user, password string) func() reply {
+			return func() reply {
+				return l.sendWith(api, http.MethodPost, "/api/v1/login", fmt.Sprintf(`{"user":%q,"password":%q}`, user, password), nil)
+			}
+		}
+		l.times(8, 8, http.StatusOK, "login", login("demo", "demo"))
+		l.times(4, 4, http.StatusUnauthorized, "login", login("demo", "guess"))
+		l.times(2, 2, http.StatusOK, "login", login("demo", "demo"))
+		l.times(1, 1, http.StatusUnauthorized, "login", login("Demo", "guess"))
+		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // also who knows it has to wait
+		l.times(1, 1, http.StatusUnauthorized, "login", login("other", "guess"))
+		l.wait(30 * time.Minute)
+		l.times(1, 0, http.StatusOK, "login", login("demo", "demo"))
+		l.wait(30 * time.Minute)
+		l.times(1, 1, http.StatusOK, "login", login("demo", "demo"))
+		l.wait(3 * time.Hour)
+		names := 0
+		l.times(32, 30, http.StatusUnauthorized, "login-address", func() reply {
+			names++
+			return login(fmt.Sprint("name", names), "guess")()
+		})
+		if r := l.sendWith(api, http.MethodPost, "/api/v1/search", "", nil); r.StatusCode < 400 {
+			l.t.Errorf("no such route: %s", r.Status)
+		}
+	})
+}
+
+// Busy limits are spread, a shadow refuses nobody.
+func TestExample_busy(t *testing.T) {
+	eachStore(t, "busy.json", func(l *local, api *httptest.Server) {
+		l.times(50, 50, http.StatusOK, "", l.search(api, ""))
+		l.times(20, 20, http.StatusCreated, "", func() reply { return l.send(api, http.MethodPost, "/api/v1/data", "") })
+		l.times(150, 150, http.StatusOK, "", func() reply { return l.send(api, http.MethodGet, "/api/v1/items/7", l.token("bob", "")) })
+	})
+}
+
+// Every example can be read, and a test here names it.
+func TestExamples(t *testing.T) {
+	files, err := filepath.Glob("../examples/*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no examples", err)
+	}
+	source, err := os.ReadFile("examples_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		document, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := rules.Parse(document, rules.Options{}); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if !strings.Contains(string(source), `"`+filepath.Base(file)+`"`) {
+			t.Errorf("%s: no test uses it", file)
+		}
+	}
+}

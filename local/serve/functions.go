@@ -1,0 +1,189 @@
+package serve
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/loopback"
+	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// localTimeouts are longer than at AWS, because a server here shares the machine with all else.
+// Those that are missing are limiter.DefaultTimeout.
+var localTimeouts = map[string]string{"redis": "200ms"}
+
+// prepare makes the keys of this checkout, and starts the server of the state.
+func (s *Server) prepare(ctx context.Context) error {
+	var err error
+	if s.apiKeys, err = s.checkout.Seed(); err != nil {
+		return err
+	}
+	s.Store = cmp.Or(s.Store, Memory) // to the functions an empty STORE is DynamoDB at AWS
+	s.variables = map[string]string{
+		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
+		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
+		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
+		"RECORDS_TABLE": "", // the keys of this checkout are in files
+		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
+	}
+	if s.Namespace != "" {
+		s.variables["NAMESPACE"] = s.Namespace
+	}
+	variable := servers.Variables[s.Store]
+	if variable == "" {
+		return nil
+	}
+	address := os.Getenv(variable)
+	if address == "" {
+		started, err := s.startServer(ctx)
+		if err != nil {
+			return err
+		}
+		started.Watch(ctx, func(err error) {
+			s.Logger.Error("the server of the state has ended: start this again", "server", s.Store, "err", err)
+		})
+		s.closers = append(s.closers, started.Stop)
+		address = started.URL
+	}
+	s.variables[variable] = address
+	return nil
+}
+
+func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
+	if s.Store == "redis" {
+		return servers.StartRedis(ctx)
+	}
+	return servers.StartDynamoDB(ctx, s.checkout.Root, s.Out)
+}
+
+// gateway builds the functions that the APIs call, and the gateway before them. They
+// share one store, as they do at AWS; in this process also that in memory, of which each
+// environment has its own.
+func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
+	if err := s.openMetrics(); err != nil {
+		return nil, err
+	}
+	var store limiter.Store
+	handlers := map[string]lambda.Handler{}
+	for _, f := range template.Functions() {
+		role := f.Environment[roleVariable]
+		if role != authorizerRole && role != handlerRole { // a schedule runs it
+			continue
+		}
+		c, err := boot.Load(s.lookup(f.Environment))
+		if err != nil {
+			return nil, err
+		}
+		if store == nil {
+			if store, err = s.openStore(ctx, c); err != nil {
+				return nil, err
+			}
+		}
+		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
+		if _, ok := errors.AsType[rules.Problems](err); ok { // by a MAX_DELAY
+			return nil, err
+		} else if err != nil { // it is the keys
+			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
+		}
+		if s.live == nil {
+			s.live = e.Rules
+			s.live.Observe(s.tellRules)
+		}
+		s.operate(c, e, store, role)
+		switch {
+		case s.Environments > 0: // what is read above is what they will read
+			handlers[f.ID], err = s.pool(f, role)
+		case role == authorizerRole:
+			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
+		default:
+			handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if len(handlers) == 0 {
+		return nil, fmt.Errorf("%s: no function has the variable %s, want %s or %s", s.Template, roleVariable, authorizerRole, handlerRole)
+	}
+	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
+}
+
+// operate lets operators ask about the limits of a function, first about those of the REST
+// API's authorizer.
+func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
+	if s.operator == nil {
+		s.operator = &operator.Operator{
+			Store: store, Kind: c.Store, Inside: s.Environments == 0, Identifier: e.Identifier, Clock: s.Clock,
+			Rules: e.Rules.At, Address: netip.AddrFrom4([4]byte{127, 0, 0, 1}), IPv6Bits: c.IPv6Bits,
+		}
+	}
+	at := len(s.operator.Limiters)
+	if role == authorizerRole {
+		at = 0
+	}
+	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
+}
+
+// A function says by a variable which of them it is: logical ids have hashes.
+const (
+	roleVariable   = "WEIR_FUNCTION"
+	authorizerRole = "authorizer"
+	handlerRole    = "handler"
+)
+
+// lookup returns the variables of a function in the form of os.LookupEnv.
+func (s *Server) lookup(environment map[string]string) func(string) (string, bool) {
+	all := s.variablesOf(environment)
+	return func(name string) (string, bool) {
+		value, ok := all[name]
+		return value, ok
+	}
+}
+
+// variablesOf returns the variables of a function: those of the template, except what names
+// things that exist at AWS alone, and above them those of this run.
+func (s *Server) variablesOf(environment map[string]string) map[string]string {
+	all := maps.Clone(environment)
+	maps.DeleteFunc(all, func(name, _ string) bool {
+		return strings.HasPrefix(name, "REDIS_") || strings.HasPrefix(name, "KINESIS_") || strings.HasPrefix(name, "KAFKA_") || name == "EVENTS" || name == "RECORDS_TABLE" || name == "RULES_VERSION" || name == "RULES_FROM"
+	})
+	maps.Copy(all, s.variables)
+	return all
+}
+
+// openStore opens the store, and makes its table where that is ours to do.
+func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
+	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
+		return nil, errors.New("DYNAMODB_ENDPOINT: is missing: a local run must not charge a table at AWS unasked")
+	}
+	if c.Store == "dynamodb" && loopback.URL(c.DynamoDBEndpoint) {
+		if _, err := checkout.MakeTable(ctx, c.DynamoDBEndpoint, c.Table); err != nil {
+			return nil, err
+		}
+	}
+	store, closeStore, err := c.OpenStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s.closers = append(s.closers, func() { _ = closeStore() })
+	s.opened = store
+	return store, c.Probe(ctx, store)
+}

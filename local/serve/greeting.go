@@ -1,0 +1,84 @@
+package serve
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/console"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// greet prints where everything is, and requests to try.
+func (s *Server) greet(apis []*gateway.API) {
+	where := s.Store
+	if address := s.variables[servers.Variables[s.Store]]; address != "" {
+		where += " at " + address
+	}
+	if s.Environments > 0 && s.Store == Memory {
+		where += " of each environment: each counts for itself"
+	}
+	inForce := s.live.Current()
+	fmt.Fprintf(s.Out, "rules  %s (%s, version %d)\nstate  in %s\n", s.Rules, count(inForce.Len()), inForce.Version(), where)
+	if s.Environments > 0 {
+		fmt.Fprintf(s.Out, "each function has up to %d environments of its own; their metrics are in %s\n", s.Environments, s.checkout.MetricsFile())
+	}
+	urls := s.urls(2)
+	for i, api := range apis {
+		fmt.Fprintf(s.Out, "%s   %s\n", api.Kind, urls[i])
+	}
+	fmt.Fprintf(s.Out, "page   %s%s\n", urls[0], console.Path)
+	PrintAPIKeys(s.Out, s.apiKeys)
+	for _, line := range unmatched(endpointsOf(inForce), apis) {
+		fmt.Fprintln(s.Out, "warning:", line)
+	}
+	fmt.Fprintf(s.Out, "\nTry:\n"+
+		"  curl -i %s/api/v1/search\n"+
+		"  curl -i -H \"Authorization: Bearer $(%s token --user alice --tier paid)\" %s/api/v1/search\n"+
+		"  curl -i -X POST %s/api/v1/data\n"+
+		"  curl -i -H \"x-api-key: %s\" %s/api/v1/search\n\n", urls[0], self(), urls[0], urls[max(0, len(apis)-1)], s.apiKeys["paid"], urls[0])
+}
+
+// urls returns the addresses of the first n APIs.
+func (s *Server) urls(n int) (list []string) {
+	for i := range n {
+		list = append(list, fmt.Sprintf("http://127.0.0.1:%d", int(s.Port)+i))
+	}
+	return list
+}
+
+// count says how many rules there are.
+func count(n int) string {
+	if n == 1 {
+		return "1 rule"
+	}
+	return fmt.Sprintf("%d rules", n)
+}
+
+// PrintAPIKeys prints the sample API keys.
+func PrintAPIKeys(out io.Writer, keys map[string]string) {
+	for _, tier := range checkout.SampleTiers {
+		if key := keys[tier]; key != "" {
+			fmt.Fprintf(out, "API key of tier %-10s x-api-key: %s\n", tier, key)
+		}
+	}
+}
+
+// self returns this program as a shell finds it.
+func self() string {
+	path, err := os.Executable()
+	if err != nil {
+		return "weir"
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return path
+	}
+	if relative, err := filepath.Rel(dir, path); err == nil && filepath.IsLocal(relative) {
+		return relative
+	}
+	return path
+}

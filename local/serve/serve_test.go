@@ -1,0 +1,476 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// local is the REST API and the HTTP API as serve runs them, with a clock that the
+// test winds.
+type local struct {
+	t          *testing.T
+	checkout   checkout.Checkout
+	rest, http *httptest.Server
+	apiKeys    map[string]string // by tier
+	namespace  string
+	mu         sync.Mutex
+	now        time.Time
+}
+
+// start is a whole second, so that a wait in whole seconds is exact.
+var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
+
+func newLocal(t *testing.T, store, rules string) *local {
+	t.Helper()
+	if variable := servers.Variables[store]; variable != "" {
+		storetest.Server(t, store, variable)
+	}
+	rules, err := filepath.Abs(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &local{t: t, checkout: checkouttest.Scratch(t), now: start}
+	s := &Server{Options: Options{Rules: rules, Store: store, Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: l.clock, Namespace: checkouttest.Namespace()}}
+	t.Cleanup(s.Close)
+	l.rest, l.http = httptest.NewUnstartedServer(nil), httptest.NewUnstartedServer(nil)
+	running := []*httptest.Server{l.rest, l.http}
+	handlers, err := s.Open(t.Context(), []string{"http://" + l.rest.Listener.Addr().String(), "http://" + l.http.Listener.Addr().String()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.apiKeys, l.namespace = s.apiKeys, s.Namespace
+	for i, api := range running {
+		api.Config.Handler = handlers[i]
+		api.Start()
+		t.Cleanup(api.Close)
+	}
+	return l
+}
+
+func (l *local) clock() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
+func (l *local) wait(d time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = l.now.Add(d)
+}
+
+// token returns a token that is valid at the test's time.
+func (l *local) token(user, tier string) string {
+	l.t.Helper()
+	token, err := l.checkout.Token(user, tier, time.Until(start)+time.Hour, nil)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return token
+}
+
+// reply is an answer with its body read.
+type reply struct {
+	*http.Response
+	body string
+}
+
+func (l *local) send(api *httptest.Server, method, path, token string) reply {
+	l.t.Helper()
+	return send(l.t, method, api.URL+path, token)
+}
+
+// sendWith sends a body and a header.
+func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) reply {
+	l.t.Helper()
+	request, err := http.NewRequestWithContext(l.t.Context(), method, api.URL+path, strings.NewReader(body))
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	maps.Copy(request.Header, header)
+	return do(l.t, request)
+}
+
+// apiKey returns a key that the gateway knows.
+func (l *local) apiKey() string {
+	l.t.Helper()
+	for _, key := range l.apiKeys {
+		return key
+	}
+	l.t.Fatal("no API key was made")
+	return ""
+}
+
+func send(t *testing.T, method, url, token string) reply {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	return do(t, request)
+}
+
+func do(t *testing.T, request *http.Request) reply {
+	t.Helper()
+	r, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{r, string(body)}
+}
+
+var stores = []string{"memory", "dynamodb", "redis"}
+
+// The document of the design, on every store and both APIs.
+func TestServe_document(t *testing.T) {
+	for _, store := range stores {
+		for _, kind := range []string{"REST", "HTTP"} {
+			t.Run(store+" "+kind, func(t *testing.T) {
+				l := newLocal(t, store, "testdata/design.json")
+				api := l.rest
+				if kind == "HTTP" {
+					api = l.http
+				}
+				l.searches(api, l.token("frank", "free"), 20)
+				l.searches(api, l.token("paula", "paid"), 100)
+				l.searches(api, l.token("ulla", "gold"), 20) // an unknown tier is free
+				l.searches(api, l.token("nina", ""), 20)
+				l.searches(api, "", 20) // so is nobody in particular
+				l.enterprise(api)
+				l.data(api)
+			})
+		}
+	}
+}
+
+// searches expects n searches at once, a refusal as the design has it, and after the
+// wait that it tells, one more.
+func (l *local) searches(api *httptest.Server, token string, n int) {
+	l.t.Helper()
+	now, quota := l.clock().Unix(), n*5
+	if n == 100 {
+		quota = 1000
+	}
+	for i := range n {
+		r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token)
+		if r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(n-1-i) || r.Header.Get("X-RateLimit-Limit") != strconv.Itoa(n) {
+			l.t.Fatalf("search %d of %d: %s %v", i+1, n, r.Status, r.Header)
+		}
+		if i == 2 && n == 20 {
+			l.expect(r, map[string]string{
+				"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "17", "X-RateLimit-Reset": strconv.FormatInt(now+2, 10),
+				"RateLimit-Policy": `"search";q=100;w=60`, "RateLimit": `"search";r=17;t=2`, "Retry-After": "", "Weir-Degraded": "",
+			})
+		}
+	}
+	r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token)
+	if r.StatusCode != http.StatusTooManyRequests {
+		l.t.Fatalf("search %d: %s", n+1, r.Status)
+	}
+	full := map[int]int64{20: 12, 100: 6}[n]
+	l.expect(r, map[string]string{
+		"Retry-After": "1", "X-RateLimit-Limit": strconv.Itoa(n), "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": strconv.FormatInt(now+full, 10), "Cache-Control": "no-store",
+		"RateLimit-Policy": fmt.Sprintf(`"search";q=%d;w=60`, quota), "RateLimit": `"search";r=0;t=1`, "Content-Type": "application/problem+json",
+	})
+	want := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
+		`"message":"Too many requests. Retry after 1 second.","limit":` + strconv.Itoa(quota) + `,"window":"60s","violated-policies":["search"]}`
+	if r.body != want {
+		l.t.Errorf("body\n got %s\nwant %s", r.body, want)
+	}
+	l.wait(time.Second)
+	if r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token); r.StatusCode != http.StatusOK {
+		l.t.Errorf("having waited as told: %s", r.Status)
+	}
+}
+
+func (l *local) expect(r reply, fields map[string]string) {
+	l.t.Helper()
+	for name, want := range fields {
+		if got := r.Header.Get(name); got != want {
+			l.t.Errorf("%s: %q, want %q", name, got, want)
+		}
+	}
+}
+
+// enterprise expects a sliding window of 10,000.
+func (l *local) enterprise(api *httptest.Server) {
+	l.t.Helper()
+	r := l.send(api, http.MethodGet, "/api/v1/search", l.token("erna", "enterprise"))
+	reset := l.clock().Truncate(time.Minute).Add(2 * time.Minute)
+	l.expect(r, map[string]string{"X-RateLimit-Limit": "10000", "X-RateLimit-Remaining": "9999", "RateLimit-Policy": `"search";q=10000;w=60`, "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)})
+}
+
+// data expects POSTs charged to the caller's limit of 10 and to everybody's.
+func (l *local) data(api *httptest.Server) {
+	l.t.Helper()
+	token := l.token("dora", "free")
+	for i := range 10 {
+		if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(9-i) {
+			l.t.Fatalf("POST %d: %s %v", i+1, r.Status, r.Header)
+		}
+	}
+	if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusTooManyRequests {
+		l.t.Errorf("POST 11: %s", r.Status)
+	}
+	// A paid caller has no limit of its own here, and the global one does not speak.
+	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
+		l.t.Errorf("paid: %s %v", r.Status, r.Header)
+	}
+}
+
+// A global limit counts all callers, refuses in its own name, and what a caller's own
+// limit was charged meanwhile is given back.
+func TestServe_global(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
+		"free":{"requests":10,"window_seconds":60},"global":{"name":"all","requests":4,"window_seconds":60}}},
+		{"endpoint":"/api/v1/search","limits":{"paid":{"requests":10,"window_seconds":60}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, store := range stores {
+		for _, kind := range []string{"REST", "HTTP"} {
+			t.Run(store+" "+kind, func(t *testing.T) {
+				l := newLocal(t, store, document)
+				api := map[string]*httptest.Server{"REST": l.rest, "HTTP": l.http}[kind]
+				l.everybody(api, "")
+				l.wait(2 * time.Minute)
+				if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
+					t.Errorf("two minutes later: %v", r.Header)
+				}
+				l.wait(2 * time.Minute)
+				l.everybody(api, "paid") // who have no limit of their own
+			})
+		}
+	}
+}
+
+// everybody expects four requests by callers of a tier to be admitted, and no more.
+func (l *local) everybody(api *httptest.Server, tier string) {
+	l.t.Helper()
+	for i := range 6 {
+		r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user"+strconv.Itoa(i%2), tier))
+		if want := map[bool]int{true: http.StatusCreated, false: http.StatusTooManyRequests}[i < 4]; r.StatusCode != want {
+			l.t.Fatalf("POST %d: %s", i+1, r.Status)
+		}
+		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
+			l.t.Errorf("refused by %s", r.Header.Get("RateLimit-Policy"))
+		}
+	}
+}
+
+// Bad credentials are 401 on both APIs, cost the claimed user nothing, and are charged
+// to the address where the rules have a limit for that.
+func TestServe_credentials(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"*","limits":{
+		"free":{"requests":10,"window_seconds":60},"global":{"name":"address","requests":8,"window_seconds":60,"per":["ip"]}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l := newLocal(t, "memory", document)
+	good := l.token("alice", "free")
+	expired, err := l.checkout.Token("alice", "free", -time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(good, ".")
+	none := "eyJhbGciOiJub25lIn0." + parts[1] + "."
+	stranger, err := checkouttest.Scratch(t).Token("alice", "free", time.Until(start)+time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, api := range []*httptest.Server{l.rest, l.http} {
+		for name, token := range map[string]string{"expired": expired, "alg none": none, "another key": stranger, "changed": good[:len(good)-8] + "AAAAAAAA"} {
+			r := l.send(api, http.MethodGet, "/api/v1/search", token)
+			if r.StatusCode != http.StatusUnauthorized || r.Header.Get("X-RateLimit-Limit") != "" || !json.Valid([]byte(r.body)) {
+				t.Errorf("%s: %s %v %s", name, r.Status, r.Header, r.body)
+			}
+		}
+	}
+	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", none); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("RateLimit-Policy") != `"address";q=8;w=60` {
+		t.Errorf("the ninth bad credential of the address: %s %v", r.Status, r.Header)
+	}
+	l.wait(2 * time.Minute)
+	for i, api := range []*httptest.Server{l.rest, l.http} {
+		if r := l.send(api, http.MethodGet, "/api/v1/search", l.token("alice", "free")); r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(7-i) {
+			t.Errorf("alice afterwards: %s %v", r.Status, r.Header)
+		}
+	}
+}
+
+// An empty name of a store is memory, and not DynamoDB at AWS.
+func TestServe_noStore(t *testing.T) {
+	l := newLocal(t, "", "testdata/design.json")
+	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
+		t.Errorf("%s %v", r.Status, r.Header)
+	}
+	s := &Server{}
+	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: is missing") {
+		t.Errorf("DynamoDB without an endpoint: %v", err)
+	}
+}
+
+// What is deployed with a store is what runs here with it, and nothing of it is looked for
+// at AWS.
+func TestServe_template(t *testing.T) {
+	for store, file := range map[string]string{"": "dynamodb", "memory": "dynamodb", "dynamodb": "dynamodb", "redis": "elasticache"} {
+		c := checkouttest.Scratch(t)
+		s := &Server{Options: Options{Store: store}}
+		template, err := s.read()
+		if err != nil || s.Template != c.Path("infra", "golden", file+".template.json") {
+			t.Fatalf("%q: %s, %v", store, s.Template, err)
+		}
+		for _, f := range template.Functions() {
+			s.variables = map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}
+			lookup := s.lookup(f.Environment)
+			for name := range f.Environment {
+				value, ok := lookup(name)
+				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION"; foreign == ok {
+					t.Errorf("%s of %s: %q", name, f.ID, value)
+				}
+			}
+			if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
+				t.Errorf("REDIS_URL of %s: %q", f.ID, url)
+			}
+		}
+	}
+}
+
+// Functions that do not say what they are cannot be run.
+func TestServe_templateOfNobody(t *testing.T) {
+	s := &Server{Options: Options{Template: "../gateway/template/testdata/good/sample.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+	t.Cleanup(s.Close)
+	s.Template = absolute(s.Template, "")
+	checkouttest.Scratch(t)
+	template, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(t.Context(), template); err == nil || err.Error() != s.Template+": no function has the variable WEIR_FUNCTION, want authorizer or handler" {
+		t.Error(err)
+	}
+}
+
+// The greeting says by which version of the rules the functions decide, which rules
+// nothing can match, and how to use an API key.
+func TestServe_greet(t *testing.T) {
+	document := filepath.Join(t.TempDir(), "rules.json")
+	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	checkouttest.Scratch(t)
+	var first string
+	for range 2 { // the second run shows the same keys
+		var out bytes.Buffer
+		s := &Server{Options: Options{Rules: document, Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+		template, err := s.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		apis, err := s.open(t.Context(), template)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.greet(apis)
+		s.Close()
+		if first == "" {
+			first = out.String()
+		}
+		if out.String() != first {
+			t.Errorf("the second run prints\n%s\nthe first\n%s", &out, first)
+		}
+		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"} {
+			if !strings.Contains(out.String(), text) {
+				t.Errorf("%q is not in\n%s", text, &out)
+			}
+		}
+	}
+}
+
+// A file of the keys that is gone is made again; one that is spoiled is named.
+func TestServe_keys(t *testing.T) {
+	c := checkouttest.Scratch(t)
+	open := func() (*Server, error) {
+		s := &Server{Options: Options{Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+		t.Cleanup(s.Close)
+		template, err := s.read()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.open(t.Context(), template)
+		return s, err
+	}
+	if s, err := open(); err != nil || len(s.apiKeys) != 3 {
+		t.Fatal(err)
+	}
+	for _, file := range []string{c.PublicKeysFile(), c.APIKeysFile(), c.APIKeySecretFile(), c.Path(".weir", "jwt-key.json")} {
+		if err := os.Remove(file); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(); err != nil {
+			t.Errorf("without %s: %v", file, err)
+		}
+		good, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to start anew") {
+			t.Errorf("%s is spoiled: %v", file, err)
+		}
+		if err := os.WriteFile(file, good, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestUnmatched(t *testing.T) {
+	apis := []*gateway.API{{Routes: []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "HEAD", Path: "/h"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/o"}, {Method: "POST", Path: "/"}}}}
+	for _, rule := range []endpoint{
+		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""}, {"/g/b/c", "GET"}, {"/", "POST"},
+	} {
+		if lines := unmatched([]endpoint{rule}, apis); lines != nil {
+			t.Errorf("%v: %s", rule, lines)
+		}
+	}
+	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""}, {"/b", ""}, {"/", "GET"}} {
+		if lines := unmatched([]endpoint{rule}, apis); len(lines) != 1 {
+			t.Errorf("%v: %s", rule, lines)
+		}
+	}
+	if lines := unmatched([]endpoint{{"*", ""}, {"/b", "PUT"}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
+		t.Error(lines)
+	}
+	if lines := unmatched([]endpoint{{"/b", "PUT"}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
+		t.Errorf("the route for all else: %s", lines)
+	}
+}

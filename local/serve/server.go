@@ -1,0 +1,228 @@
+package serve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/rules/live"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// Options say what is run. Out, Log, Logger and Clock are required.
+type Options struct {
+	// Rules is the rules document; empty: functions/rules.json.
+	Rules string
+	// Store is where the state lives: memory (also if empty), dynamodb or redis.
+	Store string
+	// Template is the CloudFormation template; empty: that of the store in infra/golden.
+	Template string
+	// Namespace separates the state of this run from others in one store; empty: that of the
+	// template.
+	Namespace string
+	// Port is the port of the first API.
+	Port command.Port
+	// Environments is the most processes of a function; 0: functions run in this process.
+	Environments Environments
+	// Idle is how long an environment waits for a request before it is ended; 0: for ever.
+	Idle time.Duration
+
+	Out, Log io.Writer
+	Logger   *slog.Logger
+	Clock    func() time.Time // of functions in this process
+}
+
+// Memory is the store of a run that names none.
+const Memory = "memory"
+
+// Server is one run. Make it with [New], and call one method once.
+type Server struct {
+	Options
+
+	metrics  io.Writer // what CloudWatch would read
+	checkout checkout.Checkout
+	// variables are what the functions get beside the variables of the template.
+	variables map[string]string
+	apiKeys   map[string]string // by tier
+	live      *live.Rules       // by which the functions in this process decide
+	opened    limiter.Store     // of the functions
+	operator  *operator.Operator
+	closers   []func()
+}
+
+// New returns a Server that has not started.
+func New(o Options) *Server { return &Server{Options: o} }
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	defer s.Close()
+	template, err := s.read()
+	if err != nil {
+		return err
+	}
+	listeners, err := s.listen(ctx, template.APIs())
+	if err != nil {
+		return err
+	}
+	apis, err := s.open(ctx, template)
+	if err != nil {
+		return err
+	}
+	if err := s.warm(ctx); err != nil {
+		return err
+	}
+	s.greet(apis)
+	go s.watchRules(ctx)
+	return s.serve(ctx, s.handlers(apis, s.urls(len(apis))), listeners)
+}
+
+// Open starts everything but the ports, and returns the handlers of the APIs, which are reached at
+// urls. Close the Server after use.
+func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error) {
+	template, err := s.read()
+	if err != nil {
+		return nil, err
+	}
+	apis, err := s.open(ctx, template)
+	if err != nil {
+		return nil, err
+	}
+	return s.handlers(apis, urls), nil
+}
+
+// handlers returns the APIs, the first with the site before it.
+func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
+	var list []http.Handler
+	for _, api := range apis {
+		list = append(list, api)
+	}
+	list[0] = before(s.site(apis, urls), apis[0])
+	return list
+}
+
+// Close stops what the Server has started.
+func (s *Server) Close() {
+	for _, closer := range slices.Backward(s.closers) {
+		closer()
+	}
+	s.closers = nil
+}
+
+// read reads the rules and the template before anything starts, so that all mistakes show at once.
+func (s *Server) read() (parsed *template.Template, err error) {
+	if s.checkout, err = checkout.Find(); err != nil {
+		return nil, err
+	}
+	s.Rules = absolute(s.Rules, s.checkout.Path("functions", "rules.json"))
+	s.Template = absolute(s.Template, s.checkout.Path("infra", "golden", goldenTemplate(s.Store)))
+	document, err := os.ReadFile(s.Rules)
+	if err != nil {
+		return nil, fmt.Errorf("rules: %w", err)
+	}
+	if _, err := checkout.ParseRules(document); err != nil {
+		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Rules, err)
+	}
+	if document, err = os.ReadFile(s.Template); err != nil {
+		return nil, fmt.Errorf("template: %w", err)
+	}
+	if parsed, err = template.Parse(document); err != nil {
+		return nil, fmt.Errorf("%s has mistakes:\n%w", s.Template, err)
+	}
+	return parsed, nil
+}
+
+// goldenTemplate returns the file of what is deployed with a store. The store memory has no
+// deployment of its own.
+func goldenTemplate(store string) string {
+	if store == "redis" {
+		return "elasticache.template.json"
+	}
+	return "dynamodb.template.json"
+}
+
+// absolute returns path as an absolute one, or fallback if it is empty.
+func absolute(path, fallback string) string {
+	if path == "" {
+		return fallback
+	}
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}
+
+// open starts what the functions need, and puts the gateway before them.
+func (s *Server) open(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
+	if err := s.prepare(ctx); err != nil {
+		return nil, err
+	}
+	g, err := s.gateway(ctx, template)
+	if err != nil {
+		return nil, err
+	}
+	return g.APIs(), nil
+}
+
+// listen takes n ports.
+func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
+	for i := range n {
+		port := int(s.Port) + i
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err != nil {
+			return nil, fmt.Errorf("port %d: not available (%w); choose another with PORT= or --port", port, err)
+		}
+		s.closers = append(s.closers, func() { _ = l.Close() })
+		listeners = append(listeners, l)
+	}
+	return listeners, nil
+}
+
+// How long connections may take. A local gateway need not wait for slow clients.
+const (
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second // API Gateway waits for a function as long
+	idleTimeout   = 2 * time.Minute
+	closeTimeout  = 5 * time.Second
+)
+
+// serve answers until ctx ends, and then finishes the requests that have begun.
+func (s *Server) serve(ctx context.Context, handlers []http.Handler, listeners []net.Listener) error {
+	failed := make(chan error, len(handlers))
+	var running []*http.Server
+	for i, handler := range handlers {
+		h := &http.Server{
+			Handler: gateway.WithBodyTimeout(handler, bodyTimeout), ReadHeaderTimeout: headerTimeout, IdleTimeout: idleTimeout,
+			ErrorLog: slog.NewLogLogger(s.Logger.Handler(), slog.LevelWarn),
+		}
+		running = append(running, h)
+		go func() { failed <- h.Serve(listeners[i]) }()
+	}
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-failed:
+	}
+	closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+	defer cancel()
+	for _, h := range running {
+		err = errors.Join(err, h.Shutdown(closing))
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return err
+}

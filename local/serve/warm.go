@@ -1,0 +1,48 @@
+package serve
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// The warm-up of a store: so many callers at once, each so often. A server that has just started
+// takes a second for its first calls, and every call under way needs a connection.
+const (
+	warmCallers = 32
+	warmCalls   = 8
+	warmMost    = 10 * time.Second
+)
+
+// warm warms the store of the functions.
+func (s *Server) warm(ctx context.Context) error { return warm(ctx, s.opened) }
+
+// warm charges callers that do not exist and forgets them again, so that the first burst meets a
+// server that is warm, and open connections. It is no error if the server stays slow.
+func warm(ctx context.Context, store limiter.Store) error {
+	if _, ok := store.(limiter.Local); ok {
+		return nil
+	}
+	limit, err := limiter.NewLimit(limiter.Limit{Name: "warm-up", Rate: algo.Rate{Requests: warmCalls, Window: time.Minute}})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, warmMost)
+	defer cancel()
+	var callers sync.WaitGroup
+	for i := range warmCallers {
+		callers.Go(func() {
+			charges := []limiter.Charge{{Subject: limiter.Custom("warm-up", fmt.Sprint(i)), Limit: limit, Cost: 1}}
+			for range warmCalls {
+				_, _ = store.Take(ctx, algo.InstantOf(time.Now()), charges[0].Subject, charges, make([]algo.Result, 1))
+			}
+			_ = store.Reset(ctx, charges[0].Subject)
+		})
+	}
+	callers.Wait()
+	return nil
+}

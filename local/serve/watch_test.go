@@ -1,0 +1,225 @@
+package serve
+
+import (
+	"bytes"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/lambda"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/functions/lambdahttp"
+	"github.com/weir-limits/weir/functions/records"
+	"github.com/weir-limits/weir/functions/rulestore"
+	"github.com/weir-limits/weir/functions/sample"
+	"github.com/weir-limits/weir/limiter/storetest"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/gateway"
+	"github.com/weir-limits/weir/local/gateway/template"
+)
+
+// changes are documents that come one after the other, with the answers that alice, of the
+// tier free, then gets by GET /api/v1/search, and what the last one says is left. Whatever is
+// changed acts, up and down, and hands out no quota anew.
+var changes = []struct {
+	name, document string
+	statuses       []int
+	remaining      string
+}{
+	{"at first", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":3,"window":"1h"}}}]`, []int{200, 200, 200, 429}, "0"},
+	{"more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":5,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"fewer", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
+	{"an override", `"overrides":[{"user":"alice","limits":{"search":{"requests":7,"window":"1h"}}}],"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"none any more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
+	{"another tier by default", `"default_tier":"basic","rules":[{"endpoint":"/api/v1/search","limits":{"basic":{"requests":2,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"the one before", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":8,"window":"1h"}}}]`, []int{200, 429}, "0"},
+	{"a document in shadow", `"mode":"shadow","rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200, 200}, ""},
+	{"in force again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":9,"window":"1h"}}}]`, []int{200, 429}, "0"},
+	{"a rule in shadow", `"rules":[{"endpoint":"/api/v1/search","mode":"shadow","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200}, ""},
+	{"no rule", `"rules":[]`, []int{200, 200}, ""},
+	{"a rule anew", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
+}
+
+// changed returns one of changes, with its version.
+func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
+
+// follow puts each of changes into force by put, and asks each time.
+func follow(t *testing.T, put func(document []byte), search func() reply) {
+	t.Helper()
+	for i, c := range changes {
+		put(changed(i))
+		var last reply
+		for j, want := range c.statuses {
+			if last = search(); last.StatusCode != want {
+				t.Errorf("%s, request %d: %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.body)
+			}
+		}
+		if got := last.Header.Get("X-RateLimit-Remaining"); got != c.remaining {
+			t.Errorf("%s: %q remain, want %q", c.name, got, c.remaining)
+		}
+	}
+}
+
+// A gateway that runs sees a change of its file within a second, on every store.
+func TestServe_rulesChange(t *testing.T) {
+	for _, store := range stores {
+		t.Run(store, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "rules.json")
+			put := func(document []byte) {
+				if err := os.WriteFile(file, document, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			put(changed(0))
+			l := newLocal(t, store, file)
+			token := l.token("alice", "")
+			follow(t, func(document []byte) { put(document); l.wait(time.Second) }, func() reply {
+				return l.send(l.rest, http.MethodGet, "/api/v1/search", token)
+			})
+			// A spoiled file changes nothing, and neither does one that is gone.
+			put([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":0,"window":"1h"}}}]}`))
+			for _, what := range []string{"spoiled", "gone"} {
+				l.wait(time.Second)
+				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
+					t.Errorf("%s: %d, %v", what, r.StatusCode, r.Header)
+				}
+				_ = os.Remove(file)
+			}
+		})
+	}
+}
+
+// Who edits the file is told at once, and once, what is in force.
+func TestServe_tellRules(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rules.json")
+	const valid = `{"version":%d,"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1m"}}}]}`
+	write := func(document string) {
+		if err := os.WriteFile(file, []byte(document), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(fmt.Sprintf(valid, 1))
+	checkouttest.Scratch(t)
+	crowd := fmt.Sprintf(valid, 4) // with more limits of a caller than one item holds
+	for i := range 14 {
+		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
+	}
+	var out bytes.Buffer
+	s := &Server{Options: Options{Rules: file, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
+	t.Cleanup(s.Close)
+	template, err := s.read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.open(t.Context(), template); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ document, want string }{
+		{fmt.Sprintf(valid, 1), ""}, // the greeting has said it
+		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
+		{`{"rules":[{"endpoint":"*"}]}`, ""},
+		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, but the documents differ: give the changed one a higher version\n"},
+		{fmt.Sprintf(valid, 3), "rules  FILE (1 rule, version 3) are in force now\n"},
+		{fmt.Sprintf(valid, 2), "rules  the document is older than the rules in force: got version 2, want more than 3; version 3 stays in force\n"},
+		{crowd, "rules  FILE (15 rules, version 4) are in force now\nrules  counts that restart: rules[14].limits.* (all)\n"},
+		{"", "rules  stat FILE: no such file or directory; version 4 stays in force\n"},
+		{"", ""},
+	} {
+		out.Reset()
+		write(c.document)
+		if c.document == "" {
+			_ = os.Remove(file)
+		}
+		_ = s.live.Refresh(t.Context(), time.Now())
+		if want := strings.ReplaceAll(c.want, "FILE", file); out.String() != want {
+			t.Errorf("%s\n got %q\nwant %q", c.document, &out, want)
+		}
+	}
+}
+
+// A gateway that runs over a table of rules sees a new version within a minute, without a reading
+// in between, and goes on by it while the table cannot be read.
+func TestServe_rulesTable(t *testing.T) {
+	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+	dynamo, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := "weir-test-" + rand.Text()
+	if _, err := dynamo.CreateTable(t.Context(), records.TableInput(table)); err != nil {
+		t.Fatal(err)
+	}
+	published, newest := rulestore.New(dynamo, table), int64(0)
+	l := &local{t: t, checkout: checkouttest.Scratch(t), now: start}
+	token := l.token("alice", "")
+	variables := map[string]string{
+		"STORE": "dynamodb", "TABLE": checkout.Table, "NAMESPACE": checkouttest.Namespace(), "STORE_TIMEOUT": "900ms", "DYNAMODB_ENDPOINT": endpoint, "WEIR_LOCAL": "true",
+		"RECORDS_TABLE": table, "RULES_FROM": contract.RulesTable, "RULES_FILE": l.checkout.Path("functions", "rules.json"), "RULES_VERSION": "1",
+		"JWKS": l.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
+	}
+	c, err := boot.Load(func(name string) (string, bool) { return variables[name], true })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := checkout.MakeTable(t.Context(), endpoint, checkout.Table); err != nil {
+		t.Fatal(err)
+	}
+	store, _, err := c.OpenStore(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := c.Environment(t.Context(), store, boot.Options{Logger: slog.New(slog.DiscardHandler), Clock: l.clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.rest = restGateway(t, e)
+	follow(t, func(document []byte) {
+		v, err := published.Publish(t.Context(), time.Now(), document, "", newest, newest+1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		newest = v.Version
+		l.wait(time.Minute)
+		_ = e.Rules.At(t.Context(), l.clock()) // a machine that has much to do may need longer than a request waits
+		for range 20 {
+			e.Rules.Settle()
+		}
+	}, func() reply { return l.send(l.rest, http.MethodGet, "/api/v1/search", token) })
+}
+
+// restGateway serves the REST API of the template with the functions of e.
+func restGateway(t *testing.T, e *lambdahttp.Environment) *httptest.Server {
+	t.Helper()
+	document, err := os.ReadFile(filepath.Join("infra", "golden", goldenTemplate("dynamodb")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	parsed, err := template.Parse(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	handlers := map[string]lambda.Handler{}
+	for _, f := range parsed.Functions() {
+		handlers[f.ID] = lambdahttp.NewHandler(e, sample.New(e))
+		if f.Environment[roleVariable] == authorizerRole {
+			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
+		}
+	}
+	g, err := gateway.New(parsed, gateway.Options{Functions: handlers, Logger: e.Logger, Clock: e.Clock})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(g.APIs()[0])
+	t.Cleanup(server.Close)
+	return server
+}

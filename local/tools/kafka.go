@@ -1,0 +1,123 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/sinks"
+	"github.com/weir-limits/weir/local/command"
+)
+
+// quiet is for how long a broker has nothing new at the end.
+const quiet = 2 * time.Second
+
+// reachTimeout is how long a broker may take to answer for the first time.
+const reachTimeout = 10 * time.Second
+
+// topic is a source of the events in a topic.
+type topic struct {
+	client *kgo.Client
+	name   string
+	// starts are where to read from, and ends where what there is ends.
+	starts, ends kadm.ListedOffsets
+}
+
+func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
+	if o.topic == "" {
+		return nil, command.Usage("--topic: is missing: the topic of the events (or set KAFKA_TOPIC)")
+	}
+	connection, err := sinks.KafkaOptions(ctx, boot.Config{EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}})
+	if err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(connection.Connection()...)
+	if err != nil {
+		return nil, fmt.Errorf("--brokers: %w", err)
+	}
+	t := topic{client: client, name: o.topic}
+	if err := t.find(ctx, o.last); err != nil {
+		client.Close()
+		if errors.Is(err, kerr.UnknownTopicOrPartition) {
+			return nil, fmt.Errorf("--topic: kafka at %v has no topic %s", o.brokers, o.topic)
+		}
+		return nil, fmt.Errorf("kafka at %v does not answer (%w): is it running, and are --brokers, --tls and --iam right?", o.brokers, err)
+	}
+	return t, nil
+}
+
+// find asks for the offsets of what there is, of the time last if it is not 0.
+func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	admin := kadm.NewClient(t.client)
+	if last > 0 {
+		t.starts, err = admin.ListOffsetsAfterMilli(ctx, time.Now().Add(-last).UnixMilli(), t.name)
+	} else {
+		t.starts, err = admin.ListStartOffsets(ctx, t.name)
+	}
+	if err == nil {
+		t.ends, err = admin.ListEndOffsets(ctx, t.name)
+	}
+	return cmp.Or(err, t.starts.Error(), t.ends.Error())
+}
+
+// unread returns the partitions that have something between start and end, by where it ends.
+func (t topic) unread() map[int32]int64 {
+	all := map[int32]int64{}
+	t.ends.Each(func(end kadm.ListedOffset) {
+		if start, _ := t.starts.Lookup(t.name, end.Partition); start.Offset < end.Offset {
+			all[end.Partition] = end.Offset
+		}
+	})
+	return all
+}
+
+func (t topic) read(ctx context.Context, follow bool, emit func([]byte) error) error {
+	defer t.client.Close()
+	t.client.AddConsumePartitions(t.starts.KOffsets())
+	for left := t.unread(); follow || len(left) > 0; {
+		poll, cancel := ctx, context.CancelFunc(func() {})
+		if !follow {
+			poll, cancel = context.WithTimeout(ctx, quiet)
+		}
+		fetched := t.client.PollFetches(poll)
+		over := poll.Err() != nil
+		cancel()
+		for _, failed := range fetched.Errors() {
+			if !errors.Is(failed.Err, context.DeadlineExceeded) && !errors.Is(failed.Err, context.Canceled) {
+				return fmt.Errorf("kafka topic %s: %w", failed.Topic, failed.Err)
+			}
+		}
+		if fetched.NumRecords() == 0 && over {
+			return nil // the last offsets may be of no record, such as the marks of a transaction
+		}
+		for records := fetched.RecordIter(); !records.Done(); {
+			r := records.Next()
+			if end, ok := left[r.Partition]; !follow && (!ok || r.Offset >= end) {
+				t.done(left, r.Partition)
+				continue
+			}
+			if err := emit(r.Value); err != nil {
+				return err
+			}
+			if r.Offset+1 >= left[r.Partition] && !follow {
+				t.done(left, r.Partition)
+			}
+		}
+	}
+	return nil
+}
+
+// done asks for no more of a partition.
+func (t topic) done(left map[int32]int64, partition int32) {
+	delete(left, partition)
+	t.client.PauseFetchPartitions(map[string][]int32{t.name: {partition}})
+}

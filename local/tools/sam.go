@@ -1,0 +1,158 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/servers"
+)
+
+func samCommand() *cobra.Command {
+	s := &sam{port: 3000}
+	c := &cobra.Command{
+		Use:   "sam",
+		Short: "Run the APIs of a synthesized template with the SAM CLI",
+		Long: "Run the REST API and the HTTP API of a synthesized template with `sam local start-api`, each at a port of its own, with the state in DynamoDB Local. " +
+			"It needs DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS, as weir-tools with dynamodb,docker,tools sets them. " +
+			"Of an authorizer's refusal the SAM CLI makes a 403 and of its 401 a 502: it knows no gateway responses. weir serve does.",
+		Example: "  weir-tools with --install docker,dynamodb,tools -- weir-tools sam",
+		Args:    command.Exactly(0),
+		RunE: func(c *cobra.Command, _ []string) error {
+			s.out, s.log = c.OutOrStdout(), c.ErrOrStderr()
+			return s.run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&s.template, "template", "", "the template, as synthesized for this machine's architecture; default infra/cdk.out/Weir-dev.template.json")
+	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one table; default as in the template")
+	c.Flags().Var(&s.port, "port", "the port of the first API; the next has the next")
+	return c
+}
+
+// sam is one run of the SAM CLI on a template.
+type sam struct {
+	template, namespace string
+	port                command.Port
+	out, log            io.Writer
+}
+
+// samAPIs are the kinds of API in the order of their ports, each with the other.
+var samAPIs = []struct{ name, kind, other string }{
+	{"REST API", restAPIType, httpAPIType},
+	{"HTTP API", httpAPIType, restAPIType},
+}
+
+func (s *sam) run(ctx context.Context) error {
+	c, err := checkout.Find()
+	if err != nil {
+		return err
+	}
+	dir, err := os.MkdirTemp("", "weir-sam-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	variables, files, err := samLocal(c)
+	if err != nil {
+		return err
+	}
+	if s.namespace != "" {
+		variables["NAMESPACE"] = s.namespace
+	}
+	template, cli, err := samPrepare(ctx, cmp.Or(s.template, c.Path("infra", "cdk.out", "Weir-dev.template.json")), dir, files, variables, s.log)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, template, cli, dir)
+}
+
+// serve runs the APIs until ctx ends.
+func (s *sam) serve(ctx context.Context, template *samTemplate, cli *servers.SAM, dir string) error {
+	ended := make(chan error, len(samAPIs))
+	var first string
+	for i, api := range samAPIs {
+		if !template.has(api.kind) {
+			continue
+		}
+		path := filepath.Join(dir, fmt.Sprintf("template-%d.json", i))
+		if err := template.write(path, api.other); err != nil {
+			return err
+		}
+		server, err := cli.StartAPI(ctx, path, int(s.port)+i, s.log)
+		if err != nil {
+			return err
+		}
+		defer server.Stop()
+		server.Watch(ctx, func(err error) { ended <- fmt.Errorf("%s: the SAM CLI has ended: %w", api.name, err) })
+		fmt.Fprintf(s.out, "%s   %s\n", api.name, server.URL)
+		first = cmp.Or(first, server.URL)
+	}
+	fmt.Fprintf(s.out, "\nTry:\n  curl -i %s/api/v1/search\n\n", first)
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-ended:
+		return err
+	}
+}
+
+// samLocal returns the variables and the files of a local run: the credentials of this
+// checkout, as weir serve takes them.
+func samLocal(c checkout.Checkout) (variables, files map[string]string, err error) {
+	if _, err := c.Seed(); err != nil {
+		return nil, nil, err
+	}
+	return map[string]string{
+			"JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
+			"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"),
+		}, map[string]string{
+			jwksFile: c.PublicKeysFile(), apiKeysFile: c.APIKeysFile(), apiKeySecretFile: c.APIKeySecretFile(), subjectKeyFile: c.SubjectKeyFile(),
+		}, nil
+}
+
+// The names of the files beside the code of a function, and where a container has them.
+const (
+	jwksFile         = "jwks.json"
+	apiKeysFile      = "apikeys.json"
+	apiKeySecretFile = "apikey-secret"
+	subjectKeyFile   = "subject-key"
+	containerCode    = "/var/task/"
+)
+
+// samPrepare makes the table, places the functions of the template at path in dir, with
+// files and variables, and finds the SAM CLI and an image to run them in.
+func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate, *servers.SAM, error) {
+	endpoint, docker, tools := os.Getenv("DYNAMODB_ENDPOINT"), os.Getenv("DOCKER_HOST"), os.Getenv("WEIR_TOOLS")
+	if endpoint == "" || docker == "" || tools == "" {
+		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: want all three: run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
+	}
+	template, err := readSAMTemplate(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	inside, err := servers.FromContainer(endpoint)
+	if err != nil {
+		return nil, nil, fmt.Errorf("DYNAMODB_ENDPOINT: %w", err)
+	}
+	if _, err := checkout.MakeTable(ctx, endpoint, checkout.Table); err != nil {
+		return nil, nil, err
+	}
+	maps.Copy(variables, map[string]string{
+		"WEIR_LOCAL": "true", "STORE": "dynamodb", "TABLE": checkout.Table, "RECORDS_TABLE": "", "RULES_FROM": "", "DYNAMODB_ENDPOINT": inside,
+		"JWKS": containerCode + jwksFile, "API_KEYS_FILE": containerCode + apiKeysFile, "API_KEY_SECRET_FILE": containerCode + apiKeySecretFile, "SUBJECT_KEY_FILE": containerCode + subjectKeyFile,
+	})
+	if err := template.place(dir, files, variables); err != nil {
+		return nil, nil, err
+	}
+	cli, err := servers.NewSAM(ctx, tools, docker, dir, progress)
+	return template, cli, err
+}

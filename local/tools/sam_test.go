@@ -1,0 +1,296 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/caller"
+	"github.com/weir-limits/weir/limiter/dynamostore"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/storetest"
+
+	samples "github.com/weir-limits/weir/events"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/checkout/checkouttest"
+	"github.com/weir-limits/weir/local/command/commandtest"
+)
+
+// synthesized returns the path of the template that was synthesized for this machine, if
+// there is all that the SAM CLI needs to run it.
+func synthesized(t *testing.T) string {
+	t.Helper()
+	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
+	storetest.Server(t, "docker", "DOCKER_HOST")
+	storetest.Server(t, "tools", "WEIR_TOOLS")
+	path, err := filepath.Abs(storetest.Server(t, "tools", "WEIR_TEMPLATE"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// The APIs of the synthesized template, run by the SAM CLI in containers: limits hold, in
+// one state for both, and answers have their fields.
+func TestSAM(t *testing.T) {
+	template := synthesized(t)
+	c := checkouttest.Scratch(t)
+	name := checkouttest.Namespace()
+	p := commandtest.Start(t, []string{"sam", "--template", template, "--namespace", name})
+	rest, httpAPI := p.URL, fmt.Sprintf("http://127.0.0.1:%d", p.Port+1)
+	token, err := c.Token("alice", "paid", time.Hour, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	r := decided(t, http.MethodGet, rest+"/api/v1/search", token)
+	fields(t, r, http.StatusOK, "100", `"search";q=1000;w=60`)
+	// The SAM CLI makes 502 of the error by which an authorizer asks for a 401.
+	if r := send(t, http.MethodGet, rest+"/api/v1/search", "wrong"); r.StatusCode != http.StatusBadGateway {
+		t.Errorf("a bad token: %s %s", r.Status, r.body)
+	}
+	admitted := 0
+	for r = decided(t, http.MethodPost, rest+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
+		fields(t, r, http.StatusCreated, "10", `"data";q=10;w=60`)
+		r = decided(t, http.MethodPost, rest+"/api/v1/data", "")
+	}
+	// It makes a 403 of its own of a policy that denies: it knows no gateway responses.
+	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.body) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
+		t.Errorf("after %d that were admitted: %s %v %s", admitted, r.Status, r.Header, r.body)
+	}
+
+	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
+	fields(t, r, http.StatusOK, "60", `"items";q=60;w=60`)
+	// What the authorizer has counted, the handler refuses by, in another container; at
+	// once, or after a few if the window has moved on.
+	for r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
+		r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", "")
+	}
+	fields(t, r, http.StatusTooManyRequests, "10", `"data";q=10;w=60`)
+	var problem httplimit.Problem
+	if err := json.Unmarshal([]byte(r.body), &problem); err != nil || problem.Status != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
+		t.Errorf("%v: %v %s", err, r.Header, r.body)
+	}
+	for _, subject := range []string{"ip:127.0.0.1", "user:alice"} {
+		if keys := subjectsIn(t, name); !slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, "/"+subject) }) {
+			t.Errorf("DynamoDB has %v, want %s too", keys, subject)
+		}
+	}
+
+	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Wait(); err != nil {
+		t.Errorf("ended with %v: %s", err, p.Output)
+	}
+}
+
+// decided sends a request until it is not let through undecided because the time was up,
+// as it may be on a busy machine.
+func decided(t *testing.T, method, url, token string) reply {
+	t.Helper()
+	for range 20 {
+		if r := send(t, method, url, token); r.Header.Get("Weir-Degraded") != string(limiter.ReasonTimeout) {
+			return r
+		}
+	}
+	t.Fatal("the store never answers in time")
+	return reply{}
+}
+
+// reply is an answer with its body read.
+type reply struct {
+	*http.Response
+	body string
+}
+
+func send(t *testing.T, method, url, token string) reply {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), method, url, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	r, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(r.Body)
+	_ = r.Body.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{r, string(body)}
+}
+
+// fields checks the fields of a decision.
+func fields(t *testing.T, r reply, status int, limit, policy string) {
+	t.Helper()
+	remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining"))
+	name, _, _ := strings.Cut(policy, ";")
+	if r.StatusCode != status || r.Header.Get("X-RateLimit-Limit") != limit || r.Header.Get("RateLimit-Policy") != policy ||
+		!strings.HasPrefix(r.Header.Get("RateLimit"), name+";r="+strconv.Itoa(remaining)+";t=") || r.Header.Get("X-RateLimit-Reset") == "" ||
+		err != nil || status == http.StatusTooManyRequests && remaining != 0 {
+		t.Errorf("%s, want %d of limit %s: %v %s", r.Status, status, limit, r.Header, r.body)
+	}
+}
+
+// subjectsIn returns the keys of the items of a namespace in the table.
+func subjectsIn(t *testing.T, namespace string) (keys []string) {
+	t.Helper()
+	client, err := boot.Config{Store: "dynamodb", DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{TableName: aws.String(checkout.Table), ConsistentRead: aws.Bool(true)})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, item := range page.Items {
+			if key, ok := item[dynamostore.KeyAttribute].(*types.AttributeValueMemberS); ok && strings.Contains(key.Value, namespace) {
+				keys = append(keys, key.Value)
+			}
+		}
+	}
+	return keys
+}
+
+// outcomes are what the functions make of the sample events, by file: who was limited or
+// the status, and by which capacity.
+var outcomes = map[string]string{
+	"alb-anonymous.json":             "200, limit 20",
+	"function-url-anonymous.json":    "200, limit 60",
+	"http-api-anonymous.json":        "201, limit 10",
+	"http-api-apikey.json":           "201, limit 20000",
+	"http-api-user.json":             "201, limit 20000",
+	"rest-authorizer-anonymous.json": "Allow ip:203.0.113.7, limit 20",
+	"rest-authorizer-apikey.json":    "Allow apikey:sample-enterprise, limit 10000",
+	"rest-authorizer-user.json":      "Allow user:alice, limit 100",
+	"rest-proxy-anonymous.json":      "200, limit 100",
+	"rest-proxy-apikey.json":         "200, limit 100",
+	"rest-proxy-user.json":           "200, limit 100",
+}
+
+// `sam local invoke` with every sample event.
+func TestSAM_events(t *testing.T) {
+	path := synthesized(t)
+	dir := t.TempDir()
+	variables, files := sampleCredentials(t, dir)
+	variables["NAMESPACE"] = checkouttest.Namespace()
+	var note bytes.Buffer
+	template, cli, err := samPrepare(t.Context(), path, dir, files, variables, &note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if note.Len() > 0 {
+		t.Log(note.String())
+	}
+	document := filepath.Join(dir, "template.json")
+	if err := template.write(document, ""); err != nil {
+		t.Fatal(err)
+	}
+	names, err := fs.Glob(samples.Files, "*.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.DeleteFunc(names, func(name string) bool { return name == "jwks.json" }) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			event, err := samples.Files.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			function := "Handler"
+			if strings.HasPrefix(name, "rest-authorizer-") {
+				function = "Authorizer"
+			}
+			var answer []byte
+			for range 5 { // until there was time for a decision
+				if answer, err = cli.Invoke(t.Context(), document, functionOf(t, template, function), event); err != nil {
+					t.Fatal(err)
+				}
+				if !bytes.Contains(answer, []byte(limiter.ReasonTimeout)) {
+					break
+				}
+			}
+			if got := outcomeOf(t, answer); got != outcomes[name] {
+				t.Errorf("%s, want %q: %s", got, outcomes[name], answer)
+			}
+		})
+	}
+}
+
+// sampleCredentials returns the variables and the files by which the functions believe
+// the credentials of the sample events.
+func sampleCredentials(t *testing.T, dir string) (variables, files map[string]string) {
+	t.Helper()
+	const secret = "0123456789abcdef"
+	keys, err := samples.Files.ReadFile(jwksFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	records, err := json.Marshal([]caller.Record{{ID: "sample-enterprise", Hash: caller.HashAPIKey([]byte(secret), samples.APIKey), Tier: "enterprise"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string]string{}
+	for name, content := range map[string][]byte{jwksFile: keys, apiKeysFile: records, apiKeySecretFile: []byte(secret), subjectKeyFile: []byte(secret + secret)} {
+		files[name] = filepath.Join(dir, name)
+		if err := os.WriteFile(files[name], content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return map[string]string{"JWT_ISSUER": samples.Issuer, "JWT_AUDIENCE": samples.Audience, "JWT_ALGORITHMS": "ES256"}, files
+}
+
+// functionOf returns the function of a template whose logical ID has a word in it.
+func functionOf(t *testing.T, template *samTemplate, word string) string {
+	t.Helper()
+	ids := slices.DeleteFunc(template.functions(), func(id string) bool { return !strings.Contains(id, word) })
+	if len(ids) != 1 {
+		t.Fatalf("functions with %s in their ID: %v, want one", word, ids)
+	}
+	return ids[0]
+}
+
+// outcomeOf reads the answer of either function, as outcomes has it.
+func outcomeOf(t *testing.T, answer []byte) string {
+	t.Helper()
+	var a struct {
+		events.APIGatewayCustomAuthorizerResponse
+		events.APIGatewayProxyResponse
+	}
+	if err := json.Unmarshal(answer, &a); err != nil {
+		t.Fatalf("%v: %s", err, answer)
+	}
+	if a.StatusCode == 0 && len(a.PolicyDocument.Statement) == 1 {
+		return fmt.Sprintf("%s %s, limit %s", a.PolicyDocument.Statement[0].Effect, a.PrincipalID, a.Context["rateLimitLimit"])
+	}
+	limit := a.Headers["X-RateLimit-Limit"]
+	if limit == "" {
+		limit = strings.Join(a.MultiValueHeaders["X-RateLimit-Limit"], ",")
+	}
+	return fmt.Sprintf("%d, limit %s", a.StatusCode, limit)
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-limits/weir/local/servers"
+)
+
+// templateFor returns a template with a REST API, an HTTP API and a function whose code is
+// beside it.
+func templateFor(t *testing.T, architecture string) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "asset.1"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{
+		"asset.1/bootstrap": "program",
+		"keys":              "key",
+		"t.json": fmt.Sprintf(`{"Parameters":{"P":{"Type":"String"}},"Resources":{
+			"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Architectures":[%q],"Environment":{"Variables":{"STORE":"redis","KEPT":"kept"}}},"Metadata":{"aws:asset:path":"asset.1"}},
+			"Rest":{"Type":"AWS::ApiGateway::RestApi"},"Http":{"Type":"AWS::ApiGatewayV2::Api"}}}`, architecture),
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return filepath.Join(dir, "t.json")
+}
+
+func TestSynthesizedTemplate(t *testing.T) {
+	path := templateFor(t, servers.Architecture())
+	template, err := readSAMTemplate(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := template.place(dir, map[string]string{"jwks.json": filepath.Join(filepath.Dir(path), "keys")}, map[string]string{"STORE": "dynamodb", "NEW": "new"}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{"bootstrap": "program", "jwks.json": "key"} {
+		if got, err := os.ReadFile(filepath.Join(dir, "Handler", name)); err != nil || string(got) != want {
+			t.Errorf("%s: %q, %v", name, got, err)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(dir, "Handler", "jwks.json")); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("others may read a copy of a secret: %v, %v", info, err)
+	}
+	written := filepath.Join(dir, "rest.json")
+	if err := template.write(written, httpAPIType); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(written)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"dynamodb"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`, filepath.Join(dir, "Handler"))} {
+		if !strings.Contains(string(got), want) {
+			t.Errorf("no %s in %s", want, got)
+		}
+	}
+	if strings.Contains(string(got), `"Http"`) {
+		t.Errorf("the HTTP API is still in %s", got)
+	}
+}
+
+func TestSynthesizedTemplate_mistakes(t *testing.T) {
+	template, err := readSAMTemplate(templateFor(t, "riscv"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := fmt.Sprintf("function Handler: is for [riscv], and containers of this machine run %s: make synth ARCH=%[1]s", servers.Architecture())
+	if err := template.place(t.TempDir(), nil, nil); err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+	if _, err := readSAMTemplate("nowhere.json"); err == nil || !strings.Contains(err.Error(), "make synth writes it") {
+		t.Errorf("no template: %v", err)
+	}
+	for _, name := range []string{"DYNAMODB_ENDPOINT", "DOCKER_HOST", "WEIR_TOOLS"} {
+		t.Setenv(name, "")
+	}
+	if code, _, errs := tool(t, "sam"); code != 1 || !strings.Contains(errs, "want all three: run make sam") {
+		t.Errorf("alone: exit %d, %q", code, errs)
+	}
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/weir-limits/weir/local/command"
+)
+
+// await returns what read returns, or the error of ctx if that ends first: a read from a terminal
+// may never end.
+func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
+	done := make(chan struct{})
+	var got T
+	var failed error
+	go func() {
+		got, failed = read()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return got, failed
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// readDocument reads a file, or in if it is called "-".
+func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error) {
+	if file == "-" {
+		return await(ctx, func() ([]byte, error) { return io.ReadAll(in) })
+	}
+	return os.ReadFile(file)
+}
+
+// isPerson reports whether a person types what is read from a stream. Tests replace it.
+var isPerson = command.IsTerminal
+
+// errCancelled is the error of a question that was answered with no.
+var errCancelled = errors.New("nothing was changed")
+
+// confirm asks a question; y and yes confirm.
+func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	answer, err := await(ctx, func() (answer string, _ error) {
+		_, _ = fmt.Fscanln(in, &answer) // nothing is no
+		return answer, nil
+	})
+	if err != nil {
+		return err
+	}
+	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
+		return errCancelled
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// maxLine is the longest line that is read: events have some hundred bytes.
+const maxLine = 1 << 20
+
+// sendLine hands a line on, unless ctx ends.
+func sendLine(ctx context.Context, lines chan<- []byte, line []byte) bool {
+	select {
+	case lines <- line:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// reader is a source of lines to their end.
+type reader struct{ io.Reader }
+
+func (r reader) read(ctx context.Context, _ bool, lines chan<- []byte) error {
+	s := bufio.NewScanner(r.Reader)
+	s.Buffer(nil, maxLine)
+	for s.Scan() {
+		if !sendLine(ctx, lines, bytes.Clone(s.Bytes())) {
+			return nil
+		}
+	}
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("a line is longer than %d bytes: want lines of JSON", maxLine)
+	}
+	return s.Err()
+}
+
+// logFile is a source of lines in a file, which may grow.
+type logFile struct{ path string }
+
+func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) error {
+	f, err := os.Open(l.path)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	var rest []byte // of a line that is being written
+	for {
+		text, err := io.ReadAll(io.LimitReader(f, maxLine))
+		if err != nil {
+			return err
+		}
+		rest = append(rest, text...)
+		for line, after, ok := bytes.Cut(rest, []byte("\n")); ok; line, after, ok = bytes.Cut(rest, []byte("\n")) {
+			if !sendLine(ctx, lines, bytes.Clone(line)) {
+				return nil
+			}
+			rest = after
+		}
+		switch {
+		case len(rest) > maxLine:
+			return fmt.Errorf("%s: a line is longer than %d bytes: want lines of JSON", l.path, maxLine)
+		case len(text) > 0:
+			continue
+		case !follow:
+			sendLine(ctx, lines, rest)
+			return nil
+		case !pause(ctx, renewal):
+			return nil
+		}
+		begun, err := begunAnew(f)
+		if err != nil {
+			return err
+		}
+		if begun {
+			rest = nil
+		}
+	}
+}
+
+// begunAnew goes to the start of a file that has become shorter than what was read of it, as
+// make run does to its log, and reports whether it has.
+func begunAnew(f *os.File) (bool, error) {
+	at, err := f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return false, nil //nolint:nilerr // what cannot be sought, such as a pipe, does not begin anew
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() >= at {
+		return false, err
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return true, err
+}
+
+// pause reports whether ctx lives as long.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

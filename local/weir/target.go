@@ -1,0 +1,206 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/functions/boot"
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/local/checkout"
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/loopback"
+	"github.com/weir-limits/weir/local/operator"
+	"github.com/weir-limits/weir/local/serve"
+)
+
+// operating is what an operator asks, of a gateway or over a store.
+type operating interface {
+	Explain(context.Context, operator.Question) (operator.Explanation, error)
+	Usage(ctx context.Context, subject string) (operator.Usage, error)
+	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
+}
+
+// addressee is whom explain, usage and reset ask: the gateway of make run, or the store of a
+// deployment.
+type addressee struct {
+	url                               string
+	store, table, namespace, redisURL string
+	rules, recordsTable               string
+	json                              bool
+}
+
+const addresseeHelp = "\n\nIt asks the gateway that make run has started (--url, or the variable WEIR_URL), or with --store a deployed table or cache. Beside the flags it reads the variables that functions read: " +
+	"TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE, and of AWS the region and the credentials (AWS_REGION, AWS_PROFILE). " +
+	"Give it the rules that are deployed (--rules, or --records-table): what is told is what those rules say of the state."
+
+func (t *addressee) flags(c *cobra.Command) {
+	f := c.Flags()
+	f.StringVar(&t.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
+	f.StringVar(&t.store, "store", "", "ask the store of a deployment instead: dynamodb or redis")
+	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table of the limits; default $TABLE")
+	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
+	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL, where other users of this machine do not see its password")
+	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json")
+	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table, if the functions have their rules from there (weir rules publish)")
+	f.BoolVar(&t.json, "json", false, "print one JSON object")
+	command.Complete(c, "store", "dynamodb", "redis")
+}
+
+const defaultGateway = "http://127.0.0.1:8080"
+
+// open returns whom to ask, and what closes it. For people an error of the store is
+// explained.
+func (t *addressee) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
+	none := func() error { return nil }
+	if t.store == "" {
+		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
+			if c.Flags().Changed(name) {
+				return nil, none, command.Usage("--%s: is for --store dynamodb or redis: the gateway at %s has its own", name, t.url)
+			}
+		}
+		client, err := operator.NewClient(t.url)
+		if err != nil {
+			return nil, none, command.AsUsage(err)
+		}
+		return client, none, nil
+	}
+	switch {
+	case t.store == serve.Memory:
+		return nil, none, command.Usage("--store: got memory, want dynamodb or redis: what is in memory is known to its process alone: ask it by --url")
+	case t.store != "dynamodb" && t.store != "redis":
+		return nil, none, command.Usage("--store: got %q, want dynamodb or redis", t.store)
+	case t.rules != "" && t.recordsTable != "":
+		return nil, none, command.Usage("--rules and --records-table: want one of them: the rules that the functions have")
+	case c.Flags().Changed("url"):
+		return nil, none, command.Usage("--url and --store: want one of them")
+	}
+	return t.openStore(ctx)
+}
+
+// openStore opens the store of a deployment as its functions do.
+func (t *addressee) openStore(ctx context.Context) (operating, func() error, error) {
+	none := func() error { return nil }
+	config, err := t.config()
+	if err != nil {
+		return nil, none, command.AsUsage(err)
+	}
+	if t.store == "dynamodb" || t.recordsTable != "" {
+		if err := reachable(ctx, config); err != nil {
+			return nil, none, err
+		}
+	}
+	store, closeStore, err := config.OpenStore(ctx)
+	if err != nil {
+		return nil, none, err
+	}
+	o, err := t.operator(ctx, config, store)
+	return o, closeStore, err
+}
+
+// config returns the configuration of the deployment's functions.
+func (t *addressee) config() (boot.Config, error) {
+	if t.rules == "" {
+		checkout, err := checkout.Find()
+		if err != nil {
+			return boot.Config{}, fmt.Errorf("--rules: is missing: %w", err)
+		}
+		t.rules = checkout.Path("functions", "rules.json")
+	}
+	if name, _ := t.lookup("NAMESPACE"); name == "" {
+		return boot.Config{}, errors.New("--namespace: is missing: that of the deployment, such as its stage (or set NAMESPACE)")
+	}
+	return boot.Load(t.lookup)
+}
+
+// operator returns who answers over a store.
+func (t *addressee) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
+	e, err := config.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return nil, err
+	}
+	if t.recordsTable != "" { // or the first question would be of the rules before
+		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
+			return nil, fmt.Errorf("--records-table: %w", err)
+		}
+	}
+	if err := config.Probe(ctx, store); err != nil {
+		return nil, err
+	}
+	o := &operator.Operator{
+		Store: store, Kind: t.store, Limiters: []*limiter.Limiter{e.Limiter}, Rules: e.Rules.At,
+		Clock: time.Now, IPv6Bits: config.IPv6Bits,
+	}
+	if config.JWKS != "" {
+		o.Identifier = e.Identifier
+	}
+	return o, nil
+}
+
+// where names the store of a deployment, for who is asked whether to change it; without the
+// password that may be in the URL of a cache.
+func (t *addressee) where() string {
+	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
+	if t.store == "dynamodb" {
+		return fmt.Sprintf("the DynamoDB table %s, namespace %s", value("TABLE"), value("NAMESPACE"))
+	}
+	address := "not given"
+	if u, err := url.Parse(value("REDIS_URL")); err == nil && u.Host != "" {
+		address = u.Host
+	}
+	return fmt.Sprintf("Redis at %s, namespace %s", address, value("NAMESPACE"))
+}
+
+// reachable says what is missing to ask DynamoDB anything.
+func reachable(ctx context.Context, config boot.Config) error {
+	client, err := config.DynamoDBClient(ctx)
+	if err != nil {
+		return err
+	}
+	return hasCredentials(ctx, client)
+}
+
+// lookup returns the variables of the deployment's functions: the flags, and else those of
+// this process.
+func (t *addressee) lookup(name string) (string, bool) {
+	flags := map[string]string{
+		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
+		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // an operator may be far from the store
+	}
+	if value := flags[name]; value != "" {
+		return value, true
+	}
+	value, ok := os.LookupEnv(name)
+	switch {
+	case name == "RULES_FROM": // by flag alone: it decides which rules are believed
+		if t.recordsTable != "" {
+			return contract.RulesTable, true
+		}
+		return "", false
+	case ok:
+	case name == "WEIR_LOCAL":
+		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
+	case name == "RULES_VERSION": // of a document that says none, as make run has it
+		if info, err := os.Stat(t.rules); err == nil {
+			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
+		}
+	}
+	return value, ok
+}
+
+// asked turns the error of a question into one of the command.
+func asked(err error) error {
+	if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken {
+		return command.AsUsage(err)
+	}
+	return err
+}

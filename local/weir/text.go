@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/weir-limits/weir/local/command"
+)
+
+// seconds returns a time as people read it, to the millisecond.
+func seconds(s float64) string {
+	d := time.Duration(s * float64(time.Second))
+	if d > time.Millisecond {
+		d = d.Round(time.Millisecond)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+func printNotes(out io.Writer, s command.Style, notes []string) error {
+	for _, note := range notes {
+		if _, err := fmt.Fprintln(out, s.Weak("note: "+note)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

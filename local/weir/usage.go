@@ -1,0 +1,89 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/operator"
+)
+
+// subjectHelp says how a subject is written.
+const subjectHelp = "SUBJECT is as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, some of them joined by | (claims by name first, then apikey, ip and user), with |endpoint:METHOD:PATTERN behind them where each endpoint has an item, " +
+	"endpoint:GET:/api/v1/search, global, or custom:kind=value for what an API counts by itself."
+
+func usageCommand() *cobra.Command {
+	var t addressee
+	c := &cobra.Command{
+		Use:   "usage SUBJECT",
+		Short: "Tell how every limit of a caller stands",
+		Long: "Tell how every limit of a caller, or of another subject, stands: those that the rules have for it, of every tier, and what else the store holds of it. It changes nothing. " +
+			subjectHelp + addresseeHelp,
+		Example: "  weir usage user:alice\n" +
+			"  weir usage ip:203.0.113.7 --json\n" +
+			"  weir usage apikey:acme --store redis --redis-url redis://127.0.0.1:6379 --namespace prod",
+		Args:              command.Exactly(1),
+		ValidArgsFunction: completeSubject,
+		RunE: func(c *cobra.Command, args []string) error {
+			to, closeIt, err := t.open(c.Context(), c)
+			defer func() { _ = closeIt() }()
+			if err != nil {
+				return err
+			}
+			i, err := to.Usage(c.Context(), args[0])
+			if err != nil {
+				return asked(err)
+			}
+			if t.json {
+				return command.PrintJSON(c.OutOrStdout(), i)
+			}
+			return printUsage(c.OutOrStdout(), i)
+		},
+	}
+	t.flags(c)
+	return c
+}
+
+// completeSubject completes the kind of a subject, which a name follows.
+func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	return []string{"user:", "apikey:", "ip:", "claim:", "endpoint:", "custom:", "global"}, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+func printUsage(out io.Writer, i operator.Usage) error {
+	s := command.StyleOf(out)
+	fmt.Fprintf(out, "%s, under rules of version %d\n\n%s\n", s.Bold(i.Subject), i.Version, s.Bold("limits"))
+	if len(i.Limits) == 0 {
+		fmt.Fprintln(out, "  the rules have none for it")
+	}
+	if err := printLimits(out, i.Limits, i.At); err != nil {
+		return err
+	}
+	if err := printOthers(out, s, i.Others, i.At); err != nil {
+		return err
+	}
+	return printNotes(out, s, i.Notes)
+}
+
+// printOthers prints state that no rule describes.
+func printOthers(out io.Writer, s command.Style, others []operator.Other, at time.Time) error {
+	if len(others) == 0 {
+		return nil
+	}
+	fmt.Fprintf(out, "%s\n", s.Bold("held, and in no rule"))
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, o := range others {
+		full := "full"
+		if d := o.FullAt.Sub(at); d > 0 {
+			full = "full in " + seconds(d.Seconds())
+		}
+		fmt.Fprintf(t, "  %s\t%s\t%s\trules of version %d\t%d of %d left, %s\n", o.ID, o.Subject, o.Parameters, o.Version, o.Remaining, o.Capacity, full)
+	}
+	return t.Flush()
+}
