@@ -1,11 +1,11 @@
 // Package dynamostore keeps limits in a DynamoDB table.
 //
-// A decision is one conditional UpdateItem, whatever the number of limits on the
-// subject: one round trip, no read, and one write unit as long as the item has at most 1 KB.
-// Package rules keeps the items of a document within that, or within eight units if they hold
-// logs (see RULES.md, "Items"); limits that an application makes itself are its own to count. The item holds, for each limit,
-// its state, the parameters that the state was written under (a readable
-// fingerprint) and the version of the rules that set them:
+// A decision is one conditional UpdateItem, whatever the number of limits on the subject: one round
+// trip, no read, and one write unit as long as the item has at most 1 KB. Package rules keeps the
+// items of a document within that, or within eight units if they hold logs (see RULES.md, "Items").
+// An application that makes limits itself has to keep its items small. The item holds for each limit
+// its state, the parameters under which the state was written (a readable fingerprint), and the
+// version of the rules that set them:
 //
 //	pk             S  namespace/format/subject
 //	ttl            N  seconds; set by every write, only frees space
@@ -21,36 +21,36 @@
 // A bucket that is busy (TAT ahead of now) takes "add the increment, if TAT is not
 // past the latest that allows it": additions commute, so concurrent callers do not
 // collide. An idle one takes "set TAT to now plus the increment, if it is not ahead
-// of now". Which of the two holds is known if the environment itself has made the bucket
-// busy; otherwise it is guessed as was lately right for the limit.
+// of now". An environment that made the bucket busy itself knows which of the two holds. Otherwise
+// it guesses what was right for the limit lately.
 //
 // A window keeps one count per index, so that nothing rolls over. With the previous
 // count known, the condition is "count <= room". An environment that never saw the
 // caller does not know it, and sends a ladder instead: (previous <= N/8 and count <=
-// m1) or (previous <= 2N/8 and count <= m2) and so on, each rung rounded toward
-// refusing, beside the exact test for an index that counts nothing yet. So it too
-// needs one call, unless the caller is near its limit.
+// m1) or (previous <= 2N/8 and count <= m2) and so on. Each rung is rounded toward refusing. The
+// exact test for an index that counts nothing yet stands beside them. So this environment too needs
+// one call, unless the caller is near its limit.
 //
-// A log appends its instants if the list, less the entries at its head that are known
-// to have expired, has room. The list never holds more than twice what the limit allows: expired
-// entries are cut off once there are as many as live ones, or by the charge itself. An entry takes
+// A log appends its instants if the list has room, without the entries at its head that are known
+// to have expired. The list never holds more than twice what the limit allows: expired entries are
+// cut off once there are as many as live ones, or by the charge itself. An entry takes
 // 12 bytes, so a write costs a unit for each 85 entries that the list holds: a log of 100
 // costs 1 to 3, and the largest, of 328, up to 8.
 //
-// A request that comes after a pause adds a count and removes the two that it can name. A second
+// A request after a pause adds a count and removes the two counts whose names it knows. A second
 // update removes other dead counts: at once from an item above 512 bytes in which a limit has
 // three counts, otherwise when there are more than eight.
 //
 // When the condition fails, DynamoDB returns the item. If the item refuses, that is
 // the answer, with the exact wait. If not, the guess was wrong, and the next attempt
-// is built from the item. With k limits on the subject at most k+1 attempts are made
-// from memory and k+2 without, plus one for each time that a window moved on, a
-// log grew, a refund landed, a limit was converted, or a bucket that was wrongly guessed to
-// be busy became so in between. The instant stays the same.
+// is built from the item. With k limits on the subject there are at most k+1 attempts if the denial
+// cache has their states, and k+2 if not. Each of these events in between adds one: a window
+// moved on, a log grew, a refund landed, a limit was converted, or a bucket that was wrongly guessed
+// to be busy became so. The instant stays the same.
 //
 // # What it needs
 //
-// [Actions] on the table, and [AdministrationActions] for who inspects and resets. The
-// table's key is [KeyAttribute], its TTL attribute [TTLAttribute]. A failed condition
-// costs a write unit; see limiter.Options.Trust for why a refused flood does not.
+// [Actions] on the table, and [AdministrationActions] for Inspect and Reset. The table's key is
+// [KeyAttribute], its TTL attribute [TTLAttribute]. A failed condition costs a write unit; because of
+// [limiter.Options].Trust a refused flood does not cost one for each request.
 package dynamostore

@@ -19,9 +19,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// API is what a Store needs of DynamoDB. A *dynamodb.Client implements it. Turn the
-// client's retries off: the Store makes the attempts that the protocol allows, and a
-// limiter that waits out a back-off is worse than one that fails.
+// API is the part of DynamoDB that a Store calls. A *dynamodb.Client implements it. Disable the
+// client's retries: the Store makes the attempts that the protocol allows, and a limiter that waits
+// for a retry is worse than one that fails.
 type API interface {
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
@@ -34,11 +34,11 @@ type Options struct {
 	Table string
 	// Namespace separates deployments that share a table. Required.
 	Namespace string
-	// Margin is what a refund adds to the elapsed time: at least the greatest
-	// difference between two callers' clocks plus the longest that a refund may be
-	// under way. 0 means DefaultMargin; it is not negative.
+	// Margin is what a refund adds to the elapsed time: at least the greatest difference between
+	// the clocks of two processes, plus the longest time that a refund takes to arrive. 0 means
+	// DefaultMargin; negative values are invalid.
 	Margin time.Duration
-	// Logger gets the errors that no decision returns, at most one a minute; nil means
+	// Logger receives errors that no decision returns, at most one a minute; nil means
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -46,15 +46,15 @@ type Options struct {
 // DefaultMargin covers clocks 1 s apart and messages 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// overtaken is how many attempts a decision has beyond those that wrong guesses
-// explain: for windows that moved on, refunds and conversions that landed meanwhile.
-const overtaken = 8
+// contended is the number of attempts beyond those that wrong guesses explain: for windows that
+// moved on, and for refunds and conversions that landed meanwhile.
+const contended = 8
 
-// appended is how many more there are for each log: a caller whose clock is behind its
-// newest entry has to know that entry, and everyone who appends overtakes it.
+// appended is the number of further attempts for each log: a process whose clock is behind the
+// newest entry has to know that entry, and each entry that others append costs it an attempt.
 const appended = 64
 
-// refundAttempts bounds a refund that others overtake.
+// refundAttempts bounds a refund that loses races.
 const refundAttempts = 4
 
 // Store is a limiter.Store in a DynamoDB table. It is safe for concurrent use.
@@ -63,7 +63,7 @@ type Store struct {
 	o        Options
 	guesses  guesses
 	skew     limiter.Skew
-	untidied atomic.Int64 // when an error of tidying was logged last, in ns since 1970
+	untidied atomic.Int64 // instant of the last log line about tidying, in ns since 1970
 }
 
 var (
@@ -109,14 +109,14 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return t.passes, nil
 		}
 		it, applied, err := s.update(ctx, subject, t.attempt())
-		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // DynamoDB has answered, and others came first
+		if i > 0 && errors.Is(err, context.DeadlineExceeded) { // DynamoDB answered, and others won the race
 			return false, fmt.Errorf("%w: no time for more than %d attempts: %w", limiter.ErrContended, i, err)
 		}
 		if err != nil {
 			return false, err
 		}
 		guessed := !t.exact
-		charged := applied && (guessed || t.passes) // else a conversion or mend is written down
+		charged := applied && (guessed || t.passes) // otherwise the attempt only wrote a conversion or a clamp
 		if applied {
 			t.noteClamped()
 		}
@@ -196,7 +196,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 	if err != nil {
 		return nil, false, failure(err)
 	}
-	if len(out.Attributes) == 0 { // it has its key at least: this was not DynamoDB's answer
+	if len(out.Attributes) == 0 { // an item has at least its key, so this is no answer of DynamoDB
 		return nil, false, fmt.Errorf("%w: answer without the item", limiter.ErrFormat)
 	}
 	return out.Attributes, true, nil
@@ -215,9 +215,9 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure returns an error of DynamoDB as one of a store. A throttled item is an answer, a
-// throttled table or account is an outage. A request that is not valid for the item that it
-// finds, such as one that would make it too large, is an answer too.
+// failure translates an error of DynamoDB to one of a store. A throttled item is an answer; a
+// throttled table or account is an outage. A request that is invalid for the present item, such as
+// one that would make it too large, is an answer too.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
@@ -234,8 +234,8 @@ func failure(err error) error {
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 }
 
-// byItem reports whether DynamoDB throttled a request for the throughput of its key range alone.
-// Without a reason, or with one more, the whole table may be throttled.
+// byItem reports whether DynamoDB throttled a request only because of the throughput of its key
+// range. Without a reason, or with a further one, the whole table may be throttled.
 func byItem(err error) bool {
 	var reasons []types.ThrottlingReason
 	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {

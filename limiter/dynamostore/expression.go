@@ -7,9 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// expression is an update and its condition under construction. Attribute names and
-// values stand in it as placeholders: that keeps it short (DynamoDB allows 4 KB) and
-// clear of reserved words.
+// expression is an update and its condition under construction. Attribute names and values are
+// placeholders: that keeps it short (DynamoDB allows 4 KB) and avoids reserved words.
 type expression struct {
 	names  map[string]string // placeholder -> attribute
 	values map[string]types.AttributeValue

@@ -6,13 +6,12 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// guesses predicts whether a bucket is busy of which the environment remembers nothing
-// that says so: because others serve the caller too, or because it was never seen. Like
-// the branch predictor of a processor it guesses what has lately been right, for each
-// limit. The zero value guesses idle.
+// guesses predicts whether a bucket is busy if this environment has no state that shows it, because
+// others serve the caller too or because it never saw the caller. Like the branch predictor of a
+// processor it guesses for each limit what was right lately. The zero value guesses idle.
 type guesses [256]atomic.Int32
 
-// sure is where a count stops: how many times more of the other kind turn a guess over.
+// sure bounds a count: so many results of the other kind reverse a guess.
 const sure = 4
 
 func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(g))] }
@@ -20,7 +19,7 @@ func (g *guesses) of(id limiter.ID) *atomic.Int32 { return &g[id%limiter.ID(len(
 // busy returns the guess for a limit.
 func (g *guesses) busy(id limiter.ID) bool { return g.of(id).Load() > 0 }
 
-// learn takes in what a guess should have been. Two that learn at once may count as one.
+// learn records what a guess should have been. Two concurrent calls may count as one.
 func (g *guesses) learn(id limiter.ID, busy bool) {
 	count := g.of(id)
 	if n := count.Load(); busy {

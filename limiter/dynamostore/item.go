@@ -16,7 +16,7 @@ import (
 // format is the version of the item's layout. It is part of the key.
 const format = 1
 
-// item is what DynamoDB returned of a subject; nil if there is none.
+// item is the item of a subject as DynamoDB returned it; nil if there is none.
 type item map[string]types.AttributeValue
 
 // The attributes of one limit, by the first letter of their names.
@@ -43,8 +43,8 @@ func count(id string, window int64) string {
 	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
 }
 
-// held reads what the item holds of the limit id. own is the limit that asks, nil if
-// none does: its machine stands for an equal fingerprint.
+// held reads what the item holds of the limit id. own is the charged limit, or nil: its machine is used
+// for an equal fingerprint.
 func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
@@ -129,8 +129,8 @@ func state(id string, m algo.Machine, s algo.State) map[string]types.AttributeVa
 	}
 }
 
-// bytes returns what DynamoDB counts of the item, without the entries of logs: names, text, and
-// half a byte for each digit.
+// bytes returns the size of the item by DynamoDB's rules, without the entries of logs: names, text,
+// and half a byte for each digit.
 func (it item) bytes() (n int) {
 	for name, value := range it {
 		n += len(name)

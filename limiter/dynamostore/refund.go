@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refund gives back the charges of one subject in one update. The first attempt
-// assumes that nobody came in between; later ones know the item.
+// refund gives back the charges of one subject in one update. The first attempt assumes that nothing
+// changed since the charge; later ones know the item.
 type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
@@ -29,8 +29,7 @@ func (r *refund) learn(it item) error {
 	return nil
 }
 
-// attempt returns the update that gives back what can be; an empty one if nothing
-// can.
+// attempt returns the update that gives back what is safe; an empty one if nothing is.
 func (r *refund) attempt() *expression {
 	e := newExpression()
 	r.given = 0
@@ -55,8 +54,8 @@ func sameMachine(a, b algo.Machine) bool {
 	return a == b || a != nil && b != nil && a.Fingerprint() == b.Fingerprint()
 }
 
-// giveBackBucket adds a bucket's refund: all of it while the bucket is untouched,
-// else what may be given back to any bucket.
+// giveBackBucket adds a bucket's refund: all of it while the bucket is unchanged, otherwise what is
+// safe for any bucket.
 func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
 	tat, refunds := attribute(tatAttribute, id), attribute(refundsAttribute, id)
@@ -99,8 +98,8 @@ func (r *refund) giveBackWindow(e *expression, i int) {
 	r.given++
 }
 
-// giveBackLog rewrites the list without the entries of the charge, if it is still as it
-// was seen: after the charge, or by the failed attempt.
+// giveBackLog rewrites the list without the entries of the charge, if it is still as it was after the
+// charge, or as the failed attempt found it.
 func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
 	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
 	if r.seen != nil {

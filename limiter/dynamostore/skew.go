@@ -10,18 +10,18 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 )
 
-// hostSpread is how far the clocks of DynamoDB's hosts may be apart: no two calls need reach
-// the same one.
+// hostSpread bounds the difference between the clocks of DynamoDB's hosts: two calls may reach
+// different hosts.
 const hostSpread = 50 * time.Millisecond
 
-// ClockSkew implements limiter.SkewEstimator, by the Date header of every answer to an update.
-// It has whole seconds, so one answer says little, and many say more.
+// ClockSkew implements limiter.SkewEstimator, by the Date header of every answer to an update. The
+// header has whole seconds, so the estimate becomes exact only with many answers.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	ahead, uncertainty, ok = s.skew.ClockSkew()
 	return ahead, uncertainty + hostSpread, ok
 }
 
-// observe takes in the date of an answer to a call, if it has one.
+// observe records the date of an answer, if it has one.
 func (s *Store) observe(sent time.Time, out *dynamodb.UpdateItemOutput, err error) {
 	var date time.Time
 	if failed, ok := errors.AsType[*awshttp.ResponseError](err); ok && failed.Response != nil {

@@ -12,15 +12,15 @@ const (
 	TTLAttribute = "ttl" // time to live, seconds since the Unix epoch
 )
 
-// Actions returns what a policy allows on the table for Take and Refund, which is all that
-// deciding requests needs.
+// Actions returns the IAM actions on the table for Take and Refund: all that a Limiter needs to decide
+// requests.
 func Actions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
 
-// AdministrationActions returns what it allows for Inspect and Reset, which are for operators.
+// AdministrationActions returns the IAM actions for Inspect and Reset, which are for operators.
 func AdministrationActions() []string { return []string{"dynamodb:DeleteItem", "dynamodb:GetItem"} }
 
-// TableInput returns the definition of a table for a Store: on demand, with a
-// string key. Time to live is enabled apart, on TTLAttribute.
+// TableInput returns the definition of a table for a Store: on demand, with a string key. Enable time
+// to live separately, on TTLAttribute.
 func TableInput(name string) *dynamodb.CreateTableInput {
 	return &dynamodb.CreateTableInput{
 		TableName:            aws.String(name),

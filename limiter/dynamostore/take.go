@@ -17,8 +17,8 @@ type take struct {
 	charges []limiter.Charge
 	results []algo.Result
 
-	// exact says that views are of the item as an attempt of this very decision found
-	// it. Until then they are what the environment remembers, or nothing.
+	// exact reports that views are of the item as an attempt of this decision found it. Until
+	// then they come from the denial cache, or are empty.
 	exact   bool
 	item    item
 	views   []view
@@ -32,8 +32,8 @@ type view struct {
 	held    limiter.Held // as the item has it
 	settled limiter.Held // as it counts for the charge
 	changed bool         // the two differ, and the charge writes
-	mended  bool         // by an attempt of this decision
-	capped  bool         // the charge spends more than the largest debt, or fills a log's list
+	clamped bool         // by an attempt of this decision
+	capped  bool         // the charge exceeds the largest debt, or fills a log's list
 	next    algo.State   // after the charge
 	guessed bool         // whether a bucket is busy was guessed, as follows
 	busy    bool
@@ -46,7 +46,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		v.id = c.Limit.ID.String()
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
-			if !hint.Machine.Ahead(hint.State, now) { // else the item is looked at first, for its mark
+			if !hint.Machine.Ahead(hint.State, now) { // otherwise the item is read first, for its mark
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
@@ -62,7 +62,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 
 // attempts returns how many attempts the decision has.
 func (t *take) attempts() int {
-	n := len(t.charges) + 2 + overtaken
+	n := len(t.charges) + 2 + contended
 	for i := range t.views {
 		if _, ok := t.views[i].settled.Machine.(*algo.Log); ok {
 			n += appended
@@ -71,7 +71,7 @@ func (t *take) attempts() int {
 	return n
 }
 
-// teach tells the guesses what the item that an attempt found, or left, says of them.
+// teach corrects the guesses by the item that an attempt found or left.
 func (t *take) teach(g *guesses, applied bool) {
 	for i := range t.views {
 		v := &t.views[i]
@@ -86,9 +86,9 @@ func (t *take) teach(g *guesses, applied bool) {
 	}
 }
 
-// hopeless reports that the answer needs no write: every charge only looks, or one
-// costs more than its limit ever allows, or than the largest debt. The item is then
-// read, which is cheaper than a condition that fails.
+// hopeless reports whether the answer needs no write: every charge only looks, or one costs more
+// than its limit ever allows, or than the largest debt. A read is cheaper than a condition that
+// fails.
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
@@ -120,16 +120,15 @@ func (t *take) learn(it item) error {
 	return nil
 }
 
-// noteClamped notes what an attempt has mended: the item no longer shows it.
+// noteClamped records what an attempt has clamped: the item no longer shows it.
 func (t *take) noteClamped() {
 	for i := range t.views {
 		v := &t.views[i]
-		v.mended = v.mended || v.settled.Clamped
+		v.clamped = v.clamped || v.settled.Clamped
 	}
 }
 
-// decided reports whether the item alone is the answer: it refuses, or there is
-// nothing to charge.
+// decided reports whether the item is the answer: it refuses, or there is nothing to charge.
 func (t *take) decided() bool {
 	if !t.exact || t.changed {
 		return false
@@ -147,12 +146,12 @@ func (t *take) report() {
 	for i := range t.views {
 		v := &t.views[i]
 		t.results[i] = v.settled.Result
-		t.results[i].Clamped = v.mended || v.settled.Clamped
+		t.results[i].Clamped = v.clamped || v.settled.Clamped
 	}
 }
 
-// attempt returns the update that charges everything, or where the item refuses, the
-// one that writes down what had to change for that answer.
+// attempt returns the update that charges everything. If the item refuses, it returns the update
+// that writes the conversions and clamps behind that answer.
 func (t *take) attempt() *expression {
 	e := newExpression()
 	horizon := time.Duration(0)
@@ -173,8 +172,8 @@ func (t *take) attempt() *expression {
 	return e
 }
 
-// expiryMargin is how long an item outlives the state in it, so that no clock and no
-// delay finds it gone too early.
+// expiryMargin is how long an item outlives its state, so that despite skewed clocks and delays it
+// never expires too early.
 const expiryMargin = time.Hour
 
 // expiry returns the value of TTLAttribute, in seconds.
@@ -193,12 +192,12 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	value := e.text(fingerprint)
 	if same {
 		e.require(e.absentOr(f, "=", value))
-	} else { // that of rules which are no older, or it is to be converted
+	} else { // set by rules that are no older; otherwise it has to be converted
 		e.require(e.compare(f, "=", value))
 		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
 	}
 	if c.Force && c.Cost == 0 {
-		return // it passes whatever the state is, also one deeper than a slow clock's largest debt
+		return // it is allowed whatever the state, even one deeper than the largest debt of a slow clock
 	}
 	switch m := v.settled.Machine.(type) {
 	case *algo.Bucket:
@@ -214,8 +213,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	}
 }
 
-// chargeBucket adds the branch that is known or guessed to hold: a bucket that is
-// busy at now grows, an idle one starts at now.
+// chargeBucket adds the branch that holds, as known or guessed: a bucket that is busy at now grows, an
+// idle one starts at now.
 func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Charge) {
 	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
 	latest := b.Latest(t.now, c.Cost)
@@ -241,7 +240,7 @@ func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Ch
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
 	newest, current := attribute(newestAttribute, v.id), count(v.id, index)
-	if index > w.Index(t.now) { // as remembered; after a reset it is not
+	if index > w.Index(t.now) { // a cached index; after a reset it is no longer true
 		e.require(e.compare(newest, "=", e.number(index)))
 	} else {
 		e.require(e.absentOr(newest, "<=", e.number(index)))
@@ -305,9 +304,8 @@ func rungs(limits int) int64 {
 	return int64(min(8, (operators/limits-18)/4))
 }
 
-// chargeLog adds entries at now, or at the newest instant if that is known to be later.
-// The list may hold as many entries as the limit allows, and as many more as are known
-// to have expired at its head.
+// chargeLog adds entries at now, or at the newest instant if that is known to be later. The list may
+// hold as many entries as the limit allows, and those at its head that are known to have expired.
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
 	s := v.settled.State
 	entries, last := attribute(entriesAttribute, v.id), attribute(lastAttribute, v.id)
@@ -340,7 +338,7 @@ func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) 
 	e.setTo(last, e.number(int64(at)))
 }
 
-// capped reports whether spending cost goes beyond the largest debt.
+// capped reports whether a forced charge of cost exceeds the largest debt.
 func capped(v *view, now algo.Instant, cost int64) bool {
 	s := v.settled.State
 	switch m := v.settled.Machine.(type) {
@@ -355,15 +353,14 @@ func capped(v *view, now algo.Instant, cost int64) bool {
 	return false
 }
 
-// fills reports whether the list of a log, with what has expired of it, has no room for
-// cost: an item that is too large could not be written any more, nor the list be cut.
+// fills reports whether the list of a log, including its expired entries, has no room for cost. An
+// item that is too large could not be written any more, so its list could not be cut either.
 func fills(v *view, cost int64) bool {
 	l, ok := v.settled.Machine.(*algo.Log)
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// rewrite replaces everything that the item holds of a limit, if it is still as it
-// was read.
+// rewrite replaces all that the item holds of a limit, if that is still as it was read.
 func (t *take) rewrite(e *expression, v *view) {
 	next := v.settled
 	if t.passes {

@@ -14,30 +14,30 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// deadMost is how many attributes that nobody reads any more an item may hold.
+// deadMost is how many dead attributes an item may hold.
 const deadMost = 8
 
-// A larger item holds no dead count of a window beside two others: what a request then writes
-// is at most three counts of each limit, for which rules leave room in one write unit.
+// In a larger item, no limit keeps a dead count beside two others. A request then writes at most
+// three counts of each limit; package rules leaves room for these in one write unit.
 const (
 	largeItem  = 512 // bytes
 	countsMost = 2
 )
 
-// tidyMost is from how many attributes on a tidy removes no further limit, and how many
-// counts of one limit it removes at most. DynamoDB takes 4 KB and 300 operators in an
-// expression; each attribute is one condition of two operators and 14 bytes at most. The
-// next write removes the rest.
+// tidyMost is the number of removed attributes after which a tidy removes no further limit, and the
+// most counts of one limit that it removes. DynamoDB allows 4 KB and 300 operators in an
+// expression; each attribute takes one condition of two operators and at most 14 bytes. The next
+// write removes the rest.
 const tidyMost = 80
 
-// idleLeast is how long a limit has been at full quota before it is removed: a clock
-// that runs ahead would otherwise remove what one that runs behind still counts.
+// idleLeast is how long a limit has been at full quota before it is removed. Otherwise a process whose
+// clock is ahead would remove what one whose clock is behind still counts.
 const idleLeast = time.Hour
 
-// tidy removes dead attributes once there are many: counts of windows older than the
-// previous one, which a caller leaves behind who comes back after long pauses (each
-// write removes only two by name), and limits that are idle, such as those of rules
-// that are gone. The charge is made, so an error is only logged: a later write tidies again.
+// tidy removes dead attributes once there are many: counts of windows before the previous one, which
+// a caller with long pauses leaves behind (each write removes only two by name), and limits that are
+// idle, such as those of removed rules. The charge is already made, so an error is only logged: a
+// later write tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subject, it item, charges []limiter.Charge) {
 	e := newExpression()
 	for _, c := range charges {
@@ -65,7 +65,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	}
 }
 
-// updateTidied makes the update of a tidy. It may find that others have changed the item.
+// updateTidied makes the update of a tidy. Its condition may fail because others changed the item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
 	_, _, err := s.update(ctx, subject, e)
 	if err == nil {
@@ -77,9 +77,8 @@ func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limi
 	}
 }
 
-// outlive adds a longer life for an item that holds limits which these charges' rules know
-// nothing of, or know with a shorter horizon: older rules must not let the counts of newer
-// ones expire.
+// outlive extends the life of an item with limits that the rules of these charges do not have, or have
+// with a shorter horizon: older rules must not let the counts of newer ones expire.
 func (e *expression) outlive(it item, charges []limiter.Charge) {
 	r := reader{it: it}
 	given := r.number(TTLAttribute)
@@ -108,8 +107,8 @@ func own(it item, id string, charges []limiter.Charge) bool {
 }
 
 // cutLog adds the removal of a log's expired entries, once the list holds twice what
-// the limit allows: an append and a removal cannot share an update. It is rewritten if
-// nobody has changed it meanwhile.
+// the limit allows: an append and a removal cannot share an update. The list is rewritten if it is
+// unchanged.
 func (e *expression) cutLog(it item, limit *limiter.Limit) {
 	id := limit.ID.String()
 	held, err := it.held(id, limit)
@@ -128,10 +127,10 @@ func (e *expression) cutLog(it item, limit *limiter.Limit) {
 	e.setTo(entries, e.value(list(trimmed.Entries)))
 }
 
-// removeDead adds the removal of what is dead of the limit id, under conditions that
-// it still is: without them the update would recreate a deleted item, or remove a
-// live count after the newest index was mended or converted. It reports whether there are more
-// counts than a large item may hold, some of them dead.
+// removeDead adds the removal of the dead attributes of the limit id, on the condition that they are
+// still dead. Without the condition the update could recreate a deleted item, or remove a live count
+// after the newest index was clamped or converted. It reports whether the limit has more counts than
+// a large item may hold, some of them dead.
 func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded bool) {
 	held, err := it.held(id, nil)
 	if err != nil || held.Machine == nil {
@@ -161,8 +160,8 @@ func (e *expression) removeDead(it item, id string, now algo.Instant) (crowded b
 	return crowded
 }
 
-// deadWindows returns the counts of the limit id that are older than the one before
-// newest, and how many counts there are in all.
+// deadWindows returns the counts of the limit id that are older than the one before newest, and the
+// number of all counts.
 func (it item) deadWindows(id string, newest int64) (names []string, counts int) {
 	prefix := string(countAttribute) + id
 	for name := range it {

@@ -18,12 +18,13 @@ const DefaultSubjects = 1_000_000
 
 // Options of a Store. The zero value is ready for use.
 type Options struct {
-	// Subjects is the most that are held at once, of one limit each; 0 means DefaultSubjects. One of
-	// several limits counts once for each, and a sliding_log once more for every four of its
-	// requests, which is the room of its entries. It is divided
-	// evenly, and at least one subject each, among parts of the store, to which subjects are assigned by hash. In a part
-	// that is full, subjects at full quota make room; if there are none, Take of a new
-	// subject, or of a new limit of one, fails with limiter.ErrFull.
+	// Subjects bounds the number of subjects with one limit each; 0 means DefaultSubjects. A subject
+	// with several limits counts once for each, and a sliding_log once more for every four of its
+	// requests, which is the size of its entries.
+	//
+	// The bound is divided evenly among the shards of the store, at least one subject each. A
+	// subject belongs to a shard by its hash. A full shard removes subjects at full quota; if there
+	// are none, Take of a new subject, or of a new limit, fails with limiter.ErrFull.
 	Subjects int
 }
 
@@ -40,8 +41,7 @@ var (
 
 const shards = 64
 
-// refundMargin covers what one process does to the order of instants: a goroutine
-// that read the clock and was not run for a while.
+// refundMargin covers a goroutine that read the clock and was then not scheduled for a while.
 const refundMargin = 50 * time.Millisecond
 
 // New returns an empty Store. An option out of range is an error that names it.
@@ -156,8 +156,8 @@ func (s *Store) Reset(_ context.Context, subject limiter.Subject) error {
 	return nil
 }
 
-// settle returns how a charge's limit counts at now, and writes down what had to
-// change for that, unless the charge only looks. at is nil for a limit never charged.
+// settle returns how a charge's limit counts at now. It writes a conversion or a clamp down, unless the
+// charge only looks. at is nil for a limit that was never charged.
 func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.Held {
 	if at == nil {
 		held, _ := limiter.Held{}.Settle(c.Limit, now)
@@ -165,7 +165,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 	}
 	held := sh.held(at)
 	if at.limit != c.Limit && at.limit.Fingerprint() == c.Limit.Fingerprint() {
-		held.Machine = c.Limit.Machine() // or Settle writes out the fingerprint each time
+		held.Machine = c.Limit.Machine() // otherwise Settle formats the fingerprint each time
 	}
 	held, changed := held.Settle(c.Limit, now)
 	if changed && c.Cost > 0 {
@@ -173,7 +173,7 @@ func (sh *shard) settle(at *slot, c *limiter.Charge, now algo.Instant) limiter.H
 			sh.weight += weight(c.Limit) - weight(at.limit)
 			at.limit = c.Limit
 		}
-		delete(sh.logs, at) // it may be a log no longer
+		delete(sh.logs, at) // it may no longer be a log
 		sh.put(at, held.State)
 		sh.mark(at, held.Mark)
 		sh.sooner(at)

@@ -14,19 +14,18 @@ const (
 	refundCharge = limitSize + 1 + 7*4
 )
 
-// otherRules marks the kind of a charge that is decided by what the value holds, and not
-// by the charge's own parameters.
-const otherRules = 128
+// superseded marks the kind of a charge that is decided by the parameters in the value, not by the
+// charge's own.
+const superseded = 128
 
-// encodeTake returns the first argument of take.lua. No charge is hopeless. seen is what
-// is known of each: where rules of the same or a higher version have set other parameters,
-// those decide.
+// encodeTake returns the first argument of take.lua. No charge is hopeless. seen is the known state of
+// each limit: parameters of the same or a higher rules version decide.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
 	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*takeCharge), int64(now), 8)
 	for i, c := range charges {
 		m, mark := c.Limit.Machine(), byte(0)
 		if held := seen[i].Machine; held != nil && held != m && !tooMuch(c, held) && held.Fingerprint() != c.Limit.Fingerprint() {
-			m, mark = held, otherRules
+			m, mark = held, superseded
 		}
 		kind, _ := kindOf(m)
 		b = appendLimit(b, c.Limit.ID, m)

@@ -6,10 +6,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NoRetry is a hook by which a client sends each command once: a script that is sent again
-// after its answer was lost may charge twice. New adds it to a client that takes hooks. A
-// cluster client has no other way, because its MaxRedirects allows retries too; redirects,
-// after which nothing was done, it follows still. Safe for concurrent use.
+// NoRetry is a hook that makes a client send each command once: a script that is sent again after its
+// answer was lost may charge twice. New adds it to clients that accept hooks. A cluster client needs
+// the hook, because its MaxRedirects option also allows retries. It still follows redirects, after
+// which nothing was executed. NoRetry is safe for concurrent use.
 type NoRetry struct{}
 
 var _ redis.Hook = NoRetry{}

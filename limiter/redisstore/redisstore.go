@@ -37,11 +37,11 @@ var (
 type Options struct {
 	// Namespace separates deployments that share a server. Required.
 	Namespace string
-	// Margin is what a refund adds to the elapsed time: at least the greatest
-	// difference between two callers' clocks plus the longest that a refund may be
-	// under way. 0 means DefaultMargin; it is not negative.
+	// Margin is what a refund adds to the elapsed time: at least the greatest difference between
+	// the clocks of two processes, plus the longest time that a refund takes to arrive. 0 means
+	// DefaultMargin; negative values are invalid.
 	Margin time.Duration
-	// Logger gets the errors that no decision returns, at most one a minute; nil means
+	// Logger receives errors that no decision returns, at most one a minute; nil means
 	// slog.Default().
 	Logger *slog.Logger
 }
@@ -49,16 +49,16 @@ type Options struct {
 // DefaultMargin covers clocks 1 s apart and messages 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// expiryMargin is how long a key outlives the state in it, so that no clock and no
-// delay finds it gone too early.
+// expiryMargin is how long a key outlives its state, so that despite skewed clocks and delays it never
+// expires too early.
 const expiryMargin = time.Minute
 
 // settleAttempts bounds the rare decisions that the script cannot make at once.
 const settleAttempts = 10
 
-// Client is what a Store needs of Redis: a *redis.Client, a *redis.ClusterClient, or any
-// UniversalClient. It must not retry: a retried script may charge twice. New sees to that for
-// those three, by the hook NoRetry.
+// Client is the part of Redis that a Store calls: a *redis.Client, a *redis.ClusterClient, or any
+// UniversalClient. It must not retry: a retried script may charge twice. New ensures that for these
+// three with the hook NoRetry.
 type Client interface {
 	redis.Scripter
 	Get(ctx context.Context, key string) *redis.StringCmd
@@ -70,7 +70,7 @@ type Store struct {
 	client   Client
 	o        Options
 	skew     limiter.Skew
-	untidied atomic.Int64 // when an error of tidying was logged last, in ns since 1970
+	untidied atomic.Int64 // instant of the last log line about tidying, in ns since 1970
 }
 
 var (
@@ -78,24 +78,24 @@ var (
 	_ limiter.SkewEstimator = (*Store)(nil)
 )
 
-// Commands returns what Take, Refund and the client under them call, in a cluster too: what an
-// access list must allow (redis.io/docs, "ACL"), on keys of all names.
+// Commands returns the commands that an access list must allow for Take and Refund, on all keys
+// (redis.io/docs, "ACL"). It includes what the client calls itself, also in a cluster.
 func Commands() []string {
 	return []string{"cluster|slots", "eval", "evalsha", "get", "hello", "pttl", "set", "time"}
 }
 
-// AdministrationCommands returns what Inspect, Reset and the client under them call.
+// AdministrationCommands returns the commands that an access list must allow for Inspect and Reset.
 func AdministrationCommands() []string { return []string{"cluster|slots", "del", "get", "hello"} }
 
-// AccessString returns the rules of an access list for a user who may call commands, and
-// nothing else, on keys of all names: ACL SETUSER takes them, and so does ElastiCache.
+// AccessString returns the rules of an access list, for ACL SETUSER and for ElastiCache: the user may
+// call commands on all keys, and nothing else.
 func AccessString(commands ...string) string {
 	return "on ~* resetchannels -@all +" + strings.Join(commands, " +")
 }
 
-// New returns a Store over client, to which it adds the hook NoRetry if the client takes
-// hooks: all commands of that client are then sent once. Options that are out of range are an
-// error, and so is a client that ignores the deadline of a call (ContextTimeoutEnabled).
+// New returns a Store over client. It adds the hook NoRetry if the client accepts hooks: the client
+// then sends all its commands once. New returns an error for options out of range, and for a client
+// that ignores the deadline of a call (ContextTimeoutEnabled).
 func New(client Client, o Options) (*Store, error) {
 	switch {
 	case client == nil:
@@ -117,8 +117,8 @@ func New(client Client, o Options) (*Store, error) {
 	return &Store{client: client, o: o}, nil
 }
 
-// obeysDeadlines reports whether a call of client ends when its context does. Failover clients
-// are of the same types; of other implementations it is not known.
+// obeysDeadlines reports whether a call of client ends with its context. Failover clients have the
+// same types. Other implementations are trusted.
 func obeysDeadlines(client Client) bool {
 	switch c := client.(type) {
 	case *redis.Client:
@@ -153,8 +153,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return s.settle(ctx, now, key, v, charges, results)
 }
 
-// charge runs the script once. If that charges nothing, it returns the value that is
-// there.
+// charge runs the script once. If that charges nothing, it returns the present value.
 func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool, error) {
 	client := redis.Scripter(s.client)
 	if sent, due := s.skew.Begin(); due {
@@ -171,8 +170,8 @@ func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charge
 	return v, true, nil
 }
 
-// tidy removes the idle records of a value that has many. The charge is made, so an error is
-// only logged: a later decision tidies again.
+// tidy removes the idle records of a value that has many records. The charge is already made, so an
+// error is only logged: a later decision tidies again.
 func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge) {
 	tidied := v.tidied(now)
 	if tidied == nil {
@@ -188,8 +187,7 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value,
 	}
 }
 
-// hopeless reports that the script need not be tried: every charge only looks, or one
-// can never be made.
+// hopeless reports whether the script is not needed: every charge only looks, or one can never be made.
 func hopeless(charges []limiter.Charge) bool {
 	looks := true
 	for _, c := range charges {
@@ -201,19 +199,18 @@ func hopeless(charges []limiter.Charge) bool {
 	return looks
 }
 
-// tooMuch reports whether a charge costs more than m ever allows, or than the largest
-// debt.
+// tooMuch reports whether a charge costs more than m ever allows, or than the largest debt.
 func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	most := m.Capacity()
 	return c.Cost > most && (!c.Force || c.Cost > 2*most)
 }
 
-// settle decides from a value that the script did not charge. Most often the value
-// refuses, and that is the answer. Where other parameters decide, the script is told. Where
-// a limit is to be converted or its state is spoiled, what becomes of it is computed here,
-// and replaces the value if it is still as it was read.
+// settle decides from a value that the script did not charge. Usually the value refuses, and that is
+// the answer. If other parameters decide, settle runs the script with these. If a limit has to be
+// converted or its state clamped, settle computes the new value, and replaces the old one if it is
+// unchanged.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	var tried value // to no avail, by the script under other rules: it caps no debts
+	var tried value // the script failed on it under superseding rules: it caps no debts
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {
@@ -223,7 +220,7 @@ func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v valu
 			return outcome.allowed, nil
 		}
 		var done bool
-		if outcome.others && !bytes.Equal(v, tried) {
+		if outcome.superseded && !bytes.Equal(v, tried) {
 			tried = v
 			v, done, err = s.charge(ctx, now, key, charges, results)
 		} else {
@@ -247,7 +244,7 @@ func (s *Store) Refund(ctx context.Context, subject limiter.Subject, charges []l
 	}
 	n, ok := reply.(int64)
 	if !ok || n < 0 || n > int64(len(charges)) {
-		return 0, fmt.Errorf("%w: reply to a refund is %T %.20v", limiter.ErrFormat, reply, reply)
+		return 0, fmt.Errorf("%w: reply to a refund (got %T %.20v, want an integer)", limiter.ErrFormat, reply, reply)
 	}
 	return int(n), nil
 }
@@ -277,8 +274,7 @@ func (s *Store) get(ctx context.Context, key string) (value, error) {
 	return b, value(b).check()
 }
 
-// run runs a script. It returns the value in the reply, and whether the script did
-// what it was asked to.
+// run runs a script. It returns the value in the reply, and whether the script made its change.
 func run(ctx context.Context, client redis.Scripter, script *redis.Script, key string, args ...any) (v value, done bool, err error) {
 	reply, err := script.Run(ctx, client, []string{key}, args...).Result()
 	if err != nil {
@@ -293,19 +289,19 @@ func run(ctx context.Context, client redis.Scripter, script *redis.Script, key s
 		if len(reply) > 0 && reply[0] != nil {
 			text, ok := reply[0].(string)
 			if !ok {
-				return nil, false, fmt.Errorf("%w: reply holds a %T", limiter.ErrFormat, reply[0])
+				return nil, false, fmt.Errorf("%w: reply in an array (got %T, want text)", limiter.ErrFormat, reply[0])
 			}
 			v = value(text)
 		}
 	default:
-		return nil, false, fmt.Errorf("%w: reply is a %T", limiter.ErrFormat, reply)
+		return nil, false, fmt.Errorf("%w: reply (got %T, want text, an array or 1)", limiter.ErrFormat, reply)
 	}
 	return v, done, v.check()
 }
 
-// ttl returns the time to live in ms of a key that holds v. It may hold limits which these
-// charges' rules know nothing of, or know with a shorter horizon: older rules must not let
-// the counts of newer ones expire.
+// ttl returns the time to live in ms of a key that holds v. The value may have limits that the rules
+// of these charges do not have, or have with a shorter horizon: older rules must not let the counts
+// of newer ones expire.
 func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	given := horizon(charges)
 	needed := given
@@ -325,9 +321,9 @@ func horizon(charges []limiter.Charge) (longest time.Duration) {
 	return longest
 }
 
-// lifetime returns the time to live in ms that a charge gives its key. Where newer rules have
-// set the parameters that decide, seen has them, and their count may have to live longer than
-// these rules know. (Of limits that are not charged, the script keeps the life that they have.)
+// lifetime returns the time to live in ms that a charge gives its key. If newer rules set the
+// parameters that decide, seen has them, and their count may need a longer life. The script keeps the
+// life of limits that are not charged.
 func lifetime(charges []limiter.Charge, seen []algo.Result) int64 {
 	longest := horizon(charges)
 	for _, r := range seen {

@@ -1,4 +1,4 @@
--- Gives back charges, each as far as that is safe.
+-- Gives charges back, each as far as that is safe.
 --
 -- KEYS[1]  the subject
 -- ARGV[1]  46 bytes a charge, integers big endian:
@@ -10,7 +10,7 @@
 --              window: index charged, cost
 --              log: newest instant after the charge, cost
 --
--- The value is that of take.lua. Returns of how many charges something was given back.
+-- The value is that of take.lua. Returns the number of charges of which something was given back.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 if not value or value:byte() ~= 1 or #value < 2 + 35 * (value:byte(2) or 0) then return 0 end

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// timed is a client that asks for the server's time in the round trip of the next script call.
+// timed is a client that requests the server's time in the round trip of the next script call.
 type timed struct {
 	Client
 	key  string
@@ -17,11 +17,11 @@ type timed struct {
 	skew *limiter.Skew
 }
 
-// EvalSha implements redis.Scripter. A script that another node is to have was not run: the
-// client sends it there.
+// EvalSha implements redis.Scripter. A script whose key is on another node was not run: the client
+// sends it there.
 func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	node := server(ctx, t.Client, t.key)
-	if node == nil || node.Options().PipelinePoolSize >= 0 { // or a pipeline would open a connection of its own
+	if node == nil || node.Options().PipelinePoolSize >= 0 { // otherwise a pipeline would open a connection of its own
 		return t.Client.EvalSha(ctx, sha, keys, args...)
 	}
 	pipe := node.Pipeline()
@@ -40,7 +40,7 @@ func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	return cmd
 }
 
-// server returns the client of the server that has key, nil if it is not known.
+// server returns the client of the server that has key; nil if that is unknown.
 func server(ctx context.Context, client Client, key string) *redis.Client {
 	switch c := client.(type) {
 	case *redis.ClusterClient:
@@ -53,7 +53,7 @@ func server(ctx context.Context, client Client, key string) *redis.Client {
 	return nil
 }
 
-// ClockSkew implements limiter.SkewEstimator, by the server's TIME: the first script call asks
-// for it in the same round trip, and later ones now and then. A client whose PipelinePoolSize is
-// not negative would need another connection for that, and is not asked.
+// ClockSkew implements limiter.SkewEstimator with the server's TIME: the first script call requests it
+// in the same round trip, and later ones from time to time. A client whose PipelinePoolSize is not
+// negative would need another connection for that, so its skew stays unknown.
 func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) { return s.skew.ClockSkew() }

@@ -20,12 +20,12 @@
 -- refunds I4; window index I4, count I4, previous I4; log newest instant and number of
 -- entries I4. Entries are instants, oldest first, those of one log after another.
 --
--- Returns the new value if all was charged. Otherwise nothing was, and it returns the
--- value in an array: the caller finds out whether it refuses, or holds a limit of other
--- parameters, a spoiled state or another format, which are rare.
+-- Returns the new value if everything was charged. Otherwise nothing was, and it returns
+-- the value in an array: the caller finds out whether the value refuses, or holds a limit
+-- with other parameters, a state to clamp, or another format, which are rare.
 --
 -- Nanoseconds since 1970 do not fit a double's 53 bits, so instants are two halves of
--- 32. The clock is the caller's: scripts may not ask for the time everywhere.
+-- 32. The clock is the caller's: not every server lets a script read the time.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local new = value or '\1\0'
@@ -118,7 +118,7 @@ for i = 9, #args, 48 do
   at = at + 35
 end
 
--- Other limits of the subject may need the key for longer than those that are charged.
+-- Other limits of the subject may need the key for longer than the charged ones.
 if limits * 48 > #args - 8 and redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
   redis.call('SET', KEYS[1], new, 'KEEPTTL')
 else

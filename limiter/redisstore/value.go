@@ -14,10 +14,9 @@ import (
 // format is the version of the value's layout: its first byte, and part of the key.
 const format = 1
 
-// The layout of a value: format, number of limits, one record a limit, and the entries
-// of logs, those of one record after those of another. Integers are big endian, as are
-// the instants, which the scripts read in two halves. A script copies a limit's 17
-// bytes without looking inside.
+// The layout of a value: format, number of limits, one record per limit, and the entries of logs in
+// the order of their records. Integers and instants are big endian; the scripts read instants in two
+// halves. A script copies the 17 bytes that identify a limit without reading them.
 const (
 	headerSize   = 2
 	idSize       = 5
@@ -37,13 +36,13 @@ const (
 	kindSliding
 	kindFixed
 	kindLog
-	// kindMark is no machine but the mark of the limit of the same id, whose record comes
-	// before it. The scripts find that one, and leave this alone. After the kind it has two
-	// integers of eight bytes, and is zero behind them.
+	// kindMark is not a machine but the mark of the limit with the same id, whose record is before
+	// it. The scripts find that record and do not change this one. After the kind it has two
+	// integers of eight bytes, then zeros.
 	kindMark
 )
 
-// value is what Redis holds of a subject; empty if nothing.
+// value is the value of a subject in Redis; empty if there is none.
 type value []byte
 
 // check reports whether v can be read.
@@ -71,7 +70,7 @@ type record struct{ fixed, entries []byte }
 
 func (r record) id() limiter.ID { return limiter.ID(integer(r.fixed[:idSize])) }
 
-// entriesSize returns how many bytes of entries a record has, as it says itself.
+// entriesSize returns the size in bytes of the entries of a record, by its own count.
 func (r record) entriesSize() int {
 	if r.fixed[kindOffset] != kindLog {
 		return 0
@@ -122,7 +121,7 @@ func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	return h, nil
 }
 
-var errMark = fmt.Errorf("%w: a mark without its limit", limiter.ErrFormat)
+var errMark = fmt.Errorf("%w: a mark without a limit before it", limiter.ErrFormat)
 
 func (r record) isMark() bool { return r.fixed[kindOffset] == kindMark }
 
@@ -190,8 +189,8 @@ func (r record) read(m algo.Machine) limiter.Held {
 	return h
 }
 
-// idle returns the instant from which the record counts nothing, as algo.Machine.Idle
-// does. A value is asked at every decision, so it does without a Machine.
+// idle returns the instant from which the record counts nothing, like algo.Machine.Idle. Every decision
+// calls it, so it makes no Machine.
 func (r record) idle() algo.Instant {
 	length, state := integer(r.fixed[lengthOffset:capOffset]), r.fixed[stateOffset:]
 	switch r.fixed[kindOffset] {
@@ -212,7 +211,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 		if err != nil {
 			return err
 		}
-		if held.Machine == nil { // looked at, and never charged
+		if held.Machine == nil { // read, and never charged
 			held.Machine = c.Limit.Machine()
 		}
 		results[i] = held.Result
@@ -220,11 +219,11 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 	return nil
 }
 
-// outcome is what charges make of a value, as of a store that nobody else uses.
+// outcome is the result of charges on a value, as if the store had no other client.
 type outcome struct {
-	allowed bool
-	next    value // must replace the value for that to be true; nil if it may stay
-	others  bool  // the parameters of other rules decide, and the script can make the charges
+	allowed    bool
+	next       value // has to replace the value; nil if that may stay
+	superseded bool  // the parameters of other rules decide, and the script can make the charges
 }
 
 // charge decides charges from v.
@@ -244,10 +243,10 @@ func (v value) charge(now algo.Instant, charges []limiter.Charge, results []algo
 		charged[i], ok = c.Apply(settled[i].Machine, settled[i].State, now)
 		results[i] = settled[i].Result
 		o.allowed = o.allowed && ok
-		o.others = o.others || settled[i].Machine != c.Limit.Machine()
+		o.superseded = o.superseded || settled[i].Machine != c.Limit.Machine()
 		byHand = byHand || changed[i] || tooMuch(c, settled[i].Machine)
 	}
-	o.others = o.others && o.allowed && !byHand
+	o.superseded = o.superseded && o.allowed && !byHand
 	for i, c := range charges {
 		if c.Cost == 0 || !o.allowed && !changed[i] {
 			continue
@@ -282,7 +281,7 @@ func (v value) with(id limiter.ID, h limiter.Held) (value, error) {
 		list = appendHeld(list, id, h)
 	}
 	if len(list) > maxLimits {
-		return nil, fmt.Errorf("%w: a subject of more than %d limits", limiter.ErrContended, maxLimits) // which opens no limit, whatever on_error says
+		return nil, fmt.Errorf("%w: too many limits on one subject (want at most %d)", limiter.ErrContended, maxLimits) // this error never opens a limit, whatever OnError is
 	}
 	return newValue(list), nil
 }
@@ -307,22 +306,21 @@ func newValue(list []record) value {
 	return v
 }
 
-// idleLeast is how long a limit has been at full quota before its record is removed:
-// a clock that runs ahead would otherwise remove what one that runs behind still
-// counts.
+// idleLeast is how long a limit has been at full quota before its record is removed. Otherwise a process
+// whose clock is ahead would remove what one whose clock is behind still counts.
 const idleLeast = time.Hour
 
-// manyLimits is from how many limits on it is worth looking for idle ones: those that
-// rules had and no longer have.
+// manyLimits is the number of limits from which a value is searched for idle ones, such as those of
+// removed rules.
 const manyLimits = 2 * limiter.MaxCharges
 
-// tidied returns v without its idle records, nil if it has none, or few records.
+// tidied returns v without its idle records; nil if it has none, or few records.
 func (v value) tidied(now algo.Instant) value {
 	if len(v) < headerSize || int(v[1]) <= manyLimits {
 		return nil
 	}
 	var kept []record
-	stays := false // the limit that a mark comes after
+	stays := false // the limit before a mark
 	for r := range v.records {
 		if !r.isMark() {
 			h, err := r.parse()
@@ -352,7 +350,7 @@ func newRecord(id limiter.ID, h limiter.Held) record {
 	return record{b, []byte(h.State.Entries)}
 }
 
-// appendLimit appends what a limit is: its id and its parameters.
+// appendLimit appends the identity of a limit: its id and its parameters.
 func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
 	b = appendInteger(b, int64(id), idSize)
 	kind, length := kindOf(m)

@@ -13,8 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// How wrong the world is: clocks are up to spread apart, and a message is up to late
-// under way.
+// The errors of the world: clocks are up to spread apart, and a message takes up to late.
 const (
 	spread = time.Second
 	late   = 500 * time.Millisecond
@@ -38,8 +37,8 @@ func versions(t *testing.T, rates ...algo.Rate) (limits []*limiter.Limit) {
 	return limits
 }
 
-// What is admitted and not given back is never more than the documented bound, in any
-// interval, with skewed clocks, late messages and late refunds.
+// Admissions less refunds never exceed the documented bound in any interval, with skewed clocks, late
+// messages and late refunds.
 func TestModel_bound(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -55,13 +54,13 @@ func TestModel_bound(t *testing.T) {
 			}
 			t.Logf("%d refunds, at most %.0f%% of the bound", refunded, 100*closest)
 			if refunded == 0 || closest < 0.6 {
-				t.Errorf("%d refunds, at most %.0f%% of the bound: the worlds are too kind", refunded, 100*closest)
+				t.Errorf("%d refunds, at most %.0f%% of the bound: the histories are too easy", refunded, 100*closest)
 			}
 		})
 	}
 }
 
-// bound is what 8 in 4 s admits in an interval.
+// bound is the most that a limit of 8 in 4 s admits in an interval.
 func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	windows := float64(apart) / float64(length)
 	switch algorithm {
@@ -74,13 +73,12 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	}
 }
 
-// While two versions of the rules act on one subject, no more is admitted than the larger
-// of both capacities at once and the faster of both rates after that. Each version has
-// clocks of its own to be wrong.
+// While two versions of the rules charge one subject, at most the larger capacity is admitted at once,
+// and the faster rate after that. The processes of each version have clock errors of their own.
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
-			if from == algo.FixedWindow || to == algo.FixedWindow { // all of which ends at an instant
+			if from == algo.FixedWindow || to == algo.FixedWindow { // all its quota returns at one instant
 				continue
 			}
 			t.Run(string(from)+" to "+string(to), func(t *testing.T) {
@@ -99,8 +97,8 @@ func TestModel_versions(t *testing.T) {
 	}
 }
 
-// An environment with the older rules gets the answers of one with the newer, once these
-// have acted: two versions side by side neither create quota nor lose any.
+// Once newer rules have charged a subject, a process with older rules gets the same answers as one with
+// the newer: two versions side by side neither create nor lose quota.
 func TestModel_flapping(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
@@ -144,7 +142,7 @@ type world struct {
 	refunded int
 }
 
-// message is a request on its way, or if of is not nil, the refund of one.
+// message is a request in flight or, if of is not nil, the refund of one.
 type message struct {
 	due     algo.Instant // real
 	sent    algo.Instant // real
@@ -171,7 +169,7 @@ func newWorld(seed uint64, limits []*limiter.Limit, newer int) *world {
 	return w
 }
 
-// run returns what was admitted and not given back.
+// run returns the admissions that were not refunded.
 func (w *world) run() []*admission {
 	eager := time.Duration(1 + w.Int64N(int64(length)/4))
 	for w.step = range 40 {
@@ -204,7 +202,7 @@ func (w *world) send() {
 	w.messages = append(w.messages, m)
 }
 
-// deliver lets the messages arrive that are due until an instant, in their order.
+// deliver delivers the messages that are due until an instant, in order.
 func (w *world) deliver(until algo.Instant) {
 	slices.SortFunc(w.messages, func(a, b message) int { return int(a.due - b.due) })
 	for len(w.messages) > 0 && w.messages[0].due <= until {
@@ -219,7 +217,7 @@ func (w *world) deliver(until algo.Instant) {
 	}
 }
 
-// within checks every interval against what it may admit, and returns how close one came.
+// within checks every interval against its bound, and returns how close one came.
 func within(t *testing.T, what string, admitted []*admission, bound func(apart time.Duration) float64) (closest float64) {
 	t.Helper()
 	for from := range admitted {

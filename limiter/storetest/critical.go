@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testCritical asks at the instants at which an answer changes, and a nanosecond beside
-// them. The windows are such that sums of instants fall on both halves of 64 bits, and two
-// logs beside the limit have the same instants.
+// testCritical charges at the instants at which an answer changes, and a nanosecond before and after.
+// The windows are such that sums of instants reach both halves of 64 bits. Two logs beside the limit
+// have the same instants.
 func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -50,7 +50,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// critical returns the instants, around now, at which what a state answers changes.
+// critical returns the instants around now at which the answer of a state changes.
 func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	const honest = 5 * time.Second // how far ahead state may be
 	list := []algo.Instant{now}
@@ -71,8 +71,8 @@ func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	return list
 }
 
-// testRefundTwice gives back the same charge twice, beside others of the same instant: the
-// second time there may be too little left, and what is left is not its own.
+// testRefundTwice refunds the same charge twice, beside other charges of the same instant: the second
+// time too little may be left, and what is left belongs to others.
 func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -105,8 +105,8 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// testRefundSeveral gives back a request of several limits of which others have used one
-// since, in the windows that were charged, the next ones and later.
+// testRefundSeveral refunds a request on several limits, one of which others have used since, in the
+// charged windows, the next ones and later.
 func testRefundSeveral(t *testing.T, s Suite) {
 	for _, apart := range []time.Duration{time.Second, time.Minute, 2 * time.Minute} {
 		for touched := range rates {

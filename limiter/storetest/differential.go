@@ -11,9 +11,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testDifferential runs random scripts against the store and the model: costs,
-// instants that jump both ways, debts, limits that change, refunds late and early, and
-// hints that are missing, right or stale. Every state must be the same, bit for bit.
+// testDifferential runs random scripts against the store and the model: costs, instants that jump both
+// ways, debts, changed limits, early and late refunds, and missing, correct or stale hints. Every state
+// must be the same, bit for bit.
 func testDifferential(t *testing.T, s Suite) {
 	store := s.Open(t)
 	limits := make([][]*limiter.Limit, len(rates)+1)
@@ -73,15 +73,14 @@ func testDifferential(t *testing.T, s Suite) {
 	})
 }
 
-// step draws how far the next instant is from the last. A script stays within an hour:
-// a store may forget a limit that was idle for longer.
+// step draws the distance of the next instant from the last. A script stays within an hour: a store
+// may remove a limit that was idle for longer.
 func step(t *rapid.T) time.Duration {
 	longest := rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Second, 20 * time.Second, 80 * time.Second}).Draw(t, "longest")
 	return time.Duration(rapid.Int64Range(-int64(longest)/3, int64(longest)).Draw(t, "step"))
 }
 
-// hintOf draws what an environment might remember of limit: nothing, or any state
-// that it has seen.
+// hintOf draws what a denial cache might hold of limit: nothing, or any state that was seen.
 func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []algo.Result)) algo.Result {
 	if len(past) == 0 || rapid.Bool().Draw(t, "cold") {
 		return algo.Result{}

@@ -19,9 +19,9 @@ const (
 	groupMost     = 0.1
 )
 
-// GroupCommit tests that many callers of one process on one subject share calls: at most a tenth
-// of a write for each decision, where writes counts those of the server. Exactly the limit is
-// admitted, and exactly that is counted.
+// GroupCommit tests that concurrent requests of one process on one subject share calls: at most a
+// tenth of a write per decision, where writes returns the number of writes of the server. Exactly the
+// limit is admitted, and exactly that is counted.
 func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 	for name, rate := range map[string]algo.Rate{
 		"room for all": {Algorithm: algo.FixedWindow, Requests: 1e6, Window: 24 * time.Hour},
@@ -64,7 +64,7 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 			if float64(made) > groupMost*float64(decisions) {
 				t.Errorf("%d writes for %d decisions, at most %g each", made, decisions, groupMost)
 			}
-			// Where a machine is so busy that some are not decided in time, they may be charged all the same.
+			// On a busy machine, requests that are not decided in time may still be charged.
 			if want := min(decisions, rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
 				t.Errorf("%d admitted, want %d; %d were not decided", admitted.Load(), want, busy.Load())
 			}
@@ -75,7 +75,7 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 	}
 }
 
-// patient is a store whose calls are waited for, however long a busy machine takes.
+// patient is a store whose calls have no deadline, so that a busy machine does not fail them.
 type patient struct{ limiter.Store }
 
 // Take implements limiter.Store.

@@ -9,11 +9,11 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// start is the instant that tests count from: far enough in the future that no
-// server's own clock finds the state expired, and inside a window of any length.
+// start is the first instant of the tests: far enough in the future that no server expires the state
+// by its own clock, and inside a window of any length.
 var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
 
-// Limit makes a limit for a test, whose identity is its name.
+// Limit returns a limit for a test. Its ID is that of its name.
 func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate, Version: 1})
@@ -23,7 +23,7 @@ func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	return l
 }
 
-// changed is l with another rate, as a later version of the rules would have it.
+// changed returns l with another rate, as in a later version of the rules.
 func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Version: version})
@@ -48,13 +48,13 @@ func newPair(t *testing.T, s Suite) *pair {
 	return &pair{s.Open(t), &Model{Margin: s.Margin}, subject()}
 }
 
-// failer is the part of testing.TB that rapid's T has too.
+// failer is the common part of testing.TB and rapid's T.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// take asks the store and the model, and fails the test where they differ.
+// take charges the store and the model, and fails the test if they differ.
 func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint []algo.Result) (bool, []algo.Result) {
 	t.Helper()
 	for i := range charges {
@@ -73,15 +73,15 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	for i := range want {
 		got, model := trimmed(results[i]), trimmed(want[i])
 		if got.State != model.State || got.Machine.Fingerprint() != model.Machine.Fingerprint() || got.Clamped != model.Clamped {
-			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (mended %t), want %s %+v (%t)", charges[i].Limit.Name, costs(charges), now.Sub(start),
+			t.Fatalf("limit %s after a take of %v at start%+v (allowed %t): got %s %+v (clamped %t), want %s %+v (%t)", charges[i].Limit.Name, costs(charges), now.Sub(start),
 				allowed, got.Machine.Fingerprint(), got.State, got.Clamped, model.Machine.Fingerprint(), model.State, model.Clamped)
 		}
 	}
 	return allowed, results
 }
 
-// trimmed is r without the entries of a log that no clock counts any more: a store may
-// keep them for a while.
+// trimmed returns r without the entries of a log that have expired for every clock: a store may keep
+// them for a while.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
@@ -96,14 +96,14 @@ func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result,
 	if err != nil {
 		t.Fatalf("refund: %v", err)
 	}
-	logs := 0 // whose expired entries a store may still hold, and give back
+	logs := 0 // a store may still hold, and give back, their expired entries
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
 		}
 	}
 	if want := p.model.Refund(p.subject, charges, results, elapsed); given < want || given > want+logs {
-		t.Fatalf("refund: of %d charges something was given back, want %d", given, want)
+		t.Fatalf("refund: something given back of %d charges, want %d", given, want)
 	}
 }
 

@@ -17,14 +17,14 @@ import (
 
 // Linear is a store whose histories Linearizable checks.
 type Linear struct {
-	// Place prepares what all processes share and nobody else has, a table say, and
-	// returns its name.
+	// Place prepares what all processes of this history share, for example a table, and returns
+	// its name.
 	Place func(t *testing.T) string
 	// Open returns the store of one process at place.
 	Open func(t *testing.T, place string) limiter.Store
 	// Margin is what the store adds to the elapsed time of a refund.
 	Margin time.Duration
-	// Processes says that the store can be shared by several. A limiter.Local cannot.
+	// Processes reports whether several processes can share the store. A limiter.Local cannot.
 	Processes bool
 }
 
@@ -36,14 +36,13 @@ const (
 	operations = 30
 )
 
-// Linearizable records what concurrent callers were answered, and looks for an order of
-// their operations, each between its call and its return, in which the model answers the
-// same, bit for bit. The callers are several processes (for a store in memory, as many
-// parts of this one), each with a clock and a memory of its own. An operation that failed with limiter.ErrContended has not
-// happened.
+// Linearizable records the answers of concurrent operations. It searches an order of the operations,
+// each between its call and its return, in which the model answers the same, bit for bit. The callers
+// are several processes, each with a clock and a cache of its own; for a store in memory they are
+// parts of this process. An operation that failed with limiter.ErrContended did not happen.
 //
-// The test that calls it MUST be of the top level: the processes are this binary, told
-// to run that test.
+// The test that calls it MUST be at the top level: the processes are this test binary, which runs only
+// that test.
 func Linearizable(t *testing.T, l Linear) {
 	if place := os.Getenv(placeVariable); place != "" {
 		serve(t, l.Open(t, place))
@@ -86,12 +85,12 @@ func (l Linear) callers(t *testing.T) (callers []caller) {
 	return callers
 }
 
-// caller runs a script: a process, or a worker in this one.
+// caller runs a script: another process, or a worker in this one.
 type caller interface {
 	run(script) ([]event, error)
 }
 
-// play runs scripts at the same time and returns all that happened.
+// play runs scripts concurrently and returns all operations that happened.
 func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 	t.Helper()
 	events, errs := make([][]event, len(callers)), make([]error, len(callers))
@@ -131,8 +130,7 @@ func check(t *testing.T, h []event, margin time.Duration) {
 	}
 }
 
-// explain shows how far an order of operations can go, and those that then cannot come
-// next.
+// explain shows the longest possible order of operations, and the operations that cannot follow it.
 func explain(info porcupine.LinearizationInfo, events []event) string {
 	longest := []porcupine.Operation{}
 	for _, orders := range info.PartialLinearizationsOperations() {
@@ -160,7 +158,7 @@ func explain(info porcupine.LinearizationInfo, events []event) string {
 	return b.String()
 }
 
-// tally counts what histories were made of: one in which nothing met shows nothing.
+// tally counts the contents of histories: one without concurrency tests nothing.
 type tally struct{ Allowed, Refused, Refunds, Resets, Inspections, Overlaps int }
 
 func (c *tally) count(h []event) {
@@ -189,7 +187,7 @@ func (c *tally) check(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Resets, c.Inspections, c.Overlaps} {
 		if n < 50 {
-			t.Errorf("too little happened, or met: %+v", *c)
+			t.Errorf("too few operations, or too few concurrent ones: %+v", *c)
 			return
 		}
 	}

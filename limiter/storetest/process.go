@@ -12,10 +12,10 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// placeVariable is set in a process that serves a Linearizable of another.
+// placeVariable is set in a process that Linearizable started.
 const placeVariable = "WEIR_LINEAR_PLACE"
 
-// process is this test in another process: scripts go in, events come out.
+// process runs this test in another process: it sends scripts and receives events.
 type process struct {
 	scripts *gob.Encoder
 	events  *gob.Decoder
@@ -59,7 +59,7 @@ func (p *process) run(s script) (events []event, err error) {
 	return events, p.events.Decode(&events)
 }
 
-// serve runs the scripts that come in until there are no more.
+// serve runs the scripts from its standard input until that ends.
 func serve(t *testing.T, store limiter.Store) {
 	w := newWorker(t, store)
 	scripts, events := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.Stdout)

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// script is what one process is to do: a list of operations for each goroutine.
+// script lists the operations of each goroutine of one process.
 type script struct{ Goroutines [][]operation }
 
 // operation is one call to a store.
@@ -24,8 +24,8 @@ type operation struct {
 
 type kind int
 
-// The kinds of operation. What is refunded is the latest take of the same goroutine that
-// charged the subject and was not refunded yet, if there is one.
+// The kinds of operation. A refund is of the latest take of the same goroutine that charged the subject
+// and is not refunded yet, if there is one.
 const (
 	takes kind = iota
 	refunds
@@ -40,8 +40,8 @@ type chargeOf struct {
 	Force          bool
 }
 
-// family returns the limits that scripts charge, in two versions each. The first version
-// of each counts by another algorithm.
+// family returns the limits that scripts charge, in two versions each. The versions of a limit have
+// different algorithms.
 func family(t *testing.T) (limits [][]*limiter.Limit) {
 	t.Helper()
 	for i, rate := range rates {
@@ -52,9 +52,9 @@ func family(t *testing.T) (limits [][]*limiter.Limit) {
 	return limits
 }
 
-// newScript draws a script over one subject for each limit of the family and one more that
-// has several. The process's clock is up to 500 ms off, and somewhere in the script it
-// comes to hold the second version of the rules.
+// newScript draws a script over one subject for each limit of the family, and one more that has several.
+// The clock of the process is up to 500 ms wrong. At some point of the script the process changes to
+// the second version of the rules.
 func newScript(r *rand.Rand, name string) script {
 	skew := time.Duration(r.Int64N(int64(time.Second))) - 500*time.Millisecond
 	s := script{make([][]operation, goroutines)}
@@ -86,9 +86,9 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 	default:
 		op.Charges = newCharges(r, which, version)
 	}
-	// A store that gives back several charges in two attempts may find one of them gone,
-	// and back again after a reset: it then gives back less than the model. So the subject
-	// of several limits is not reset.
+	// A store that refunds several charges in two attempts may find that a reset removed one of
+	// them in between, and that it was charged again: it then gives back less than the model. The
+	// subject of several limits is therefore never reset.
 	return op
 }
 

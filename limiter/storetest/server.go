@@ -8,13 +8,12 @@ import (
 	"testing"
 )
 
-// needs are what tests may need beside Go, by the names that WEIR_REQUIRE knows.
+// needs lists what tests may need beside Go, by the names of WEIR_REQUIRE.
 var needs = []string{"browser", "docker", "dynamodb", "kafka", "node", "python3", "redis", "tools"}
 
-// Server returns the address in the environment variable of a server that a test
-// needs. Without one the test is skipped, unless WEIR_REQUIRE lists the server by
-// name (or says "all"): then it fails. `make test` starts the servers and sets the
-// variables.
+// Server returns the address of a server that a test needs, from an environment variable. Without it
+// the test is skipped; if WEIR_REQUIRE lists the server, or is "all", the test fails. `make test`
+// starts the servers and sets the variables.
 func Server(tb testing.TB, name, variable string) string {
 	tb.Helper()
 	if address := os.Getenv(variable); address != "" {
@@ -27,8 +26,7 @@ func Server(tb testing.TB, name, variable string) string {
 	return ""
 }
 
-// Program skips a test, or fails it as Server does, if the machine does not have a
-// program.
+// Program skips or fails a test, like Server, if a program is not installed.
 func Program(tb testing.TB, name string) {
 	tb.Helper()
 	if _, err := exec.LookPath(name); err == nil {
@@ -40,12 +38,12 @@ func Program(tb testing.TB, name string) {
 	tb.Skipf("SKIPPED: the test needs %s: install it", name)
 }
 
-// Unfetched skips a test, or fails it as Server does, that needs what a command fetches by means
-// of a program, such as a package of node.
+// Unfetched skips or fails a test, like Server, that needs what a command downloads with a program, such
+// as a package of Node.js.
 func Unfetched(tb testing.TB, name, command string, err error) {
 	tb.Helper()
 	if required(tb, name) {
-		tb.Fatalf("%s is required by WEIR_REQUIRE, but there is nothing fetched: run %s (%v)", name, command, err)
+		tb.Fatalf("%s is required by WEIR_REQUIRE, but is not downloaded; run %s (%v)", name, command, err)
 	}
 	tb.Skipf("SKIPPED: run %s for this test (%v)", command, err)
 }
@@ -57,7 +55,7 @@ func required(tb testing.TB, name string) bool {
 	for item := range strings.SplitSeq(os.Getenv("WEIR_REQUIRE"), ",") {
 		item = strings.TrimSpace(item)
 		if item != "" && item != "all" && !slices.Contains(needs, item) {
-			tb.Fatalf("WEIR_REQUIRE: got %q, want all, or some of %s", item, strings.Join(needs, ","))
+			tb.Fatalf("WEIR_REQUIRE: unknown name (got %q, want all, or some of %s)", item, strings.Join(needs, ","))
 		}
 		found = found || item == "all" || item == name
 	}

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// State that a wrong clock has left once is not suffered until that clock's time has come: it is
-// clamped after a horizon, and a caller passes when it was promised.
+// State that a wrong clock left once does not count until that clock's time: it is clamped after a
+// horizon, and a caller passes after its RetryAfter.
 func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	still := l.Machine().Horizon() + 5*time.Second
@@ -21,7 +21,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 	wait := results[0].Machine.RetryAfter(results[0].State, start, 1)
 	if wait > still+2*time.Minute {
-		t.Fatalf("an hour ahead: told to wait %s", wait)
+		t.Fatalf("an hour ahead: RetryAfter %s", wait)
 	}
 	p.take(t, start.Add(still-1), one(l, 1), results)
 	if allowed, _ := p.take(t, start.Add(wait), one(l, 1), results); !allowed {
@@ -37,8 +37,8 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// State that a clock far ahead goes on to charge is not clamped. Beside the marked limit there
-// is another, rules change, and something is given back.
+// State that a clock far ahead keeps charging is not clamped, also beside another limit, with changed
+// rules, and with refunds.
 func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -57,8 +57,8 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 }
 
-// A forced charge of nothing passes beside another charge, also where the state is deeper than
-// the largest debt is for a clock that is behind.
+// A forced charge of cost 0 passes beside another charge, also if the state is deeper than the largest
+// debt for a clock that is behind.
 func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -66,8 +66,8 @@ func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
-// However far apart two clocks are, the bound of one clock holds, with their distance added: a
-// clamped state hands out no quota again.
+// However far apart two clocks are, the bound of one clock holds, plus their distance: a clamped state
+// does not return quota.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	l := Limit(t, "a", rate)
 	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {

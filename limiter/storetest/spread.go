@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testSpread takes limits that spare the store, at two environments at once: they admit
-// what their documentation says.
+// testSpread charges limits with a Spread from two processes at once: they admit what their
+// documentation says.
 func testSpread(t *testing.T, s Suite) {
 	const capacity, interval, perInterval = 200, 100 * time.Millisecond, 20
 	first := s.Open(t)
@@ -39,7 +39,7 @@ func testSpread(t *testing.T, s Suite) {
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
 				together(t, 2, func(i int) {
-					// Trust nothing: a refusal that the other's lease or shard explains is asked again.
+					// Without a denial cache: a refusal by a lease or shard of the other process is retried.
 					l := Must(limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
@@ -52,7 +52,7 @@ func testSpread(t *testing.T, s Suite) {
 							t.Error(err)
 							return
 						case d.Reason != limiter.ReasonNone:
-							failed.Add(1) // it was let through, and is not counted
+							failed.Add(1) // admitted without the store, and not counted
 						case d.Allowed:
 							admitted.Add(1)
 						default:

@@ -14,8 +14,8 @@ import (
 
 // Suite is a store under test.
 type Suite struct {
-	// Open returns a store. It may be called more than once; stores that share a
-	// server share its state.
+	// Open returns a store. It may be called more than once; stores on one server share its
+	// state.
 	Open func(t *testing.T) limiter.Store
 	// Margin is what the store adds to the elapsed time of a refund.
 	Margin time.Duration
@@ -32,7 +32,7 @@ var rates = []algo.Rate{
 	{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
 }
 
-// Run runs the suite.
+// Run runs the whole suite against the store of s, one subtest for each property and algorithm.
 func Run(t *testing.T, s Suite) {
 	for _, c := range []struct {
 		name string
@@ -74,7 +74,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 
-// A fresh subject has the whole capacity at one instant, and not one more.
+// A new subject has exactly the capacity at one instant.
 func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	for i := range 12 {
@@ -84,7 +84,7 @@ func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// As patient as it was told, a caller passes; a nanosecond less patient it does not.
+// A caller passes after RetryAfter, and not a nanosecond earlier.
 func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	now := start
@@ -95,19 +95,19 @@ func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 		}
 		wait := results[0].Machine.RetryAfter(results[0].State, now, cost)
 		if wait <= 0 {
-			t.Fatalf("take %d refused, but told to wait %s", i, wait)
+			t.Fatalf("take %d refused, with RetryAfter %s", i, wait)
 		}
 		if early, _ := p.take(t, now.Add(wait-1), one(l, cost), nil); early {
-			t.Fatalf("take %d passed 1 ns before the %s it was told to wait", i, wait)
+			t.Fatalf("take %d passed 1 ns before RetryAfter %s", i, wait)
 		}
 		now = now.Add(wait)
 		if passed, _ := p.take(t, now, one(l, cost), nil); !passed {
-			t.Fatalf("take %d refused after the %s it was told to wait", i, wait)
+			t.Fatalf("take %d refused after RetryAfter %s", i, wait)
 		}
 	}
 }
 
-// A cost above the capacity is refused for good, and harms nobody.
+// A cost above the capacity is always refused, and changes nothing.
 func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	for _, cost := range []int64{11, algo.MaxRequests, 1 << 62} {
@@ -164,7 +164,7 @@ func testStale(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// A changed limit acts at once and hands out nothing that was used.
+// A changed limit applies at once, and does not return used quota.
 func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 	for _, change := range []struct {
 		name string
@@ -184,7 +184,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 			p.take(t, start, one(old, 10), nil)
 			now := start.Add(time.Second)
 			p.take(t, now, one(next, 1), nil)
-			// The environment that still has the old rules decides by the new ones.
+			// A process that still has the old rules decides by the new ones.
 			_, results := p.take(t, now, one(old, 1), nil)
 			if got, want := results[0].Machine.Fingerprint(), next.Machine().Fingerprint(); got != want {
 				t.Fatalf("the older rules decided by %s, want %s", got, want)
@@ -194,7 +194,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 				p.take(t, now, one(next, 1), results)
 				_, results = p.take(t, now, one(old, 1), results)
 			}
-			// A state remembered of the older rules, which have room, does not decide for the newer.
+			// A cached state of the older rules, which have room, does not decide for the newer.
 			p = newPair(t, s)
 			_, remembered := p.take(t, start, one(old, 3), nil)
 			p.take(t, start.Add(time.Second), one(next, 1), remembered)
@@ -240,14 +240,14 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start, one(next, 1), second)
 }
 
-// Spending charges past the limit, into a debt of one capacity at most.
+// A forced charge goes past the limit, into a debt of at most one capacity.
 func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	for _, costs := range [][]int64{{3, 4, 7}, {12}, {10, 9, 5}, {20}, {21}, {1 << 40}} {
 		p, l := newPair(t, s), Limit(t, "a", rate)
 		other := Limit(t, "b", rate)
 		for _, cost := range costs {
 			if allowed, _ := p.take(t, start, []limiter.Charge{{Limit: l, Cost: cost, Force: true}, {Limit: other, Cost: 1}}, nil); !allowed {
-				t.Fatalf("spending %d was refused", cost)
+				t.Fatalf("a forced charge of %d was refused", cost)
 			}
 		}
 		p.take(t, start, one(l, 0), nil)
@@ -255,7 +255,7 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 		p.take(t, start.Add(90*time.Second), one(l, 1), nil)
 		p.take(t, start.Add(10*time.Minute), one(l, 10), nil)
 	}
-	// A refusal of another limit spends nothing.
+	// If another limit refuses, a forced charge is not made.
 	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
 	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
 	p.take(t, start, charges, nil)
@@ -271,7 +271,7 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// What a store holds of a subject can be seen, and forgotten; of others nothing is.
+// Inspect and Reset show and delete the state of one subject, and of no other.
 func testAdmin(t *testing.T, s Suite) {
 	p, other := newPair(t, s), newPair(t, s)
 	p.reset(t)
@@ -297,7 +297,7 @@ func testAdmin(t *testing.T, s Suite) {
 	}
 }
 
-// Many callers at one instant are admitted exactly the capacity.
+// Of many callers at one instant exactly the capacity is admitted.
 func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	stores := []limiter.Store{s.Open(t), s.Open(t)}
 	if _, ok := stores[0].(limiter.Local); ok {
@@ -316,7 +316,7 @@ func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// Many callers whose rules are older are admitted exactly what the newer ones allow.
+// Of many callers with older rules exactly what the newer rules allow is admitted.
 func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
 	store, who := s.Open(t), subject()
 	older := Limit(t, "a", algo.Rate{Algorithm: rate.Algorithm, Requests: 100, Window: time.Minute})
@@ -335,8 +335,7 @@ func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// Several limits of one subject are charged together, and a refusal by one charges
-// none of the others.
+// Several limits of one subject are charged together; if one refuses, none is charged.
 func testSeveralLimits(t *testing.T, s Suite) {
 	p := newPair(t, s)
 	var charges []limiter.Charge
@@ -356,7 +355,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 			}
 		}
 	}
-	// A limit that was not charged yet joins those that were.
+	// A limit that was never charged joins those that were.
 	late := Limit(t, "late", rates[0])
 	for i := range 3 {
 		p.take(t, start.Add(time.Duration(i)*90*time.Second), []limiter.Charge{{Limit: late, Cost: 2}, charges[1], charges[3]}, nil)
@@ -364,7 +363,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 	}
 }
 
-// As many limits as one request may charge on a subject fit one step.
+// One step has room for as many limits as a request may charge on a subject.
 func testMostLimits(t *testing.T, s Suite) {
 	for _, name := range []string{"mixed", "sliding"} {
 		t.Run(name, func(t *testing.T) {
@@ -392,7 +391,7 @@ func testMostLimits(t *testing.T, s Suite) {
 	}
 }
 
-// Subjects count apart.
+// Subjects are counted separately.
 func testSubjects(t *testing.T, s Suite) {
 	p, l := newPair(t, s), Limit(t, "a", rates[1])
 	p.take(t, start, one(l, 10), nil)
@@ -402,8 +401,8 @@ func testSubjects(t *testing.T, s Suite) {
 	}
 }
 
-// Concurrent requests over several limits admit exactly the tightest, and leave the
-// others charged for just those that were admitted.
+// Concurrent requests over several limits are admitted exactly by the tightest, and the other limits are
+// charged only for those.
 func testConcurrentSeveral(t *testing.T, s Suite) {
 	store, who := s.Open(t), subject()
 	limits := []*limiter.Limit{Limit(t, "a", rates[0]), Limit(t, "b", rates[1]), Limit(t, "c", algo.Rate{Requests: 6, Window: time.Hour, Algorithm: algo.FixedWindow})}
@@ -433,7 +432,7 @@ func testConcurrentSeveral(t *testing.T, s Suite) {
 	}
 }
 
-// A context that ends leaves at most one charge behind, and an error or an answer.
+// A take whose context ends makes at most one charge, and returns an answer or an error.
 func testCancelled(t *testing.T, s Suite) {
 	p, l := newPair(t, s), Limit(t, "a", rates[2])
 	p.take(t, start, one(l, 1), nil)
@@ -465,8 +464,8 @@ func testCancelled(t *testing.T, s Suite) {
 	}
 }
 
-// takeSoon takes until the store reaches a decision: a store that is contended
-// beyond its attempts says so, and nothing is charged then.
+// takeSoon takes until the store reaches a decision. A store that is contended returns an error after
+// its attempts, and charges nothing.
 func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []limiter.Charge) bool {
 	for {
 		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]algo.Result, len(charges)))
@@ -480,7 +479,7 @@ func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []lim
 	}
 }
 
-// together runs n functions that start at the same time.
+// together runs n functions concurrently.
 func together(t *testing.T, n int, f func(i int)) {
 	t.Helper()
 	var wg sync.WaitGroup

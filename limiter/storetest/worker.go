@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// event is an operation that happened, between the instants Call and Return of a clock
-// that all processes share.
+// event is an operation that happened between the instants Call and Return, by a clock that all
+// processes share.
 type event struct {
 	Op           operation
 	Goroutine    int
@@ -22,7 +22,7 @@ type event struct {
 	Allowed      bool   // takes
 	Seen         []seen // takes: the results; inspections: the entries
 	Given        []seen // refunds: the results of the take that was refunded
-	Failure      string // what the store must not answer
+	Failure      string // an answer that a store must not give
 
 	process int
 }
@@ -35,7 +35,7 @@ func (e event) String() string {
 	return fmt.Sprintf("%s %+v at start%+v, elapsed %s: allowed %t, seen %+v, given %+v", names[e.Op.Kind], e.Op.Charges, e.Op.Now.Sub(start), e.Op.Elapsed, e.Allowed, e.Seen, e.Given)
 }
 
-// seen is a limiter.Entry that can be sent.
+// seen is a limiter.Entry that can be encoded.
 type seen struct {
 	ID          limiter.ID
 	Version     int64
@@ -48,7 +48,7 @@ func newSeen(r algo.Result) seen {
 	return seen{Fingerprint: r.Machine.Fingerprint(), State: r.State}
 }
 
-// worker is a process: a store, and what it remembers of subjects.
+// worker is a process: a store, and the states of subjects that it saw.
 type worker struct {
 	t      *testing.T
 	store  limiter.Store
@@ -86,7 +86,7 @@ type taken struct {
 	results []algo.Result
 }
 
-// perform makes the calls of one goroutine. Those that have not happened leave no event.
+// perform makes the calls of one goroutine. Calls that did not happen leave no event.
 func (w *worker) perform(g int, ops []operation) (events []event) {
 	past := map[string][]taken{}
 	for _, op := range ops {
@@ -127,10 +127,10 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 	return events
 }
 
-// call makes a call and notes when. It reports whether it has happened.
+// call makes a call and records its time. It reports whether it happened.
 func (e *event) call(f func() error) bool {
 	e.Call = sharedClock()
-	runtime.Gosched() // or the calls of a store in memory would hardly ever meet
+	runtime.Gosched() // otherwise calls of a store in memory are almost never concurrent
 	err := f()
 	runtime.Gosched()
 	e.Return = sharedClock()
@@ -141,7 +141,7 @@ func (e *event) call(f func() error) bool {
 	return err == nil
 }
 
-// take asks the store, with what the process remembers.
+// take charges the store, with the states that the process saw as hints.
 func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, results []algo.Result) bool {
 	w.mu.Lock()
 	for i, c := range charges {
@@ -188,11 +188,11 @@ func seenIn(entries []limiter.Entry) (list []seen) {
 	return list
 }
 
-// sharedClock reads a clock that is the same in all processes and never goes back.
+// sharedClock reads a clock that is the same in all processes and monotonic.
 func sharedClock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // no system that has this clock fails to read it
+		panic(err) // impossible on a system with this clock
 	}
 	return now.Nano()
 }

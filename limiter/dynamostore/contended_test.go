@@ -30,14 +30,14 @@ func (o *overtaking) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInpu
 }
 
 func newOvertaking(api *overtaking, table string) *dynamostore.Store {
-	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "overtaken"}))
+	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "contended"}))
 }
 
 // A refusal that writes down a conversion is of the item as it then is: if the limit that
 // refused was given back its charge in between, the request passes.
 func TestStore_refusalOvertaken(t *testing.T) {
 	client, table := local(t)
-	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "overtaken"}))
+	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
 	ctx, now, who := context.Background(), algo.InstantOf(noon), caller()
 	old := storetest.Limit(t, "changed", bucket)
 	next, err := limiter.NewLimit(limiter.Limit{Name: "changed", Rate: sliding, Version: 2})
