@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// The header fields of an answer. Names have no case in HTTP; net/http writes them in
-// a canonical one, hosts that keep the spelling can use this.
+// The header fields of an answer. HTTP ignores the case of names. net/http writes a canonical
+// case; other hosts can use this one.
 const (
 	RetryAfterField = "Retry-After"
 	LimitField      = "X-RateLimit-Limit"
@@ -22,25 +22,25 @@ const (
 	DegradedField   = "Weir-Degraded"
 )
 
-// Answer is a decision as HTTP tells it: the values of header fields, empty where
-// there is none, and the problem of a refusal. Make it with NewAnswer.
+// Answer is a decision as HTTP: the values of header fields, "" for a field that is left out, and
+// the problem of a refusal. Make it with NewAnswer.
 type Answer struct {
 	RetryAfter string // whole seconds
 	Limit      string // capacity in requests
 	Remaining  string
-	Reset      string // when there is full quota, in Unix seconds
-	Policy     string // empty if the limit's numbers are not those that decided
+	Reset      string // when the quota is full again, in Unix seconds
+	Policy     string // "" if other numbers than the limit's decided
 	RateLimit  string
-	Degraded   string // why the store's answer is missing: a limiter.Reason
+	Degraded   string // why the store did not decide: a limiter.Reason
 
-	Problem *Problem // nil if the request was allowed
+	Problem *Problem // nil if the request may go on
 }
 
-// jitterFrom is from which wait on the callers that wait are spread.
+// jitterFrom is the longest wait without jitter.
 const jitterFrom = 10 * time.Second
 
-// NewAnswer returns the answer to d. Waits of more than ten seconds are drawn out by
-// up to 3 %, so that callers who were refused together do not come back together.
+// NewAnswer returns the answer to d. It extends a wait of more than ten seconds by up to 3 %, so
+// that callers that were refused together do not return together.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	switch {
@@ -73,11 +73,7 @@ func NewAnswer(d limiter.Decision) Answer {
 	}
 	a.RateLimit = rateLimitField(d.Limit.Name, d.Remaining, wait)
 	if !d.Allowed {
-		a.Problem = refusal(message(wait))
-		a.Problem.Limit, a.Problem.Violated = d.Capacity, []string{d.Limit.Name}
-		if !d.Superseded {
-			a.Problem.Limit, a.Problem.Window = d.Limit.Rate.Requests, strconv.FormatInt(seconds(d.Limit.Rate.Window), 10)+"s"
-		}
+		a.Problem = overLimit(&d, wait)
 	}
 	return a
 }
@@ -94,8 +90,8 @@ func unixUp(t time.Time) int64 {
 	return t.Add(time.Second - 1).Unix()
 }
 
-// fieldNames are those of an Answer's fields, and canonicalNames what net/http's map of
-// them has as keys.
+// fieldNames are the names of an Answer's fields, and canonicalNames their keys in an
+// http.Header.
 var (
 	fieldNames     = [...]string{RetryAfterField, LimitField, RemainingField, ResetField, PolicyField, RateLimitField, DegradedField}
 	canonicalNames = func() (names [len(fieldNames)]string) {
@@ -106,8 +102,8 @@ var (
 	}()
 )
 
-// ExposedFields returns the names of all fields of an answer: what a page of another
-// origin may read only if Access-Control-Expose-Headers lists it.
+// ExposedFields returns the names of all fields of an answer. A page of another origin can read
+// them only if Access-Control-Expose-Headers lists them.
 func ExposedFields() []string { return slices.Clone(fieldNames[:]) }
 
 // values returns the values of the fields, in the order of their names.
@@ -115,7 +111,7 @@ func (a Answer) values() [len(fieldNames)]string {
 	return [...]string{a.RetryAfter, a.Limit, a.Remaining, a.Reset, a.Policy, a.RateLimit, a.Degraded}
 }
 
-// Fields returns the fields that have a value: name and value of each.
+// Fields returns the name and value of each field that has a value.
 func (a Answer) Fields() [][2]string {
 	var set [][2]string
 	for i, value := range a.values() {
@@ -129,11 +125,11 @@ func (a Answer) Fields() [][2]string {
 // SetHeader sets the fields of the answer.
 func (a Answer) SetHeader(h http.Header) {
 	all := a.values()
-	kept := make([]string, len(all)) // one allocation for the values of all fields
-	copy(kept, all[:])
-	for i, value := range kept {
+	values := make([]string, len(all)) // one allocation for the values of all fields
+	copy(values, all[:])
+	for i, value := range values {
 		if value != "" {
-			h[canonicalNames[i]] = kept[i : i+1 : i+1]
+			h[canonicalNames[i]] = values[i : i+1 : i+1]
 		}
 	}
 }

@@ -1,15 +1,17 @@
-// Package httplimit answers HTTP with a decision: the header fields of an allowed
-// request, the 429 of a refused one, and a middleware for net/http that asks for the
-// decision too.
+// Package httplimit decides HTTP requests and answers them. [Gate.Decide] is the one decision
+// sequence of every host: read it to see what happens to a request. [Gate.Wrap] is a middleware for
+// net/http; the Lambda functions use the same Gate.
 //
-// Every answer carries X-RateLimit-Limit, -Remaining and -Reset, and the RateLimit
-// and RateLimit-Policy fields of draft-ietf-httpapi-ratelimit-headers-11; a refusal
-// has Retry-After and a problem document (RFC 9457). Times are in whole seconds,
-// rounded up, so that a client which waits as told is not refused again.
+// # The answer
 //
-// While the store fails, an answer says so in Weir-Degraded, whatever was decided, and who
-// is denied for it gets 503.
+// Every answer has X-RateLimit-Limit, -Remaining and -Reset, and the RateLimit and RateLimit-Policy
+// fields of draft-ietf-httpapi-ratelimit-headers-11. A refusal is a 429 with Retry-After and a
+// problem document (RFC 9457). Times are in whole seconds, rounded up, so a client that waits for
+// Retry-After is not refused again. HEADERS.md describes each field.
 //
-// A caller whose credential is bad gets 401, or 429 if the limits that count by
-// address refuse it. Whoever cannot be checked gets 503.
+// A bad credential is answered with 401, or with 429 if a limit that counts by address refuses it. A
+// credential that cannot be checked is answered with 503.
+//
+// While the store fails, each answer has Weir-Degraded. A request that a limit with on_error "deny"
+// then denies is answered with 503.
 package httplimit

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// A server of your own behind the limits of a document. Its callers are known by an
-// API key, else by the address of the peer.
+// A server of your own behind the limits of a document. It identifies callers by an API key, or by
+// the address of the peer.
 func ExampleGate() {
 	limits, err := rules.Parse([]byte(`{"rules":[
 		{"endpoint":"/hello","limits":{"free":{"requests":1,"window":"1h"},"paid":{"requests":100,"window":"1h"}}}

@@ -42,7 +42,7 @@ func search(tb testing.TB) *limiter.Limit {
 	return limit(tb, "search", algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 }
 
-// fields writes an answer's fields, one a line.
+// fields returns an answer's fields, one per line.
 func fields(a httplimit.Answer) string {
 	var b strings.Builder
 	for _, f := range a.Fields() {
@@ -84,7 +84,7 @@ X-RateLimit-Reset: 1772625601
 RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=20
 `},
-		{"no limit speaks", limiter.Decision{Allowed: true, At: noon}, ""},
+		{"no limit to show", limiter.Decision{Allowed: true, At: noon}, ""},
 		{"store failed", limiter.Decision{Allowed: true, At: noon, Reason: limiter.ReasonTimeout}, "Weir-Degraded: store_timeout\n"},
 		{"denied because the store failed", limiter.Decision{Failed: true, At: noon, Reason: limiter.ReasonBreaker}, "Retry-After: 1\nWeir-Degraded: store_breaker\n"},
 		{"refused by the share of a process", limiter.Decision{At: noon, Limit: l, Superseded: true, Capacity: 5, RetryAfter: 3 * time.Second, ResetAfter: 12 * time.Second, Reason: limiter.ReasonTimeout}, `Retry-After: 3
@@ -103,9 +103,9 @@ Weir-Degraded: store_timeout
 	}
 }
 
-// A refusal without a limit that speaks says what there is to say, whoever asks for it.
-// While the store fails, who is limited by the share of one process is told its numbers, and no
-// policy: that of the limit did not decide, and holds again as soon as the store is back.
+// While the store fails, the answer to a caller that a process limits locally has the numbers of
+// that share and no policy: the limit's policy did not decide, and applies again when the store
+// answers.
 func TestNewAnswer_share(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
 	if err != nil {
@@ -135,9 +135,10 @@ func TestNewAnswer_share(t *testing.T) {
 	}
 }
 
+// A refusal without a limit has a body without numbers.
 func TestAnswer_Refuse_noLimit(t *testing.T) {
 	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
-		t.Error("a problem is what a refusal has, and nothing else")
+		t.Error("a refusal has a problem, and an allowed request has none")
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Too many requests."}`
 	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}), "allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
@@ -149,7 +150,7 @@ func TestAnswer_Refuse_noLimit(t *testing.T) {
 	}
 }
 
-// A busy subject is no quota: no limit is named, and the caller comes back soon.
+// The refusal of a busy subject names no limit and has a short wait.
 func TestNewAnswer_busy(t *testing.T) {
 	for wait, want := range map[time.Duration]string{time.Second: "1 second", 2500 * time.Millisecond: "3 seconds", 3 * time.Second: "3 seconds"} {
 		a := httplimit.NewAnswer(limiter.Decision{At: noon, Reason: limiter.ReasonBusy, RetryAfter: wait})
@@ -162,7 +163,7 @@ func TestNewAnswer_busy(t *testing.T) {
 	}
 }
 
-// A long wait is drawn out, never shortened, and by no more than 3 %.
+// A long wait is extended by at most 3 %, and never shortened.
 func TestNewAnswer_jitter(t *testing.T) {
 	l := limit(t, "slow", algo.Rate{Requests: 1, Window: time.Hour})
 	seen := map[string]bool{}
@@ -181,7 +182,7 @@ func TestNewAnswer_jitter(t *testing.T) {
 	}
 }
 
-// server is a middleware over one limit, with a caller that each test sets.
+// server is a handler behind one limit, with a caller that each test sets.
 type server struct {
 	http.Handler
 	caller caller.Caller
@@ -190,7 +191,7 @@ type server struct {
 	store  limiter.Store
 	served int
 	log    bytes.Buffer
-	// What Observe was told, and how many requests had been served then.
+	// The outcomes that Observe got, and how many requests had been served then.
 	observed []string
 }
 
@@ -222,7 +223,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// failing is the server's store, or an error where it has none.
+// failing is the server's store; without one it returns an error.
 type failing struct {
 	limiter.Store
 	*server
@@ -279,7 +280,7 @@ func TestGate(t *testing.T) {
 	}
 	s.now = s.now.Add(time.Duration(wait) * time.Second)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
-		t.Errorf("having waited as told: %s", r.Status)
+		t.Errorf("after the wait of Retry-After: %s", r.Status)
 	}
 	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
 		!strings.Contains(body(t, r), "costs more than the limit ever allows") {
@@ -297,7 +298,7 @@ func TestGate_credentials(t *testing.T) {
 			t.Fatalf("%s %v %s", r.Status, r.Header, got)
 		}
 		if r.Header.Get("X-RateLimit-Limit") != "" {
-			t.Error("a 401 tells of limits")
+			t.Error("a 401 shows limits")
 		}
 	}
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusTooManyRequests {
@@ -314,8 +315,7 @@ func TestGate_credentials(t *testing.T) {
 	}
 }
 
-// A bad credential, or one that cannot be checked, is told that the store failed, and nothing
-// of limits.
+// The answer to a bad or unchecked credential shows that the store failed, and no limits.
 func TestGate_credentials_degraded(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -327,8 +327,8 @@ func TestGate_credentials_degraded(t *testing.T) {
 	}
 }
 
-// A store that fails leaves the limit to this process, with a header that says so; rules that
-// cannot be applied let nobody through.
+// While the store fails, this process limits alone, and a header shows it. A request with invalid
+// charges is not served.
 func TestGate_failure(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -340,8 +340,8 @@ func TestGate_failure(t *testing.T) {
 	}
 }
 
-// Observe is told of every request, once, before it is answered: with an error if the
-// decision was not enforced, and of a refusal without.
+// Observe gets each request once, before it is answered. The outcome has an error if the decision
+// was not enforced, and none for a refusal.
 func TestGate_Observe(t *testing.T) {
 	s := newServer(t)
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
@@ -365,7 +365,7 @@ func TestGate_Observe(t *testing.T) {
 	}
 }
 
-// What is written as JSON reads back as it was.
+// A problem survives the round trip through JSON.
 func TestProblem(t *testing.T) {
 	s := newServer(t)
 	for range 20 {
@@ -377,7 +377,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// A bad credential leaves a line in the log, as with the authorizer.
+// A bad credential is logged.
 func TestGate_log(t *testing.T) {
 	s := newServer(t)
 	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)
@@ -389,7 +389,7 @@ func TestGate_log(t *testing.T) {
 	}
 }
 
-// What is missing is told before there are requests, by its name.
+// New panics with the name of a missing option.
 func TestNew_missing(t *testing.T) {
 	charges := func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
 		return nil, ""
@@ -409,8 +409,8 @@ func TestNew_missing(t *testing.T) {
 	}
 }
 
-// Requests on a leaky bucket leave one interval apart, wait no longer than is allowed, and
-// lose their turn when their context ends.
+// Requests of a leaky bucket go on one interval apart, wait at most MaxDelay, and lose their turn
+// when their context ends.
 func TestGate_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := limit(t, "queue", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 5})
@@ -457,8 +457,8 @@ func TestGate_delay(t *testing.T) {
 	})
 }
 
-// Who is denied because the store fails gets 503 and not 429, and an answer that nothing
-// caches.
+// A request that is denied because the store fails gets 503 and not 429, in an answer that no
+// cache stores.
 func TestGate_denied(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -472,7 +472,7 @@ func TestGate_denied(t *testing.T) {
 		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
 			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}, ""
 		},
-		// What is wrong with the credential comes later.
+		// The bad credential has no effect: the denial takes precedence.
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},

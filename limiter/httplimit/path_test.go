@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A ServeMux splits a path before it decodes it, rules after: so it gets the path that was
-// charged, and not the one that was sent.
+// A ServeMux splits a path before it decodes it, and rules do so afterwards. So the handler gets
+// the path that was charged and not the one that was sent.
 func TestGate_path(t *testing.T) {
 	var charged string
 	gate := httplimit.New(httplimit.Options{

@@ -40,6 +40,21 @@ func refusal(message string) *Problem {
 	return problem(quotaExceeded, http.StatusTooManyRequests, "rate_limit_exceeded", message)
 }
 
+// overLimit returns the problem of a request that d refuses for a wait of so many seconds; -1 for
+// ever.
+func overLimit(d *limiter.Decision, wait int64) *Problem {
+	text := "Too many requests. This one costs more than the limit ever allows."
+	if wait >= 0 {
+		text = "Too many requests." + retry(wait)
+	}
+	p := refusal(text)
+	p.Limit, p.Violated = d.Capacity, []string{d.Limit.Name}
+	if !d.Superseded {
+		p.Limit, p.Window = d.Limit.Rate.Requests, strconv.FormatInt(seconds(d.Limit.Rate.Window), 10)+"s"
+	}
+	return p
+}
+
 // busy returns the problem of a request whose subject is charged too often at once. No limit
 // refused it.
 func busy(wait int64) *Problem {
@@ -84,13 +99,6 @@ func unauthorized(degraded limiter.Reason) Answer {
 		Degraded: string(degraded),
 		Problem:  problem(blank, http.StatusUnauthorized, "unauthorized", "The credentials are missing, malformed, unknown or expired."),
 	}
-}
-
-func message(wait int64) string {
-	if wait < 0 {
-		return "Too many requests. This one costs more than the limit ever allows."
-	}
-	return "Too many requests." + retry(wait)
 }
 
 func retry(wait int64) string {

@@ -13,9 +13,9 @@ import (
 // Wrap returns next behind the limits, as a middleware for net/http: for an HTTP API, a function
 // URL, a load balancer or a server of your own.
 //
-// next gets requests with the path that was charged: decoded, without a slash at the end, and
-// RawPath empty. So a ServeMux runs no pattern that other rules are for; register "/files"
-// beside "/files/".
+// next gets requests with the path that was charged: decoded, without a slash at the end, and with
+// an empty RawPath. So a ServeMux runs no pattern of other rules; register "/files" as well as
+// "/files/".
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, NewRequest(r), next) })
 }
@@ -57,7 +57,7 @@ func wait(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// routed returns r with the path that was charged, and no other spelling of it.
+// routed returns r with the path that was charged and no other spelling of it.
 func routed(r *http.Request, path rules.Path) *http.Request {
 	if r.URL.RawPath == "" && r.URL.Path == path.String() {
 		return r

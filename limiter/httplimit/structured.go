@@ -5,12 +5,11 @@ import (
 	"time"
 )
 
-// The RateLimit fields stand apart from the rest because their draft still moves:
-// draft-ietf-httpapi-ratelimit-headers-11, a List of Strings with parameters
-// (RFC 9651). A limit's name needs no escaping.
+// The RateLimit fields have a file of their own because their draft may change:
+// draft-ietf-httpapi-ratelimit-headers-11. A field is a List of Strings with parameters (RFC 9651).
+// A limit's name needs no escaping.
 
-// policyField returns the value of RateLimit-Policy: a quota of so many requests in
-// a window of so many seconds.
+// policyField returns the value of RateLimit-Policy: the quota in requests per window in seconds.
 func policyField(name string, quota int64, window time.Duration) string {
 	b := append(make([]byte, 0, 48), '"')
 	b = append(b, name...)
@@ -21,16 +20,16 @@ func policyField(name string, quota int64, window time.Duration) string {
 	return string(b)
 }
 
-// rateLimitField returns the value of RateLimit: what is available of a quota, and
-// in how many seconds that will be better; no time if it never will.
-func rateLimitField(name string, available, effective int64) string {
+// rateLimitField returns the value of RateLimit: what is left of the quota, and in how many
+// seconds more will be; no time if wait is negative.
+func rateLimitField(name string, available, wait int64) string {
 	b := append(make([]byte, 0, 48), '"')
 	b = append(b, name...)
 	b = append(b, `";r=`...)
 	b = strconv.AppendInt(b, available, 10)
-	if effective >= 0 {
+	if wait >= 0 {
 		b = append(b, `;t=`...)
-		b = strconv.AppendInt(b, effective, 10)
+		b = strconv.AppendInt(b, wait, 10)
 	}
 	return string(b)
 }

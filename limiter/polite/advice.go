@@ -10,7 +10,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// The fields that are read.
+// The header fields that a Transport reads.
 const (
 	retryAfterField = "Retry-After"
 	policyField     = "RateLimit-Policy"
@@ -20,36 +20,36 @@ const (
 	resetField      = "X-RateLimit-Reset"
 )
 
-// The bounds of what an API may say: the length of a field, and how far away a time is. After a
-// day it is asked again, whatever it said: some write Unix seconds into Retry-After.
+// maxField bounds the length of a header field, and farthest a time in one: some APIs write Unix
+// seconds into Retry-After.
 const (
 	maxField = 4096
 	farthest = 24 * time.Hour
 )
 
-// advice is what an answer says of a quota.
+// advice is what a response shows of a quota.
 type advice struct {
 	refused bool
-	wait    time.Duration // how long to wait after a refusal; -1: it does not say
-	name    string        // of the policy and its partition; empty: it has none
+	wait    time.Duration // after a refusal; -1: unknown
+	name    string        // of the policy and its partition; "" without a policy
 
-	known    bool          // whether it says what follows
-	left     int64         // how many requests may follow
-	reset    time.Duration // in what time
-	capacity int64         // out of how many; math.MaxInt64: it does not say
+	known    bool          // the fields below are set
+	left     int64         // requests that may follow
+	reset    time.Duration // time until the quota is full again
+	capacity int64         // of the quota; math.MaxInt64: unknown
 }
 
-// adviceOf reads an answer that came at now.
+// adviceOf reads a response that came at now.
 func adviceOf(r *http.Response, now time.Time) advice {
 	a := advice{wait: -1, capacity: math.MaxInt64}
-	// The server's clock is what its dates are to be compared with.
+	// Dates of the server are relative to its clock.
 	if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
 		now = date
 	}
 	if limit, ok := number(r.Header.Get(limitField)); ok && limit > 0 {
 		a.capacity = limit
 	}
-	if r.Header.Get("Age") == "" { // that of a cache is of another time
+	if r.Header.Get("Age") == "" { // a response from a cache is old
 		a.readStructured(r.Header)
 		if !a.known {
 			a.readCommon(r.Header, now)
@@ -66,7 +66,7 @@ func adviceOf(r *http.Response, now time.Time) advice {
 	return a
 }
 
-// retryAfter reads Retry-After (RFC 9110, 10.2.3); -1: there is none that can be read.
+// retryAfter reads Retry-After (RFC 9110, 10.2.3); -1 if it is missing or malformed.
 func retryAfter(value string, now time.Time) time.Duration {
 	if n, ok := number(value); ok {
 		return seconds(n)
@@ -77,8 +77,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return -1
 }
 
-// readStructured reads the fields of the draft. Of several quotas that which has less for its time
-// speaks. A field that is not well formed is none (RFC 9651, 4.2).
+// readStructured reads the fields of the draft. Of several quotas it takes the one with the lowest
+// rate left. It ignores a malformed field (RFC 9651, 4.2).
 func (a *advice) readStructured(h http.Header) {
 	capacities := map[string]int64{}
 	for _, p := range items(h, policyField) {
@@ -91,7 +91,7 @@ func (a *advice) readStructured(h http.Header) {
 	limit, slowest := a.capacity, time.Duration(-1)
 	for _, item := range items(h, rateLimitField) {
 		left, ok := count(item, "r")
-		capacity, told := capacities[name(item)]
+		capacity, given := capacities[name(item)]
 		if !ok || capacity < 0 {
 			continue
 		}
@@ -99,15 +99,15 @@ func (a *advice) readStructured(h http.Header) {
 		if pace := seconds(reset) / time.Duration(min(left, math.MaxInt64-1)+1); timed && pace > slowest {
 			slowest = pace
 			a.known, a.name, a.left, a.reset, a.capacity = true, name(item), left, seconds(reset), limit
-			if told && capacity > 0 {
-				a.capacity = min(limit, capacity) // that of a bucket is less than its requests in a window
+			if given && capacity > 0 {
+				a.capacity = min(limit, capacity) // a bucket holds less than its requests of a window
 			}
 		}
 	}
 }
 
-// readCommon reads the fields that no standard has. A reset is in seconds, or an instant in
-// Unix seconds.
+// readCommon reads the X-RateLimit fields, which have no standard. A reset is a number of seconds,
+// or an instant in Unix seconds.
 func (a *advice) readCommon(h http.Header, now time.Time) {
 	left, ok := number(h.Get(remainingField))
 	reset, timed := number(h.Get(resetField))
@@ -120,7 +120,7 @@ func (a *advice) readCommon(h http.Header, now time.Time) {
 	}
 }
 
-// items returns the items of a field that is a list of strings; none if it is not well formed.
+// items returns the items of a field that is a list of strings; none if it is malformed.
 func items(h http.Header, field string) (all []httpsfv.Item) {
 	length := 0
 	for _, line := range h.Values(field) {
@@ -143,7 +143,7 @@ func items(h http.Header, field string) (all []httpsfv.Item) {
 	return all
 }
 
-// name returns what an item is of: the policy, and the partition if there is one.
+// name returns the policy of an item, with its partition if there is one.
 func name(item httpsfv.Item) string {
 	policy, _ := item.Value.(string)
 	key, _ := item.Params.Get("pk")
@@ -167,7 +167,7 @@ func number(value string) (int64, bool) {
 	return n, err == nil
 }
 
-// seconds returns n seconds, but none beyond the bound.
+// seconds returns n seconds, at most farthest.
 func seconds(n int64) time.Duration {
 	return time.Duration(min(n, int64(farthest/time.Second))) * time.Second
 }

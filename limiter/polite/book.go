@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// How much is remembered at most. What is beyond pushes out something else.
+// Bounds of what a book keeps. A further entry evicts any other.
 const (
 	maxQuotas = 1024
 	maxRoutes = 8192
 )
 
-// book has the quotas, and which of them a request is counted by. Its keys are hashes.
+// book maps requests to quotas. Its keys are hashes.
 type book struct {
 	maxWait  time.Duration
 	refusals int
@@ -26,7 +26,7 @@ type book struct {
 	quotas map[uint64]*quota
 }
 
-// route is what a request has in common with others.
+// route has the keys that a request shares with others.
 type route struct {
 	caller uint64 // the host and the credential
 	own    uint64 // and the method and the path
@@ -43,8 +43,8 @@ func (b *book) route(r *http.Request) route {
 	return route{caller, b.hash(caller, r.Method, r.URL.Path), b.hash(caller, r.Method, folder, "*")}
 }
 
-// credential returns what requests of one caller have in common in Authorization. A signature of AWS
-// is another in each request, and the scope behind the key's id another each day.
+// credential returns the part of Authorization that all requests of a caller share. An AWS
+// signature differs in each request, and the scope after the key ID differs each day.
 func credential(authorization string) string {
 	if strings.HasPrefix(authorization, "AWS4-") {
 		if _, id, ok := strings.Cut(authorization, "Credential="); ok {
@@ -55,7 +55,7 @@ func credential(authorization string) string {
 	return authorization
 }
 
-// hash returns the key of some texts below another key.
+// hash returns a key for texts under another key.
 func (b *book) hash(above uint64, texts ...string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(b.seed)
@@ -66,7 +66,7 @@ func (b *book) hash(above uint64, texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// find returns the quota by which requests of a route are counted, as far as is known.
+// find returns the quota that counts requests of a route, as far as is known.
 func (b *book) find(r route) *quota {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func (b *book) find(r route) *quota {
 	return q
 }
 
-// assign notes that requests of a route are counted by the quota that an answer named.
+// assign records that the quota that a response named counts requests of a route.
 func (b *book) assign(r route, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,14 +94,14 @@ func (b *book) assign(r route, name string) {
 	put(b.routes, r.beside, key, maxRoutes)
 }
 
-// part has the requests of a route counted by themselves: it is unavailable, which says nothing of others.
+// part gives a route that is unavailable a quota of its own, so that it does not hold other routes.
 func (b *book) part(r route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	put(b.routes, r.own, b.hash(r.own), maxRoutes)
 }
 
-// rejoin ends that, when a request by that quota of their own has another answer.
+// rejoin undoes part, after a response to a request of that quota that is no 503.
 func (b *book) rejoin(r route, q *quota) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,7 @@ func (b *book) rejoin(r route, q *quota) {
 	}
 }
 
-// put puts a value into a map that has a bound.
+// put sets a value in a map of at most so many entries.
 func put[V any](m map[uint64]V, key uint64, value V, most int) {
 	if _, ok := m[key]; !ok && len(m) >= most {
 		for other := range m {

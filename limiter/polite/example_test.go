@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/polite"
 )
 
-// A client that is told to come back in a second does so, and its caller sees nothing of it.
+// The client waits for the second of Retry-After and repeats the request.
 func ExampleTransport() {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -34,7 +34,7 @@ func ExampleTransport() {
 	// Output: 200 2 true
 }
 
-// Who would have to wait longer than it may gets the refusal, and after it is told at once.
+// A wait above MaxWait returns the refusal; the next requests fail at once.
 func ExampleWaitError() {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -48,7 +48,7 @@ func ExampleWaitError() {
 	for range 3 {
 		answer, err := client.Get(server.URL) //nolint:noctx // as a reader would write it
 		if later, ok := errors.AsType[*polite.WaitError](err); ok {
-			fmt.Println("ask again in about", later.Wait.Round(time.Minute))
+			fmt.Println("retry in about", later.Wait.Round(time.Minute))
 			continue
 		}
 		if err != nil {
@@ -61,7 +61,7 @@ func ExampleWaitError() {
 	fmt.Println(requests.Load(), "request")
 	// Output:
 	// 429
-	// ask again in about 1h0m0s
-	// ask again in about 1h0m0s
+	// retry in about 1h0m0s
+	// retry in about 1h0m0s
 	// 1 request
 }

@@ -1,6 +1,6 @@
 package polite
 
-// Remembered returns how much is remembered.
+// Remembered returns the sizes of the book.
 func (t *Transport) Remembered() (quotas, routes int) {
 	return len(t.book.quotas), len(t.book.routes)
 }

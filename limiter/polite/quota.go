@@ -10,53 +10,53 @@ import (
 )
 
 const (
-	// answerTime is how long requests wait for the answer to one that went ahead to ask.
+	// answerTime is how long requests wait for the response to a probe.
 	answerTime = time.Second
-	// unlimited is what is left of a quota that the API says nothing of.
+	// unlimited is what is left of a quota that the API does not report.
 	unlimited = math.MaxInt64
 )
 
-// quota is what is known of one quota. Requests enter by its door: one waits there for its
-// turn, and the others behind it.
+// quota is what is known of one quota. Requests enter one at a time: the one that holds the door
+// waits for its turn, and the others wait for the door.
 type quota struct {
 	maxWait  time.Duration
 	refusals int
-	door     chan struct{} // holds the one that is at it
-	news     chan struct{} // wakes it
+	door     chan struct{} // has capacity 1; held by the request that waits for its turn
+	news     chan struct{} // wakes that request
 
 	mu       sync.Mutex
 	breaker  circuitbreaker.CircuitBreaker[any]
-	heard    bool      // there was an answer
-	told     bool      // ask is what a refusal said
-	left     int64     // how many may be under way or sent until the reset
-	capacity int64     // out of how many; math.MaxInt64: not known
-	reset    time.Time // when there are more
-	ask      time.Time // when one may be sent although nothing is left
-	underWay int64
-	sent     time.Time // when the last was sent; until there is an answer, the first
-	learnt   time.Time // when an answer said what is left
-	refused  time.Time // when a refusal came that was news
+	heard    bool      // there was a response
+	refusing bool      // retryAt is that of a refusal
+	left     int64     // requests that may be sent until the reset, those in flight included
+	capacity int64     // of the quota; math.MaxInt64: unknown
+	reset    time.Time // when the quota is full again
+	retryAt  time.Time // when a probe may be sent although nothing is left
+	inFlight int64
+	sent     time.Time // when the last request was sent; before the first response, the first
+	learnt   time.Time // when a response last set left
+	refused  time.Time // when a refusal came of a request that was sent after the one before
 }
 
-// ticket is what a request enters with.
+// ticket is the permission of a request to be sent.
 type ticket struct {
 	sent  time.Time
-	probe bool // nothing was left: it is to ask
-	trial bool // it has the permit of a breaker that is half open
+	probe bool // nothing was left
+	trial bool // it has the permit of a half-open breaker
 }
 
 func newQuota(maxWait time.Duration, refusals int) *quota {
 	return &quota{
 		maxWait: maxWait, refusals: refusals, capacity: math.MaxInt64,
 		door: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		// It has no delay: no permit is asked for before the API may be asked again.
+		// The breaker has no delay of its own: turn returns retryAt until then.
 		breaker: circuitbreaker.NewBuilder[any]().WithFailureThreshold(uint(refusals)).WithSuccessThreshold(1).WithDelay(0).Build(),
 	}
 }
 
-// enter waits until a request may be sent. At giveUp one goes that waits only to spread
-// requests, and others fail, at once if it is known that they will. Whoever has entered
-// must call learn or forget.
+// enter waits until a request may be sent. At giveUp, a request that waits only to be spread is
+// sent, and others fail; they fail earlier if waiting is in vain. After enter without an error, call
+// learn or forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return ticket{}, err
@@ -92,7 +92,7 @@ func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	}
 }
 
-// refuses returns the error of a request that need not wait behind others.
+// refuses returns the error of a request that would wait in vain.
 func (q *quota) refuses(now, giveUp time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +102,7 @@ func (q *quota) refuses(now, giveUp time.Time) error {
 	return nil
 }
 
-// pass lets a request in, or says when to try again, not later than giveUp.
+// pass returns a ticket, or when to try again, at giveUp at the latest.
 func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,8 +122,8 @@ func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 	if !q.breaker.TryAcquirePermit() {
 		return ticket{}, time.Time{}, q.failure(answerTime)
 	}
-	t := ticket{sent: now, probe: q.left <= q.underWay, trial: q.breaker.IsHalfOpen()}
-	q.underWay++
+	t := ticket{sent: now, probe: q.left <= q.inFlight, trial: q.breaker.IsHalfOpen()}
+	q.inFlight++
 	if q.heard || q.sent.IsZero() {
 		q.sent = now
 	}
@@ -135,28 +135,28 @@ type reason int
 
 const (
 	spread   reason = iota // what is left is spread over the time
-	awaiting               // an answer that is under way may say that there is more
+	awaiting               // the response to a request in flight may show more
 	spent                  // nothing is left
 )
 
-// turn returns when the next request may be sent, and why not before. The caller holds mu.
+// turn returns when the next request may be sent, and why not earlier. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// None of those under way may be counted yet in what is left.
-	switch left := q.left - q.underWay; {
+	// Possibly, no request in flight is counted yet in what is left.
+	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread
 	case left > 0:
 		return q.sent.Add(q.reset.Sub(q.sent) / time.Duration(left+1)), spread
-	case q.underWay == 0, q.told && now.Before(q.ask):
-		return q.ask, spent
+	case q.inFlight == 0, q.refusing && now.Before(q.retryAt):
+		return q.retryAt, spent
 	}
-	if answer := q.sent.Add(answerTime); answer.After(q.ask) {
+	if answer := q.sent.Add(answerTime); answer.After(q.retryAt) {
 		return answer, awaiting
 	}
-	return q.ask, awaiting
+	return q.retryAt, awaiting
 }
 
-// vain reports whether there is no use in waiting until at. The caller holds mu.
+// vain reports whether waiting until at is in vain. q.mu is held.
 func (q *quota) vain(at time.Time, why reason, giveUp time.Time) bool {
 	return why == spent && at.After(giveUp) || why != spread && !q.breaker.IsClosed()
 }
@@ -169,16 +169,16 @@ func (q *quota) failure(wait time.Duration) error {
 	return e
 }
 
-// learn takes in the answer to a request. If the request was not counted by this quota, the
-// answer is of others.
+// learn updates the quota by the response to a request; counted reports that this quota gave the
+// ticket.
 func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.wake()
 	if counted {
-		q.underWay--
+		q.inFlight--
 	}
-	fresh := t.sent.After(q.refused) // sent when the last refusal was known
+	fresh := t.sent.After(q.refused) // sent after the last refusal came
 	if fresh || t.trial && counted {
 		if a.refused {
 			q.breaker.RecordFailure()
@@ -191,14 +191,14 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 		if fresh {
 			q.refused = now
 		}
-		if until := now.Add(a.wait); !q.told || until.After(q.ask) {
-			q.ask = until
+		if until := now.Add(a.wait); !q.refusing || until.After(q.retryAt) {
+			q.retryAt = until
 		}
-		q.told, q.left = true, 0
+		q.refusing, q.left = true, 0
 	case !fresh:
 	case !a.known:
 		if t.probe || !q.heard {
-			q.told, q.left, q.capacity = false, unlimited, unlimited
+			q.refusing, q.left, q.capacity = false, unlimited, unlimited
 		}
 	default:
 		q.take(t, a, now)
@@ -206,24 +206,24 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	q.heard = true
 }
 
-// take takes in what an answer says is left. Answers overtake each other: of those to requests
-// that were under way together the least counts. The caller holds mu.
+// take updates the numbers of the quota. Responses arrive out of order: of requests that were in
+// flight together the lowest number left counts. q.mu is held.
 func (q *quota) take(t ticket, a advice, now time.Time) {
 	if !t.sent.After(q.learnt) && a.left >= q.left {
 		return
 	}
 	q.learnt = now
-	q.told, q.left, q.capacity = false, a.left, a.capacity
+	q.refusing, q.left, q.capacity = false, a.left, a.capacity
 	q.reset = now.Add(a.reset)
-	q.ask = now.Add(min(a.reset, q.maxWait/2))
+	q.retryAt = now.Add(min(a.reset, q.maxWait/2))
 }
 
-// forget takes back a request that has no answer. It may have been counted.
+// forget ends a request without a response. The API may have counted it.
 func (q *quota) forget(t ticket) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	defer q.wake()
-	q.underWay--
+	q.inFlight--
 	if q.left > 0 && q.left < unlimited {
 		q.left--
 	}

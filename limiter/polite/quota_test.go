@@ -43,7 +43,7 @@ func TestQuota_forget(t *testing.T) {
 	if err != nil || sent.sent.IsZero() {
 		t.Fatal(err)
 	}
-	if q.forget(sent); q.left != 2 || q.underWay != 0 {
-		t.Errorf("%d are left, %d under way", q.left, q.underWay)
+	if q.forget(sent); q.left != 2 || q.inFlight != 0 {
+		t.Errorf("%d are left, %d under way", q.left, q.inFlight)
 	}
 }

@@ -22,35 +22,34 @@ const (
 const (
 	firstBackoff = time.Second
 	lastBackoff  = 8 * time.Second
-	// longestOutage is after what time a path is asked again that is unavailable, whatever it
-	// said: whoever repairs it seldom knows when.
+	// longestOutage bounds the Retry-After of a 503 that names no quota: it is an estimate.
 	longestOutage = 5 * time.Minute
-	// maxDrained is how much of the body of a refusal is read, so that its connection can
-	// be used again.
+	// maxDrained is the longest body of a refusal that is read, so that its connection can be
+	// used again.
 	maxDrained = 64 << 10
 )
 
-// Transport is an http.RoundTripper that keeps to the rate limits of the APIs that it calls;
-// the package says how. The zero value is ready for use. Do not change a Transport that is in
-// use, nor copy it; it is safe for concurrent use.
+// Transport is an http.RoundTripper that keeps to the rate limits of the APIs that it calls; the
+// package documentation describes how. The zero value is ready for use. Do not change or copy a
+// Transport that is in use. It is safe for concurrent use.
 //
-// It repeats what is refused if that does no harm: after 429, which says that nothing was done,
-// any request, and after 503 those of an idempotent method or with an Idempotency-Key. A body is
-// replayed by GetBody, which requests of http.NewRequest have whose body is in memory; a request that
-// has a body but no GetBody is sent once. It does not repeat what failed without an answer.
+// It repeats a refused request if that does no harm. After 429 the API has done nothing, so that is
+// any request. After 503 it is a request with an idempotent method or an Idempotency-Key. GetBody
+// replays a body; http.NewRequest sets it for a body in memory. A request with a body and without
+// GetBody is sent once. A request that failed without a response is not repeated.
 //
-// The refusal that is left in the end is returned as any other response. A request
-// that is not sent is a WaitError, or the error of its context.
+// RoundTrip returns the last refusal as any other response. If a request was not sent, the error is
+// a WaitError or that of its context.
 type Transport struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait is how long a request waits in all; 0 means DefaultMaxWait. While it has not been
-	// sent it also waits no longer than half the time that its context has.
+	// MaxWait bounds the waits of a request together; 0 means DefaultMaxWait. The wait before the
+	// first sending is also at most half the time until the deadline of its context.
 	MaxWait time.Duration
-	// Retries is how often a request is repeated at most; 0 means DefaultRetries, and a negative
-	// number never.
+	// Retries is the most repetitions of a request; 0 means DefaultRetries, a negative number
+	// none.
 	Retries int
-	// Refusals is how many there are in a row until the breaker opens; 0 and less mean
+	// Refusals is the number of refusals in a row that opens the breaker; 0 and less mean
 	// DefaultRefusals.
 	Refusals int
 
@@ -61,10 +60,10 @@ type Transport struct {
 	book     *book
 }
 
-// attempt is how one sending of a request ended.
+// attempt is the result of sending a request once.
 type attempt struct {
 	response *http.Response
-	again    bool          // it is to be repeated
+	again    bool          // the request is to be repeated
 	wait     time.Duration // after this
 }
 
@@ -99,7 +98,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{Transport: t, request: r, route: t.book.route(r)}
 	last, err := t.executor.WithContext(r.Context()).Get(c.send)
 	if err != nil {
-		if c.response != nil { // the context ended when there was an answer
+		if c.response != nil { // the context ended after a response
 			_ = c.response.Body.Close()
 		}
 		return nil, err
@@ -107,7 +106,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return last.response, nil
 }
 
-// CloseIdleConnections closes those of Base, for the method of http.Client that has this name.
+// CloseIdleConnections closes the idle connections of Base. http.Client calls it.
 func (t *Transport) CloseIdleConnections() {
 	t.once.Do(t.open)
 	if base, ok := t.base.(interface{ CloseIdleConnections() }); ok {
@@ -115,17 +114,17 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// call is a request until its last answer.
+// call is a request with its repetitions.
 type call struct {
 	*Transport
 	request  *http.Request
 	response *http.Response // the last
 	route    route
 	sent     int           // how often
-	waited   time.Duration // for its turn, and after refusals
+	waited   time.Duration // before and between sendings
 }
 
-// send sends the request once, when it may be.
+// send sends the request once, after its wait.
 func (c *call) send() (attempt, error) {
 	q, t, err := c.enter()
 	if err != nil {
@@ -137,9 +136,9 @@ func (c *call) send() (attempt, error) {
 		q.forget(t)
 		return attempt{}, err
 	}
-	response, err := c.base.RoundTrip(request) //nolint:bodyclose // whoever gets it closes it
+	response, err := c.base.RoundTrip(request) //nolint:bodyclose // the caller of RoundTrip closes it
 	if err != nil {
-		c.response = nil // the one before is closed
+		c.response = nil // the one before is closed already
 		q.forget(t)
 		return attempt{}, err
 	}
@@ -160,7 +159,7 @@ func (c *call) send() (attempt, error) {
 	return result, nil
 }
 
-// enter waits for the request's turn, by the quota that is known to count it then.
+// enter waits for the request's turn in the quota that counts it then.
 func (c *call) enter() (*quota, ticket, error) {
 	ctx, begun := c.request.Context(), time.Now()
 	patience := c.maxWait - c.waited
@@ -171,17 +170,17 @@ func (c *call) enter() (*quota, ticket, error) {
 	for {
 		q := c.book.find(c.route)
 		t, err := q.enter(ctx, begun.Add(patience))
-		if refusal, ok := err.(*WaitError); ok { //nolint:errorlint // it is as enter made it
+		if refusal, ok := err.(*WaitError); ok { //nolint:errorlint // enter does not wrap it
 			refusal.Host = c.request.URL.Host
 		}
 		if err != nil || c.book.find(c.route) == q {
 			return q, t, err
 		}
-		q.forget(t) // another answer has named the quota meanwhile
+		q.forget(t) // another response has named the quota meanwhile
 	}
 }
 
-// next returns the request to be sent: with a new body if there was one.
+// next returns the request to send, with a new body if it is a repetition.
 func (c *call) next() (*http.Request, error) {
 	c.sent++
 	if c.sent == 1 || c.request.GetBody == nil {
@@ -196,14 +195,14 @@ func (c *call) next() (*http.Request, error) {
 	return r, nil
 }
 
-// closeBody closes the body of a request that is not sent at all, as a RoundTripper must.
+// closeBody closes the body of a request that was not sent, as a RoundTripper must.
 func (c *call) closeBody() {
 	if c.sent == 0 && c.request.Body != nil {
 		_ = c.request.Body.Close()
 	}
 }
 
-// learn tells the quotas of an answer: that which counted the request, and that by which it went.
+// learn updates the quota that the response names and the quota that gave the ticket.
 func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 	switch {
 	case a.name != "":
@@ -217,7 +216,7 @@ func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 	named := c.book.find(c.route)
 	switch {
 	case named == q:
-	case a.refused: // which is neither a success nor a failure of q
+	case a.refused: // neither a success nor a failure of q
 		q.forget(t)
 	default:
 		q.learn(t, advice{}, true, now)
@@ -225,10 +224,10 @@ func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 	named.learn(t, a, named == q, now)
 }
 
-// idempotent are the methods that have the same effect however often (RFC 9110, 9.2.2).
+// idempotent lists the idempotent methods (RFC 9110, 9.2.2).
 var idempotent = []string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// mayRepeat reports whether the request may be repeated after a wait, when it was refused with a status.
+// mayRepeat reports whether the request may be repeated after a wait; status is that of the refusal.
 func (c *call) mayRepeat(status int, now time.Time, wait time.Duration) bool {
 	r := c.request
 	harmless := status == http.StatusTooManyRequests || slices.Contains(idempotent, r.Method) || r.Header.Get("Idempotency-Key") != ""
@@ -239,7 +238,7 @@ func (c *call) mayRepeat(status int, now time.Time, wait time.Duration) bool {
 	return c.waited+wait <= c.maxWait && (!ok || now.Add(wait).Before(deadline))
 }
 
-// discard lets go of a response: its connection can be used again if the body is short.
+// discard closes a response. If the body is short, its connection can be used again.
 func discard(r *http.Response) {
 	if r.ContentLength >= 0 && r.ContentLength <= maxDrained {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)

@@ -364,7 +364,7 @@ func TestTransport_inVain(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: nothing is left of the quota at api.test for the next 1m0s" || time.Since(begun) != 0 {
+		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: the quota of api.test is used up; retry in 1m0s" || time.Since(begun) != 0 {
 			t.Errorf("%v after %s", err, time.Since(begun))
 		}
 		slow.Wait()
