@@ -185,14 +185,14 @@ func TestConfig_Environment(t *testing.T) {
 		t.Errorf("no credential: %v", err)
 	}
 	for want, variables := range map[string][]string{
-		"rules: open nowhere":                        {"STORE=memory", "RULES_FILE=nowhere"},
-		"rules:\nline 1, column 2: ":                 {"STORE=memory", "RULES_FILE=" + secret},
-		"JWKS: open nowhere":                         {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
-		"JWKS " + rules + ": key set: ":              {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
-		"key set: got \"ftp://i/k\", want an https":  {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
-		"environment: token algorithm: got \"none\"": {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=https://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_ALGORITHMS=none"},
-		"API_KEYS_FILE: open nowhere":                {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=nowhere", "API_KEY_SECRET_FILE=" + secret},
-		"API_KEY_SECRET_FILE: open nowhere":          {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=nowhere"},
+		"rules: open nowhere":                                      {"STORE=memory", "RULES_FILE=nowhere"},
+		"rules:\nline 1, column 2: ":                               {"STORE=memory", "RULES_FILE=" + secret},
+		"JWKS: open nowhere":                                       {"STORE=memory", "WEIR_LOCAL=true", "JWKS=nowhere", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"JWKS " + rules + ": key set: ":                            {"STORE=memory", "WEIR_LOCAL=true", "JWKS=" + rules, "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"key set: URL: not trusted (got \"ftp://i/k\", want https": {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=ftp://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a"},
+		"environment: token algorithms: unknown (got \"none\"":     {"STORE=memory", "RULES_FILE=" + rules, "RULES_VERSION=1", "JWKS=https://i/k", "JWT_ISSUER=i", "JWT_AUDIENCE=a", "JWT_ALGORITHMS=none"},
+		"API_KEYS_FILE: open nowhere":                              {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=nowhere", "API_KEY_SECRET_FILE=" + secret},
+		"API_KEY_SECRET_FILE: open nowhere":                        {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + records, "API_KEY_SECRET_FILE=nowhere"},
 		"API_KEYS_FILE " + rules + ", API_KEY_SECRET_FILE " + secret + ": API key records: ": {"STORE=memory", "WEIR_LOCAL=true", "API_KEYS_FILE=" + rules, "API_KEY_SECRET_FILE=" + secret},
 	} {
 		if _, err := load(t, variables...).Environment(t.Context(), store, quiet); err == nil || !strings.HasPrefix(err.Error(), want) {

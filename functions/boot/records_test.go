@@ -271,7 +271,7 @@ func TestStartSigningKeys(t *testing.T) {
 		t.Errorf("copied: %s", got)
 	}
 	document = "{}"
-	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") || !strings.Contains(got, "key set: there is no list of keys") {
+	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") || !strings.Contains(got, "key set: keys: missing") {
 		t.Errorf("no key set: %s", got)
 	}
 	d.now = d.now.Add(3 * time.Second)

@@ -48,10 +48,10 @@ func TestSigningKeys(t *testing.T) {
 	copied := document
 	for name, bad := range map[string][]byte{
 		"signing keys: key set: ":                                nil,
-		"signing keys: key set: there is no list of keys":        []byte(`{}`),
-		"signing keys: key set: no key for signatures":           []byte(`{"keys":[{"kty":"AKP"}]}`),
+		"signing keys: key set: keys: missing":                   []byte(`{}`),
+		"signing keys: key set: keys: no key for signatures":     []byte(`{"keys":[{"kty":"AKP"}]}`),
 		"signing keys: got 307201 bytes, want at most 307200":    bytes.Repeat([]byte("x"), 300<<10+1),
-		"signing keys: key set: keys[0] is not a public key":     []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
+		"signing keys: key set: keys[0]: not a public key":       []byte(`{"keys":[{"kty":"oct","k":"c2VjcmV0"}]}`),
 		"signing keys: key set: invalid character '<' looking f": []byte("<html>"),
 	} {
 		document = bad

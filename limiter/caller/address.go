@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Prefix returns what counts as one caller of addr: the address itself for IPv4,
-// also where it is mapped into IPv6 (RFC 4291, 2.5.5.2), and for IPv6 the network of
-// so many bits, of which one customer commonly has a whole one (RFC 6177). It returns
-// the zero Prefix for the zero Addr, and one without a zone for any other.
+// Prefix returns the network that counts as one caller. For IPv4 it is the address itself, also if
+// it is mapped into IPv6 (RFC 4291, 2.5.5.2). For IPv6 it is the network of ipv6Bits, because one
+// customer commonly has a whole network (RFC 6177). It has no zone. The zero Addr has the zero
+// Prefix.
 func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	if !addr.IsValid() {
 		return netip.Prefix{}
@@ -43,9 +43,8 @@ func ParseAddress(s string) netip.Addr {
 	return addr
 }
 
-// LastHop returns the last address of X-Forwarded-For headers: the one that the load
-// balancer itself has added. All others are the client's word. Use it only behind a
-// load balancer that appends.
+// LastHop returns the last address of X-Forwarded-For headers, which the load balancer added. The
+// client chose all others. Use it only behind a load balancer that appends.
 func LastHop(forwarded []string) netip.Addr {
 	if len(forwarded) == 0 {
 		return netip.Addr{}

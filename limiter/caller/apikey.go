@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// maxAPIKey is the length of the longest API key that is looked at.
+// maxAPIKey is the length of the longest API key that is looked up, in bytes.
 const maxAPIKey = 256
 
-// Record is what is known of an API key. The key itself is not: only a keyed hash of
-// it, which is worthless without the secret.
+// Record is what is stored of an API key. It has a keyed hash instead of the key; the hash is
+// worthless without the secret.
 type Record struct {
-	ID    string `json:"id"`   // what is counted; survives a change of the key
+	ID    string `json:"id"`   // limits count by it; stays when the key is replaced
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
@@ -30,25 +30,24 @@ func HashAPIKey(secret []byte, key string) string {
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
-// KeyRecords find the record of an API key. They are safe for concurrent use.
+// KeyRecords finds the record of an API key. It is safe for concurrent use.
 type KeyRecords interface {
 	// Lookup returns the record of an API key as it is known at now. The error wraps
-	// ErrInvalidCredential if there is none, ErrUnverified if that cannot be
-	// told. It holds nothing of the key.
+	// ErrInvalidCredential if there is no record, or ErrUnverified if the records could not be
+	// read. It contains nothing of the key.
 	Lookup(ctx context.Context, now time.Time, key string) (Record, error)
 }
 
-// APIKeys are records of a list that does not change, by the hash of their key. They are
-// KeyRecords.
+// APIKeys is a list of records that does not change. It implements KeyRecords.
 type APIKeys struct {
 	secret []byte
 	byHash map[string]Record
 }
 
-// minSecret is the length of the shortest secret that is accepted, in bytes.
+// minSecret is the length of the shortest secret, in bytes.
 const minSecret = 16
 
-// ParseAPIKeys reads a list of records in JSON, whose hashes were made with secret.
+// ParseAPIKeys reads a JSON list of records whose hashes were made with secret.
 func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("API key secret: got %d bytes, want at least %d", len(secret), minSecret)
@@ -63,19 +62,19 @@ func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	for i, r := range records {
 		switch hash, err := hex.DecodeString(r.Hash); {
 		case r.ID == "":
-			return nil, fmt.Errorf("API key records: [%d].id is missing", i)
+			return nil, fmt.Errorf("API key records: [%d].id: missing", i)
 		case err != nil || len(hash) != sha256.Size || strings.ToLower(r.Hash) != r.Hash:
-			return nil, fmt.Errorf("API key records: [%d].hash of %q is not %d lower-case hexadecimal digits", i, r.ID, 2*sha256.Size)
+			return nil, fmt.Errorf("API key records: [%d].hash of %q: invalid (want %d lower-case hexadecimal digits)", i, r.ID, 2*sha256.Size)
 		case keys.byHash[r.Hash].ID != "":
-			return nil, fmt.Errorf("API key records: [%d].hash of %q is that of %q too", i, r.ID, keys.byHash[r.Hash].ID)
+			return nil, fmt.Errorf("API key records: [%d].hash of %q: also the hash of %q", i, r.ID, keys.byHash[r.Hash].ID)
 		}
 		keys.byHash[r.Hash] = r
 	}
 	return keys, nil
 }
 
-// Lookup implements KeyRecords. What is compared is the keyed hash, so the time that it
-// takes tells nothing of a key.
+// Lookup implements KeyRecords. It compares keyed hashes, so its duration reveals nothing of a
+// key.
 func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, error) {
 	if len(key) > maxAPIKey {
 		return Record{}, fmt.Errorf("%w: API key of %d bytes", ErrInvalidCredential, len(key))

@@ -1,20 +1,23 @@
-// Package caller finds out who sent a request: the user of a verified token, the
-// record of an API key, the address.
+// Package caller identifies the sender of a request: the user of a verified token, the record of an
+// API key, or the address. [Identifier] does it; [Caller] is the result.
 //
-// Nothing is believed that was not verified. A token's algorithm is pinned and its
-// signature, issuer, audience and times are checked; an API key counts only if there
-// is a record of it. One bad credential of two spoils both: the caller is then known
-// by address alone, so a forged token costs its claimed user nothing. Neither a token
-// nor an API key is kept, logged or made part of an error.
+// # What is verified
 //
-// Signing keys and records of API keys may be elsewhere: [RemoteKeys] and [RemoteRecords] read
-// them when they are needed, keep them, and outlive a source that fails for a time. What a
-// client sends makes them neither grow nor ask without bound.
+// Only verified values identify a caller. The algorithms of tokens are pinned, and the signature,
+// issuer, audience and times of a token are checked. An API key counts only if there is a record of
+// it. If one of two credentials is bad, the caller is identified by address alone: so a forged token
+// charges the user that it names nothing. No error contains a token or an API key, and none is kept.
 //
-// A claim that is a string, a number or a boolean can be counted by; a list or an object
-// counts as absent, and a limit by such a claim is skipped.
+// A limit can count by a claim that is a string, a number or a boolean. A list or an object counts as
+// absent, and limits by such a claim are skipped.
 //
-// The address must come from whoever terminates the connection: the context of API
-// Gateway, the peer of a connection, the last hop that a load balancer has added. A
-// header that a client can send is not an address.
+// The address must come from the end of the connection: the context of API Gateway, the peer of a
+// connection, the last hop that a load balancer added. A header that a client can send is no
+// address.
+//
+// # Remote keys and records
+//
+// [RemoteKeys] and [RemoteRecords] read signing keys and API key records when a request needs them,
+// keep them, and use them while their source fails for a time. Client input can neither grow them nor
+// make them read without bound.
 package caller

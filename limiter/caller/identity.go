@@ -8,19 +8,19 @@ import (
 	"unicode"
 )
 
-// Credentials are what a request says of its sender.
+// Credentials are the unverified identities of a request.
 type Credentials struct {
-	Authorization string     // the header
-	APIKey        string     // the x-api-key header
-	Address       netip.Addr // of the client; the zero Addr if the host cannot tell
+	Authorization string     // header
+	APIKey        string     // x-api-key header
+	Address       netip.Addr // of the client; the zero Addr if the host does not know it
 }
 
-// Options of an Identifier. Without Tokens or APIKeys those credentials mean nothing
-// and are ignored: they may be meant for the API behind.
+// Options of an Identifier. Without Tokens or APIKeys it ignores credentials of that kind: they may
+// be for the API behind.
 type Options struct {
 	Tokens  *Verifier
 	APIKeys KeyRecords
-	// RequireCredential turns anonymous callers away.
+	// RequireCredential rejects anonymous callers.
 	RequireCredential bool
 	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
@@ -37,9 +37,9 @@ func New(o Options) *Identifier {
 	return &Identifier{o}
 }
 
-// Warm reads what the records of API keys need before the first key comes, if they are
-// RemoteRecords: that opens the connection of their table. The error says that it could not
-// be read; requests try again.
+// Warm reads the secrets of RemoteRecords, which opens the connection to their table before the
+// first key comes. With other records it does nothing. The error is that of the table; requests try
+// again.
 func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	if r, ok := i.o.APIKeys.(*RemoteRecords); ok {
 		return r.Warm(ctx, now)
@@ -47,12 +47,12 @@ func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Caller returns who sent a request at now. With both a token and an API key both
-// identities hold, and the token's tier goes before the key's.
+// Caller returns the sender of a request that came at now. A caller can have both a user and an API
+// key; the token's tier then takes precedence over the key's.
 //
-// An error wraps ErrInvalidCredential,
-// ErrMissingCredential or ErrUnverified. The Caller returned with
-// it has an address only and is marked Rejected: charge it, then answer 401.
+// The error wraps ErrInvalidCredential, ErrMissingCredential or ErrUnverified. The Caller returned
+// with it has only an address and is Rejected: charge it, then answer 401, or 503 for
+// ErrUnverified.
 func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (Caller, error) {
 	rejected := Caller{IP: Prefix(c.Address, i.o.IPv6Bits), Rejected: true}
 	caller := Caller{IP: rejected.IP}
@@ -80,9 +80,9 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	return caller, nil
 }
 
-// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750),
-// "" if the header is malformed: a back end may read it more leniently, so it must not count
-// as no credential. ok is false for other schemes, which mean nothing here.
+// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). The token
+// of a malformed header is "" with ok true: a back end may accept it, so it must not count as no
+// credential. ok is false for other schemes, which are ignored.
 func bearer(authorization string) (token string, ok bool) {
 	isName := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)

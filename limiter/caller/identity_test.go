@@ -288,12 +288,12 @@ func TestNewVerifier(t *testing.T) {
 		t.Error(err)
 	}
 	for want, change := range map[string]func(*caller.TokenOptions){
-		"token keys are missing":             func(o *caller.TokenOptions) { o.Keys = nil },
-		"token issuer is missing":            func(o *caller.TokenOptions) { o.Issuer = "" },
-		"token audience is missing":          func(o *caller.TokenOptions) { o.Audience = "" },
-		"token algorithms are missing":       func(o *caller.TokenOptions) { o.Algorithms = nil },
-		`token algorithm: got "HS256", want`: func(o *caller.TokenOptions) { o.Algorithms = []string{"HS256"} },
-		`token algorithm: got "none", want`:  func(o *caller.TokenOptions) { o.Algorithms = []string{"none"} },
+		"token keys: required":                         func(o *caller.TokenOptions) { o.Keys = nil },
+		"token issuer: required":                       func(o *caller.TokenOptions) { o.Issuer = "" },
+		"token audience: required":                     func(o *caller.TokenOptions) { o.Audience = "" },
+		"token algorithms: required":                   func(o *caller.TokenOptions) { o.Algorithms = nil },
+		`token algorithms: unknown (got "HS256", want`: func(o *caller.TokenOptions) { o.Algorithms = []string{"HS256"} },
+		`token algorithms: unknown (got "none", want`:  func(o *caller.TokenOptions) { o.Algorithms = []string{"none"} },
 	} {
 		o := good
 		change(&o)
@@ -306,11 +306,11 @@ func TestNewVerifier(t *testing.T) {
 func TestParseAPIKeys(t *testing.T) {
 	hash := caller.HashAPIKey(secret, "k")
 	for want, c := range map[string]struct{ list, secret string }{
-		"API key secret: got 5 bytes, want at least 16":       {"[]", "short"},
-		"API key records: json: unknown field \"key\"":        {`[{"id":"a","key":"k"}]`, string(secret)},
-		"API key records: [0].id is missing":                  {`[{"hash":"` + hash + `"}]`, string(secret)},
-		`API key records: [0].hash of "a" is not 64 lower`:    {`[{"id":"a","hash":"abc"}]`, string(secret)},
-		`API key records: [1].hash of "b" is that of "a" too`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
+		"API key secret: got 5 bytes, want at least 16":            {"[]", "short"},
+		"API key records: json: unknown field \"key\"":             {`[{"id":"a","key":"k"}]`, string(secret)},
+		"API key records: [0].id: missing":                         {`[{"hash":"` + hash + `"}]`, string(secret)},
+		`API key records: [0].hash of "a": invalid (want 64 lower`: {`[{"id":"a","hash":"abc"}]`, string(secret)},
+		`API key records: [1].hash of "b": also the hash of "a"`:   {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
 	} {
 		if _, err := caller.ParseAPIKeys([]byte(c.list), []byte(c.secret)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)

@@ -14,15 +14,14 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// KeySource has the public keys that tokens are signed with.
+// KeySource finds the public keys of tokens. It is safe for concurrent use.
 type KeySource interface {
-	// Key returns the key for tokens with this key id and algorithm at now. The error
-	// wraps ErrInvalidCredential if there is no such key,
-	// ErrUnverified if that cannot be told.
+	// Key returns the key of tokens with this key ID and algorithm at now. The error wraps
+	// ErrInvalidCredential if there is no such key, or ErrUnverified if the keys could not be read.
 	Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error)
 }
 
-// KeySet is a JSON Web Key Set (RFC 7517) that does not change. It is a KeySource.
+// KeySet is a JSON Web Key Set (RFC 7517) that does not change. It implements KeySource.
 type KeySet struct{ keys []jose.JSONWebKey }
 
 // Bounds of a key set. An RSA key has at least 2048 bits (RFC 7518, 3.3); go-jose reads none
@@ -33,11 +32,10 @@ const (
 	minRSA    = 2048 // bits
 )
 
-// ParseKeySet reads a key set. Keys that are not for signatures are left out, and so are
-// those that are not understood (RFC 7517, 5); a secret or private key is an error, for
-// it has no business here. An empty list of keys is a key set by which no token is good: so
-// an issuer withdraws them all. A document without a list is an error, and so is one whose
-// keys are all left out.
+// ParseKeySet reads a key set. It leaves out keys that are not for signatures and keys of an unknown
+// form (RFC 7517, 5). A secret or private key is an error, because nobody should publish one. An empty
+// list of keys is valid: with it an issuer withdraws all keys, and no token is valid. A document
+// without a list is an error, and so is a list of which every key is left out.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -46,10 +44,10 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 		return nil, fmt.Errorf("key set: %w", err)
 	}
 	if set.Keys == nil {
-		return nil, errors.New("key set: there is no list of keys")
+		return nil, errors.New("key set: keys: missing (want a list of keys)")
 	}
 	if len(set.Keys) > maxKeys {
-		return nil, fmt.Errorf("key set: %d keys, at most %d are allowed", len(set.Keys), maxKeys)
+		return nil, fmt.Errorf("key set: keys: too many (got %d, want at most %d)", len(set.Keys), maxKeys)
 	}
 	s := &KeySet{}
 	for i, document := range set.Keys {
@@ -57,26 +55,26 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 		switch err := json.Unmarshal(document, &key); {
 		case err != nil:
 		case !key.IsPublic():
-			return nil, fmt.Errorf("key set: keys[%d] is not a public key", i)
+			return nil, fmt.Errorf("key set: keys[%d]: not a public key", i)
 		case key.Use == "" || key.Use == "sig":
 			s.keys = append(s.keys, key)
 		}
 	}
 	if len(s.keys) == 0 && len(set.Keys) > 0 {
-		return nil, errors.New("key set: no key for signatures")
+		return nil, errors.New("key set: keys: no key for signatures")
 	}
 	return s, nil
 }
 
-// Why a token has no key. A key set that is newer may have one that is unknown; it cannot
-// tell which of two keys was meant.
+// Why a token has no key. A newer key set may have an unknown key, but it cannot resolve an
+// ambiguity.
 var (
 	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", ErrInvalidCredential)
-	errAmbiguous  = fmt.Errorf("%w: token does not say which key signed it", ErrInvalidCredential)
+	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit", ErrInvalidCredential)
 )
 
-// Key implements KeySource. A token without a key id is checked against the only key
-// that can have signed it, if there is just one.
+// Key implements KeySource. For a token without a key ID it returns the key that fits the algorithm,
+// if there is only one.
 func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	var found *jose.JSONWebKey
 	for i := range s.keys {
@@ -95,8 +93,8 @@ func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jos
 	return found, nil
 }
 
-// fits reports whether a key is for an algorithm: it says so, or does not say, and is of
-// the algorithm's type (RFC 7518, 3.1; RFC 8037, 3.1).
+// fits reports whether a key is for an algorithm: it is of the algorithm's type (RFC 7518, 3.1; RFC
+// 8037, 3.1) and names no other algorithm.
 func fits(key *jose.JSONWebKey, algorithm string) bool {
 	if key.Algorithm != "" && key.Algorithm != algorithm {
 		return false

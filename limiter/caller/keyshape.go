@@ -8,17 +8,17 @@ import (
 	"strings"
 )
 
-// An API key is a prefix, by which one that has leaked is found, and random bytes with
-// their checksum in base64url.
+// An API key is a prefix, by which scanners find leaked keys, and random bytes with their checksum
+// in base64url.
 const (
 	keyPrefix = "weir_"
 	keyRandom = 32
 	keyBytes  = keyRandom + crc32.Size
 )
 
-// NewAPIKey returns a new API key: weir_ and 48 letters, digits, - and _, which are 32 random
-// bytes and their CRC-32. The checksum is no proof of anything, for anybody can compute it: it
-// tells a key that was mistyped or cut off without looking it up.
+// NewAPIKey returns a new API key: weir_ and 48 letters, digits, - and _, which encode 32 random
+// bytes and their CRC-32. The checksum detects a mistyped or cut key without a lookup. It proves
+// nothing, because everyone can compute it.
 func NewAPIKey() string {
 	b := make([]byte, keyRandom, keyBytes)
 	_, _ = rand.Read(b) // it never fails

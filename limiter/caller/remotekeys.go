@@ -30,41 +30,38 @@ const (
 	keysSpare    = 10 * time.Minute
 )
 
-// keysTimeout is how long fetching keys may take, and maxRedirects how often an issuer may
-// send elsewhere.
+// keysTimeout bounds a fetch, and maxRedirects its redirections.
 const (
 	keysTimeout  = 2 * time.Second
 	maxRedirects = 3
 )
 
-// RemoteKeys is the key set of an issuer, fetched when it is needed and kept. It is a
-// KeySource, safe for concurrent use.
+// RemoteKeys is the key set of an issuer, which is fetched when a request needs it and kept. It
+// implements KeySource.
 //
-// A key that the issuer withdraws is believed for an hour more. If fetching fails, the keys
-// that were fetched before stay valid until they are a day old: then it cannot be told whether
-// any token is good, which is ErrUnverified. The age of a copy is that of what it is
-// a copy of.
+// A key that the issuer withdraws stays valid for up to an hour. If fetching fails, the keys from
+// before stay valid until they are a day old; after that, no token can be checked, and the error
+// wraps ErrUnverified. The age of a copy is that of its original.
 //
-// A token with a key id that is unknown begins a fetch, at most every half minute and once more
-// in ten minutes. Meanwhile such a token is invalid, for anybody can make up key ids: an issuer
+// A token with an unknown key ID begins a fetch, at most every half minute and once more in ten
+// minutes. Until then such a token is invalid, because everyone can invent key IDs. So an issuer
 // should publish a key a minute before it signs with it.
 //
-// There is one fetch at a time, and it does not end with the request that began it. Who
-// needs a key that is not there waits for it, and so does whoever finds the keys too old
-// first; all others are served by the keys that there are.
+// There is one fetch at a time, and it does not end with the request that began it. A request that
+// needs an unknown key waits for it, and so does the first request that finds the keys too old. All
+// others use the keys from before.
 type RemoteKeys struct {
 	set    *fresh.Value[*KeySet]
 	load   fresh.Load[*KeySet]
 	spared time.Time // of the last read that began before the cooldown ended; read and written by spare
 }
 
-// Fetch returns the document of a key set from wherever it is: at its issuer, or where a
-// copy is kept, and then when the issuer had it; the zero Time means now. It is safe for
-// concurrent use.
+// Fetch returns the document of a key set, from the issuer or from a copy. copied is when the issuer
+// had the document; the zero Time means now. It is safe for concurrent use.
 type Fetch func(ctx context.Context) (document []byte, copied time.Time, err error)
 
-// NewRemoteKeys returns the key set at an https URL, or an http one on this machine.
-// Redirections from https stay there.
+// NewRemoteKeys returns the key set at an https URL, or at an http URL on this machine. Redirections
+// from https to http are errors.
 func NewRemoteKeys(address string) (*RemoteKeys, error) {
 	fetch, err := FetchFrom(address)
 	if err != nil {
@@ -73,7 +70,7 @@ func NewRemoteKeys(address string) (*RemoteKeys, error) {
 	return NewFetchedKeys(fetch), nil
 }
 
-// NewFetchedKeys returns the key set that fetch fetches, in two seconds or not at all.
+// NewFetchedKeys returns the key set that fetch returns. A fetch has two seconds.
 func NewFetchedKeys(fetch Fetch) *RemoteKeys {
 	return &RemoteKeys{
 		set: fresh.New[*KeySet](&keysPolicy),
@@ -87,15 +84,15 @@ func NewFetchedKeys(fetch Fetch) *RemoteKeys {
 	}
 }
 
-// FetchFrom returns what fetches the document at a URL that is good for NewRemoteKeys, up
-// to 1 MiB of it, in at most two seconds.
+// FetchFrom returns a Fetch of the document at a URL that NewRemoteKeys accepts. It reads up to
+// 1 MiB, in at most two seconds.
 func FetchFrom(address string) (Fetch, error) {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("key set: %w", err)
 	case !isTrusted(u):
-		return nil, fmt.Errorf("key set: got %q, want an https URL", address)
+		return nil, fmt.Errorf("key set: URL: not trusted (got %q, want https, or http on this machine)", address)
 	}
 	client := &http.Client{Timeout: keysTimeout, CheckRedirect: checkRedirect}
 	return func(ctx context.Context) (document []byte, _ time.Time, err error) {
@@ -120,7 +117,7 @@ func fetch(ctx context.Context, client *http.Client, address string) ([]byte, er
 	return io.ReadAll(io.LimitReader(response.Body, maxKeySet))
 }
 
-// isTrusted reports whether nobody on the way can change what is read from u.
+// isTrusted reports whether no third party can change a document on its way from u.
 func isTrusted(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
@@ -133,9 +130,9 @@ func isLoopback(host string) bool {
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
-		return fmt.Errorf("key set: more than %d redirections", maxRedirects)
+		return fmt.Errorf("key set: too many redirections (want at most %d)", maxRedirects)
 	case !isTrusted(r.URL) || via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
-		return errors.New("key set: redirected to what is no https URL")
+		return errors.New("key set: redirection to a URL without https")
 	}
 	return nil
 }
@@ -158,7 +155,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 
 var errOldCopy = fmt.Errorf("key set: the copy is more than %s old: the function that copies it failed", keysPolicy.Stale)
 
-// keySet returns the keys at now, newer ones than those of before if they lack the key.
+// keySet returns the keys at now. If the keys from before lack the key, it tries to get newer ones.
 func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm string) (*KeySet, error) {
 	set, err := r.set.Peek(now)
 	if err == nil {

@@ -13,18 +13,17 @@ import (
 	"github.com/weir-limits/weir/limiter/fresh"
 )
 
-// KeyTable is where records of API keys are kept. It is safe for concurrent use. An error
-// says that it could not be read, and nothing of a key; one that wraps ErrRecord is of the
-// record that was asked for alone.
+// KeyTable stores records of API keys. It is safe for concurrent use. Its errors contain nothing of
+// a key. An error that wraps ErrRecord concerns one record; any other means that the table fails.
 type KeyTable interface {
-	// Secrets returns the secrets that hashes were made with: the current one and, during
-	// an overlap, the one before. There are none before the first key.
+	// Secrets returns the secrets of the hashes: the current one and, during a rotation, the one
+	// before. There are none before the first key.
 	Secrets(ctx context.Context) ([][]byte, error)
 	// Record returns the record of the key with this hash; ok reports whether there is one.
 	Record(ctx context.Context, hash string) (r Record, ok bool, err error)
 }
 
-// ErrRecord is a record that is there and cannot be understood.
+// ErrRecord is a record that exists and cannot be decoded.
 var ErrRecord = errors.New("malformed record")
 
 // How long an answer of the table is used, and how long the table rests after a failure.
@@ -51,30 +50,29 @@ func recordPolicy(timeout time.Duration) fresh.Policy {
 
 var errLost = errors.New("the secrets of the API keys' hashes are gone: restore them from a backup")
 
-// maxRecords is how many keys are remembered of those that are known, and of those that
-// are not. They are apart, so that guessing displaces no record.
+// maxRecords is how many known keys are kept, and how many unknown ones. They are kept apart, so that
+// guesses evict no record.
 const maxRecords = 10_000
 
-// maxReads is how many keys the table is asked for at once. A function serves one request
-// at a time; a server's clients may hang up on reads faster than these end.
+// maxReads bounds the reads under way. A function serves one request at a time, but clients of a
+// server may hang up faster than their reads end.
 const maxReads = 1000
 
 var errReads = fmt.Errorf("more than %d API keys are being looked up", maxReads)
 
-// RemoteRecords are records of API keys in a table, read when they are needed and kept.
-// They are KeyRecords.
+// RemoteRecords are records of API keys in a table, which are read when a request needs them and
+// kept. They implement KeyRecords.
 //
-// A record is used for a minute: a key that is revoked is refused after that time. That a key
-// is unknown is believed for ten seconds. While the table fails, records that were read stay
-// valid for up to an hour; of any other key it cannot be told whether it is good, which is
-// ErrUnverified. The table is then asked by one key a second, whatever keys come. The
-// same holds for the secrets that hashes are made with: once they were there, none is a failure.
+// A record is used for a minute, so a revoked key is rejected after at most that time. An unknown key
+// is read again after ten seconds. While the table fails, records from before stay valid for up to an
+// hour; any other key cannot be checked, and the error wraps ErrUnverified. The table then gets one
+// read a second for all keys together. The secrets of the hashes follow the same rules; if they
+// disappear, that is a failure.
 //
-// A key that NewAPIKey cannot have made is refused without a read. Any other costs one, or
-// two while there are two secrets, even where its address is over a limit: the caller has to
-// be known before it is known which limits are theirs. A key is read once at a time, and the
-// read does not end with the request that began it. Who has a record from before does not
-// wait for a read that is under way.
+// A key that NewAPIKey cannot have made is rejected without a read. Any other key costs one read, or
+// two during a rotation of secrets, even if its address is over a limit: the limits depend on the
+// caller. There is one read of a key at a time, and it does not end with the request that began it. A
+// request with a record from before does not wait for a read under way.
 type RemoteRecords struct {
 	table   KeyTable
 	policy  fresh.Policy // of a record

@@ -12,33 +12,32 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// maxToken is the length of the longest token that is parsed. API Gateway passes at
-// most 10,240 bytes of headers.
+// maxToken is the length of the longest token that is parsed, in bytes. API Gateway passes at most
+// 10,240 bytes of headers.
 const maxToken = 8 << 10
 
-// Algorithms are those that a Verifier accepts: signatures with a public key. Neither
-// "none" nor a shared secret is among them.
+// Algorithms lists the algorithms that a Verifier supports: signatures with a public key, and
+// neither "none" nor shared secrets.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
-// TokenOptions say which tokens a Verifier accepts.
+// TokenOptions define the tokens that a Verifier accepts.
 type TokenOptions struct {
 	Keys       KeySource // required
-	Issuer     string    // the iss that a token must have; required
-	Audience   string    // one of the aud that a token must have; required
+	Issuer     string    // iss of a valid token; required
+	Audience   string    // one of the aud of a valid token; required
 	Algorithms []string  // some of Algorithms; required
 	UserClaim  string    // "" means sub
 	TierClaim  string    // "" means tier
-	// Leeway is by how much exp and nbf may be missed; 0 means a minute.
+	// Leeway is the tolerance of exp and nbf; 0 means a minute.
 	Leeway time.Duration
 }
 
-// Claims are what a verified token says.
+// Claims are the claims of a verified token.
 type Claims struct {
 	User string
 	Tier string
-	// Text has the claims that are strings, and those that are numbers or booleans as the
-	// token spells them: 42 and "42" are the same. To whoever counts by a claim one that is
-	// null, a list or an object is absent.
+	// Text has the claims that are strings, numbers and booleans, as the token spells them: 42 and
+	// "42" are the same. A claim that is null, a list or an object is left out.
 	Text map[string]string
 }
 
@@ -52,13 +51,13 @@ type Verifier struct {
 func NewVerifier(o TokenOptions) (*Verifier, error) {
 	switch {
 	case o.Keys == nil:
-		return nil, fmt.Errorf("token keys are missing")
+		return nil, fmt.Errorf("token keys: required")
 	case o.Issuer == "":
-		return nil, fmt.Errorf("token issuer is missing: without it any issuer that shares a key is believed")
+		return nil, fmt.Errorf("token issuer: required; without it a token of any issuer with the same key would be valid")
 	case o.Audience == "":
-		return nil, fmt.Errorf("token audience is missing: without it tokens for other APIs are believed")
+		return nil, fmt.Errorf("token audience: required; without it tokens for other APIs would be valid")
 	case len(o.Algorithms) == 0:
-		return nil, fmt.Errorf("token algorithms are missing: name those that the issuer signs with")
+		return nil, fmt.Errorf("token algorithms: required; list those that the issuer signs with")
 	}
 	if o.UserClaim == "" {
 		o.UserClaim = "sub"
@@ -72,15 +71,15 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 	v := &Verifier{o: o}
 	for _, name := range o.Algorithms {
 		if !slices.Contains(Algorithms, name) {
-			return nil, fmt.Errorf("token algorithm: got %q, want some of %v", name, Algorithms)
+			return nil, fmt.Errorf("token algorithms: unknown (got %q, want some of %v)", name, Algorithms)
 		}
 		v.algorithms = append(v.algorithms, jose.SignatureAlgorithm(name))
 	}
 	return v, nil
 }
 
-// Verify returns the claims of a token that is valid at now. An error wraps
-// ErrInvalidCredential or ErrUnverified, and holds nothing of the token.
+// Verify returns the claims of a token that is valid at now. The error wraps ErrInvalidCredential or
+// ErrUnverified, and contains nothing of the token.
 func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Claims, error) {
 	if len(token) > maxToken {
 		return Claims{}, fmt.Errorf("%w: token of %d bytes", ErrInvalidCredential, len(token))
@@ -90,7 +89,7 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 		return Claims{}, fmt.Errorf("%w: not a token signed with %v", ErrInvalidCredential, v.o.Algorithms)
 	}
 	header := parsed.Headers[0]
-	if _, critical := header.ExtraHeaders["crit"]; critical { // no extension is understood here (RFC 7515, 4.1.11)
+	if _, critical := header.ExtraHeaders["crit"]; critical { // no extension is supported (RFC 7515, 4.1.11)
 		return Claims{}, fmt.Errorf("%w: token with crit", ErrInvalidCredential)
 	}
 	key, err := v.o.Keys.Key(ctx, now, header.KeyID, header.Algorithm)
