@@ -15,8 +15,8 @@ import (
 //
 // and then sets TAT to max(TAT, now) + n*Interval. With 100 requests a minute
 // and a burst of 20, Interval is 600 ms and Depth 12 s: the 20th request at one
-// instant t leaves TAT = t+12s, the 21st is refused and is told to come back
-// after 600 ms, when TAT-now has fallen to 11.4 s.
+// instant t leaves TAT = t+12s. The 21st is refused with a RetryAfter of 600 ms,
+// when TAT-now has fallen to 11.4 s.
 type Bucket struct {
 	Interval time.Duration // emission interval: ceil(Window/Requests)
 	Depth    time.Duration // Burst*Interval: the time from empty to full
@@ -65,8 +65,8 @@ func (b *Bucket) Force(s State, now Instant, cost int64) State {
 // MaxDebt returns the TAT of the largest debt at now.
 func (b *Bucket) MaxDebt(now Instant) Instant { return now.Add(2 * b.Depth) }
 
-// Delay returns how long after now a request leaves a queue, where s is the state that
-// its charge left. Departures are then one Interval apart.
+// Delay returns how long after now a request leaves a queue. s is the state that its charge left.
+// Departures are then one Interval apart.
 func (b *Bucket) Delay(s State, now Instant, cost int64) time.Duration {
 	return max(0, s.TAT.Add(-b.Increment(min(cost, b.Burst))).Sub(now))
 }
@@ -93,12 +93,11 @@ func (b *Bucket) ResetAfter(s State, now Instant) time.Duration {
 	return max(0, s.TAT.Sub(now))
 }
 
-// Refund implements Machine. If nothing else has touched the bucket since the
-// charge, all of it is given back: the state is then as if it had never been.
-// Otherwise time has passed that the bucket would have spent full, or that
-// another refund has already returned, so what has leaked since is withheld.
-// Refunds are counted, for without the count a TAT that returns to its old value
-// by other refunds looks untouched and quota is created.
+// Refund implements Machine. If the bucket is unchanged since the charge, all of it is given back: the
+// state is then as if there had been no charge. Otherwise what has leaked since is not given back,
+// because in that time the bucket would have been full, or another refund has already returned it.
+// Refunds are counted: otherwise a TAT that other refunds bring back to its old value would look
+// unchanged, and quota would be created.
 func (b *Bucket) Refund(s, charged State, cost int64, late time.Duration) State {
 	back := b.Refundable(cost, late)
 	if b.Untouched(s, charged) {
@@ -116,8 +115,8 @@ func (b *Bucket) Untouched(s, charged State) bool {
 	return s.TAT == charged.TAT && s.Refunds == charged.Refunds
 }
 
-// Refundable returns what of cost may be given back to a bucket that others have
-// used since: Increment less late, 0 at the least.
+// Refundable returns what may be given back of cost to a bucket that was used since: Increment less
+// late, and at least 0.
 func (b *Bucket) Refundable(cost int64, late time.Duration) time.Duration {
 	return max(0, b.Increment(min(cost, b.Burst))-late)
 }

@@ -2,26 +2,24 @@ package algo
 
 import "time"
 
-// Mark is what a store keeps beside a state that is too far ahead of a clock. The zero value
-// is no mark.
+// Mark is what a store keeps with a state that is too far ahead of a clock. The zero value is no mark.
 type Mark struct {
 	Since  Instant // when the clock found the state, or clamped it
 	Newest int64   // of that state, as only its machine reads it; 0 once it has been clamped
 }
 
-// Clamp returns what becomes of a state that is further ahead of now than honest clocks get
-// (Machine.Ahead), and of the mark beside it. The caller MUST NOT pass another state.
+// Clamp returns the next state and mark for a state that is further ahead of now than honest clocks
+// allow (Machine.Ahead). The caller MUST NOT pass another state.
 //
-// Either the clock of now is slow or the clock that made the state was fast: the state does not
-// tell which. So a state is clamped only when it counts nothing any more by the clock that made
-// it. A clock that finds it ahead marks it. If nothing by a clock ahead has been charged when a
-// horizon and maxSkew have passed, the state becomes a full charge at that instant. Until then
-// it decides as it is: a window and a log share what is left of them with the clock that is
-// behind, and a bucket refuses.
+// Either the clock of now is slow, or the clock that made the state was fast: the state does not show
+// which. So a state is clamped only when it counts nothing any more by the clock that made it. A clock
+// that finds it ahead marks it. If no clock ahead charges it for a horizon and maxSkew, the state
+// becomes a full charge at that instant. Until then it decides as it is: windows and logs share what is
+// left of them with the clock that is behind, and a bucket refuses.
 //
-// A mark is renewed, and a state clamped, only when a horizon has passed since the mark, so
-// clocks that alternate never hand out a quota twice. A clock that was wrong once holds the
-// others up for two horizons at most, and not for as long as it was ahead.
+// A mark is renewed, and a state clamped, only a horizon after the mark. Clocks that alternate therefore
+// never create a quota twice. A clock that was wrong once blocks the others for at most two horizons,
+// not for as long as it was ahead.
 func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 	due := k.Since.Add(stillness(m))
 	switch {
@@ -33,12 +31,12 @@ func Clamp(m Machine, s State, k Mark, now Instant) (State, Mark) {
 	return s, Mark{now, m.newest(s)}
 }
 
-// stillness is how long nothing may have been charged to a state that is clamped.
+// stillness is how long a state must be without charges before it is clamped.
 func stillness(m Machine) time.Duration { return m.Horizon() + maxSkew }
 
-// clampedWait returns how long after now cost is allowed, where s is too far ahead of now: when
-// its own time has come, which is after wait, but no later than if it is clamped as soon as
-// it can be. A wait that no instant can hold is negative.
+// clampedWait returns how long after now cost is allowed if s is too far ahead of now: after wait, when
+// the time of s has come, or earlier if s is clamped as soon as possible. A wait that no instant can
+// hold is negative.
 func clampedWait(m Machine, s State, now Instant, cost int64, wait time.Duration) time.Duration {
 	still := stillness(m)
 	due := now.Add(still)

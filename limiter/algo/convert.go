@@ -3,8 +3,7 @@ package algo
 import "time"
 
 // Convert returns the state under machine to of what s counts at now under
-// machine from. What has been used stays used: a changed limit hands out no
-// fresh quota.
+// machine from. What was used stays used: a changed limit creates no quota.
 //
 //   - Bucket to bucket keeps the debt in requests, up to the new depth.
 //   - Window to window of the same length keeps the counts. Otherwise every old
@@ -13,7 +12,7 @@ import "time"
 //   - Between different kinds, the requests still owed at now are charged at now.
 //
 // Converting twice loses precision, always toward fewer admissions, so a store
-// converts once and remembers which version of the rules did it.
+// converts once and stores the version of the rules that did it.
 func Convert(from, to Machine, s State, now Instant) State {
 	switch old := from.(type) {
 	case *Bucket:
@@ -26,7 +25,7 @@ func Convert(from, to Machine, s State, now Instant) State {
 		}
 	case *Log:
 		if l, ok := to.(*Log); ok {
-			return l.Trim(old.Trim(s)) // or what a store left in place would count again in a longer one
+			return l.Trim(old.Trim(s)) // otherwise expired entries that a store kept would count again in a longer log
 		}
 	}
 	return to.owing(from.Used(s, now), now)
@@ -46,7 +45,7 @@ func (w *Window) convert(old *Window, s State, now Instant) State {
 		return s
 	}
 	// A clock behind the state converts as of the start of the newest old window,
-	// or the counts of that window would fall out of the new one.
+	// otherwise the counts of that window would be lost.
 	next := State{Window: w.Index(max(now, old.Start(s.Window)))}
 	add := func(oldIndex, count int64) {
 		from, to := old.Start(oldIndex), old.Start(oldIndex+1)

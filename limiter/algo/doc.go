@@ -2,8 +2,8 @@
 //
 // A machine maps (state, instant, cost) to (next state, allowed). It reads no
 // clock, does no I/O and keeps nothing: the same inputs give the same outputs,
-// bit for bit, which is what lets a memory store, a DynamoDB condition and a Lua
-// script be held to one specification. Time is in integer nanoseconds, products
+// bit for bit. So one specification holds for a memory store, a DynamoDB
+// condition and a Lua script. Time is in integer nanoseconds, products
 // are taken in 128 bits, and every rounding errs toward fewer admissions.
 //
 // Guarantees, for instants that are exact (a difference between clocks, and the
@@ -14,8 +14,8 @@
 //   - sliding window: at most Requests*(1 + L/Window) in any interval of length
 //     L, so up to twice Requests in the worst Window, like a bucket that starts
 //     full;
-//   - leaky bucket: the same, and departures Interval apart for those who wait out
-//     their Delay;
+//   - leaky bucket: the same, and departures Interval apart for requests that wait
+//     for their Delay;
 //   - sliding log: at most Requests in any interval of length Window;
 //   - fixed window: at most Requests in each window aligned to UTC, hence twice
 //     that across a boundary.

@@ -8,7 +8,7 @@ import (
 )
 
 // Parse returns the machine whose Fingerprint is s. A store uses it to decide by
-// the parameters that it finds beside a state.
+// the parameters that it holds with a state.
 func Parse(s string) (Machine, error) {
 	kind, rest, _ := strings.Cut(s, "/")
 	length, capacity, _ := strings.Cut(rest, "/")
@@ -23,7 +23,7 @@ func Parse(s string) (Machine, error) {
 	return build(kind, d, n)
 }
 
-// build returns the machine of stored parameters, which it does not trust.
+// build returns the machine of stored parameters, after validating them.
 func build(kind string, length time.Duration, capacity int64) (Machine, error) {
 	if length <= 0 || length > MaxWindow || capacity < 1 || capacity > MaxRequests {
 		return nil, fmt.Errorf("fingerprint %s/%s/%d: out of bounds", kind, length, capacity)

@@ -25,7 +25,7 @@ func NewEntries(instants ...Instant) Entries {
 // Len returns the number of entries.
 func (e Entries) Len() int { return len(e) / entrySize }
 
-// At returns entry i, counted from the oldest.
+// At returns entry i, counting from the oldest.
 func (e Entries) At(i int) Instant {
 	var b [entrySize]byte
 	copy(b[:], e[i*entrySize:])
@@ -60,9 +60,9 @@ func (e Entries) with(i Instant, n int64) Entries {
 //
 //	#{entries > at-Length} + n <= Requests, at = max(now, newest)
 //
-// where newest is the newest instant of any entry there ever was, and appends n entries at that
-// instant. As in a Window, a clock that is behind counts as if it were at the newest charge: it
-// never adds quota, and no entry has to be kept for it.
+// where newest is the newest instant of all entries there ever were. It then appends n entries at that
+// instant. As in a Window, a clock that is behind counts as if it were at the newest charge: it never
+// adds quota, and no entry has to be kept for it.
 type Log struct {
 	Length   time.Duration
 	Requests int64
@@ -70,7 +70,7 @@ type Log struct {
 
 var _ Machine = (*Log)(nil)
 
-// Live returns how many entries of s count at now, and how many before them do not.
+// Live returns how many entries of s count at now, and how many older ones do not.
 func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 	expired = s.Entries.Until(l.at(s, now).Add(-l.Length))
 	return int64(s.Entries.Len() - expired), expired
@@ -79,8 +79,8 @@ func (l *Log) Live(s State, now Instant) (live int64, expired int) {
 // at returns the instant at which s counts for a clock that reads now.
 func (l *Log) at(s State, now Instant) Instant { return max(now, s.Newest) }
 
-// Trim drops the entries that no longer count, which a store may leave in
-// place. What remains depends on the state alone, and not on when it is asked for.
+// Trim drops the entries that no longer count. A store may keep these. The result depends only on the
+// state, not on the time of the call.
 func (l *Log) Trim(s State) State {
 	s.Entries = s.Entries.From(s.Entries.Until(s.Newest.Add(-l.Length)))
 	return s
@@ -114,8 +114,8 @@ func (l *Log) Force(s State, now Instant, cost int64) State {
 	return l.append(s, now, cost)
 }
 
-// MaxDebt returns the number of entries of the largest debt, which is also that of the longest
-// list that is trimmed.
+// MaxDebt returns the number of entries of the largest debt. It is also the length of the longest
+// trimmed list.
 func (l *Log) MaxDebt() int64 { return 2 * l.Requests }
 
 // RetryAfter implements Machine.

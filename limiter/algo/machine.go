@@ -21,27 +21,27 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns i-j.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// State is what one limit remembers of one subject. A bucket uses TAT and
-// Refunds, a window the three after them, a log the last two. The zero value is a subject
-// never charged: full quota. Only the machine that made a State, or Convert, may read
-// it. States are comparable.
+// State is the state of one limit of one subject. A bucket uses TAT and Refunds, a
+// window the three fields after them, a log the last two. The zero value is a subject
+// that was never charged, at full quota. Only the machine that made a State, or Convert,
+// may read it. States are comparable.
 type State struct {
 	TAT     Instant // theoretical arrival time: when the bucket will be full again
-	Refunds int64   // how often something was given back to the bucket
+	Refunds int64   // number of refunds of the bucket
 
 	Window   int64 // newest window charged: instant div window length
 	Count    int64 // charged in Window
 	Previous int64 // charged in Window-1
 
-	Newest  Instant // of all entries that there ever were
+	Newest  Instant // of all entries there ever were
 	Entries Entries // one instant for each request of cost 1
 }
 
 // Never is the RetryAfter of a cost that no state of the limit can hold.
 const Never = time.Duration(math.MaxInt64)
 
-// maxSkew is how far ahead of an instant honest state may be, besides its own
-// debt. Beyond it a clock is wrong: see Clamp.
+// maxSkew is how far ahead of an instant an honest state may be, beyond its own
+// debt. Further ahead, a clock is wrong: see Clamp.
 const maxSkew = 5 * time.Second
 
 // Machine is a Rate, compiled: a *Bucket, a *Window or a *Log. Machines are immutable
@@ -49,12 +49,12 @@ const maxSkew = 5 * time.Second
 // Window do not allocate (Fingerprint excepted).
 type Machine interface {
 	// Take charges cost at now. It returns the next state and true, or s and
-	// false. A cost of 0 charges nothing and asks whether the limit is overdrawn.
+	// false. A cost of 0 charges nothing; it is refused if the limit is overdrawn.
 	// The caller MUST NOT pass a negative cost.
 	Take(s State, now Instant, cost int64) (State, bool)
 
-	// Force charges cost at now whether it is allowed or not: what is past the limit is
-	// a debt, of at most one capacity. What is above that is forgiven.
+	// Force charges cost at now whether it is allowed or not. The excess is a debt of at most
+	// one capacity; more than that is dropped.
 	Force(s State, now Instant, cost int64) State
 
 	// RetryAfter returns how long after now cost would first be allowed: 0 if it
@@ -69,15 +69,13 @@ type Machine interface {
 	// charged.
 	ResetAfter(s State, now Instant) time.Duration
 
-	// Refund gives back cost to s, where charged is the state that Take returned
-	// for it and late is at least the time since that Take by any clock, plus the
-	// time that the refund may still be under way. It never returns a state that
-	// allows more than if the charge had not been; where it cannot know, it gives
-	// back less or nothing.
+	// Refund gives cost back to s. charged is the state that Take returned for it. late is at
+	// least the time since that Take by any clock, plus the time that the refund takes to
+	// arrive. Refund never returns a state that allows more than if there had been no charge;
+	// if that is unknown, it gives back less or nothing.
 	Refund(s, charged State, cost int64, late time.Duration) State
 
-	// Ahead reports whether s is further ahead of now than honest clocks and debts could
-	// have put it.
+	// Ahead reports whether s is further ahead of now than honest clocks and debts allow.
 	Ahead(s State, now Instant) bool
 
 	// Capacity returns the largest cost that a full quota holds: the burst of a
@@ -100,15 +98,15 @@ type Machine interface {
 	// Capacity after a debt.
 	Used(s State, now Instant) int64
 
-	// newest returns what only a charge by a clock that is not behind s increases, and
-	// nothing else does: the TAT, the window, the newest entry.
+	// newest returns a number that increases only by a charge of a clock that is not behind s: the
+	// TAT, the window, or the newest entry.
 	newest(s State) int64
 
 	// full returns the state that a full charge at at leaves. It counts no less than s
 	// does in its newest window or list.
 	full(s State, at Instant) State
 
-	// owing returns the state that counts n requests at now. Convert goes through Used
-	// and owing where two machines have no state in common.
+	// owing returns the state that counts n requests at now. Convert uses Used and owing for two
+	// machines without a common state.
 	owing(n int64, now Instant) State
 }

@@ -16,7 +16,7 @@ func Merge(m Machine, a, b State) State {
 		if b.Entries.Len() > a.Entries.Len() {
 			a.Entries, b.Entries = b.Entries, a.Entries
 		}
-		// Of each rank, counted from the newest, the later instant.
+		// For each rank, counting from the newest entry, take the later instant.
 		merged, skip := make([]Instant, a.Entries.Len()), a.Entries.Len()-b.Entries.Len()
 		for i := range merged {
 			if merged[i] = a.Entries.At(i); i >= skip {
@@ -28,8 +28,8 @@ func Merge(m Machine, a, b State) State {
 	return a
 }
 
-// Sum returns a state of m that counts at now at least what a counts and, beside it, what s
-// does. s is of the machine from, a part of m.
+// Sum returns a state of m that counts at now at least the sum of a and s. s is a state of the machine
+// from, a part of m.
 func Sum(m, from Machine, a, s State, now Instant) State {
 	w, ok := m.(*Window)
 	if part, same := from.(*Window); ok && same && part.Length == w.Length {

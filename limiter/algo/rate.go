@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Algorithm names a way of counting, as rules documents spell it.
+// Algorithm is the name of a way of counting, as in rules documents.
 type Algorithm string
 
 // The algorithms.
@@ -13,20 +13,19 @@ const (
 	// SlidingWindow weighs the previous window by how much of it still overlaps
 	// the last Window of time. It is the default: constant memory, one write.
 	SlidingWindow Algorithm = "sliding_window"
-	// FixedWindow counts in windows aligned to UTC. Across a boundary it lets
-	// twice the limit through; use it where "per calendar day" is what is meant.
+	// FixedWindow counts in windows aligned to UTC. Across a boundary it admits
+	// twice the limit; use it for "per calendar day".
 	FixedWindow Algorithm = "fixed_window"
 	// TokenBucket admits a burst at once and then a steady rate. It is GCRA (ITU-T
 	// I.371, the virtual scheduling form), which keeps one instant instead of a
 	// token count.
 	TokenBucket Algorithm = "token_bucket"
 	// LeakyBucket is the same bucket as a queue: Burst is its depth, and an allowed
-	// request is told the Delay after which it leaves, so that departures are perfectly
-	// spaced. Where nobody waits for the Delay it is a meter, and no other than
-	// TokenBucket.
+	// request has a Delay after which it leaves, so that departures are evenly
+	// spaced. If requests do not wait for the Delay, it decides like TokenBucket.
 	LeakyBucket Algorithm = "leaky_bucket"
-	// SlidingLog remembers the instant of every request: at most Requests in any Window
-	// at all, for memory in proportion to Requests.
+	// SlidingLog stores the instant of every request: at most Requests in any Window,
+	// with memory in proportion to Requests.
 	SlidingLog Algorithm = "sliding_log"
 )
 
@@ -98,10 +97,9 @@ func (r Rate) validate() error {
 	return nil
 }
 
-// FieldError says which field of a Rate is wrong, what it was and what is
-// allowed.
+// FieldError reports which field is wrong, its value, and the allowed values.
 type FieldError struct {
-	Field string // as a rules document spells it
+	Field string // as in a rules document
 	Got   any
 	Want  string
 }

@@ -25,8 +25,8 @@ const one = 1 << 20
 // the weight is 2/3 and 84 of the 100 are used. The weight is a multiple of
 // 2^-20 rounded up, so that the arithmetic is exact in a script's doubles too.
 //
-// A caller whose clock is behind the newest window charged is counted in that
-// window, as if at its start: a slow clock never adds quota.
+// A clock that is behind the newest charged window counts in that window, as if at
+// its start: it never adds quota.
 type Window struct {
 	Length   time.Duration
 	Requests int64
@@ -59,8 +59,8 @@ func (w *Window) Room(index int64, now Instant, previous, cost int64) int64 {
 }
 
 // PreviousRoom returns the largest previous count with which cost is allowed at
-// now in a window index that counts nothing yet; negative if there is none. A
-// fixed window, which does not ask, gets MaxCount.
+// now in a window index that counts nothing yet; negative if there is none. For a
+// fixed window, which does not need it, it is MaxCount.
 func (w *Window) PreviousRoom(index int64, now Instant, cost int64) int64 {
 	if cost > w.Requests {
 		return -1
@@ -159,8 +159,8 @@ func (w *Window) ResetAfter(s State, now Instant) time.Duration {
 	return 0
 }
 
-// Refund implements Machine. It is exact: it names the window that was charged,
-// which is the stored one and not the clock's.
+// Refund implements Machine. It is exact: charged has the window that was charged, which is the stored
+// one and not that of the clock.
 func (w *Window) Refund(s, charged State, cost int64, _ time.Duration) State {
 	switch {
 	case s.Window == charged.Window && s.Count >= cost:
