@@ -1,5 +1,5 @@
-// Command infra is the CDK app: it synthesizes the stack of one stage. Run it by
-// `make synth` or `make deploy`; what it can be told is in stack/settings.go.
+// Command infra is the CDK app. It synthesizes the stack of one stage. Run it with
+// `make synth` or `make deploy`. infra/README.md documents its settings.
 package main
 
 import (
@@ -26,11 +26,11 @@ func main() {
 	}
 }
 
-// synthesize writes the templates. What the CDK or a construct finds wrong they panic with.
+// synthesize writes the templates. It returns what the CDK or a construct panics with.
 func synthesize(ctx context.Context) (err error) {
 	defer func() {
-		if wrong := recover(); wrong != nil {
-			err = fmt.Errorf("%v", wrong)
+		if problem := recover(); problem != nil {
+			err = fmt.Errorf("%v", problem)
 		}
 	}()
 	app := awscdk.NewApp(nil)
@@ -47,14 +47,14 @@ func synthesize(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	settings.In("..") // the CDK runs an app where its cdk.json is
+	settings.In("..") // the CDK runs an app in the folder of its cdk.json
 	settings.RulesVersion = lastChange(ctx, settings.Rules)
 	stack.New(app, settings)
 	app.Synth(nil)
 	return nil
 }
 
-// given returns the keys of an app's context, but for the CDK's own.
+// given returns the keys of an app's context, except the CDK's own.
 func given(app awscdk.App) (keys []string) {
 	context, _ := app.Node().GetAllContext(nil).(map[string]any)
 	for _, key := range slices.Sorted(maps.Keys(context)) {
@@ -65,8 +65,8 @@ func given(app awscdk.App) (keys []string) {
 	return keys
 }
 
-// lastChange returns when a file was changed last, in Unix seconds: when it was committed
-// or, if it was edited since, the file's own time. 0 if that cannot be told.
+// lastChange returns the time of a file's last change, in Unix seconds: the time of its last
+// commit or, if the file was edited since, its modification time. 0 if neither is known.
 func lastChange(ctx context.Context, path string) int64 {
 	git := func(args ...string) (string, error) {
 		out, err := exec.CommandContext(ctx, "git", append([]string{"-C", filepath.Dir(path)}, args...)...).Output()

@@ -11,37 +11,37 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Alarm is an alarm of one minute's values.
+// Alarm is an alarm on a metric by the minute. All fields are required.
 type Alarm struct {
-	// Name is what it is called, after weir-<namespace>-.
+	// Name follows weir-<namespace>- in the alarm's name.
 	Name string
-	// Says is what it means and what to look at.
-	Says string
-	// Metric is above Above in Of of In minutes.
+	// Description explains the alarm and the first step of a remedy.
+	Description string
+	// The alarm starts when Metric is above Above in Of of the last In minutes.
 	Metric awscloudwatch.IMetric
 	Above  float64
 	Of, In float64
 }
 
-// Thresholds of the alarms. The README has them in a table, with what to do.
+// Thresholds of the alarms. infra/README.md lists them with their remedies.
 const (
 	degradedPercent  = 1
 	refusedPercent   = 50
-	staleSeconds     = 300 // of a source that is asked every minute
-	concurrency      = 800 // of the 1,000 that an account has at first
+	staleSeconds     = 300 // environments read the source every minute
+	concurrency      = 800 // of the 1,000 that an account starts with
 	slowMilliseconds = 250
 	skewMilliseconds = 250
-	// Half of what a request waits for the store, in milliseconds.
+	// Half of the store's timeout, in milliseconds.
 	tableSlow = 50
 	cacheSlow = 25
 )
 
-// NewAlarm makes an alarm in scope that does what LimitsProps.AlarmAction says. Minutes without
-// values are good ones: no request, no trouble.
+// NewAlarm makes an alarm in scope, with the action of [LimitsProps].AlarmAction. A minute
+// without a value counts as good, because it had no request.
 func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 	alarm := awscloudwatch.NewAlarm(scope, jsii.String("Alarm-"+a.Name), &awscloudwatch.AlarmProps{
 		AlarmName:        jsii.String("weir-" + l.props.Namespace + "-" + a.Name),
-		AlarmDescription: jsii.String(a.Says),
+		AlarmDescription: jsii.String(a.Description),
 		Metric:           a.Metric, Threshold: jsii.Number(a.Above),
 		ComparisonOperator: awscloudwatch.ComparisonOperator_GREATER_THAN_THRESHOLD,
 		DatapointsToAlarm:  jsii.Number(a.Of), EvaluationPeriods: jsii.Number(a.In),
@@ -56,34 +56,34 @@ func (l *Limits) NewAlarm(scope constructs.Construct, a Alarm) {
 func (l *Limits) newAlarms() {
 	m := l.metrics
 	for _, a := range []Alarm{
-		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules: the store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
-		{"refused", "More than half of all requests are refused: an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
-		{"failed", "Requests got 5xx because they could not be decided: keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(contract.MetricFailed, "Sum"), 0, 2, 5},
-		{"rules-refused", "A rules document has mistakes: the one before stays in force, and no environment starts with it. Correct it (make check) and publish it again. Each environment counts it once, so OK a minute later does not mean that it is corrected: rules-stale does.", m.Metric(contract.MetricRulesRefused, "Sum"), 0, 1, 1},
-		{"rules-stale", "For 300 seconds no environment could confirm its rules: their source cannot be read, or has a document that was refused. The rules before stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(contract.MetricRulesAge, "Minimum"), staleSeconds, 3, 5},
-		{"clock-skew", "The clock of an environment is more than 250 ms off the store's: limits of buckets that fill faster refuse other callers, or admit more. Lambda keeps its clocks right, so look for an environment of your own.", m.Metric(contract.MetricClockSkew, "Maximum"), skewMilliseconds, 3, 5},
+		{"degraded", "More than 1 % of requests are decided without the store, by on_error of their rules. The store fails or is slow. Look at the store-* alarms, then at 'store failed' in the functions' logs.", m.Degraded(), degradedPercent, 3, 5},
+		{"refused", "More than half of all requests are refused. The cause is an attack, a client in a loop, or a rule that is too strict. The Contributor Insights rule weir-<stage>-refused-most shows the callers and limits.", m.Refused(), refusedPercent, 10, 15},
+		{"failed", "Requests got 5xx because they could not be decided. Keys or the issuer cannot be read, or the store fails and on_error is deny. The functions' logs name the reason.", m.Metric(contract.MetricFailed, "Sum"), 0, 2, 5},
+		{"rules-refused", "A rules document has mistakes. The previous document stays in force, and no environment starts with the new one. Correct it (make check) and publish it again. Each environment counts the mistakes once, so the alarm ends a minute later; rules-stale lasts until the document is corrected.", m.Metric(contract.MetricRulesRefused, "Sum"), 0, 1, 1},
+		{"rules-stale", "For 300 seconds no environment could confirm its rules. Their source cannot be read, or its document was rejected. The previous rules stay in force, or those of the bundle. The functions' logs name the reason.", m.Metric(contract.MetricRulesAge, "Minimum"), staleSeconds, 3, 5},
+		{"clock-skew", "The clock of an environment differs from the store's by more than 250 ms. Buckets that fill faster than that refuse other callers, or admit too much. Lambda synchronizes its clocks, so look for an environment of your own.", m.Metric(contract.MetricClockSkew, "Maximum"), skewMilliseconds, 3, 5},
 	} {
 		l.NewAlarm(l, a)
 	}
 	l.state.alarms(l)
 }
 
-// storeSlow is the alarm on the time that requests wait for the store, as the functions measure it.
-// The stores' own metrics leave out the way there, and those of a cache may leave out scripts.
-func (m Metrics) storeSlow(says string, above float64) Alarm {
-	return Alarm{"store-slow", says, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}
+// storeSlow returns the alarm on the time that requests wait for the store, as the functions
+// measure it. The stores' own metrics omit the network, and those of a cache may omit scripts.
+func (m Metrics) storeSlow(description string, above float64) Alarm {
+	return Alarm{"store-slow", description, m.Metric(contract.MetricStoreLatency, "p99"), above, 5, 5}
 }
 
-// newFunctionAlarms adds the alarms on a function that decides.
+// newFunctionAlarms adds the alarms on a function that contains the limiter.
 func (l *Limits) newFunctionAlarms(id string, f awslambda.Function, reserved *float64) {
 	name, most := strings.ToLower(id), float64(concurrency)
 	if reserved != nil {
 		most = *reserved * concurrency / 1000
 	}
 	for _, a := range []Alarm{
-		{name + "-throttled", "Lambda refuses to run the function, and callers get 5xx: raise the account's concurrency or the reserve, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
-		{name + "-concurrency", "The function is near the concurrency that the account has at first, or its reserve; above it callers get 5xx. Ask AWS for more, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
-		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow; if that is quiet, at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
+		{name + "-throttled", "Lambda throttles the function, and callers get 5xx. Raise the account's concurrency or the reserve, or lower the throttle.", LambdaMetric(f, "Throttles", "Sum"), 0, 1, 5},
+		{name + "-concurrency", "The function is close to the concurrency that an account starts with, or to its reserve. Above it callers get 5xx. Ask AWS for more, or lower the throttle.", LambdaMetric(f, "ConcurrentExecutions", "Maximum"), most, 3, 5},
+		{name + "-slow", "One in a hundred invocations is slow. Look at store-slow, then at cold starts on the dashboard.", LambdaMetric(f, "Duration", "p99"), slowMilliseconds + float64(l.props.MaxDelay.Milliseconds()), 5, 5},
 	} {
 		l.NewAlarm(l, a)
 	}
@@ -96,7 +96,7 @@ func LambdaMetric(f awslambda.IFunction, name, statistic string) awscloudwatch.I
 
 func (t table) alarms(l *Limits) {
 	for _, a := range []Alarm{
-		{"store-throttled", "DynamoDB refuses writes: one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than it is warm for (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
+		{"store-throttled", "DynamoDB throttles writes. Either one item gets more than 1,000 a second (give its limit a lease or shards), or the table gets more than it is warm for (set warmWrites, or lower throttle).", Metric("AWS/DynamoDB", "WriteThrottleEvents", "Sum", map[string]*string{"TableName": t.TableName()}), 0, 2, 5},
 		l.metrics.storeSlow("DynamoDB is slow. Above 100 ms a request is decided without it, by on_error. See the AWS Health Dashboard, and cold starts on the dashboard.", tableSlow),
 	} {
 		l.NewAlarm(l, a)
@@ -108,12 +108,12 @@ func (c *cache) alarms(l *Limits) {
 		return Metric("AWS/ElastiCache", name, "Sum", map[string]*string{"clusterId": c.cache.ServerlessCacheName()})
 	}
 	for _, a := range []Alarm{
-		{"store-throttled", "The cache refuses commands, because it is at the ECPUs a second that it may use: raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
+		{"store-throttled", "The cache throttles commands, because it uses all its ECPUs a second. Raise CacheECPUs of the construct.", metric("ThrottledCmds"), 0, 2, 5},
 		l.metrics.storeSlow("The cache is slow. Above 50 ms a request is decided without it, by on_error. See store-throttled, the AWS Health Dashboard, and cold starts on the dashboard.", cacheSlow),
-		{"store-evicts", "The cache is full and forgets callers, who start with a full quota: raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
-		{"store-authentication", "The cache refuses logins: the functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
-		{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once: see the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
-		{"store-denied", "The cache's user may not call a command that the functions call. Its access string was changed, or is older than the functions: deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
+		{"store-evicts", "The cache is full and evicts counts, so those callers start with a full quota. Raise CacheGigabytes of the construct.", metric("Evictions"), 0, 1, 5},
+		{"store-authentication", "The cache rejects logins. The functions' role lacks elasticache:Connect, or the cache's user or user group was changed. Requests are decided by on_error. Deploy again to restore them.", metric("AuthenticationFailures"), 0, 2, 5},
+		{"store-iam-throttled", "IAM throttles logins to the cache, because too many connections open at once. Look at the concurrency of the functions, and lower throttle.", metric("IamAuthenticationThrottling"), 0, 2, 5},
+		{"store-denied", "The cache's user has no permission for a command that the functions call. Its access string was changed, or is older than the functions. Deploy again.", metric("CommandAuthorizationFailures"), 0, 1, 5},
 	} {
 		l.NewAlarm(l, a)
 	}

@@ -12,20 +12,20 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// The cache listens at cachePort, and for reads at the next.
+// The ports of the cache, for commands and for reads.
 const (
 	cachePort  = 6379
 	cacheReads = cachePort + 1
 )
 
-// What the cache grows to by itself, unless LimitsProps says otherwise, and so what it can cost
-// at most. A caller takes some 100 bytes and a decision some 2 to 3 ECPUs.
+// Default maximum of the cache, which bounds its cost. A caller takes about 100 bytes, and a
+// decision 2 to 3 ECPUs.
 const (
 	cacheGigabytes = 5
 	cacheECPUs     = 100_000
 )
 
-// cache is the state in ElastiCache Serverless for Valkey.
+// cache keeps the counters in ElastiCache Serverless for Valkey.
 type cache struct {
 	limits *Limits
 	cache  awselasticache.CfnServerlessCache
@@ -44,17 +44,17 @@ func (l *Limits) newCache() state {
 	return c
 }
 
-// newServers makes the cache and the one user that can do there what the store does, in
-// the way in which it proves who it is: with the function's own role.
+// newServers makes the cache and its only user. The user has permission for the commands of
+// the store, and logs in with the function's own role.
 func (c *cache) newServers(group awsec2.SecurityGroup) {
 	name := jsii.String("weir-" + c.limits.props.Namespace)
 	c.user = awselasticache.NewCfnUser(c.limits, jsii.String("User"), &awselasticache.CfnUserProps{
-		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM wants both the same
+		Engine: jsii.String("valkey"), UserId: name, UserName: name, // IAM needs both to be equal
 		AccessString:       jsii.String(contract.CacheAccess),
-		AuthenticationMode: map[string]string{"Type": "iam"}, // what the CDK has for it is written in lower case
+		AuthenticationMode: map[string]string{"Type": "iam"}, // the CDK's own type marshals it in lower case
 	})
-	// A group of the engine redis must have a user called default, for clients that do not log in. In
-	// one of the engine valkey every user authenticates, and no such user is needed:
+	// A user group of the engine redis needs a user named default, for clients that do not log
+	// in. In one of the engine valkey every user authenticates, so it needs none:
 	// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/Clusters.RBAC.html
 	users := awselasticache.NewCfnUserGroup(c.limits, jsii.String("Users"), &awselasticache.CfnUserGroupProps{
 		Engine: jsii.String("valkey"), UserGroupId: name, UserIds: &[]*string{c.user.Ref()},

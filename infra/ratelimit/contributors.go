@@ -5,17 +5,19 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/weir-limits/weir/functions/contract"
 )
 
-// newRefusedMost makes the Contributor Insights rule of the callers that are refused
-// most, by the lines that limiter/telemetry writes of them.
+// newRefusedMost makes the Contributor Insights rule that ranks callers and limits by their
+// refused requests. It counts the lines that limiter/telemetry writes.
 func (l *Limits) newRefusedMost() {
 	l.refusedMost = awscloudwatch.NewCfnInsightRule(l, jsii.String("RefusedMost"), &awscloudwatch.CfnInsightRuleProps{
 		RuleName: jsii.String("weir-" + l.props.Namespace + "-refused-most"), RuleState: jsii.String("ENABLED"), RuleBody: l.contributors(),
 	})
 }
 
-// contributors returns the rule's definition over the logs of all functions that decide.
+// contributors returns the rule's definition over the logs of all functions with the limiter.
 func (l *Limits) contributors() *string {
 	groups := make([]*string, len(l.logs))
 	for i, g := range l.logs {
@@ -26,18 +28,18 @@ func (l *Limits) contributors() *string {
 		"LogGroupNames": groups,
 		"LogFormat":     "JSON",
 		"Contribution": map[string]any{
-			"Keys":    []string{"$.subject", "$.limit"},
-			"ValueOf": "$.refused",
+			"Keys":    []string{"$." + contract.LineSubject, "$." + contract.LineLimit},
+			"ValueOf": "$." + contract.LineCount,
 			"Filters": []any{
-				map[string]any{"Match": "$.weir", "In": []string{"refused"}},
-				map[string]any{"Match": "$.subject", "IsPresent": true},
+				map[string]any{"Match": "$." + contract.LineKind, "In": []string{contract.LineRefused}},
+				map[string]any{"Match": "$." + contract.LineSubject, "IsPresent": true},
 			},
 		},
 		"AggregateOn": "Sum",
 	}, nil)
 }
 
-// watch adds a function's log to the rule.
+// watch adds a function's log group to the rule.
 func (l *Limits) watch(logs awslogs.LogGroup) {
 	l.logs = append(l.logs, logs)
 	if l.refusedMost != nil {

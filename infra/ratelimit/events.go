@@ -15,47 +15,48 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Events are what takes events of decisions: Stream or Kafka, one of them.
+// Events is the destination of decision events: either Stream or Kafka.
 type Events struct {
-	// Stream is a data stream of Kinesis. Functions in a network need a way there; the network
-	// that is made gets one.
+	// Stream is a Kinesis data stream. Functions in a network need a route to it; a network
+	// that the construct makes has an endpoint for it.
 	Stream awskinesis.IStream
 	// Kafka is a topic of a cluster.
 	Kafka *Kafka
-	// Sample is how many plain allowed requests one event stands for; 0 is 100, which is 1 %.
+	// Sample is the number of allowed requests that one event stands for. 0 means 100, which
+	// is 1 %.
 	Sample int
 }
 
-// Kafka is a topic of an Amazon MSK cluster that lets functions in by IAM, in LimitsProps.Vpc. All
-// fields must be there.
+// Kafka is a topic of an Amazon MSK cluster with IAM access, in [LimitsProps].Vpc. All fields
+// are required.
 type Kafka struct {
-	Brokers       string                // some, host:port with commas between them: what the cluster calls its bootstrap brokers for IAM
-	Topic         string                // which is there already
+	Brokers       string                // the bootstrap brokers for IAM: host:port, separated by commas
+	Topic         string                // an existing topic
 	Cluster       string                // the cluster's ARN
 	SecurityGroup awsec2.ISecurityGroup // of the brokers
 }
 
-// checkEvents says what is wrong with the events of p.
+// checkEvents reports the mistakes in the events of p.
 func (p *LimitsProps) checkEvents(want func(ok bool, format string, args ...any)) {
 	e := p.Events
 	if e == nil {
 		return
 	}
-	want((e.Stream == nil) != (e.Kafka == nil), "Events: want one of Stream and Kafka")
+	want((e.Stream == nil) != (e.Kafka == nil), "Events: want either Stream or Kafka")
 	want(e.Sample >= 0 && e.Sample <= contract.MaxEventsSample, "Events.Sample: got %d, want 1 to %d, or 0 for 100", e.Sample, contract.MaxEventsSample)
 	k := e.Kafka
 	if k == nil {
 		return
 	}
-	want(p.Vpc != nil, "Vpc: is missing: want that of the brokers, with Events.Kafka")
-	want(k.SecurityGroup != nil, "Events.Kafka.SecurityGroup: is missing: want that of the brokers, or functions do not reach them")
+	want(p.Vpc != nil, "Vpc: required with Events.Kafka: the brokers' network")
+	want(k.SecurityGroup != nil, "Events.Kafka.SecurityGroup: required: the brokers' security group, which must admit the functions")
 	want(isToken(k.Cluster) || strings.HasPrefix(k.Cluster, "arn:") && strings.Count(k.Cluster, ":cluster/") == 1, "Events.Kafka.Cluster: got %q, want an ARN such as arn:aws:kafka:eu-west-1:123456789012:cluster/name/id", k.Cluster)
 }
 
-// isToken reports whether a text is known only when the stack is deployed.
+// isToken reports whether a text is known only after the deployment.
 func isToken(text string) bool { return *awscdk.Token_IsUnresolved(text) }
 
-// variables returns those of the functions.
+// variables returns the functions' variables.
 func (e *Events) variables() map[string]string {
 	if e == nil {
 		return nil
@@ -73,8 +74,8 @@ func (e *Events) variables() map[string]string {
 	return v
 }
 
-// known returns the variables as they can be checked: with something in place of what is
-// known only when the stack is deployed.
+// known returns the variables with a placeholder for each value that is known only after
+// the deployment.
 func (e *Events) known() map[string]string {
 	v := e.variables()
 	for name, value := range v {
@@ -88,9 +89,9 @@ func (e *Events) known() map[string]string {
 	return v
 }
 
-// ports are those at which the brokers listen.
+// ports returns the ports at which the brokers listen.
 func (k *Kafka) ports() (ports []float64) {
-	const iam = 9098 // of a list that is not known yet
+	const iam = 9098 // if the list is not known yet
 	if isToken(k.Brokers) {
 		return []float64{iam}
 	}
@@ -102,7 +103,7 @@ func (k *Kafka) ports() (ports []float64) {
 	return ports
 }
 
-// prepareEvents opens the way to what takes events, and watches it.
+// prepareEvents opens the network to the destination of events, and adds an alarm.
 func (l *Limits) prepareEvents() {
 	e := l.props.Events
 	if e == nil {
@@ -117,10 +118,10 @@ func (l *Limits) prepareEvents() {
 	} else if l.network != nil && !l.network.given {
 		l.newStreamEndpoint(e.Stream)
 	}
-	l.NewAlarm(l, Alarm{"events-dropped", "Events of decisions are lost on their way to their broker; no request fails for it. The broker is down, slow or throttling, or refuses the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
+	l.NewAlarm(l, Alarm{"events-dropped", "Decision events do not reach their broker. No request fails because of it. The broker is down, slow or throttling, or rejects the functions: see 'events dropped' in their logs.", l.metrics.Metric(contract.MetricEventsDropped, "Sum"), 0, 3, 5})
 }
 
-// newStreamEndpoint makes the way from the network to the stream, and to no other.
+// newStreamEndpoint connects the network with the stream, and with no other stream.
 func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	group := awsec2.NewSecurityGroup(l, jsii.String("StreamEndpoint"), &awsec2.SecurityGroupProps{
 		Vpc: l.network.vpc, Description: jsii.String("The way to the stream of events"), AllowAllOutbound: jsii.Bool(false),
@@ -137,7 +138,7 @@ func (l *Limits) newStreamEndpoint(stream awskinesis.IStream) {
 	}))
 }
 
-// equipEvents gives a function what it needs to send events.
+// equipEvents gives a function its access to the destination of events.
 func (l *Limits) equipEvents(f awslambda.Function) {
 	e := l.props.Events
 	if e == nil {
@@ -155,11 +156,11 @@ func (l *Limits) equipEvents(f awslambda.Function) {
 	}
 	allow(f, contract.KinesisActions(), e.Stream.StreamArn())
 	if key := e.Stream.EncryptionKey(); key != nil {
-		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts in the name of who writes
+		allow(f, []string{"kms:GenerateDataKey"}, key.KeyArn()) // Kinesis encrypts with the writer's permissions
 	}
 }
 
-// topicARN returns the topic's, arn:…:topic/name/id/topic for a cluster arn:…:cluster/name/id.
+// topicARN returns the topic's ARN: arn:…:topic/name/id/topic for the cluster arn:…:cluster/name/id.
 func (k *Kafka) topicARN() *string {
 	parts := awscdk.Fn_Split(jsii.String(":cluster/"), jsii.String(k.Cluster), jsii.Number(2))
 	return awscdk.Fn_Join(jsii.String(""), &[]*string{

@@ -6,9 +6,9 @@ import (
 	"github.com/cdklabs/cdk-nag-go/cdknag/v2"
 )
 
-// Excuse says why a finding of cdk-nag on a construct is meant: rule is its name, such as
-// AwsSolutions-IAM5, and each of findings, if there are any, the detail that it gives,
-// such as Resource::*.
+// Excuse suppresses a finding of cdk-nag on a construct, for a reason. rule is the name of
+// the nag rule, such as AwsSolutions-IAM5. findings are the details that are suppressed,
+// such as Resource::*; without any, all are.
 func Excuse(c constructs.IConstruct, rule, reason string, findings ...string) {
 	s := &cdknag.NagPackSuppression{Id: jsii.String(rule), Reason: jsii.String(reason)}
 	if len(findings) > 0 {

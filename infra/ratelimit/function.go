@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Memory is what the functions have, in MB. Lambda's CPU grows with it: with less a cold
-// start takes visibly longer, with more a warm decision no less.
+// Memory is the memory of the functions, in MB. Lambda's CPU grows with it: with less, a cold
+// start takes visibly longer; with more, a warm decision is not faster.
 const Memory = 512
 
 const (
@@ -31,21 +31,21 @@ const (
 	taskRoot  = "/var/task/"
 )
 
-// FunctionProps are what [Limits.NewFunction] is told.
+// FunctionProps are the properties of [Limits.NewFunction]. Bundle, Role and Timeout are
+// required.
 type FunctionProps struct {
 	// Bundle is the folder of the function's bootstrap.
 	Bundle string
-	// Role tells the local gateway which function this is: authorizer, handler or
-	// signingkeys.
+	// Role is authorizer, handler or signingkeys. The local gateway finds functions by it.
 	Role string
-	// Timeout is how long an invocation may take.
+	// Timeout is the longest time of an invocation.
 	Timeout time.Duration
 	// ReservedConcurrency is as in [LimitsProps].
 	ReservedConcurrency *float64
 }
 
-// NewFunction makes a function from a bootstrap, with the rules in its bundle, a log
-// group, a role that can do nothing, and then [Limits.Equip].
+// NewFunction makes a function from a bootstrap, with the rules in its bundle, a log group and
+// a role of its own, and equips it as [Limits.Equip] does.
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	f, done := l.newFunction(id, p, l.props.Rules)
 	defer done()
@@ -53,8 +53,8 @@ func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	return f
 }
 
-// newFunction makes a function; document goes into its bundle unless it is empty. done
-// removes what was only needed until now.
+// newFunction makes a function whose bundle contains document, unless that is empty. done
+// removes the temporary bundle.
 func (l *Limits) newFunction(id string, p FunctionProps, document string) (f awslambda.Function, done func()) {
 	bundle, done := stage(p.Bundle, document)
 	logs := awslogs.NewLogGroup(l, jsii.String(id+"Logs"), &awslogs.LogGroupProps{
@@ -67,14 +67,14 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 		Architecture: l.architecture(), MemorySize: jsii.Number(Memory),
 		Timeout: awscdk.Duration_Seconds(jsii.Number(p.Timeout.Seconds())),
 		Role:    role, LogGroup: logs, LoggingFormat: awslambda.LoggingFormat_JSON,
-		// Two lines of Lambda's own for each request would be most of what logs cost.
+		// Lambda's own two lines for each request would be most of the cost of logs.
 		SystemLogLevelV2: awslambda.SystemLogLevel_WARN,
 		Tracing:          l.tracing(), ReservedConcurrentExecutions: p.ReservedConcurrency,
 		Environment: &map[string]*string{contract.VariableFunction: jsii.String(p.Role)},
 	})
 	allow(f, []string{"logs:CreateLogStream", "logs:PutLogEvents"}, logs.LogGroupArn())
 	if l.props.Tracing {
-		Excuse(role, "AwsSolutions-IAM5", "X-Ray's actions know no resource.", "Resource::*")
+		Excuse(role, "AwsSolutions-IAM5", "X-Ray's actions support no resources.", "Resource::*")
 	}
 	if document != "" {
 		l.watch(logs)
@@ -83,12 +83,12 @@ func (l *Limits) newFunction(id string, p FunctionProps, document string) (f aws
 	return f, done
 }
 
-// Equip gives a function what the limiter in it needs: the variables that
-// functions/boot reads, permission for the store, the records and what takes events, and the
-// network that they are in. The function's bundle must have the rules document as rules.json.
+// Equip gives a function the access that the limiter in it needs: the variables of
+// functions/boot; permissions for the store, the records and the destination of events; and
+// the network. The function's bundle must contain the rules document as rules.json.
 //
-// It panics if the function's role is not for this app to change, or if the function is in a network
-// and the limits have one of their own: give them the function's, as LimitsProps.Vpc.
+// It panics if this app cannot change the function's role, or if the function is in a network
+// other than the limits': set [LimitsProps].Vpc to the function's.
 func (l *Limits) Equip(f awslambda.Function) {
 	l.state.equip(f)
 	if l.network != nil {
@@ -115,8 +115,8 @@ func (l *Limits) newAuthorizer() awslambda.Function {
 	})
 }
 
-// newAlias returns what API Gateway invokes: the function or, with provisioned
-// concurrency, which only a version can have, an alias of its newest one.
+// newAlias returns the target of API Gateway: the function or, with provisioned concurrency,
+// an alias of its newest version, because only a version can have it.
 func (l *Limits) newAlias() awslambda.IFunction {
 	if l.props.ProvisionedConcurrency == 0 {
 		return l.authorizer
@@ -127,8 +127,8 @@ func (l *Limits) newAlias() awslambda.IFunction {
 	})
 }
 
-// stage copies a bundle and the rules into one folder, for an asset is a folder. remove
-// must be called once the asset is made of it.
+// stage copies a bundle and the rules into one folder, because an asset is a folder. Call
+// remove after the asset was made.
 func stage(bundle, document string) (folder string, remove func()) {
 	folder, err := os.MkdirTemp("", "weir-bundle-")
 	if err == nil {
@@ -170,15 +170,15 @@ func (l *Limits) tracing() awslambda.Tracing {
 	return awslambda.Tracing_DISABLED
 }
 
-// setVariables sets variables in the order of their names, so that a template is the
-// same each time.
+// setVariables sets variables in the order of their names, so that the template is
+// reproducible.
 func setVariables(f awslambda.Function, variables map[string]*string) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		f.AddEnvironment(jsii.String(name), variables[name], nil)
 	}
 }
 
-// allow lets a function do actions on resources.
+// allow permits a function to perform actions on resources.
 func allow(f awslambda.Function, actions []string, resources ...*string) {
 	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
 }
@@ -186,9 +186,9 @@ func allow(f awslambda.Function, actions []string, resources ...*string) {
 // permit adds a statement to the policy of a function's role.
 func permit(f awslambda.Function, statement *awsiam.PolicyStatementProps) {
 	f.AddToRolePolicy(awsiam.NewPolicyStatement(statement))
-	// A role of another app's that is not to be changed takes statements and forgets them.
+	// An imported role that this app cannot change discards statements silently.
 	if !slices.ContainsFunc(*f.Role().Node().FindAll(""), isPolicy) {
-		panic(fmt.Errorf("ratelimit: the role of %s is not this app's to change: it lacks %s, and whatever else the limits need", *f.Node().Path(), *(*statement.Actions)[0]))
+		panic(fmt.Errorf("ratelimit: %s: this app cannot change the function's role, which lacks %s and other permissions of the limits; use a role of this app", *f.Node().Path(), *(*statement.Actions)[0]))
 	}
 }
 

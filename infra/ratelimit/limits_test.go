@@ -60,7 +60,7 @@ func enterShop() error {
 
 const document = `{"version": 1, "rules": [{"endpoint": "/orders", "limits": {"*": {"requests": 10, "window": "1m"}}}]}`
 
-// props are those of a construct that finds what it needs.
+// props returns valid properties.
 func props(t *testing.T) *ratelimit.LimitsProps {
 	t.Helper()
 	folder := t.TempDir()
@@ -80,7 +80,7 @@ func props(t *testing.T) *ratelimit.LimitsProps {
 	return &ratelimit.LimitsProps{Namespace: "test", Bundles: folder, Rules: filepath.Join(folder, "rules.json")}
 }
 
-// program returns the head of a program for Linux on a machine, which is all that is looked at.
+// program returns the header of a Linux program for a machine. The check reads no more.
 func program(machine elf.Machine) []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
@@ -136,9 +136,9 @@ func TestNew_mistakes(t *testing.T) {
 	for want, change := range map[string]func(*ratelimit.LimitsProps){
 		`Namespace: got "a b"`:                func(p *ratelimit.LimitsProps) { p.Namespace = "a b" },
 		`Store: got "etcd", want dynamodb or`: func(p *ratelimit.LimitsProps) { p.Store = "etcd" },
-		"Bundles: " + folder + "/authorizer/bootstrap is not there: build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
-		"authorizer/bootstrap is for EM_AARCH64, want EM_X86_64":                                                          func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
-		"signingkeys/bootstrap is no program for Linux": func(p *ratelimit.LimitsProps) {
+		"Bundles: " + folder + "/authorizer/bootstrap: not found; build it (make functions, or GOOS=linux GOARCH=arm64": func(p *ratelimit.LimitsProps) { p.Bundles = folder },
+		"authorizer/bootstrap: built for EM_AARCH64, want EM_X86_64":                                                    func(p *ratelimit.LimitsProps) { p.Architecture = awslambda.Architecture_X86_64() },
+		"signingkeys/bootstrap: not a program for Linux": func(p *ratelimit.LimitsProps) {
 			p.Store, p.Tokens = ratelimit.ElastiCache, &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "https://i/k"}
 		},
 		"Rules: open nowhere.json":                          func(p *ratelimit.LimitsProps) { p.Rules = "nowhere.json" },
@@ -156,28 +156,28 @@ func TestNew_mistakes(t *testing.T) {
 		`JWKS: got "http://i/k", want an https URL`: func(p *ratelimit.LimitsProps) {
 			p.Tokens = &ratelimit.Tokens{Issuer: "i", Audience: "a", JWKS: "http://i/k"}
 		},
-		"ReservedConcurrency: want at least 1":        func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
-		"Vpc: only elasticache and Events.Kafka have": func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
-		`RULES_FROM: got "tables", want table`:        func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
+		"ReservedConcurrency: want at least 1":          func(p *ratelimit.LimitsProps) { p.ReservedConcurrency = jsii.Number(0) },
+		"Vpc: got one, want none; only elasticache and": func(p *ratelimit.LimitsProps) { p.Vpc = awsec2.NewVpc(stack, jsii.String("V"), nil) },
+		`RULES_FROM: got "tables", want table`:          func(p *ratelimit.LimitsProps) { p.RulesFrom = "tables" },
 		`RulesFrom: got "prod-1", want the ids`: func(p *ratelimit.LimitsProps) {
 			p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/prod-1/abcd", agentLayer
 		},
 		`AppConfigLayer: got "latest", want the`: func(p *ratelimit.LimitsProps) { p.RulesFrom, p.AppConfigLayer = "appconfig:abcd/abcd/abcd", "latest" },
 		`AppConfigLayer: got "` + agentLayer:     func(p *ratelimit.LimitsProps) { p.RulesFrom, p.AppConfigLayer = "table", agentLayer },
-		"RulesFrom: functions in the network that": func(p *ratelimit.LimitsProps) {
+		`RulesFrom: got "appconfig:abcd/abcd/abcd", want table, or a Vpc`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.RulesFrom, p.AppConfigLayer = ratelimit.ElastiCache, "appconfig:abcd/abcd/abcd", agentLayer
 		},
 		"Variables: got RULES_FROM, which the":          func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"RULES_FROM": "table"} },
-		"Events: want one of Stream and Kafka":          func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{} },
+		"Events: want either Stream or Kafka":           func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{} },
 		"Events.Sample: got -1":                         func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Sample: -1} },
-		"Vpc: is missing: want that of the brokers":     func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
-		"Events.Kafka.SecurityGroup: is missing":        func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		"Vpc: required with Events.Kafka":               func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
+		"Events.Kafka.SecurityGroup: required":          func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{}} },
 		`Events.Kafka.Cluster: got "mine", want an ARN`: func(p *ratelimit.LimitsProps) { p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Cluster: "mine"}} },
 		`KAFKA_BROKERS: got "b-1", want host:port`: func(p *ratelimit.LimitsProps) {
 			p.Events = &ratelimit.Events{Kafka: &ratelimit.Kafka{Brokers: "b-1", Topic: "t"}}
 		},
-		`Zones: got ["eu-central-1a" "eu-central-1b"], want none`: func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
-		"Zones: got 1, want 2 or 3":                               func(p *ratelimit.LimitsProps) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
+		`Zones: got ["eu-central-1a" "eu-central-1b"], want none; only`: func(p *ratelimit.LimitsProps) { p.Zones = []string{"eu-central-1a", "eu-central-1b"} },
+		"Zones: got 1, want 2 or 3 zones":                               func(p *ratelimit.LimitsProps) { p.Store, p.Zones = ratelimit.ElastiCache, []string{"eu-central-1a"} },
 		`Zones: got "euc1-az1", want the name`: func(p *ratelimit.LimitsProps) {
 			p.Store, p.Zones = ratelimit.ElastiCache, []string{"euc1-az1", "eu-central-1b"}
 		},
@@ -186,7 +186,7 @@ func TestNew_mistakes(t *testing.T) {
 		},
 		"WarmWrites: got 3999, want a whole number":                        func(p *ratelimit.LimitsProps) { p.WarmWrites = 3999 },
 		"WarmWrites: got 5000.5, want a whole":                             func(p *ratelimit.LimitsProps) { p.WarmWrites = 5000.5 },
-		"WarmWrites: got 5000, want none with elast":                       func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
+		"WarmWrites: got 5000, want 0 with elast":                          func(p *ratelimit.LimitsProps) { p.Store, p.WarmWrites = ratelimit.ElastiCache, 5000 },
 		"Variables: got EVENTS, which the":                                 func(p *ratelimit.LimitsProps) { p.Variables = map[string]string{"EVENTS": "kafka"} },
 		"ReservedConcurrency: got 21, more than the local_processes 20 of": func(p *ratelimit.LimitsProps) { p.Rules, p.ReservedConcurrency = shared, jsii.Number(21) },
 		"ReservedConcurrency: want at least 1 and at le":                   func(p *ratelimit.LimitsProps) { p.ReservedConcurrency, p.ProvisionedConcurrency = jsii.Number(1), 2 },
@@ -199,7 +199,7 @@ func TestNew_mistakes(t *testing.T) {
 	}
 }
 
-// Every conflict is told when the stack is synthesized, with what to do.
+// Synthesizing reports every conflict, with a remedy.
 func TestLimits_Attach_conflicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		want string
@@ -266,14 +266,14 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // which both say
+			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // which both report
 				t.Errorf("%d problems, want 1: %s", lines, got)
 			}
 		})
 	}
 }
 
-// Chosen methods are limited, and others are not.
+// Only the chosen methods are limited.
 func TestLimits_Attach_methods(t *testing.T) {
 	app, stack, api := newAPI(t)
 	limited := api.Root().AddResource(jsii.String("search"), nil).AddMethod(jsii.String("GET"), nil, nil)
@@ -298,7 +298,7 @@ func TestLimits_Attach_two(t *testing.T) {
 	app.Synth(nil)
 }
 
-// A function of somebody else's gets the network of the cache, in a VPC of theirs too.
+// Equip connects a function that the construct did not make to the cache, in a given VPC.
 func TestLimits_Equip(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	p := props(t)
@@ -315,7 +315,7 @@ func TestLimits_Equip(t *testing.T) {
 	}
 }
 
-// What Equip cannot do it refuses, where the mistake is made.
+// Equip panics if it cannot give the access.
 func TestLimits_Equip_mistakes(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	p := props(t)
@@ -328,8 +328,8 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 	fixed := awsiam.Role_FromRoleArn(stack, jsii.String("Fixed"), jsii.String("arn:aws:iam::123456789012:role/fixed"), &awsiam.FromRoleArnOptions{Mutable: jsii.Bool(false)})
 	for want, f := range map[string]awslambda.Function{
-		"Shop/Elsewhere is in a network, and the limits in another": newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
-		"the role of Shop/Foreign is not this app's to change":      newFunction("Foreign", nil, fixed),
+		"Shop/Elsewhere is in a network, and the limits are in another": newFunction("Elsewhere", awsec2.NewVpc(stack, jsii.String("Vpc"), nil), nil),
+		"Shop/Foreign: this app cannot change the function's role":      newFunction("Foreign", nil, fixed),
 	} {
 		if got := panicked(func() { l.Equip(f) }); !strings.Contains(got, want) {
 			t.Errorf("got %q, want %q", got, want)
@@ -337,7 +337,7 @@ func TestLimits_Equip_mistakes(t *testing.T) {
 	}
 }
 
-// A network must have what a cache needs.
+// A given network must have what a cache needs.
 func TestNew_vpc(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	n := 0
@@ -358,7 +358,7 @@ func TestNew_vpc(t *testing.T) {
 	}
 }
 
-// Of a network that is given, the zones say which subnets are used.
+// Zones selects subnets of a given network.
 func TestNew_zones(t *testing.T) {
 	_, stack, _ := newAPI(t)
 	three := []string{"eu-central-1a", "eu-central-1b", "eu-central-1c"}
@@ -383,7 +383,8 @@ func TestNew_zones(t *testing.T) {
 	}
 }
 
-// Limits can be in a stack of their own, and APIs of one name in many.
+// The limits and the APIs can be in different stacks, and APIs of different stacks can have
+// the same name.
 func TestLimits_Attach_stacks(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))

@@ -10,17 +10,19 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Metrics are those that the functions write themselves: limiter/telemetry lists them.
+// Metrics are the metrics that the functions write. limiter/telemetry documents them. Get
+// them from [Limits.Metrics].
 type Metrics struct{ namespace string }
 
 func newMetrics(namespace string) Metrics { return Metrics{contract.MetricNamespace(namespace)} }
 
-// Metric returns a metric by its name in limiter/telemetry; statistic is such as Sum or p99.
+// Metric returns a metric by its name, such as functions/contract.MetricAllowed. statistic is
+// CloudWatch's, such as Sum or p99.
 func (m Metrics) Metric(name, statistic string) awscloudwatch.IMetric {
 	return Metric(m.namespace, name, statistic, nil)
 }
 
-// Metric returns a metric by the minute.
+// Metric returns a metric with a period of one minute.
 func Metric(namespace, name, statistic string, dimensions map[string]*string) awscloudwatch.IMetric {
 	p := &awscloudwatch.MetricProps{
 		Namespace: jsii.String(namespace), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
@@ -32,23 +34,23 @@ func Metric(namespace, name, statistic string, dimensions map[string]*string) aw
 	return awscloudwatch.NewMetric(p)
 }
 
-// Percent returns a share of metrics, by the minute, by an expression of their names in
-// CloudWatch's metric math.
+// Percent returns a metric by the minute from an expression of CloudWatch's metric math over
+// the names of other metrics.
 func Percent(label, expression string, using map[string]awscloudwatch.IMetric) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Label: jsii.String(label), Expression: jsii.String(expression), UsingMetrics: &using, Period: awscdk.Duration_Minutes(jsii.Number(1)),
 	})
 }
 
-// Refused returns the share of requests that are refused, in percent.
+// Refused returns the share of refused requests, in percent.
 func (m Metrics) Refused() awscloudwatch.IMetric {
 	return Percent("Refused, %", "100 * refused / (allowed + refused)", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"),
 	})
 }
 
-// Degraded returns the share of requests that were decided without the store, or without
-// all of it, because it failed, in percent.
+// Degraded returns the share of requests that were decided without the store, wholly or in
+// part, because it failed. It is in percent.
 func (m Metrics) Degraded() awscloudwatch.IMetric {
 	return Percent("Degraded, %", "100 * degraded / (allowed + refused + FILL(unauthorized, 0) + FILL(failed, 0))", map[string]awscloudwatch.IMetric{
 		"allowed": m.Metric(contract.MetricAllowed, "Sum"), "refused": m.Metric(contract.MetricRefused, "Sum"), "unauthorized": m.Metric(contract.MetricUnauthorized, "Sum"),
@@ -56,8 +58,8 @@ func (m Metrics) Degraded() awscloudwatch.IMetric {
 	})
 }
 
-// ByRule returns the share that a metric of rules has of the requests that were allowed or
-// refused, in percent: one line for each rule that has values.
+// ByRule returns a metric by rule as a share of the allowed and refused requests, in percent.
+// It has one line for each rule with values.
 func (m Metrics) ByRule(label, name string) awscloudwatch.IMetric {
 	search := fmt.Sprintf(`SEARCH('{"%s","%s"} MetricName="%s"', 'Sum')`, m.namespace, contract.RuleDimension, name)
 	return Percent(label, "100 * "+search+" / (allowed + refused)", map[string]awscloudwatch.IMetric{

@@ -15,13 +15,13 @@ import (
 
 const https = 443
 
-// network is where the functions are that reach something which has no address outside: a
-// cache, or the brokers of a cluster.
+// network is the VPC of functions that reach a service without a public address: a cache, or
+// the brokers of a cluster.
 type network struct {
 	vpc     awsec2.IVpc
 	given   bool
 	subnets *awsec2.SelectedSubnets
-	clients awsec2.SecurityGroup // of functions that decide
+	clients awsec2.SecurityGroup // of the functions
 }
 
 // inNetwork reports whether the functions are in a network.
@@ -31,13 +31,13 @@ func (p *LimitsProps) inNetwork() bool {
 
 var validZone = regexp.MustCompile(`^[a-z]{2}(-[a-z]+)+-[0-9]+[a-z]$`)
 
-// checkZones says what is wrong with the zones of p.
+// checkZones reports the mistakes in the zones of p.
 func (p *LimitsProps) checkZones(want func(ok bool, format string, args ...any)) {
 	if p.Zones == nil {
 		return
 	}
-	want(p.inNetwork(), "Zones: got %q, want none: only %s and Events.Kafka have a network", p.Zones, ElastiCache)
-	want(len(p.Zones) == 2 || len(p.Zones) == 3, "Zones: got %d, want 2 or 3, which a serverless cache has", len(p.Zones))
+	want(p.inNetwork(), "Zones: got %q, want none; only %s and Events.Kafka have a network", p.Zones, ElastiCache)
+	want(len(p.Zones) == 2 || len(p.Zones) == 3, "Zones: got %d, want 2 or 3 zones, which a serverless cache needs", len(p.Zones))
 	for i, zone := range p.Zones {
 		want(validZone.MatchString(zone), "Zones: got %q, want the name of an availability zone, such as eu-central-1a", zone)
 		want(!slices.Contains(p.Zones[:i], zone), "Zones: got %q twice, want different ones", zone)
@@ -53,14 +53,14 @@ func (l *Limits) newNetwork() *network {
 	n.clients = awsec2.NewSecurityGroup(l, jsii.String("Clients"), &awsec2.SecurityGroupProps{
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
-	// DynamoDB has no address range that a template knows: the way there is the VPC's
-	// gateway endpoint, and without another there is nowhere else to go.
+	// A template cannot know DynamoDB's addresses. The VPC's gateway endpoint is the route to it,
+	// and a VPC without other routes leads nowhere else.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }
 
-// newVpc makes a network, of two zones unless LimitsProps.Zones has others, that leads nowhere but to DynamoDB, and there only
-// to the records. A gateway endpoint costs nothing.
+// newVpc makes a network with one route: to the records table, through DynamoDB's gateway
+// endpoint, which costs nothing. It has two zones, or those of LimitsProps.Zones.
 func (l *Limits) newVpc() awsec2.IVpc {
 	p := &awsec2.VpcProps{
 		NatGateways:         jsii.Number(0),
@@ -78,18 +78,18 @@ func (l *Limits) newVpc() awsec2.IVpc {
 		Actions:    jsii.Strings(contract.RecordActions()...),
 		Resources:  &[]*string{l.records.TableArn()},
 	}))
-	Excuse(vpc, "AwsSolutions-VPC7", "The network leads nowhere but to the cache and to one table, both of which ask who calls.")
+	Excuse(vpc, "AwsSolutions-VPC7", "The network reaches only the cache and one table, and both authenticate their callers.")
 	return vpc
 }
 
-// subnets returns one in each zone that nobody outside can reach. A serverless cache has two
-// or three. zones, unless nil, are those to choose from.
+// subnets returns one subnet in each zone, unreachable from outside. A serverless cache needs
+// two or three. zones restricts the choice unless it is nil.
 func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	kind := awsec2.SubnetType_PRIVATE_WITH_EGRESS
 	if len(*vpc.IsolatedSubnets()) > 0 {
 		kind = awsec2.SubnetType_PRIVATE_ISOLATED
 	} else if len(*vpc.PrivateSubnets()) == 0 {
-		panic(fmt.Errorf("ratelimit: Vpc: %s has public subnets only, want isolated or private ones", *vpc.Node().Path()))
+		panic(fmt.Errorf("ratelimit: Vpc: %s has public subnets only; want isolated or private ones", *vpc.Node().Path()))
 	}
 	p := &awsec2.SubnetSelection{SubnetType: kind, OnePerAz: jsii.Bool(true)}
 	if zones != nil {
@@ -97,31 +97,31 @@ func subnets(vpc awsec2.IVpc, zones []string) *awsec2.SelectedSubnets {
 	}
 	selected := vpc.SelectSubnets(p)
 	if n := len(*selected.SubnetIds); n < 2 || n > 3 {
-		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache has; choose them with Zones", *vpc.Node().Path(), n))
+		panic(fmt.Errorf("ratelimit: Vpc: %s has isolated or private subnets in %d zones, want 2 or 3, which a serverless cache needs; choose them with Zones", *vpc.Node().Path(), n))
 	}
 	return selected
 }
 
-// networkActions are what Lambda does in a function's name to put it into a VPC. They know
-// no resource: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
+// networkActions are the actions with which Lambda connects a function to a VPC, with the
+// function's own permissions. They support no resources: https://docs.aws.amazon.com/lambda/latest/dg/configuration-vpc.html
 var networkActions = []string{
 	"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface",
 	"ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses",
 }
 
-// join puts a function into the network. Lambda does so with the function's
-// own permissions; the function's code is denied them.
+// join connects a function to the network. Lambda needs the function's permissions for it;
+// the function's own code is denied them.
 func (n *network) join(f awslambda.Function) {
 	allow(f, networkActions, jsii.String("*"))
 	permit(f, &awsiam.PolicyStatementProps{
 		Effect:    awsiam.Effect_DENY,
 		Actions:   jsii.Strings(networkActions...),
 		Resources: jsii.Strings("*"),
-		// What the function calls has it, and what Lambda calls for it has not:
+		// Calls of the function's code have this key, and calls of Lambda do not:
 		// https://docs.aws.amazon.com/lambda/latest/dg/lambda-intro-execution-role.html
 		Conditions: &map[string]any{"Null": map[string]string{"lambda:SourceFunctionArn": "false"}},
 	})
-	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda makes network interfaces in the function's name, and these actions know no resource; the function's own code is denied them.", "Resource::*")
+	Excuse(f.Role(), "AwsSolutions-IAM5", "Lambda makes network interfaces with the function's permissions, and these actions support no resources. The function's own code is denied them.", "Resource::*")
 	function := f.Node().DefaultChild().(awslambda.CfnFunction)
 	switch {
 	case function.VpcConfig() == nil:
@@ -129,11 +129,11 @@ func (n *network) join(f awslambda.Function) {
 			SecurityGroupIds: &[]*string{n.clients.SecurityGroupId()}, SubnetIds: n.subnets.SubnetIds,
 		})
 	case !n.given:
-		panic(fmt.Errorf("ratelimit: %s is in a network, and the limits in another: give the limits the function's, as LimitsProps.Vpc", *f.Node().Path()))
+		panic(fmt.Errorf("ratelimit: %s is in a network, and the limits are in another; set LimitsProps.Vpc to the function's", *f.Node().Path()))
 	default:
 		f.Connections().AddSecurityGroup(n.clients)
 	}
-	// A function that is gone before its permissions can give its interfaces back.
+	// Deleted before its permissions, the function can still release its network interfaces.
 	if policy := f.Role().Node().TryFindChild(jsii.String("DefaultPolicy")); policy != nil {
 		function.Node().AddDependency(policy)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Store is where the state lives.
+// Store is where the counters live.
 type Store string
 
 // The stores.
@@ -30,98 +30,99 @@ const (
 	ElastiCache Store = "elasticache" // ElastiCache Serverless for Valkey, in a VPC
 )
 
-// LimitsProps are what [NewLimits] is told. Namespace, Bundles and Rules must be there.
+// LimitsProps are the properties of [NewLimits]. Namespace, Bundles and Rules are required.
 type LimitsProps struct {
-	// Namespace separates deployments, such as stages: in keys, metrics and names. 1 to
-	// 32 small letters, digits and single hyphens between them, from a letter on. Two in one account and region are
-	// different.
+	// Namespace separates deployments, such as stages, in keys, metrics and names. It has 1 to
+	// 32 lower-case letters, digits and single hyphens, starts with a letter, and does not end
+	// with a hyphen. Two deployments in one account and region need different namespaces.
 	Namespace string
-	// Bundles is the folder with what `make functions` has built: authorizer/bootstrap
-	// and, for an issuer's keys where the functions are in a network, signingkeys/bootstrap.
+	// Bundles is the folder of the built functions: authorizer/bootstrap and, with Tokens in a
+	// network, signingkeys/bootstrap. `make functions` fills it.
 	Bundles string
-	// Rules is the rules document. It is checked when the stack is synthesized, and
-	// goes into the bundle of every function that decides.
+	// Rules is the path of the rules document. Synthesizing checks it. The bundle of every
+	// function with the limiter contains it.
 	Rules string
-	// RulesVersion counts where the document has no version. 0: it must have one.
+	// RulesVersion is the version of a document that has none. If it is 0 the document needs
+	// a version.
 	RulesVersion int64
-	// RulesFrom is where rules are that change without a deploy: "table", the records, into
-	// which `weir rules put` puts them, or "appconfig:APPLICATION/ENVIRONMENT/PROFILE", by
-	// ids. Until there are any those of Rules hold. "": a deploy alone changes them.
+	// RulesFrom is the source of rules that change without a deploy: "table" for the records
+	// table, where `weir rules` publishes them, or "appconfig:APPLICATION/ENVIRONMENT/PROFILE"
+	// by ids. The document of Rules is in force until the source has one. "": none.
 	RulesFrom string
-	// AppConfigLayer is the ARN of the layer version of AppConfig's agent, which is another in
-	// each region and for each architecture, for RulesFrom appconfig alone.
+	// AppConfigLayer is the ARN of the layer version of AppConfig's agent. It is required with
+	// rules from AppConfig, and differs by region and architecture.
 	AppConfigLayer string
 
-	// Store is where the state lives; "" is DynamoDB.
+	// Store is where the counters live. "" means DynamoDB.
 	Store Store
-	// Vpc is where the functions are and, with ElastiCache, the cache, or the brokers of
-	// Events.Kafka: in its isolated
-	// subnets, or the private ones if it has none, in two or three zones. They need a way to DynamoDB, such as
-	// its gateway endpoint. nil: one is made, with no way to the internet.
+	// Vpc is the network of the functions and, with ElastiCache, of the cache. With Events.Kafka
+	// it is the brokers'. The functions use its isolated subnets, or the private ones if it has
+	// none, in two or three zones. They need a route to DynamoDB, such as its gateway endpoint.
+	// nil makes a network without a route to the internet.
 	Vpc awsec2.IVpc
-	// Zones are the two or three availability zones of the network, by name, such as eu-central-1a:
-	// of the one that is made, or of the subnets of Vpc that are used. Lambda and ElastiCache
-	// Serverless each refuse some zones of some regions. nil: the first two of the region, or those
-	// of the subnets of Vpc.
+	// Zones are the names of the two or three availability zones of the network, such as
+	// eu-central-1a: of a new network, or of the subnets of Vpc to use. Lambda and ElastiCache
+	// Serverless each reject some zones of some regions. nil means the first two of the region,
+	// or those of the subnets of Vpc.
 	Zones []string
-	// CacheGigabytes and CacheECPUs are what the cache may grow to, in storage and in
-	// units a second, and cost at most; 0 is 5 and 100,000.
+	// CacheGigabytes and CacheECPUs are the largest storage and the largest number of units a
+	// second of the cache. They bound its cost. 0 means 5 and 100,000.
 	CacheGigabytes, CacheECPUs float64
-	// WarmWrites is how many write units a second the table of counters takes at once, with DynamoDB:
-	// at least 4,000, which a new table takes anyway. AWS charges for more, once, and refuses to lower
-	// it later: infra/README.md has the formula. 0 leaves it to DynamoDB.
+	// WarmWrites is the number of write units a second that the table of counters takes
+	// immediately: at least 4,000, which a new table takes anyway. AWS charges once for more, and
+	// cannot lower it later. infra/README.md has the formula. 0 leaves it to DynamoDB.
 	WarmWrites float64
-	// Records is the table of API keys of a deployment that was there before; nil makes
-	// one, which is kept when the stack goes.
+	// Records is the records table of an earlier deployment. nil makes one, which stays when the
+	// stack is deleted.
 	Records awsdynamodb.ITable
 
-	// Events are what takes events of decisions; nil: nothing does.
+	// Events is the destination of decision events. nil: none.
 	Events *Events
 
-	// Tokens are the JWTs that are believed; nil: none.
+	// Tokens names the accepted JWTs. nil: none.
 	Tokens *Tokens
-	// RequireCredential turns anonymous callers away with 401.
+	// RequireCredential answers anonymous callers with 401.
 	RequireCredential bool
-	// CORSOrigins are the origins whose pages may call, such as https://app.example, or
-	// just "*". Credentials are not allowed. nil: none.
+	// CORSOrigins are the origins whose pages may call, such as https://app.example, or only
+	// "*". Credentials are not permitted. nil: none.
 	CORSOrigins []string
-	// MaxDelay is how long a function lets a request wait in a leaky bucket.
+	// MaxDelay is the longest time that a request waits in a leaky bucket. 0: it does not wait.
 	MaxDelay time.Duration
-	// Variables are others that functions/boot knows, such as BASE_PATH (of a custom
-	// domain), JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS.
+	// Variables are other variables of functions/boot, such as BASE_PATH (of a custom domain),
+	// JWT_ALGORITHMS, JWT_TIER_CLAIM or IPV6_BITS. It cannot contain a variable that another
+	// property sets.
 	Variables map[string]string
 
-	// Architecture is what the bundles were built for; nil is arm64.
+	// Architecture is that of the bundles. nil means arm64.
 	Architecture awslambda.Architecture
 	// Tracing samples requests with X-Ray.
 	Tracing bool
-	// LogRetention is how long logs are kept; "" is one month.
+	// LogRetention is the retention of the functions' logs. "" means one month.
 	LogRetention awslogs.RetentionDays
-	// ReservedConcurrency is how many requests the authorizer can have at once at
-	// most, and how much of the account's concurrency nobody else gets. nil: no reserve.
-	// Above it API Gateway answers 503: infra/README.md has the sizing formula. It is at most
-	// the least local_processes of the rules.
+	// ReservedConcurrency is the largest number of concurrent requests of the authorizer, and a
+	// share of the account's concurrency that nothing else can use. Above it API Gateway answers
+	// 503: infra/README.md has the formula. It is at most the smallest local_processes of the
+	// rules. nil: no reserve.
 	ReservedConcurrency *float64
-	// ProvisionedConcurrency is how many environments of the authorizer are kept warm; 0
-	// is none.
+	// ProvisionedConcurrency is the number of environments of the authorizer that stay warm.
 	ProvisionedConcurrency float64
-	// AlarmAction is what alarms do; nil: they only show.
+	// AlarmAction is the action of every alarm. nil: none.
 	AlarmAction awscloudwatch.IAlarmAction
 }
 
-// Tokens says whose JWTs are believed. All fields must be there.
+// Tokens names the JWTs that the functions accept. All fields are required.
 type Tokens struct {
-	Issuer   string // the iss that tokens must have
-	Audience string // the aud that they must have
-	JWKS     string // the https URL of the issuer's public keys
+	Issuer   string // value of the claim iss
+	Audience string // value of the claim aud
+	JWKS     string // https URL of the issuer's public keys
 }
 
 var validNamespace = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// maxNamespace leaves room in the name of a cache, which has 40 characters.
+// maxNamespace leaves room in the name of a cache, which has at most 40 characters.
 const maxNamespace = 32
 
-// check returns all that is wrong with p, one line each.
+// check returns the mistakes in p, one line each.
 func (p *LimitsProps) check() error {
 	var problems []error
 	want := func(ok bool, format string, args ...any) {
@@ -129,17 +130,17 @@ func (p *LimitsProps) check() error {
 			problems = append(problems, fmt.Errorf("ratelimit: "+format, args...))
 		}
 	}
-	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d small letters, digits and single hyphens between them, from a letter on", p.Namespace, maxNamespace)
+	want(len(p.Namespace) <= maxNamespace && validNamespace.MatchString(p.Namespace), "Namespace: got %q, want 1 to %d lower-case letters, digits and single hyphens, starting with a letter", p.Namespace, maxNamespace)
 	want(p.Store == "" || p.Store == DynamoDB || p.Store == ElastiCache, "Store: got %q, want %s or %s", p.Store, DynamoDB, ElastiCache)
-	want(p.Vpc == nil || p.inNetwork(), "Vpc: only %s and Events.Kafka have one", ElastiCache)
+	want(p.Vpc == nil || p.inNetwork(), "Vpc: got one, want none; only %s and Events.Kafka have a network", ElastiCache)
 	p.checkZones(want)
-	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want none with %s, which has no table of counters", p.WarmWrites, ElastiCache)
-	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want a whole number from %d on, which a new table takes anyway", p.WarmWrites, NewTableWrites)
-	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, which a function has", p.MaxDelay, handlerTimeout)
+	want(p.WarmWrites == 0 || p.Store != ElastiCache, "WarmWrites: got %v, want 0 with %s, which has no table of counters", p.WarmWrites, ElastiCache)
+	want(p.WarmWrites == 0 || p.WarmWrites >= NewTableWrites && p.WarmWrites == math.Trunc(p.WarmWrites), "WarmWrites: got %v, want a whole number of at least %d, which a new table takes anyway", p.WarmWrites, NewTableWrites)
+	want(p.MaxDelay < handlerTimeout, "MaxDelay: got %s, want less than %s, the timeout of a function", p.MaxDelay, handlerTimeout)
 	want(p.ProvisionedConcurrency >= 0 && p.ProvisionedConcurrency == math.Trunc(p.ProvisionedConcurrency), "ProvisionedConcurrency: got %v, want a whole number", p.ProvisionedConcurrency)
-	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency: with less the authorizer never runs")
+	want(p.ReservedConcurrency == nil || *p.ReservedConcurrency >= max(1, p.ProvisionedConcurrency), "ReservedConcurrency: want at least 1 and at least ProvisionedConcurrency; with less, the authorizer cannot run")
 	if t := p.Tokens; t != nil {
-		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three: without one, tokens meant for others are believed", t.Issuer, t.Audience, t.JWKS)
+		want(t.Issuer != "" && t.Audience != "" && t.JWKS != "", "Tokens: got issuer %q, audience %q and JWKS %q, want all three; without one, the functions would accept tokens for other APIs", t.Issuer, t.Audience, t.JWKS)
 		want(t.JWKS == "" || strings.HasPrefix(t.JWKS, "https://"), "Tokens.JWKS: got %q, want an https URL", t.JWKS)
 	}
 	p.checkEvents(want)
@@ -149,8 +150,8 @@ func (p *LimitsProps) check() error {
 	return errors.Join(problems...)
 }
 
-// variables returns those of every function that decides, as far as they are known before
-// the stack is deployed.
+// variables returns the variables of every function with the limiter, except those that are
+// known only after the deployment.
 func (p *LimitsProps) variables() map[string]string {
 	v := map[string]string{
 		contract.VariableNamespace: p.Namespace, contract.VariableRulesFile: taskRoot + rulesFile, contract.VariableCORSOrigins: strings.Join(p.CORSOrigins, ","),
@@ -190,7 +191,7 @@ func (p *LimitsProps) checkBundles() (problems []error) {
 	return problems
 }
 
-// checkBundle looks whether a function was built, for the architecture that it will run on.
+// checkBundle reports a function that is not built for its architecture.
 func (p *LimitsProps) checkBundle(name string) error {
 	path := filepath.Join(p.Bundles, name, bootstrap)
 	arch, machine := "arm64", elf.EM_AARCH64
@@ -201,13 +202,13 @@ func (p *LimitsProps) checkBundle(name string) error {
 	f, err := elf.Open(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%s is not there: build it (make functions, or %s)", path, build)
+		return fmt.Errorf("%s: not found; build it (make functions, or %s)", path, build)
 	case err != nil:
-		return fmt.Errorf("%s is no program for Linux (%w): build it (%s)", path, err, build)
+		return fmt.Errorf("%s: not a program for Linux (%w); build it (%s)", path, err, build)
 	}
 	defer func() { _ = f.Close() }()
 	if f.Machine != machine {
-		return fmt.Errorf("%s is for %s, want %s: build it (%s)", path, f.Machine, machine, build)
+		return fmt.Errorf("%s: built for %s, want %s; build it (%s)", path, f.Machine, machine, build)
 	}
 	return nil
 }

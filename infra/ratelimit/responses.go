@@ -9,14 +9,14 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// response is a gateway response of the limits.
+// response is a gateway response of the limits. id is its construct id.
 type response struct {
 	id      string
 	options *awsapigateway.GatewayResponseOptions
 }
 
-// The bodies. A template escapes nothing, so whatever of the authorizer's context gets
-// into one has no quotes by construction: functions/lambdahttp gives it that way.
+// The bodies. API Gateway escapes nothing in a template, so a body contains only values
+// without quotes: functions/lambdahttp makes those of contract.BodyKeys so.
 const (
 	refusedBody = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,` +
 		`"error":"$context.authorizer.problemError","message":"$context.authorizer.message","limit":$context.authorizer.limit,` +
@@ -31,8 +31,8 @@ const (
 		`"error":"quota_exceeded","message":"The quota of this API key's usage plan is used up."}`
 )
 
-// responses returns the gateway responses. ACCESS_DENIED is whatever anybody denies, and
-// has one status.
+// responses returns the gateway responses. API Gateway has one response for every denial,
+// ACCESS_DENIED, so all denials have the same status.
 func responses(origins []string) []response {
 	retry := map[string]string{contract.FieldRetryAfter: "'1'"}
 	all := []response{
@@ -74,9 +74,9 @@ func problem(kind awsapigateway.ResponseType, status, body string, fields map[st
 	}
 }
 
-// share lets pages of other origins read a response. A gateway response cannot choose
-// between origins, so for several it says *: what these responses tell is no secret of
-// anyone's, and no page gets them with a user's cookies.
+// share permits pages of other origins to read a response. A gateway response cannot choose
+// between origins, so for several it allows *. The responses contain no secret, and browsers
+// send no cookies with them.
 func share(o *awsapigateway.GatewayResponseOptions, origins []string) {
 	origin := "*"
 	if len(origins) == 1 {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// agentInterval is how often, in seconds, AppConfig's agent asks whether there is another
-// configuration. The functions ask it every quarter of a minute: together that is a minute.
+// agentInterval is the time, in seconds, after which AppConfig's agent polls for a new
+// configuration. The functions read the agent every 15 seconds: together that is a minute.
 const agentInterval = 45
 
 var (
@@ -21,8 +21,8 @@ var (
 	validLayer       = regexp.MustCompile(`^arn:aws[a-z-]*:lambda:[a-z0-9-]+:[0-9]{12}:layer:[A-Za-z0-9_-]+:[0-9]+$`)
 )
 
-// appConfig returns the configuration in RulesFrom; ok reports whether it names one. What is wrong
-// with it is said where the variables are checked.
+// appConfig returns the configuration in RulesFrom. ok reports whether it names a valid one;
+// checkDeployment reports the mistakes.
 func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	name, ok := strings.CutPrefix(p.RulesFrom, contract.RulesAppConfig)
 	if !ok {
@@ -32,22 +32,22 @@ func (p *LimitsProps) appConfig() (c contract.Configuration, ok bool) {
 	return c, err == nil
 }
 
-// checkRulesFrom says what is wrong with the source of rules.
+// checkRulesFrom reports the mistakes in the source of rules.
 func (p *LimitsProps) checkRulesFrom(want func(ok bool, format string, args ...any)) {
 	c, ok := p.appConfig()
 	if !ok {
 		want(p.AppConfigLayer == "", "AppConfigLayer: got %q, want none without RulesFrom %sAPPLICATION/ENVIRONMENT/PROFILE", p.AppConfigLayer, contract.RulesAppConfig)
 		return
 	}
-	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy knows no names
-		want(validAppConfigID.MatchString(id), "RulesFrom: got %q, want the ids of application, environment and profile, such as abc1234: what the functions may read is named by them", id)
+	for _, id := range []string{c.Application, c.Environment, c.Profile} { // a policy cannot contain names
+		want(validAppConfigID.MatchString(id), "RulesFrom: got %q, want the ids of application, environment and profile, such as abc1234; the functions' permissions contain them", id)
 	}
-	want(validLayer.MatchString(p.AppConfigLayer), "AppConfigLayer: got %q, want the ARN of a version of the AppConfig agent's layer, of this region and architecture: the user guide of AppConfig lists them", p.AppConfigLayer)
-	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: functions in the network that is made for them have no way to AppConfig: want table, or a Vpc with an endpoint for it")
+	want(validLayer.MatchString(p.AppConfigLayer), "AppConfigLayer: got %q, want the ARN of a version of the AppConfig agent's layer, for this region and architecture; the user guide of AppConfig lists them", p.AppConfigLayer)
+	want(!p.inNetwork() || p.Vpc != nil, "RulesFrom: got %q, want table, or a Vpc with an endpoint for AppConfig; the network that the construct makes does not reach it", p.RulesFrom)
 }
 
-// equipRules gives a function the way to rules at AppConfig: its agent, and permission to read the one
-// configuration. Those in the table are among the records.
+// equipRules gives a function its access to rules at AppConfig: the agent, and permission for
+// the one configuration. Rules in the records table need no more than the records.
 func (l *Limits) equipRules(f awslambda.Function) {
 	c, ok := l.props.appConfig()
 	if !ok {

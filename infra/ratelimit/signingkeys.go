@@ -14,12 +14,13 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// signingKeysEvery is how often the issuer's keys are fetched: how late a new key of the
-// issuer is known, and how long after a first deploy tokens cannot be verified.
+// signingKeysEvery is the interval between two fetches of the issuer's keys. A new key is
+// known after at most that time, and after a first deploy tokens cannot be verified for as
+// long.
 const signingKeysEvery = 5 * time.Minute
 
-// newSigningKeys makes the function that fetches the issuer's keys into the records,
-// from outside the network of the cache. It can write that one record.
+// newSigningKeys makes the function that copies the issuer's keys into the records table. It
+// runs outside the network of the cache. It has permission to write that one record.
 func (l *Limits) newSigningKeys() {
 	f, done := l.newFunction("SigningKeys", FunctionProps{
 		Bundle: filepath.Join(l.props.Bundles, contract.SigningKeys), Role: contract.SigningKeys, Timeout: authorizerTimeout,
@@ -31,12 +32,12 @@ func (l *Limits) newSigningKeys() {
 		Resources: &[]*string{l.records.TableArn()},
 		Conditions: &map[string]any{
 			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{contract.SigningKeysKey}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
 		},
 	})
-	l.NewAlarm(l, Alarm{"signing-keys", "The issuer's keys could not be fetched three times in a row: see the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
-	// A fetch that failed is tried again at the next one. Lambda would try it twice more in between,
-	// and each try is an error that the alarm counts.
+	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
+	// The next fetch is the retry. Lambda would retry twice before it, and the alarm would count
+	// each retry.
 	f.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{RetryAttempts: jsii.Number(0)})
 	awsevents.NewRule(l, jsii.String("SigningKeysSchedule"), &awsevents.RuleProps{
 		Description: jsii.String("Fetches the keys that the issuer signs with"),

@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// NewTableWrites is how many write units a second a new table on demand takes:
+// NewTableWrites is the number of write units a second that a new table on demand takes:
 // https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/warm-throughput.html
 const NewTableWrites = 4000
 
-// table is the state in DynamoDB.
+// table keeps the counters in DynamoDB.
 type table struct{ awsdynamodb.Table }
 
-// newTable makes the table of the counters. They are worth nothing once their windows
-// have passed, so there is no backup, and the table goes with the stack.
+// newTable makes the table of counters. A counter has no value after its window, so the table
+// has no backup, and is deleted with the stack.
 func (l *Limits) newTable() state {
 	p := &awsdynamodb.TableProps{
 		PartitionKey:        partitionKey(),
@@ -29,7 +29,7 @@ func (l *Limits) newTable() state {
 		p.WarmThroughput = &awsdynamodb.WarmThroughput{WriteUnitsPerSecond: jsii.Number(writes)}
 	}
 	t := table{awsdynamodb.NewTable(l, jsii.String("Counters"), p)}
-	Excuse(t.Table, "AwsSolutions-DDB3", "Counters: worth nothing once their windows have passed.")
+	Excuse(t.Table, "AwsSolutions-DDB3", "Counters have no value after their windows.")
 	return t
 }
 

@@ -9,12 +9,12 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// responseTypeField is the field of an access log line that says why API Gateway itself
-// has answered, such as AUTHORIZER_FAILURE.
+// responseTypeField is the field of the access log with the reason of an answer by API
+// Gateway itself, such as AUTHORIZER_FAILURE.
 const responseTypeField = "responseType"
 
-// restAccess returns the lines of the REST API's access log. No line says who called:
-// what identifies a caller is in the functions' logs, as a hash.
+// restAccess returns the format of the REST API's access log. No line identifies a caller:
+// only the functions' logs do, by a hash.
 func restAccess() awsapigateway.AccessLogFormat {
 	return format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",
@@ -25,7 +25,7 @@ func restAccess() awsapigateway.AccessLogFormat {
 	})
 }
 
-// httpAccess returns the same for the HTTP API, which has no authorizer.
+// httpAccess returns the format of the HTTP API, which has no authorizer.
 func httpAccess(logs awslogs.ILogGroup) awsapigatewayv2.IAccessLogSettings {
 	return &accessLog{awsapigatewayv2.NewLogGroupLogDestination(logs), format(map[string]string{
 		"requestId": "$context.requestId", "time": "$context.requestTimeEpoch",

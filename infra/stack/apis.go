@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// routes are those of the sample API, on both APIs.
+// routes are the routes of the sample, on both APIs.
 var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/search"},
 	{"POST", "/api/v1/data"},
@@ -20,7 +20,7 @@ var routes = []struct{ method, path string }{
 	{"GET", "/api/v1/items/{id}"},
 }
 
-// What pages of other origins may send.
+// The methods and header fields that pages of other origins may send.
 var (
 	corsMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"}
 	corsHeaders = []string{"Authorization", "Content-Type", "x-api-key"}
@@ -31,8 +31,7 @@ type (
 	httpAPI = awsapigatewayv2.HttpApi
 )
 
-// newRESTAPI makes the REST API: its methods are limited by the authorizer in front of
-// them.
+// newRESTAPI makes the REST API. The authorizer limits its methods.
 func (s *stage) newRESTAPI() restAPI {
 	api := awsapigateway.NewRestApi(s.stack, jsii.String("Rest"), &awsapigateway.RestApiProps{
 		RestApiName:    jsii.String("weir-" + s.settings.Stage),
@@ -51,12 +50,12 @@ func (s *stage) newRESTAPI() restAPI {
 	to := awsapigateway.NewLambdaIntegration(s.handler, &awsapigateway.LambdaIntegrationOptions{AllowTestInvoke: jsii.Bool(false)})
 	for _, r := range routes {
 		m := api.Root().ResourceForPath(jsii.String(r.path)).AddMethod(jsii.String(r.method), to, nil)
-		ratelimit.Excuse(m, "AwsSolutions-COG4", "The limiter is the authorizer: it verifies tokens and keys.")
+		ratelimit.Excuse(m, "AwsSolutions-COG4", "The authorizer is the limiter, which verifies tokens and keys.")
 	}
-	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler reads requests: a model in front of it would be a second opinion.")
-	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would have callers' tokens.")
+	ratelimit.Excuse(api, "AwsSolutions-APIG2", "The handler validates requests; a model would duplicate that.")
+	ratelimit.Excuse(api, "AwsSolutions-APIG6", "The access log has a line for each request; execution logs would contain callers' tokens.")
 	if !s.settings.KeepLogRole {
-		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "The role by which API Gateway writes the account's logs is what AWS defines.",
+		ratelimit.Excuse(api.Node().FindChild(jsii.String("CloudWatchRole")), "AwsSolutions-IAM4", "AWS defines the role with which API Gateway writes the account's logs.",
 			"Policy::arn:<AWS::Partition>:iam::aws:policy/service-role/AmazonAPIGatewayPushToCloudWatchLogs")
 	}
 	if s.settings.WAF == 0 {
@@ -65,7 +64,7 @@ func (s *stage) newRESTAPI() restAPI {
 	return api
 }
 
-// preflight returns how OPTIONS is answered: by API Gateway itself.
+// preflight returns the answer to OPTIONS, which API Gateway gives itself.
 func (s *stage) preflight() *awsapigateway.CorsOptions {
 	if len(s.settings.CORSOrigins) == 0 {
 		return nil
@@ -78,7 +77,7 @@ func (s *stage) preflight() *awsapigateway.CorsOptions {
 	}
 }
 
-// newHTTPAPI makes the HTTP API: its handler limits itself.
+// newHTTPAPI makes the HTTP API. Its handler limits itself.
 func (s *stage) newHTTPAPI() httpAPI {
 	api := awsapigatewayv2.NewHttpApi(s.stack, jsii.String("Http"), &awsapigatewayv2.HttpApiProps{
 		ApiName:            jsii.String("weir-" + s.settings.Stage),
@@ -95,7 +94,7 @@ func (s *stage) newHTTPAPI() httpAPI {
 		for _, route := range *api.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(r.path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod(r.method)}, Integration: to,
 		}) {
-			ratelimit.Excuse(route, "AwsSolutions-APIG4", "An authorizer of an HTTP API cannot answer 429, so the handler verifies who calls and limits.")
+			ratelimit.Excuse(route, "AwsSolutions-APIG4", "An authorizer of an HTTP API cannot answer 429, so the handler authenticates and limits.")
 		}
 	}
 	return api
@@ -118,12 +117,12 @@ func (s *stage) httpPreflight() *awsapigatewayv2.CorsPreflightOptions {
 	}
 }
 
-// vendedLogs is how the names of log groups begin that AWS services may write to by one policy of
-// the account. An HTTP API adds each other group to that policy, which holds 5,120 characters: after
-// some ten APIs a deploy fails. A REST API writes by a role.
+// vendedLogs is the prefix of log groups that AWS services may write to under one policy of
+// the account. An HTTP API adds every other group to that policy. The policy holds 5,120
+// characters, so after about ten APIs a deploy fails. A REST API writes with a role instead.
 const vendedLogs = "/aws/vendedlogs/"
 
-// newAccessLog makes a log group; its name is CloudFormation's to choose if name is empty.
+// newAccessLog makes a log group. CloudFormation chooses its name if name is empty.
 func (s *stage) newAccessLog(id, name string) awslogs.LogGroup {
 	p := &awslogs.LogGroupProps{Retention: awslogs.RetentionDays_ONE_MONTH, RemovalPolicy: awscdk.RemovalPolicy_DESTROY}
 	if name != "" {

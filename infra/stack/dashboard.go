@@ -10,9 +10,8 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// What AWS asks for a million in us-east-1, in dollars, as far as is known in November
-// 2026: requests of a REST and of an HTTP API, invocations, and GB-seconds on arm64. The
-// free tiers are left out.
+// Prices of a million in us-east-1, in dollars, without free tiers, as known in November
+// 2026: requests of a REST and of an HTTP API, invocations, and GB-seconds on arm64.
 const (
 	restRequests = 3.5
 	httpRequests = 1
@@ -20,32 +19,32 @@ const (
 	gbSeconds    = 13.3334
 )
 
-// newDashboard makes the dashboard. Its first row answers: is it up, who is refused, what
-// does it cost.
+// newDashboard makes the dashboard. Its first row shows availability, refused callers and
+// cost.
 func (s *stage) newDashboard() {
 	m := s.limits.Metrics()
 	d := awscloudwatch.NewDashboard(s.stack, jsii.String("Dashboard"), &awscloudwatch.DashboardProps{DashboardName: s.dashboardName()})
 	d.AddWidgets(
-		graph("Is it up? Requests, and % that pass uncounted or fail", s.sums(contract.MetricAllowed, contract.MetricRefused, contract.MetricFailed, contract.MetricLocalFull), m.Degraded(), s.restErrors(), s.httpErrors()),
+		graph("Is it up? Requests, and % degraded or failed", s.sums(contract.MetricAllowed, contract.MetricRefused, contract.MetricFailed, contract.MetricLocalFull), m.Degraded(), s.restErrors(), s.httpErrors()),
 		&contributors{region: s.stack.Region(), rule: s.limits.RefusedMost()},
 		graph("What does it cost? Dollars an hour", []awscloudwatch.IMetric{s.cost()}),
 	)
 	d.AddWidgets(
 		graph("Refusals, and % of requests", s.sums(contract.MetricRefused, contract.MetricFromCache, contract.MetricBusy, contract.MetricShadowed, contract.MetricUnauthorized), m.Refused()),
-		graph("Milliseconds a decision, and those of them in the store", []awscloudwatch.IMetric{
+		graph("Milliseconds per decision, total and in the store", []awscloudwatch.IMetric{
 			m.Metric(contract.MetricLatency, "p50"), m.Metric(contract.MetricLatency, "p99"), m.Metric(contract.MetricStoreLatency, "p50"), m.Metric(contract.MetricStoreLatency, "p99"),
 		}),
-		graph("Calls to the store, and environments of the functions", s.sums(contract.MetricStoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
+		graph("Store calls, and environments of the functions", s.sums(contract.MetricStoreCalls), ratelimit.LambdaMetric(s.limits.Authorizer(), "ConcurrentExecutions", "Maximum"), ratelimit.LambdaMetric(s.handler, "ConcurrentExecutions", "Maximum")),
 	)
 	d.AddWidgets(
-		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", contract.MetricRuleRefused), m.ByRule("tried out:", contract.MetricRuleShadowed)}),
-		graph("What is not exact: requests past a limit, refunds, mended counts, events lost", s.sums(contract.MetricRefundsGiven, contract.MetricRefundsDropped, contract.MetricClamped, contract.MetricEventsDropped), m.Metric(contract.MetricOvershoot, "Maximum")),
-		graph("Rules: oldest and newest version in force, and seconds since their source was asked", []awscloudwatch.IMetric{m.Metric(contract.MetricRulesVersion, "Minimum"), m.Metric(contract.MetricRulesVersion, "Maximum")},
+		graph("Which rules refuse, or would? % of all requests", []awscloudwatch.IMetric{m.ByRule("refused by", contract.MetricRuleRefused), m.ByRule("shadow:", contract.MetricRuleShadowed)}),
+		graph("What is not exact? Overshoot, refunds, clamped states, dropped events", s.sums(contract.MetricRefundsGiven, contract.MetricRefundsDropped, contract.MetricClamped, contract.MetricEventsDropped), m.Metric(contract.MetricOvershoot, "Maximum")),
+		graph("Rules: oldest and newest version in force, and seconds since they were confirmed", []awscloudwatch.IMetric{m.Metric(contract.MetricRulesVersion, "Minimum"), m.Metric(contract.MetricRulesVersion, "Maximum")},
 			m.Metric(contract.MetricRulesAge, "Minimum"), m.Metric(contract.MetricRulesAge, "Maximum")),
 	)
 }
 
-// dashboardName has the region in it: an account's dashboards are those of all regions.
+// dashboardName contains the region, because an account's dashboards are global.
 func (s *stage) dashboardName() *string {
 	return jsii.Sprintf("weir-%s-%s", s.settings.Stage, *s.stack.Region())
 }
@@ -66,7 +65,7 @@ func (s *stage) sums(names ...string) []awscloudwatch.IMetric {
 	return all
 }
 
-// cost returns what a minute's requests cost, times sixty.
+// cost returns the cost of a minute's requests, times sixty.
 func (s *stage) cost() awscloudwatch.IMetric {
 	memory := ratelimit.Memory / 1024.0 / 1000
 	unit, price := s.limits.StoreUnits()
@@ -83,8 +82,9 @@ func (s *stage) cost() awscloudwatch.IMetric {
 	})
 }
 
-// contributors is a widget of the callers, by hash, and limits that are refused most: the
-// CDK has none for Contributor Insights. It implements awscloudwatch.IWidget.
+// contributors is a widget of the callers, by hash, and limits with the most refused
+// requests. The CDK has no widget for Contributor Insights. It implements
+// awscloudwatch.IWidget.
 type contributors struct {
 	region, rule *string
 	x, y         *float64
@@ -110,7 +110,7 @@ func (c *contributors) ToJson() *[]any { //nolint:staticcheck // the interface h
 	return &[]any{map[string]any{
 		"type": "metric", "width": c.Width(), "height": c.Height(), "x": c.x, "y": c.y,
 		"properties": map[string]any{
-			"title": "Who is refused? The ten callers and limits refused most", "view": "timeSeries", "region": c.region, "period": 60,
+			"title": "Who is refused? The top ten callers and limits", "view": "timeSeries", "region": c.region, "period": 60,
 			"insightRule": map[string]any{"ruleName": c.rule, "orderBy": "Sum", "maxContributorCount": 10},
 		},
 	}}

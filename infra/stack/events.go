@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// newEvents tells the limits where events of decisions go, and makes the stream if it is that.
+// newEvents sets the destination of decision events, and makes the stream if it is one.
 func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 	switch s.settings.Events {
 	case "kinesis":
@@ -23,11 +23,11 @@ func (s *stage) newEvents(p *ratelimit.LimitsProps) {
 		awscdk.NewCfnOutput(s.stack, jsii.String("Stream"), &awscdk.CfnOutputProps{Value: stream.StreamName()})
 	case "kafka":
 		k := s.settings.Kafka
-		zones := []string{"a", "b", "c"}[:len(k.Subnets)] // only so that they are told apart: whose zones they are is the account's
+		zones := []string{"a", "b", "c"}[:len(k.Subnets)] // any distinct names: the account's own are not known here
 		p.Vpc = awsec2.Vpc_FromVpcAttributes(s.stack, jsii.String("Vpc"), &awsec2.VpcAttributes{
 			VpcId: jsii.String(k.Vpc), AvailabilityZones: jsii.Strings(zones...), IsolatedSubnetIds: jsii.Strings(slices.Clone(k.Subnets)...),
 		})
-		awscdk.Annotations_Of(p.Vpc).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"), jsii.String("Nothing here changes routes."))
+		awscdk.Annotations_Of(p.Vpc).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"), jsii.String("The stack changes no routes."))
 		p.Events = &ratelimit.Events{Sample: int(s.settings.Sample), Kafka: &ratelimit.Kafka{
 			Brokers: k.Brokers, Topic: k.Topic, Cluster: k.Cluster,
 			SecurityGroup: awsec2.SecurityGroup_FromSecurityGroupId(s.stack, jsii.String("Brokers"), jsii.String(k.SecurityGroup), nil),

@@ -16,69 +16,68 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// Settings are what a deployment can be told: the context values of the CDK, -c key=value.
+// Settings are the settings of a deployment: the context values of the CDK, -c key=value.
+// infra/README.md documents each. Read them with [Read].
 type Settings struct {
-	Stage          string // dev; separates stages in one account
-	Store          ratelimit.Store
-	RulesFrom      string   // see ratelimit.LimitsProps.RulesFrom
-	AppConfigLayer string   // see ratelimit.LimitsProps.AppConfigLayer
-	Rules          string   // the rules document; its path is from the repository's root
-	Arch           string   // arm64 or x86_64
-	Bundles        string   // where the functions were built; dist/<arch>
-	AlarmEmail     string   // who is told of alarms; nobody
-	Issuer         string   // whose tokens are believed; with Audience and JWKS
-	Audience       string   // for whom they must be
-	JWKS           string   // where the issuer's keys are
-	CORSOrigins    []string // whose pages may call
+	Stage          string          // separates stages in one account; dev
+	Store          ratelimit.Store // see ratelimit.LimitsProps
+	RulesFrom      string          // see ratelimit.LimitsProps
+	AppConfigLayer string          // see ratelimit.LimitsProps
+	Rules          string          // path of the rules document, from the repository's root
+	RulesVersion   int64           // see ratelimit.LimitsProps
+	Arch           string          // arm64 or x86_64
+	Bundles        string          // folder of the built functions; dist/<arch>
+	AlarmEmail     string          // receives alarms; "": nobody
+	Issuer         string          // of the accepted tokens; with Audience and JWKS
+	Audience       string          // of the accepted tokens
+	JWKS           string          // URL of the issuer's keys
+	CORSOrigins    []string        // whose pages may call
 
-	Zones      []string // see ratelimit.LimitsProps.Zones
-	WarmWrites float64  // see ratelimit.LimitsProps.WarmWrites
+	Zones      []string // see ratelimit.LimitsProps
+	WarmWrites float64  // see ratelimit.LimitsProps
 
-	Throttle     float64  // requests a second that the stage of each API takes; 600
-	WAF          float64  // requests of one address in five minutes, from which on WAF blocks it; 0: no WAF
+	Throttle     float64  // requests a second that the stage of each API accepts; 600
+	WAF          float64  // requests in five minutes above which WAF blocks an address; 0: no WAF
 	Reserved     *float64 // see ratelimit.LimitsProps.ReservedConcurrency
 	Provisioned  float64  // see ratelimit.LimitsProps.ProvisionedConcurrency
-	RecordsTable string   // the table of API keys of a deployment that was there before
+	RecordsTable string   // name of the records table of an earlier deployment
 	Tracing      bool     // X-Ray
-	RequireLogin bool     // turn anonymous callers away
+	RequireLogin bool     // answers anonymous callers with 401
 	MaxDelay     time.Duration
-	KeepLogRole  bool    // the account has the role of API Gateway for logs already
-	Events       string  // what takes events of decisions: kinesis, whose stream the stack makes, or kafka; nobody
-	Sample       float64 // plain allowed requests that one event stands for; 100
+	KeepLogRole  bool    // the account already has the role for API Gateway's logs
+	Events       string  // destination of decision events: kinesis, kafka, or "" for none
+	Sample       float64 // allowed requests that one event stands for; 100
 	Kafka        Kafka
-	RulesVersion int64 // counts where the document has no version
 }
 
-// Kafka is a topic of an Amazon MSK cluster, and where the functions find it.
+// Kafka is a topic of an Amazon MSK cluster, and its network.
 type Kafka struct {
 	Brokers, Topic, Cluster, SecurityGroup string // as in ratelimit.Kafka
 	Vpc                                    string
-	Subnets                                []string // of the VPC, one in each of two or three zones
+	Subnets                                []string // of the VPC, in two or three different zones
 }
 
-// Read returns the settings that context has, the context of a CDK app in which "" is what is
-// not there, and below it those of the stage in document: an object by stage of an object by
-// setting. The error names every one that is wrong.
-//
-// given are the keys of the context that somebody has set: one that is no setting is an error.
+// Read returns the settings in the context of a CDK app and, for those that are "" there, in
+// the stage's object in document, such as {"prod": {"throttle": "600"}}. given are the keys
+// of the context; a key that is no setting is an error. The error names every mistake.
 func Read(document []byte, given []string, context func(key string) string) (Settings, error) {
 	var stages map[string]map[string]string
 	if err := json.Unmarshal(document, &stages); err != nil {
-		return Settings{}, fmt.Errorf("stages: %w: want {\"prod\": {\"store\": \"elasticache\"}}, each setting in quotes", err)
+		return Settings{}, fmt.Errorf("stages: %w; want {\"prod\": {\"store\": \"elasticache\"}}, each setting in quotes", err)
 	}
 	r := reader{context: context, stage: stages[cmp.Or(context("stage"), "dev")], known: map[string]bool{"stage": true}}
 	s := r.settings()
 	for _, key := range given {
 		if !r.known[key] {
-			r.refuse(key, context(key), "a setting that there is, one of "+strings.Join(slices.Sorted(maps.Keys(r.known)), ", "))
+			r.refuse(key, context(key), "a setting: "+strings.Join(slices.Sorted(maps.Keys(r.known)), ", "))
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.stage)) {
 		switch {
-		case key == "arch" || key == "bundles": // what is built is said to make
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: is not a setting of a stage: make deploy ARCH=%s", s.Stage, key, s.Arch))
+		case key == "arch" || key == "bundles": // make builds the functions before
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; run make deploy ARCH=%s", s.Stage, key, s.Arch))
 		case !r.known[key] || key == "stage":
-			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: is not a setting of a stage, want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
+			r.problems = append(r.problems, fmt.Errorf("stages: %s.%s: not a setting of a stage; want one of %s", s.Stage, key, strings.Join(slices.Sorted(maps.Keys(r.known)), ", ")))
 		}
 	}
 	return s, errors.Join(r.problems...)
@@ -106,7 +105,7 @@ func (r *reader) settings() Settings {
 		s.Reserved = &n
 	}
 	if !validStage.MatchString(s.Stage) {
-		r.refuse("stage", s.Stage, "small letters, digits and single hyphens between them, from a letter on")
+		r.refuse("stage", s.Stage, "lower-case letters, digits and single hyphens, starting with a letter")
 	}
 	r.checkEvents(&s)
 	if s.AlarmEmail != "" && !strings.Contains(s.AlarmEmail, "@") {
@@ -116,12 +115,12 @@ func (r *reader) settings() Settings {
 		r.refuse("throttle", r.lookup("throttle"), "1 or more")
 	}
 	if s.WAF != 0 && s.WAF < minWAF {
-		r.refuse("waf", r.lookup("waf"), "0, or 10 and more, which is the least that WAF counts to")
+		r.refuse("waf", r.lookup("waf"), "0, or at least 10, the minimum of WAF")
 	}
 	return s
 }
 
-// checkEvents says what is wrong with the settings of events.
+// checkEvents reports the mistakes in the settings of events.
 func (r *reader) checkEvents(s *Settings) {
 	k := &s.Kafka
 	settings := map[string]string{
@@ -141,10 +140,10 @@ func (r *reader) checkEvents(s *Settings) {
 		r.refuse("events", s.Events, "also "+strings.Join(missing, ", "))
 	}
 	if n := len(k.Subnets); s.Events == "kafka" && n != 0 && (n < 2 || n > 3) {
-		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets, each in a zone of its own, with commas between them")
+		r.refuse("kafkaSubnets", r.lookup("kafkaSubnets"), "two or three subnets in different zones, separated by commas")
 	}
 	if s.Events == "kafka" && s.Zones != nil {
-		r.refuse("zones", r.lookup("zones"), "nothing with events=kafka, whose kafkaSubnets are in zones already")
+		r.refuse("zones", r.lookup("zones"), "nothing with events=kafka; kafkaSubnets determines the zones")
 	}
 	if s.Events != "" && s.Events != "kafka" && s.Events != "kinesis" {
 		r.refuse("events", s.Events, "kinesis or kafka, or nothing for no events")
@@ -153,17 +152,17 @@ func (r *reader) checkEvents(s *Settings) {
 
 const minWAF = 10
 
-// The throttle of each API fits a new table of counters: all APIs together write no more than the
-// table takes at once. infra/README.md has the formula.
+// The default throttle of each API fits a new table of counters: all APIs together write no
+// more than the table takes. infra/README.md has the formula.
 const (
 	apis            = 2 // the REST and the HTTP API
-	requestWrites   = 3 // of the dearest request by the rules of this repository: user, address, all callers
+	requestWrites   = 3 // of the most expensive request with the rules of this repository: user, address, all callers
 	defaultThrottle = 600
 )
 
 var validStage = regexp.MustCompile(`^[a-z][a-z0-9]*(-[a-z0-9]+)*$`)
 
-// In makes the paths of s, which are relative to folder, work from where the program is.
+// In makes the relative paths of s relative to folder.
 func (s *Settings) In(folder string) {
 	for _, path := range []*string{&s.Rules, &s.Bundles} {
 		if !filepath.IsAbs(*path) {
@@ -175,7 +174,7 @@ func (s *Settings) In(folder string) {
 type reader struct {
 	context  func(string) string
 	stage    map[string]string
-	known    map[string]bool // what was asked for
+	known    map[string]bool // the keys that were looked up
 	problems []error
 }
 

@@ -17,11 +17,10 @@ import (
 	"github.com/weir-limits/weir/infra/ratelimit"
 )
 
-// handlerTimeout is what a request of the sample API can take, waits in a leaky bucket
-// included.
+// handlerTimeout bounds a request of the sample API, including its wait in a leaky bucket.
 const handlerTimeout = 10 * time.Second
 
-// stage is a stack being built.
+// stage is a stack under construction.
 type stage struct {
 	stack    awscdk.Stack
 	settings Settings
@@ -33,8 +32,8 @@ type stage struct {
 	http    httpAPI
 }
 
-// New adds the stack of a stage to an app. It panics with an error that names what is
-// wrong in the settings.
+// New adds the stack of a stage to an app. It panics with an error that has one line for
+// each mistake in the settings.
 func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	s := &stage{stack: awscdk.NewStack(scope, jsii.String("Weir-"+settings.Stage), &awscdk.StackProps{
 		Description: jsii.String("Weir: a rate limiter for APIs on API Gateway, in front of an example API"),
@@ -55,7 +54,7 @@ func New(scope constructs.Construct, settings Settings) awscdk.Stack {
 	return s.stack
 }
 
-// props returns what the limits are told.
+// props returns the properties of the limits.
 func (s *stage) props() *ratelimit.LimitsProps {
 	p := &ratelimit.LimitsProps{
 		Namespace: s.settings.Stage, Store: s.settings.Store,
@@ -79,22 +78,22 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	return p
 }
 
-// checkThroughput warns where the throttles let through more than the table of counters takes.
-// A table that has taken more before takes it again, so this is no error.
+// checkThroughput warns if the throttles admit more writes than the table of counters takes.
+// It is no error, because a table that has taken a load takes it again.
 func (s *stage) checkThroughput() {
 	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
 	if s.settings.Store == ratelimit.ElastiCache || writes <= table {
 		return
 	}
 	awscdk.Annotations_Of(s.stack).AddWarningV2(jsii.String("weir:throughput"), jsii.Sprintf(
-		"throttle: %[1]v requests a second on %[2]d APIs are up to %[3]v writes a second, and a new table of counters takes %[4]v: set warmWrites to %[3]v, or throttle to %[5]v",
+		"throttle: %[1]v requests a second on %[2]d APIs are up to %[3]v writes a second, and a new table of counters takes %[4]v; set warmWrites to %[3]v, or throttle to %[5]v",
 		s.settings.Throttle, apis, writes, table, float64(int(table/apis/requestWrites))))
 }
 
-// newTopic makes the topic that alarms are told to.
+// newTopic makes the topic that alarms notify.
 func (s *stage) newTopic() awssns.Topic {
 	topic := awssns.NewTopic(s.stack, jsii.String("Alarms"), &awssns.TopicProps{EnforceSSL: jsii.Bool(true)})
-	// A policy of its own takes the place of the one by which alarms of the account publish.
+	// This policy replaces the default one, which permits the account's alarms to publish.
 	topic.AddToResourcePolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
 		Principals: &[]awsiam.IPrincipal{awsiam.NewServicePrincipal(jsii.String("cloudwatch.amazonaws.com"), nil)},
 		Actions:    jsii.Strings("sns:Publish"),
@@ -107,7 +106,7 @@ func (s *stage) newTopic() awssns.Topic {
 	return topic
 }
 
-// newOutputs says where everything is, and how callers get their keys.
+// newOutputs adds the outputs: addresses, and the command that makes API keys.
 func (s *stage) newOutputs() {
 	s.rest.Node().TryRemoveChild(jsii.String("Endpoint")) // the CDK's own, under another name
 	for _, o := range []struct {

@@ -183,24 +183,24 @@ func TestRead(t *testing.T) {
 		"-c throttle=many: want a whole number":                                  {"throttle": "many"},
 		"-c tracing=yes: want false or true":                                     {"tracing": "yes"},
 		"-c maxDelay=2: want a time such as 2s":                                  {"maxDelay": "2"},
-		"-c waf=5: want 0, or 10 and more":                                       {"waf": "5"},
-		"-c stagee=prod: want a setting that there":                              {"stagee": "prod"},
-		"-c stage=My_Stage: want small letters":                                  {"stage": "My_Stage"},
+		"-c waf=5: want 0, or at least 10":                                       {"waf": "5"},
+		"-c stagee=prod: want a setting: ":                                       {"stagee": "prod"},
+		"-c stage=My_Stage: want lower-case letters":                             {"stage": "My_Stage"},
 		"-c alarmEmail=nobody: want an address":                                  {"alarmEmail": "nobody"},
 		"-c throttle=0: want 1 or more":                                          {"throttle": "0"},
 		"-c events=sqs: want kinesis or kafka":                                   {"events": "sqs"},
 		"-c events=kafka: want also kafkaBrokers, kafkaCluster, kafkaSecurityGr": {"events": "kafka"},
 		"-c kafkaTopic=t: want nothing without events=kafka":                     {"kafkaTopic": "t"},
-		"-c kafkaSubnets=subnet-1: want two or three subnets": {
+		"-c kafkaSubnets=subnet-1: want two or three subnets in different": {
 			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1",
 		},
 		"-c zones=a,b: want nothing with events=kafka": {
 			"events": "kafka", "kafkaBrokers": "b", "kafkaTopic": "t", "kafkaCluster": "c", "kafkaSecurityGroup": "s", "kafkaVpc": "v", "kafkaSubnets": "subnet-1,subnet-2", "zones": "a,b",
 		},
-		"-c warmWrites=many: want a whole number":                                  {"warmWrites": "many"},
-		"stages: prod.stores: is not a setting of":                                 {"stage": "prod"},
-		"stages: built.arch: is not a setting of a stage: make deploy ARCH=x86_64": {"stage": "built"},
-		"stages: test.stage: is not a setting of":                                  {"stage": "test"},
+		"-c warmWrites=many: want a whole number":                                   {"warmWrites": "many"},
+		"stages: prod.stores: not a setting of":                                     {"stage": "prod"},
+		"stages: built.arch: not a setting of a stage; run make deploy ARCH=x86_64": {"stage": "built"},
+		"stages: test.stage: not a setting of":                                      {"stage": "test"},
 	} {
 		_, err := stack.Read([]byte(`{"prod": {"stores": "dynamodb"}, "test": {"stage": "other"}, "built": {"arch": "x86_64"}}`), slices.Collect(maps.Keys(context)), func(key string) string { return context[key] })
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\n") {

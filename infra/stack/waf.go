@@ -5,8 +5,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// newWAF blocks addresses that send far too much before the authorizer is asked and paid
-// for. WAF counts late and roughly, and is for REST APIs: a fence, not the limits.
+// newWAF blocks addresses that send far too much, before API Gateway calls the authorizer.
+// WAF counts late and roughly, and only for REST APIs, so it does not replace the limits.
 func (s *stage) newWAF() {
 	visible := func(name string) *awswafv2.CfnWebACL_VisibilityConfigProperty {
 		return &awswafv2.CfnWebACL_VisibilityConfigProperty{
