@@ -56,35 +56,35 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=appconfig:a/b"}, `RULES_FROM: got "a/b", want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=table"}, "RECORDS_TABLE: is missing: RULES_FROM=table is for the rules in it"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=table"}, "RECORDS_TABLE: required with RULES_FROM=table: name of the table that holds the rules"},
 		{[]string{"NAMESPACE=a", "STORE=disk"}, `STORE: got "disk", want dynamodb, redis or memory`},
-		{[]string{"NAMESPACE=a"}, "TABLE: is missing: the DynamoDB table of the limits"},
-		{[]string{"NAMESPACE=a", "STORE=redis"}, "REDIS_URL: is missing: such as rediss://host:6379"},
-		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=rediss://h", "REDIS_IAM_CACHE=c"}, "REDIS_IAM_USER and REDIS_IAM_CACHE: want both or none"},
-		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=redis://u:hunter2@h", "REDIS_IAM_USER=u", "REDIS_IAM_CACHE=Cache"}, `REDIS_IAM_CACHE: got "Cache", want the cache's name in lower case` + "\n" +
-			"REDIS_CLUSTER: want true with REDIS_IAM_USER: a serverless cache is a cluster\nREDIS_URL: want rediss:// with REDIS_IAM_USER: who logs in by IAM needs TLS\n" +
-			"REDIS_URL: has a user or a password, want neither with REDIS_IAM_USER"},
+		{[]string{"NAMESPACE=a"}, "TABLE: required: name of the DynamoDB table that holds the counters"},
+		{[]string{"NAMESPACE=a", "STORE=redis"}, "REDIS_URL: required with STORE=redis: a URL such as rediss://host:6379"},
+		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=rediss://h", "REDIS_IAM_CACHE=c"}, "REDIS_IAM_USER and REDIS_IAM_CACHE: got one, want both or none"},
+		{[]string{"NAMESPACE=a", "STORE=redis", "REDIS_URL=redis://u:hunter2@h", "REDIS_IAM_USER=u", "REDIS_IAM_CACHE=Cache"}, `REDIS_IAM_CACHE: got "Cache", want the name of a cache: lower-case letters, digits and hyphens` + "\n" +
+			"REDIS_CLUSTER: got false, want true with REDIS_IAM_USER; a serverless cache is a cluster\nREDIS_URL: no TLS (want rediss:// with REDIS_IAM_USER); a login by IAM needs TLS\n" +
+			"REDIS_URL: user or password (want neither with REDIS_IAM_USER)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=v1/"}, `BASE_PATH: got "v1/", want a path such as /v1`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/.."}, `BASE_PATH: got "/..", want a path such as /v1`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/a/../b"}, `BASE_PATH: got "/a/../b", want a path such as /v1`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "BASE_PATH=/./a"}, `BASE_PATH: got "/./a", want a path such as /v1`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=1s"}, "STORE_TIMEOUT: got 1s, want more than 0s and less than 1s, or 0s for 50ms with redis and 100ms with dynamodb"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=-5s"}, "STORE_TIMEOUT: got -5s, want more than 0s and less than 1s, or 0s for 50ms with redis and 100ms with dynamodb"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=1s"}, "STORE_TIMEOUT: got 1s, want at least 0s and less than 1s (0s means 50ms with redis, 100ms with dynamodb)"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "STORE_TIMEOUT=-5s"}, "STORE_TIMEOUT: got -5s, want at least 0s and less than 1s (0s means 50ms with redis, 100ms with dynamodb)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_VERSION=-1"}, "RULES_VERSION: got -1, want 1 to 140737488355327, such as Unix seconds"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://a.example,*"}, badOrigin("*")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://a.example/"}, badOrigin("https://a.example/")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=http://a.example"}, badOrigin("http://a.example")},
 		{[]string{"NAMESPACE=a", "STORE=memory", "CORS_ORIGINS=https://*.example, a.example"}, badOrigin("https://*.example") + "\n" + badOrigin("a.example")},
-		{[]string{"NAMESPACE=a", "STORE=memory", "SAMPLE_LOGIN=demo"}, "SAMPLE_LOGIN: no colon, want user:password"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "SAMPLE_LOGIN=demo"}, "SAMPLE_LOGIN: no colon (want user:password)"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "IPV6_BITS=0"}, "IPV6_BITS: got 0, want 1 to 128"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: is missing: without it any issuer that shares a key is believed"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, `JWKS: got the file "keys.json", want a URL: key files are for local use, with WEIR_LOCAL=true`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"}, `API_KEYS_FILE: got "k", want none: key files are for local use, with WEIR_LOCAL=true`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "WEIR_LOCAL=true"}, "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none"},
-		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, "RECORDS_TABLE: is missing: JWKS=records: is for the keys in it"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_AUDIENCE=w"}, "JWT_ISSUER: required with JWKS: otherwise tokens of any issuer with the same key are valid"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=https://i/k", "JWT_ISSUER=i"}, "JWT_AUDIENCE: required with JWKS: otherwise tokens for other APIs are valid"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=keys.json", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, `JWKS: key file without WEIR_LOCAL=true (got "keys.json", want a URL); key files are for local use`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s"}, `API_KEYS_FILE: key file without WEIR_LOCAL=true (got "k", want none); key files are for local use`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "API_KEYS_FILE=k", "WEIR_LOCAL=true"}, "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, "RECORDS_TABLE: required with JWKS=records:: name of the table that holds the copy of the keys"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=a/b"}, `RECORDS_TABLE: got "a/b", want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -`},
-		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=weir", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s", "WEIR_LOCAL=true"}, "RECORDS_TABLE and API_KEYS_FILE: want one of them: API keys come from one place"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=weir", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s", "WEIR_LOCAL=true"}, "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source"},
 		{[]string{"NAMESPACE=", "STORE=disk", "IPV6_BITS=129"}, "environment: Namespace: missing required value: NAMESPACE"},
 		{[]string{"NAMESPACE=/", "STORE=disk", "IPV6_BITS=129"}, "NAMESPACE: got \"/\", want 1 to 64 letters, digits, _, . and -\nSTORE: got \"disk\", want dynamodb, redis or memory\nIPV6_BITS: got 129, want 1 to 128"},
 	} {
@@ -95,7 +95,7 @@ func TestLoad(t *testing.T) {
 }
 
 func badOrigin(origin string) string {
-	return fmt.Sprintf("CORS_ORIGINS: got %q, want origins such as https://app.example.com or http://localhost:3000, without a path, or * alone", origin)
+	return fmt.Sprintf("CORS_ORIGINS: got %q, want * alone, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 }
 
 func load(t *testing.T, variables ...string) boot.Config {
@@ -228,7 +228,7 @@ func TestConfig_OpenStore(t *testing.T) {
 	} {
 		for _, cluster := range []string{"false", "true"} {
 			_, _, err := load(t, "STORE=redis", "REDIS_URL="+address, "REDIS_CLUSTER="+cluster).OpenStore(t.Context())
-			if err == nil || !strings.HasPrefix(err.Error(), "REDIS_URL: is not understood: want such as redis://host:6379,") || strings.Contains(err.Error(), "hunt") || strings.Contains(err.Error(), "er2") {
+			if err == nil || !strings.HasPrefix(err.Error(), "REDIS_URL: invalid URL (want redis://host:6379 ") || strings.Contains(err.Error(), "hunt") || strings.Contains(err.Error(), "er2") {
 				t.Errorf("%s, cluster %s: got %v", address, cluster, err)
 			}
 		}
@@ -333,11 +333,11 @@ func TestConfig_Explain(t *testing.T) {
 		config boot.Config
 		err    error
 	}{
-		`DynamoDB at http://h:8000 has no table "weir": create it (locally: weir seed)`:                                            {local, noTable},
-		`DynamoDB at http://h:8000 does not answer (dial tcp: connection refused): is it running, and is DYNAMODB_ENDPOINT right?`: {local, refused},
-		`DynamoDB does not answer (dial tcp: connection refused): check the region and the credentials`:                            {aws, refused},
-		`Redis at rediss://h:6379 does not answer (dial tcp: connection refused): is it running, and is REDIS_URL right?`:          {cache, refused},
-		`Redis at rediss://h:6379 failed: store unavailable: context deadline exceeded`:                                            {cache, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)},
+		`DynamoDB at http://h:8000 has no table "weir"; create it (locally with ` + "`weir seed`)":                                           {local, noTable},
+		`DynamoDB at http://h:8000 does not answer (dial tcp: connection refused); check that it runs and that DYNAMODB_ENDPOINT is its URL`: {local, refused},
+		`DynamoDB does not answer (dial tcp: connection refused); check the region and the credentials`:                                      {aws, refused},
+		`Redis at rediss://h:6379 does not answer (dial tcp: connection refused); check that it runs and that REDIS_URL is its URL`:          {cache, refused},
+		`Redis at rediss://h:6379 failed: store unavailable: context deadline exceeded`:                                                      {cache, fmt.Errorf("%w: %w", limiter.ErrUnavailable, context.DeadlineExceeded)},
 	} {
 		if got := c.config.Explain(c.err).Error(); got != want {
 			t.Errorf("\n got %s\nwant %s", got, want)

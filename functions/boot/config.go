@@ -15,55 +15,55 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Config is what the variables of an environment say. Read it with Load.
+// Config is the configuration of an environment, one field for each variable. Read it with Load.
 type Config struct {
-	// Store is where state lives: dynamodb, redis or memory.
+	// Store is the kind of store of the counters: dynamodb, redis or memory.
 	Store string `env:"STORE, default=dynamodb"`
 	// Namespace separates deployments that share a store, such as stages.
 	Namespace string `env:"NAMESPACE, required"`
 
-	// Table is the DynamoDB table of the state.
+	// Table is the DynamoDB table that holds the counters.
 	Table string `env:"TABLE"`
-	// DynamoDBEndpoint is where DynamoDB is, if not at AWS.
+	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS; empty: that of AWS.
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	// RedisURL is a redis:// or rediss:// URL.
 	RedisURL string `env:"REDIS_URL"`
-	// RedisCluster says that it is a cluster, such as any ElastiCache Serverless cache.
+	// RedisCluster is true for a cluster, such as any ElastiCache Serverless cache.
 	RedisCluster bool `env:"REDIS_CLUSTER"`
-	// RedisIAMUser is the id of the ElastiCache user that logs in by IAM, with the
-	// environment's own credentials; RedisIAMCache is the serverless cache's name.
+	// RedisIAMUser is the id of the ElastiCache user that logs in by IAM, with the credentials of
+	// the environment. RedisIAMCache is the name of the serverless cache.
 	RedisIAMUser  string `env:"REDIS_IAM_USER"`
 	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
-	// Timeout is the time that the store has for a decision, less than a second; 0 means 50
-	// ms for redis and 100 ms for dynamodb. The first decision has 900 ms if that is more.
+	// Timeout is how long a decision waits for the store, less than a second; 0 means 50 ms for
+	// redis and 100 ms for dynamodb. The first decision waits at least 900 ms.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
-	// RulesFile is the rules document; without it the one that is built in.
+	// RulesFile is the file of the rules document; empty: the built-in document.
 	RulesFile string `env:"RULES_FILE"`
-	// RulesFrom is where the rules are that may change while functions run: table, which is
-	// the item that `weir rules put` writes in RECORDS_TABLE, or
-	// appconfig:APPLICATION/ENVIRONMENT/PROFILE. The document of RULES_FILE, or the one that is
-	// built in, is in force until there is one. Empty: that one alone.
+	// RulesFrom is the source of rules that change while functions run: "table" for the document
+	// that `weir rules publish` writes to RECORDS_TABLE, or
+	// "appconfig:APPLICATION/ENVIRONMENT/PROFILE". The document of RULES_FILE, or the built-in
+	// one, is in force until the source has one. Empty: no source.
 	RulesFrom string `env:"RULES_FROM"`
-	// AppConfigPort is where AppConfig's agent listens.
+	// AppConfigPort is the port of the AppConfig agent.
 	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
-	// RulesVersion is the version of a document that says none; it grows with every change.
+	// RulesVersion is the version of a document without one. It must grow with every change.
 	RulesVersion int64 `env:"RULES_VERSION"`
-	// MaxDelay is how long the handler lets a request wait for its turn in a leaky bucket;
-	// 0: not at all. It makes queues no deeper in all functions that have it.
+	// MaxDelay is how long a request may wait in the handler for its turn in a leaky bucket; 0: not
+	// at all. No bucket of a function is deeper than this.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
-	// BasePath is what the API's custom domain puts before every path.
+	// BasePath is the path that a custom domain of the API puts before every path.
 	BasePath string `env:"BASE_PATH"`
-	// CORSOrigins are the origins whose pages may read the answers, or * alone; empty: none.
+	// CORSOrigins are the origins whose pages may read answers, or * alone; empty: none.
 	CORSOrigins []string `env:"CORS_ORIGINS"`
 
-	// RecordsTable is the DynamoDB table of the API keys' records and of the copy of the
-	// issuer's keys. Without it or API_KEYS_FILE API keys mean nothing.
+	// RecordsTable is the DynamoDB table of the API keys, the rules and the copy of the issuer's
+	// keys. Without it and API_KEYS_FILE API keys are ignored.
 	RecordsTable string `env:"RECORDS_TABLE"`
 
-	// JWKS is the URL of the issuer's keys; contract.JWKSRecords for the copy that the function
-	// signingkeys keeps of them in RECORDS_TABLE, where functions do not reach the issuer; or,
-	// locally, a file. Without it tokens mean nothing.
+	// JWKS is the URL of the issuer's keys; or contract.JWKSRecords for the copy in
+	// RECORDS_TABLE, where functions do not reach the issuer; or locally a file. Without it tokens
+	// are ignored.
 	JWKS          string   `env:"JWKS"`
 	JWTIssuer     string   `env:"JWT_ISSUER"`
 	JWTAudience   string   `env:"JWT_AUDIENCE"`
@@ -71,30 +71,30 @@ type Config struct {
 	JWTUserClaim  string   `env:"JWT_USER_CLAIM"`
 	JWTTierClaim  string   `env:"JWT_TIER_CLAIM"`
 
-	// APIKeysFile and APIKeySecretFile are the records of API keys and the secret of
-	// their hashes, in place of RECORDS_TABLE; local only.
+	// APIKeysFile and APIKeySecretFile are the files of the API keys and of the secret that hashes
+	// them, instead of RECORDS_TABLE; local only.
 	APIKeysFile      string `env:"API_KEYS_FILE"`
 	APIKeySecretFile string `env:"API_KEY_SECRET_FILE"`
 
-	// SubjectKeyFile is the key of the hashes that stand for callers in logs, metrics and
-	// events, in place of that in RECORDS_TABLE; local only.
+	// SubjectKeyFile is the file of the key of subject hashes, which represent callers in logs, metrics
+	// and events, instead of the key in RECORDS_TABLE; local only.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
 
-	// RequireCredential turns anonymous callers away.
+	// RequireCredential refuses anonymous callers.
 	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
-	// IPv6Bits is the length of the network that counts as one IPv6 caller.
+	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
-	// SampleLogin is a user:password for the login of the sample API.
+	// SampleLogin is the user:password of the login of the sample API; empty: no login succeeds.
 	SampleLogin string `env:"SAMPLE_LOGIN"`
 
 	EventsConfig
 
-	// Local says that this runs on somebody's own machine. Key files are refused
-	// without it: what a repository's sample files sign must not be believed at AWS.
+	// Local is true on a developer's machine. Key files need it: a key of a repository's sample
+	// files must not be valid at AWS.
 	Local bool `env:"WEIR_LOCAL"`
 
-	// dynamo is the client that the store and the records share, if Load has made this.
+	// dynamo is the client that the store and the records share; nil unless Load made the Config.
 	dynamo *dynamoClient
 }
 
@@ -106,8 +106,8 @@ var (
 	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 )
 
-// Load reads the variables by lookup, which has the form of os.LookupEnv. The error
-// names every variable that is wrong, with what is allowed.
+// Load reads the variables with lookup, which has the form of os.LookupEnv. The error lists every
+// invalid variable with the allowed values.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	var c Config
 	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)})
@@ -128,7 +128,7 @@ func (c *Config) validate() error {
 	check(validNamespace.MatchString(c.Namespace), "NAMESPACE: got %q, want 1 to 64 letters, digits, _, . and -", c.Namespace)
 	switch c.Store {
 	case "dynamodb":
-		check(c.Table != "", "TABLE: is missing: the DynamoDB table of the limits")
+		check(c.Table != "", "TABLE: required: name of the DynamoDB table that holds the counters")
 	case "redis":
 		c.checkRedis(check)
 	case "memory":
@@ -139,31 +139,31 @@ func (c *Config) validate() error {
 	if _, err := c.appConfig(); err != nil {
 		check(false, "RULES_FROM: %w", err)
 	}
-	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: is missing: RULES_FROM=%s is for the rules in it", contract.RulesTable)
+	check(c.RulesFrom != contract.RulesTable || c.RecordsTable != "", "RECORDS_TABLE: required with RULES_FROM=%s: name of the table that holds the rules", contract.RulesTable)
 	check(c.AppConfigPort > 0 && c.AppConfigPort < 1<<16, "AWS_APPCONFIG_EXTENSION_HTTP_PORT: got %d, want 1 to 65535", c.AppConfigPort)
 	check(c.BasePath == "" || validBasePath.MatchString(c.BasePath) && rules.DecodedPath(c.BasePath, "").String() == c.BasePath, "BASE_PATH: got %q, want a path such as /v1", c.BasePath)
-	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want more than 0s and less than %s, or 0s for %s with redis and %s with dynamodb", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
+	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin.MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
-			"CORS_ORIGINS: got %q, want origins such as https://app.example.com or http://localhost:3000, without a path, or * alone", origin)
+			"CORS_ORIGINS: got %q, want * alone, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
-	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: is missing: without it any issuer that shares a key is believed")
-	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: is missing: without it tokens for other APIs are believed")
-	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS), "JWKS: got the file %q, want a URL: key files are for local use, with WEIR_LOCAL=true", c.JWKS)
-	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: is missing: JWKS=%s is for the keys in it", contract.JWKSRecords)
+	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS: otherwise tokens of any issuer with the same key are valid")
+	check(c.JWKS == "" || c.JWTAudience != "", "JWT_AUDIENCE: required with JWKS: otherwise tokens for other APIs are valid")
+	check(c.JWKS == "" || c.Local || c.JWKS == contract.JWKSRecords || isURL(c.JWKS), "JWKS: key file without WEIR_LOCAL=true (got %q, want a URL); key files are for local use", c.JWKS)
+	check(c.JWKS != contract.JWKSRecords || c.RecordsTable != "", "RECORDS_TABLE: required with JWKS=%s: name of the table that holds the copy of the keys", contract.JWKSRecords)
 	check(c.RecordsTable == "" || validTable.MatchString(c.RecordsTable), "RECORDS_TABLE: got %q, want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -", c.RecordsTable)
-	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: want one of them: API keys come from one place")
-	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.APIKeysFile)
-	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: want both or none")
-	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: got %q, want none: key files are for local use, with WEIR_LOCAL=true", c.SubjectKeyFile)
+	check(c.RecordsTable == "" || c.APIKeysFile == "", "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source")
+	check(c.APIKeysFile == "" || c.Local, "API_KEYS_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.APIKeysFile)
+	check((c.APIKeysFile == "") == (c.APIKeySecretFile == ""), "API_KEYS_FILE and API_KEY_SECRET_FILE: got one, want both or none")
+	check(c.SubjectKeyFile == "" || c.Local, "SUBJECT_KEY_FILE: key file without WEIR_LOCAL=true (got %q, want none); key files are for local use", c.SubjectKeyFile)
 	check(c.MaxDelay >= 0 && c.MaxDelay <= maxMaxDelay, "MAX_DELAY: got %s, want 0s to %s", c.MaxDelay, maxMaxDelay)
-	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon, want user:password")
+	check(c.SampleLogin == "" || strings.Contains(c.SampleLogin, ":"), "SAMPLE_LOGIN: no colon (want user:password)")
 	c.checkEvents(check)
 	return errors.Join(problems...)
 }
 
-// appConfig returns the configuration in RULES_FROM, nil if it names none.
+// appConfig returns the AppConfig configuration in RULES_FROM, nil if it has none.
 func (c *Config) appConfig() (*contract.Configuration, error) {
 	name, ok := strings.CutPrefix(c.RulesFrom, contract.RulesAppConfig)
 	if !ok && c.RulesFrom != "" && c.RulesFrom != contract.RulesTable {
@@ -175,13 +175,13 @@ func (c *Config) appConfig() (*contract.Configuration, error) {
 	return &configuration, err
 }
 
-// maxMaxDelay is how long API Gateway waits for a function.
+// maxMaxDelay is the time that API Gateway waits for a function.
 const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
-// lookuper is a lookup function as envconfig wants it. An empty variable is one that
-// is not set: templates declare variables that a local run fills in.
+// lookuper adapts a lookup function to envconfig. An empty variable counts as not set, because
+// templates declare variables that a local run fills in.
 type lookuper func(string) (string, bool)
 
 // Lookup implements envconfig.Lookuper.

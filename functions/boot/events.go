@@ -6,24 +6,24 @@ import (
 	"strconv"
 )
 
-// EventsConfig says where events of decisions go.
+// EventsConfig is the configuration of decision events.
 type EventsConfig struct {
-	// Events is what takes them: kafka or kinesis. Empty: there are none.
+	// Events is the kind of their destination: kafka or kinesis; empty: no events.
 	Events string `env:"EVENTS"`
-	// Sample is how many allowed requests one event stands for: 100 keeps 1 %, 0 none.
+	// Sample is the number of allowed requests for each event: 100 keeps 1 %, 0 none.
 	Sample int `env:"EVENTS_SAMPLE, default=100"`
 
-	// KafkaBrokers are some of the brokers, host:port each; KafkaTopic is a topic that is there.
+	// KafkaBrokers are some of the brokers, host:port each. KafkaTopic is an existing topic.
 	KafkaBrokers []string `env:"KAFKA_BROKERS"`
 	KafkaTopic   string   `env:"KAFKA_TOPIC"`
-	// KafkaTLS says that the brokers are spoken to by TLS.
+	// KafkaTLS enables TLS to the brokers.
 	KafkaTLS bool `env:"KAFKA_TLS, default=true"`
-	// KafkaIAM says that they are Amazon MSK's, where the environment's own credentials log in.
+	// KafkaIAM enables the login to Amazon MSK with the credentials of the environment.
 	KafkaIAM bool `env:"KAFKA_IAM"`
 
 	// KinesisStream is the name of a data stream.
 	KinesisStream string `env:"KINESIS_STREAM"`
-	// KinesisEndpoint is where Kinesis is, if not at AWS.
+	// KinesisEndpoint is the URL of a Kinesis outside AWS; empty: that of AWS.
 	KinesisEndpoint string `env:"KINESIS_ENDPOINT"`
 }
 
@@ -34,24 +34,24 @@ var (
 	validStream = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 )
 
-// checkEvents says what is wrong with the variables of events.
+// checkEvents checks the variables of events.
 func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...any)) {
 	switch c.Events {
 	case "":
 		return
 	case "kafka":
-		check(len(c.KafkaBrokers) > 0, "KAFKA_BROKERS: is missing: such as b-1.example.com:9098,b-2.example.com:9098")
+		check(len(c.KafkaBrokers) > 0, "KAFKA_BROKERS: required with EVENTS=kafka: some brokers, such as b-1.example.com:9098,b-2.example.com:9098")
 		for _, broker := range c.KafkaBrokers {
 			check(isAddress(broker), "KAFKA_BROKERS: got %q, want host:port", broker)
 		}
 		check(validTopic.MatchString(c.KafkaTopic), "KAFKA_TOPIC: got %q, want the name of a topic: 1 to 249 letters, digits, _, . and -", c.KafkaTopic)
-		check(c.KafkaTLS || !c.KafkaIAM, "KAFKA_TLS: want true with KAFKA_IAM: who logs in by IAM needs TLS")
+		check(c.KafkaTLS || !c.KafkaIAM, "KAFKA_TLS: got false, want true with KAFKA_IAM; a login by IAM needs TLS")
 	case "kinesis":
 		check(validStream.MatchString(c.KinesisStream), "KINESIS_STREAM: got %q, want the name of a data stream: 1 to 128 letters, digits, _, . and -", c.KinesisStream)
 	default:
-		check(false, "EVENTS: got %q, want kafka or kinesis, or nothing for no events", c.Events)
+		check(false, "EVENTS: got %q, want kafka, kinesis, or empty for no events", c.Events)
 	}
-	check(c.Sample >= 0 && c.Sample <= maxSample, "EVENTS_SAMPLE: got %d, want 1 to %d, the requests that one event stands for, or 0 for no event of plain allowed ones", c.Sample, maxSample)
+	check(c.Sample >= 0 && c.Sample <= maxSample, "EVENTS_SAMPLE: got %d, want 1 to %d (one event for this many allowed requests), or 0 for none", c.Sample, maxSample)
 }
 
 // isAddress reports whether s is a host and a port.

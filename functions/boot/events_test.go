@@ -21,14 +21,14 @@ func TestLoad_events(t *testing.T) {
 		t.Errorf("got %+v, %v", c.EventsConfig, err)
 	}
 	for _, bad := range []struct{ variables, want string }{
-		{"EVENTS=sqs", `EVENTS: got "sqs", want kafka or kinesis, or nothing for no events`},
-		{"EVENTS=kafka KAFKA_TOPIC=t", "KAFKA_BROKERS: is missing: such as b-1.example.com:9098,b-2.example.com:9098"},
+		{"EVENTS=sqs", `EVENTS: got "sqs", want kafka, kinesis, or empty for no events`},
+		{"EVENTS=kafka KAFKA_TOPIC=t", "KAFKA_BROKERS: required with EVENTS=kafka: some brokers, such as b-1.example.com:9098,b-2.example.com:9098"},
 		{"EVENTS=kafka KAFKA_TOPIC=t KAFKA_BROKERS=b:1,b", `KAFKA_BROKERS: got "b", want host:port`},
 		{"EVENTS=kafka KAFKA_TOPIC=t KAFKA_BROKERS=b:70000", `KAFKA_BROKERS: got "b:70000", want host:port`},
 		{"EVENTS=kafka KAFKA_TOPIC=a/b KAFKA_BROKERS=b:1", `KAFKA_TOPIC: got "a/b", want the name of a topic: 1 to 249 letters, digits, _, . and -`},
-		{"EVENTS=kafka KAFKA_TOPIC=t KAFKA_BROKERS=b:1 KAFKA_TLS=false KAFKA_IAM=true", "KAFKA_TLS: want true with KAFKA_IAM: who logs in by IAM needs TLS"},
+		{"EVENTS=kafka KAFKA_TOPIC=t KAFKA_BROKERS=b:1 KAFKA_TLS=false KAFKA_IAM=true", "KAFKA_TLS: got false, want true with KAFKA_IAM; a login by IAM needs TLS"},
 		{"EVENTS=kinesis", `KINESIS_STREAM: got "", want the name of a data stream: 1 to 128 letters, digits, _, . and -`},
-		{"EVENTS=kinesis KINESIS_STREAM=s EVENTS_SAMPLE=-1", "EVENTS_SAMPLE: got -1, want 1 to 1000000, the requests that one event stands for, or 0 for no event of plain allowed ones"},
+		{"EVENTS=kinesis KINESIS_STREAM=s EVENTS_SAMPLE=-1", "EVENTS_SAMPLE: got -1, want 1 to 1000000 (one event for this many allowed requests), or 0 for none"},
 	} {
 		variables := append(strings.Fields(bad.variables), "NAMESPACE=a", "STORE=memory")
 		if _, err := boot.Load(lookup(variables...)); err == nil || err.Error() != bad.want {

@@ -198,7 +198,7 @@ func TestConfig_RedisClient_noRegion(t *testing.T) {
 	credentials(t)
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
-	if _, err := load(t, serverless...).RedisClient(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: is missing") {
+	if _, err := load(t, serverless...).RedisClient(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: required") {
 		t.Errorf("got %v", err)
 	}
 }

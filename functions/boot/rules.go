@@ -18,19 +18,19 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// How old the rules of a source are at most when they decide. What AppConfig's agent has may be
-// 45 s old already, and asking it costs nothing.
+// The largest age of the rules of each source. The copy of the AppConfig agent may be 45 s old itself;
+// reading it is free.
 const (
 	fileEvery      = time.Second
 	tableEvery     = time.Minute
 	appConfigEvery = 15 * time.Second
 )
 
-// unknownAge is more than any alarm waits for, and little enough to be seen beside others on a graph.
+// unknownAge is longer than the threshold of any alarm, and still readable on a graph beside real ages.
 const unknownAge = time.Hour
 
-// rules returns the rules: of a file on somebody's own machine, of the source that is
-// configured or, if there is none, the document that the function was deployed with.
+// rules returns the rules: of a file on a developer's machine, of the configured source, or of the
+// document that the function was deployed with.
 func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
 		l := live.New(nil, rulesFile{c.RulesFile, c.RulesVersion}, live.Options{Parse: c.parsing(), Every: fileEvery})
@@ -43,8 +43,8 @@ func (c Config) rules() (*live.Rules, error) {
 	if c.RulesFrom == "" {
 		return live.Fixed(bundled), nil
 	}
-	// In force until the source has been read, under a version that gives way to any: state that
-	// was counted by rules of the source keeps their numbers.
+	// The deployed document is in force until the source has been read. Its version is the lowest, so
+	// state that was counted by rules of the source keeps their parameters.
 	o := c.parsing()
 	o.Assigned = true
 	initial, err := rules.Parse(document.Content, o)
@@ -54,15 +54,15 @@ func (c Config) rules() (*live.Rules, error) {
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
 		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
-	if document.Version > time.Now().Unix() { // or it would go before what is put, which has the time
+	if document.Version > time.Now().Unix() { // otherwise it would supersede published versions, which have the time
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
 	return live.New(initial, rulesTable{rulestore.NewSource(table), document}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
-// rulesTable is the rules in the records table or, as long as there are none, those that the
-// function was deployed with. It is a live.Source.
+// rulesTable is a live.Source: the rules in the records table or, if there are none, the document that
+// the function was deployed with.
 type rulesTable struct {
 	live.Source
 	bundled live.Document
@@ -77,7 +77,7 @@ func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
 	return d, err
 }
 
-// inRules returns an error of reading the rules as it is told.
+// inRules wraps an error of the rules: a list of mistakes begins on its own line.
 func inRules(err error) error {
 	if _, mistakes := errors.AsType[rules.Problems](err); mistakes {
 		return fmt.Errorf("rules:\n%w", err)
@@ -87,7 +87,7 @@ func inRules(err error) error {
 	return nil
 }
 
-// parsing returns how rules are read.
+// parsing returns the options of the rules parser.
 func (c Config) parsing() rules.Options {
 	o := rules.Options{MaxDelay: c.MaxDelay}
 	if c.Store == "dynamodb" {
@@ -96,8 +96,8 @@ func (c Config) parsing() rules.Options {
 	return o
 }
 
-// bundled reads the document that the function was deployed with: it is built in, or a file
-// beside the bootstrap.
+// bundled reads the document that the function was deployed with: the built-in one, or a file beside
+// the bootstrap.
 func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 	d.Content = functions.Rules
 	o := c.parsing()
@@ -113,14 +113,14 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		return d, nil, inRules(err)
 	}
 	d.Version = r.Version()
-	if d.Version == 0 && !c.Local { // a change would then never act on state that is there already
-		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "the document says no version, and nothing else does: add a version to it that grows with every change, such as Unix seconds, or set RULES_VERSION to one"}})
+	if d.Version == 0 && !c.Local { // without a version a change never applies to existing state
+		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "no version; add a version to the document that grows with every change, such as Unix seconds, or set RULES_VERSION"}})
 	}
 	return d, r, nil
 }
 
-// commitTime returns when the commit was made that the program was built from, in Unix
-// seconds; 0 if it was built without version control.
+// commitTime returns the time of the commit that the program was built from, in Unix seconds; 0 if it
+// was built without version control.
 func commitTime() int64 {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -136,10 +136,9 @@ func commitTime() int64 {
 	return 0
 }
 
-// rulesFile is a document on somebody's own machine. The version of one that says none is
-// that which it was given or the time of the file, in milliseconds, so that what is written
-// twice in a second has two. (The time of a file that was deployed says nothing: the bundle
-// that it came in has one time for all.) It is a live.Source.
+// rulesFile is a live.Source: a document on a developer's machine. A document without a version has the
+// given one or the time of the file, in milliseconds, so that two changes in one second have
+// different versions. (A deployed file has no useful time: all files of a bundle have the same.)
 type rulesFile struct {
 	path    string
 	version int64
@@ -147,7 +146,7 @@ type rulesFile struct {
 
 // Document implements live.Source.
 func (f rulesFile) Document(context.Context) (live.Document, error) {
-	info, err := os.Stat(f.path) // before it is read: what is written meanwhile has another time
+	info, err := os.Stat(f.path) // before reading: a change in the meantime gets another time
 	if err != nil {
 		return live.Document{}, err
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// signingKeysConfig is what the variables of the function signingkeys say: no others.
+// signingKeysConfig has the variables of the function signingkeys.
 type signingKeysConfig struct {
 	RecordsTable     string `env:"RECORDS_TABLE, required"`
 	JWKS             string `env:"JWKS, required"` // the issuer's URL
@@ -25,8 +25,8 @@ type signingKeysConfig struct {
 	Local            bool   `env:"WEIR_LOCAL"`
 }
 
-// StartSigningKeys runs the function that copies the issuer's keys, from the URL in JWKS into
-// RECORDS_TABLE, for as long as Lambda lets it.
+// StartSigningKeys runs the function that copies the issuer's keys from the URL in JWKS into
+// RECORDS_TABLE, until Lambda ends the process.
 func StartSigningKeys() {
 	logger := slog.New(lambdacontext.NewLogHandler())
 	f, err := openSigningKeys(context.Background(), os.LookupEnv)
@@ -50,7 +50,7 @@ func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*
 	if err != nil {
 		return nil, err
 	}
-	// Nobody waits for it, and it writes the same twice.
+	// No request waits for it, and a repeated write changes nothing.
 	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
 	return &records.SigningKeys{API: patient, Table: c.RecordsTable, Fetch: fetch, Clock: time.Now}, nil
 }

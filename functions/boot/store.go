@@ -26,8 +26,8 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// OpenStore returns the store that c names, and what closes it. One that is not in this
-// process is behind a circuit breaker. It does not connect; Probe does.
+// OpenStore returns the store that c configures, and a function that closes it. A store outside this
+// process is behind a circuit breaker. OpenStore does not connect; Probe does.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
 	none := func() error { return nil }
 	switch c.Store {
@@ -50,7 +50,7 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 	return store, none, err
 }
 
-// guarded returns store as an environment uses it. err is that of making it.
+// guarded returns store behind a circuit breaker, or err, the error of its constructor.
 func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	return resilient.New(store, resilient.Options{})
 }
 
-// DynamoDBClient returns a client that makes each attempt once: the store makes those
-// that its protocol allows.
+// DynamoDBClient returns a client without retries: the store repeats only the calls that its
+// protocol allows to repeat.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
@@ -67,23 +67,23 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	}
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
-		o.Logger = logging.Nop{} // errors are told once, by whoever gets them
+		o.Logger = logging.Nop{} // the caller logs the error, once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
-				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // nobody waits for longer
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // the longest that a decision waits
 		}
 	}), nil
 }
 
-// dynamoClient is made when it is first needed.
+// dynamoClient is a client that the first use creates.
 type dynamoClient struct {
 	once   sync.Once
 	client *dynamodb.Client
 	err    error
 }
 
-// sharedDynamoDBClient returns the only client of an environment: who reads records finds
-// the connection open that the store uses.
+// sharedDynamoDBClient returns the only client of an environment, so that reads of records use the
+// connections that the store has opened.
 func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	if c.dynamo == nil {
 		return c.DynamoDBClient(ctx)
@@ -92,7 +92,7 @@ func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, err
 	return c.dynamo.client, c.dynamo.err
 }
 
-// localRegion is that of an endpoint which has none of its own.
+// localRegion is the region of an endpoint outside AWS.
 const localRegion = "us-east-1"
 
 // dynamoDBVariable is the variable of DynamoDB's endpoint.
@@ -122,11 +122,10 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 	return config, nil
 }
 
-// probeTimeout is how long a store may take to answer for the first time.
+// probeTimeout bounds the first answer of a store.
 const probeTimeout = 5 * time.Second
 
-// Probe asks the store a question, which opens its connection. The error says in one
-// line what is wrong and what to do.
+// Probe opens the connection to the store by a read. The error has one line: the problem and what to do.
 func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -141,20 +140,20 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	return nil
 }
 
-// Explain turns an error of the store into what its operator can do about it.
+// Explain returns an error of the store with what an operator can do about it.
 func (c Config) Explain(err error) error {
 	where, hint := "DynamoDB", "check the region and the credentials"
 	if c.DynamoDBEndpoint != "" {
-		where, hint = "DynamoDB at "+c.DynamoDBEndpoint, "is it running, and is DYNAMODB_ENDPOINT right?"
+		where, hint = "DynamoDB at "+c.DynamoDBEndpoint, "check that it runs and that DYNAMODB_ENDPOINT is its URL"
 	}
 	if c.Store == "redis" {
-		where, hint = "Redis at "+redacted(c.RedisURL), "is it running, and is REDIS_URL right?"
+		where, hint = "Redis at "+redacted(c.RedisURL), "check that it runs and that REDIS_URL is its URL"
 	}
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("%s has no table %q: create it (locally: weir seed)", where, c.Table)
+		return fmt.Errorf("%s has no table %q; create it (locally with `weir seed`)", where, c.Table)
 	}
 	if network, ok := errors.AsType[*net.OpError](err); ok {
-		return fmt.Errorf("%s does not answer (%w): %s", where, network, hint)
+		return fmt.Errorf("%s does not answer (%w); %s", where, network, hint)
 	}
 	return fmt.Errorf("%s failed: %w", where, err)
 }

@@ -60,7 +60,7 @@ func KinesisClient(ctx context.Context, c boot.Config) (*awskinesis.Client, erro
 		return nil, err
 	}
 	if config.Region == "" {
-		return nil, fmt.Errorf("AWS_REGION: is missing: the stream %s is in a region", c.KinesisStream)
+		return nil, fmt.Errorf("AWS_REGION: required with KINESIS_STREAM: the region of the stream %s", c.KinesisStream)
 	}
 	return awskinesis.NewFromConfig(config, func(o *awskinesis.Options) {
 		o.Retryer = retry.NewStandard(func(r *retry.StandardOptions) { r.MaxAttempts, r.MaxBackoff = 3, time.Second })
