@@ -169,7 +169,7 @@ func TestRules_after(t *testing.T) {
 	first := put(5)
 	seen := fmt.Sprint(history()[0].Version)
 	put(6, "--after", seen)
-	overtaken := fmt.Sprintf("another version was put meanwhile: nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
+	overtaken := fmt.Sprintf("another version was published in the meantime; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
 	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
 		t.Errorf("put: exit %d, %q, %q", code, out, errs)
 	}
