@@ -8,10 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+	"github.com/weir-limits/weir/limiter/memstore"
 	"github.com/weir-limits/weir/limiter/rules"
+	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The page on the document has each field that the schema has, and no other; and its example is one.
+// RULES.md has the fields of the schema, and its example is valid.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile("RULES.md")
 	if err != nil {
@@ -26,9 +30,10 @@ func TestReference(t *testing.T) {
 	}
 	for heading, want := range map[string]map[string]any{
 		"The document": schema.Properties, "A rule": schema.Defs["rule"].Properties, "A limit": schema.Defs["limit"].Properties,
+		"Overrides": schema.Defs["own"].Properties,
 	} {
 		_, section, _ := strings.Cut(string(page), "\n## "+heading+"\n")
-		section, _, _ = strings.Cut(section, "\n## ")
+		section, _, _ = strings.Cut(section, "\n##")
 		var got []string
 		for _, row := range regexp.MustCompile("(?m)^\\| (`[^|]*`) \\|").FindAllStringSubmatch(section, -1) {
 			for _, name := range regexp.MustCompile("`([^`]*)`").FindAllStringSubmatch(row[1], -1) {
@@ -52,6 +57,24 @@ func TestReference(t *testing.T) {
 	for _, example := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1) {
 		if _, err := rules.Parse(example[1], rules.Options{}); err != nil {
 			t.Errorf("%s\n%v", example[1], err)
+		}
+	}
+}
+
+// RULES.md explains the numbers of a bucket where a client sees them.
+func TestReference_bucket(t *testing.T) {
+	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window_seconds":60,"algorithm":"token_bucket","burst":20}`)))
+	charge := r.Charges(nil, "GET", rules.MustParsePath("/search"), alice)
+	charge[0].Cost = 20
+	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+	for _, passes := range []bool{true, false} {
+		d, err := l.Take(t.Context(), start, charge)
+		if err != nil || d.Allowed != passes {
+			t.Fatalf("allowed %t, %v", d.Allowed, err)
+		}
+		a := httplimit.NewAnswer(d)
+		if a.Limit != "20" || a.Policy != `"search";q=100;w=60` || !passes && (a.Problem.Limit != 100 || a.Problem.Window != "60s") {
+			t.Errorf("allowed %t: %+v", passes, a)
 		}
 	}
 }
