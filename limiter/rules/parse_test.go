@@ -47,7 +47,7 @@ line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 100
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
 line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only_bad_credentials, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
-	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log knows the instant of each request`,
+	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
 	"list_without_names":            `line 1: rules[0].limits.free[0].name: required: every limit in a list has a name`,
 	"local_processes_above_burst":   `line 1: rules[0].local_processes: got 5, want 1 to 4 here for rules[0].limits.free`,
