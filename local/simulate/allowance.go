@@ -2,12 +2,12 @@ package simulate
 
 import "github.com/weir-limits/weir/limiter/algo"
 
-// allowance is so many units a second, and what was left over of the last second; what is
-// more is throttled. It begins with next to nothing: an overload that lasts must not look
-// better for having just begun.
+// allowance is a number of units a second, plus those unused in the last second. The rest is
+// throttled. It begins almost empty, so that the start of an overload does not look better
+// than the overload.
 type allowance struct {
 	rate   float64
-	spare  float64 // units that it takes at once
+	spare  float64 // units available now
 	filled algo.Instant
 }
 
@@ -15,7 +15,7 @@ func newAllowance(rate float64, at algo.Instant) allowance {
 	return allowance{rate: rate, spare: 1, filled: at}
 }
 
-// open reports whether anything can be taken.
+// open reports whether a unit is available.
 func (a *allowance) open(at algo.Instant) bool {
 	a.spare = min(a.rate, a.spare+at.Sub(a.filled).Seconds()*a.rate)
 	a.filled = at

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// zipf draws ranks from 1 to n, where rank k comes as often as k to the power of minus
-// the exponent, by rejection-inversion (Hörmann and Derflinger, "Rejection-inversion to
-// generate variates from monotone discrete distributions", 1996): no table of ten million
-// sums, and any exponent from 0 up, which rand.Zipf has not.
+// zipf draws ranks from 1 to n. The frequency of rank k is proportional to k to the power of
+// minus the exponent. The method is rejection-inversion (Hörmann and Derflinger,
+// "Rejection-inversion to generate variates from monotone discrete distributions", 1996). It
+// needs no table, and allows any exponent from 0 up; rand.Zipf needs one above 1.
 type zipf struct {
 	n, exponent float64
 	first, last float64 // the area under the curve up to the first rank and the last
-	near        float64 // how near to a rank none is rejected
+	near        float64 // no draw this near to a rank is rejected
 }
 
 func newZipf(n int, exponent float64) zipf {
@@ -25,7 +25,7 @@ func newZipf(n int, exponent float64) zipf {
 
 func (z zipf) height(x float64) float64 { return math.Exp(-z.exponent * math.Log(x)) }
 
-// area is the integral of height from 1 to x.
+// area returns the integral of height from 1 to x.
 func (z zipf) area(x float64) float64 {
 	l := math.Log(x)
 	if t := (1 - z.exponent) * l; math.Abs(t) > 1e-8 {
@@ -34,7 +34,7 @@ func (z zipf) area(x float64) float64 {
 	return l
 }
 
-// inverse is that of area.
+// inverse is the inverse of area.
 func (z zipf) inverse(a float64) float64 {
 	if t := max(-1, (1-z.exponent)*a); math.Abs(t) > 1e-8 {
 		return math.Exp(math.Log1p(t) / t * a)
@@ -53,7 +53,7 @@ func (z zipf) draw(r *rand.Rand) int {
 	}
 }
 
-// lognormal draws times whose logarithms are normal, given by two of their quantiles.
+// lognormal draws log-normal times, given by two quantiles.
 type lognormal struct{ mu, sigma float64 }
 
 // quantile99 is the 99th percentile of the standard normal distribution.

@@ -5,16 +5,16 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// attempt is one conditional write of a charge: what limiter/dynamostore spells as an
-// expression, here as a test of the state that the item holds.
+// attempt is one conditional write of a charge. limiter/dynamostore writes an expression; here
+// it is a test of the state of the item.
 type attempt struct {
 	limiter.Charge
 	machine algo.Machine
 	now     algo.Instant
-	seen    algo.State // what is known of the item
-	exact   bool       // an attempt of this decision found it so
-	busy    bool       // a bucket is taken to be
-	replace bool       // the state by next, if it is still as it was seen
+	seen    algo.State // the known state of the item
+	exact   bool       // seen was read during this decision
+	busy    bool       // a bucket is assumed to be busy
+	replace bool       // write next if the state is still seen
 	next    algo.State
 }
 
@@ -70,13 +70,13 @@ func (a *attempt) window(w *algo.Window, held algo.State) (algo.State, bool) {
 	return algo.State{Window: index, Count: c.current + a.Cost, Previous: c.previous}, ok
 }
 
-// counts are those of a window and of the one before, as far as the item has them.
+// counts are the counts of a window and of the one before, if the item has them.
 type counts struct {
 	current, previous       int64
 	hasCurrent, hasPrevious bool
 }
 
-// ladder is into how many steps a previous count that is not known is divided.
+// ladder is the number of steps for an unknown previous count.
 const ladder = 8
 
 // slidingRoom reports whether the condition holds that there is room.
@@ -133,8 +133,7 @@ func (a *attempt) log(l *algo.Log, held algo.State, exists bool) (algo.State, bo
 	return next, true
 }
 
-// learn takes in the state that the item was found to hold, and reports whether it allows
-// the charge.
+// learn records the state of the item and reports whether it allows the charge.
 func (a *attempt) learn(found algo.State) (passes bool) {
 	a.seen, a.exact, a.busy = found, true, found.TAT > a.now
 	a.next, passes = a.Apply(a.machine, found, a.now)
@@ -142,8 +141,8 @@ func (a *attempt) learn(found algo.State) (passes bool) {
 	return passes
 }
 
-// full reports whether the charge is beyond what an expression can add: the largest debt,
-// or the longest list of a log.
+// full reports whether an expression cannot add the charge: it exceeds the max debt or the
+// longest list of a log.
 func (a *attempt) full() bool {
 	switch m := a.machine.(type) {
 	case *algo.Bucket:

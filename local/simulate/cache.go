@@ -11,9 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// cluster is ElastiCache Serverless, as far as a limiter notices: a script costs some ECPUs,
-// and a slot, which many keys share, and the cache as a whole take so many of them a second.
-// What is more is throttled.
+// cluster is a model of ElastiCache Serverless. A script costs ECPUs. A slot, which many keys
+// share, and the whole cache accept a number of ECPUs a second. They reject the rest.
 type cluster struct {
 	*meter
 	store *memstore.Store
@@ -22,11 +21,11 @@ type cluster struct {
 	heat  map[limiter.Subject]*heat
 }
 
-// slots is how many a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
 func newCluster(m *meter, slot, whole float64) (*cluster, error) {
-	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // as many as come
+	store, err := memstore.New(memstore.Options{Subjects: math.MaxInt32}) // no limit
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +36,10 @@ func newCluster(m *meter, slot, whole float64) (*cluster, error) {
 	return c, nil
 }
 
-// cache is the store of one environment over a cluster: limiter/redisstore makes one call
-// a decision, which is atomic.
+// cache is the store of one environment over a cluster. Like limiter/redisstore, it makes one
+// atomic call for each decision.
 type cache struct {
-	limiter.Store // of which only Take is called
+	limiter.Store // only Take is called
 	env           *environment
 	cluster       *cluster
 }
@@ -61,12 +60,12 @@ func (c *cache) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return allowed, problem
 }
 
-// errTurnedAway is what limiter/redisstore makes of an error that the cache replies.
+// errTurnedAway is the error of limiter/redisstore for an error reply of the cache.
 var errTurnedAway = fmt.Errorf("%w: over its ECPUs", limiter.ErrUnavailable)
 
-// serve reports whether a script of subject runs that arrives at an instant.
+// serve reports whether the cluster runs a script of subject that arrives at an instant.
 func (c *cluster) serve(subject limiter.Subject, at algo.Instant, billed bool) bool {
-	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any that is as good as random
+	slot := &c.slots[crc32.ChecksumIEEE([]byte(subject.String()))%slots] // any hash will do
 	if billed {
 		c.calls++
 	}

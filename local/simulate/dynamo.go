@@ -13,13 +13,13 @@ import (
 )
 
 // dynamo is the store of one environment over a table. It makes the attempts that
-// limiter/dynamostore makes for one charge, without spelling them as expressions, which
-// would take ten times as long; a test holds both to the same calls and answers.
+// limiter/dynamostore makes for one charge, without their expressions, which would take ten
+// times as long. A test compares calls and answers of both.
 type dynamo struct {
-	limiter.Store // of which only Take and Refund are called
+	limiter.Store // only Take and Refund are called
 	link          link
 	table         *table
-	guess         atomic.Int32 // above 0: a bucket of which nothing is known is busy
+	guess         atomic.Int32 // above 0: assume that an unknown bucket is busy
 }
 
 // link carries the calls of an environment to the store.
@@ -30,7 +30,7 @@ type link interface {
 	measured() bool
 }
 
-// The bounds of a decision's attempts, and of guess, as dynamostore has them.
+// The bounds of attempts and of guess, as in dynamostore.
 const (
 	attempts = 1 + 2 + 8
 	appended = 64
@@ -81,8 +81,7 @@ func (d *dynamo) most(a *attempt) int {
 	return attempts
 }
 
-// predict decides whether a bucket is taken to be busy, and reports whether that is a
-// guess.
+// predict sets whether the bucket is assumed to be busy, and reports whether that is a guess.
 func (d *dynamo) predict(a *attempt) (guessed bool) {
 	if _, ok := a.machine.(*algo.Bucket); !ok || a.exact {
 		return false
@@ -109,14 +108,14 @@ func (d *dynamo) teach(a *attempt, found reply) {
 	}
 }
 
-// cut removes the expired entries of a log once its list is twice as long as it need be.
+// cut removes the expired entries of a log when its list is twice as long as necessary.
 func (d *dynamo) cut(ctx context.Context, subject limiter.Subject, a *attempt, s algo.State) {
 	l, ok := a.machine.(*algo.Log)
 	if !ok || int64(s.Entries.Len()) < l.MaxDebt() {
 		return
 	}
 	if trimmed := l.Trim(s); trimmed != s {
-		_, _ = d.write(ctx, subject, &attempt{seen: s, next: trimmed, replace: true}) // if it fails, a later charge does it
+		_, _ = d.write(ctx, subject, &attempt{seen: s, next: trimmed, replace: true}) // after an error, a later charge does it
 	}
 }
 

@@ -11,24 +11,24 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// environment is one execution environment of Lambda: a Limiter of its own, with what it
-// remembers, that decides one request at a time. It is a coroutine, which stops where it
-// waits for the store, so that calls of all environments interleave as they would.
+// environment is one execution environment of Lambda: a Limiter with its own caches, which
+// decides one request at a time. It is a coroutine that yields while it waits for the store,
+// so that the calls of all environments interleave as in reality.
 type environment struct {
 	sim     *simulation
 	limiter *limiter.Limiter
-	request int // of the log, that it decides
+	request int // its request, an index of the log
 	next    func() (struct{}, bool)
 	stop    func()
 	yield   func(struct{}) bool
 	stopped bool
 
-	// The call that it waits for.
+	// The call that the environment waits for.
 	serve    func(at algo.Instant)
-	back     time.Duration // that the answer is under way
+	back     time.Duration // travel time of the answer
 	deadline algo.Instant  // of the decision
-	late     bool          // it waits no longer
-	left     bool          // nobody waits: it only has a call that is still under way
+	late     bool          // the wait has timed out
+	left     bool          // only carries a call that nobody waits for
 }
 
 // newEnvironment starts an environment.
@@ -48,11 +48,11 @@ func newEnvironment(s *simulation) (*environment, error) {
 	}
 	e.limiter = l
 	e.next, e.stop = iter.Pull(e.run)
-	e.next() // to where it waits for a request
+	e.next() // up to its wait for a request
 	return e, nil
 }
 
-// run decides requests, one each time that it is resumed.
+// run decides one request each time that it is resumed.
 func (e *environment) run(yield func(struct{}) bool) {
 	e.yield = yield
 	var charges [1]limiter.Charge
@@ -71,9 +71,8 @@ func (e *environment) run(yield func(struct{}) bool) {
 	}
 }
 
-// trip makes one call of the store: half of a round trip's time, what serve does when it
-// arrives, and the other half. An error says that none came before the deadline; the call itself may still be
-// served.
+// trip makes one call of the store: half of the round trip, then serve, then the other half.
+// An error means that the answer was not in time. The call may still be served.
 func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error {
 	s := e.sim
 	there := s.latency.draw(s.random) / 2
@@ -98,7 +97,7 @@ func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error
 // measured implements link.
 func (e *environment) measured() bool { return e.sim.measured(e) }
 
-// arrive has the call served that arrives now.
+// arrive serves the call that arrives now.
 func (e *environment) arrive() {
 	s := e.sim
 	e.serve(s.now)
@@ -112,7 +111,7 @@ func (e *environment) arrive() {
 	}
 }
 
-// resume lets the environment go on.
+// resume continues the environment.
 func (e *environment) resume(late bool) {
 	e.late = late
 	e.next()

@@ -5,7 +5,7 @@ import "github.com/weir-limits/weir/limiter/algo"
 // event is something that happens to an environment at an instant.
 type event struct {
 	at     algo.Instant
-	serial uint64 // in order of which those of one instant happen
+	serial uint64 // the order of events at one instant
 	kind   kind
 	env    *environment
 }
@@ -13,18 +13,18 @@ type event struct {
 type kind uint8
 
 const (
-	served   kind = iota // its call arrives at the store
-	answered             // it has the answer
-	timedOut             // it stops waiting for one
-	freed                // its invocation ends
+	served   kind = iota // the call arrives at the store
+	answered             // the answer arrives
+	timedOut             // the wait for the answer ends
+	freed                // the invocation ends
 )
 
 func (e event) before(f event) bool {
 	return e.at < f.at || e.at == f.at && e.serial < f.serial
 }
 
-// events are what is to come: a heap of four branches, for there are thousands, and each
-// is a line of cache.
+// events is a queue of future events: a heap with four branches, because there are thousands
+// of events and each fills a cache line.
 type events struct {
 	heap   []event
 	serial uint64
@@ -48,7 +48,7 @@ func (q *events) push(at algo.Instant, k kind, env *environment) {
 	q.heap[i] = e
 }
 
-// pop returns the first event. There is one.
+// pop removes and returns the first event. The queue must not be empty.
 func (q *events) pop() event {
 	first, n := q.heap[0], len(q.heap)-1
 	e := q.heap[n]

@@ -7,20 +7,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// verdict is how right the decisions of a log were.
+// verdict is the accuracy of the decisions of a log.
 type verdict struct {
-	// wronglyRefused is how many fewer were admitted than by an oracle that sees all
-	// requests in the order of their instants, summed over the callers and windows in
-	// which it was fewer. Who of two at the same time comes first is not counted.
+	// wronglyRefused is the number of requests that an oracle admits in addition. The oracle
+	// sees all requests in order of time. Only windows of a caller in which it admits more
+	// count. Which of two concurrent requests is admitted does not matter.
 	wronglyRefused int64
-	// over is how many were admitted that the algorithm refuses, if it is asked in the
-	// order of instants for only those that were admitted: all, and the most in one window
-	// of a caller.
+	// over counts the admitted requests that the algorithm refuses when it replays only the
+	// admitted ones in order of time. overMost is the largest count in one window of a caller.
 	over, overMost int64
 }
 
 // judge compares the log with the algorithm itself, caller by caller. It sorts the log.
-// Requests before from are replayed, and not counted.
+// Requests before from are replayed but not counted.
 func judge(m algo.Machine, window int64, from algo.Instant, log []request) (v verdict) {
 	slices.SortFunc(log, func(a, b request) int {
 		return cmp.Or(cmp.Compare(a.caller, b.caller), cmp.Compare(a.at, b.at))

@@ -6,17 +6,17 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// meter counts what the store is asked: calls and units for the requests that count, heat
-// and throttling in the seconds that do.
+// meter counts the calls and units of the requests that count, and the heat and throttling
+// of the seconds that count.
 type meter struct {
 	from, end     algo.Instant
 	calls         int64
-	writes, reads int64   // units, as billed
-	hottest       float64 // the most units of one item in one second
+	writes, reads int64   // billed units
+	hottest       float64 // the largest number of units of one item in a second
 	throttled     int64
 }
 
-// heat is what one item is asked in a second.
+// heat is the units of one item in a second.
 type heat struct {
 	second int64
 	units  float64

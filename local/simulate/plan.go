@@ -13,26 +13,26 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Limits are those that a plan tries: one for each caller, and one for all together, strict
-// and spread.
+// Limits are the limits of a plan: one for each caller and one for all callers together,
+// strict and spread.
 type Limits struct {
 	Window    time.Duration `json:"windowNs"`
 	Each      int64         `json:"each"` // requests a window of a caller
 	All       int64         `json:"all"`  // and of all
 	EachLease int64         `json:"eachLease"`
 	AllLease  int64         `json:"allLease"`
-	Shards    int           `json:"shards"` // of the limit for all; a caller's has 4 at most
+	Shards    int           `json:"shards"` // of the limit of all; that of a caller has at most 4
 	Sync      time.Duration `json:"syncNs"`
 }
 
-// DefaultLimits are such that about half of the default traffic is too much.
+// DefaultLimits returns limits that refuse about half of the default traffic.
 func DefaultLimits() Limits {
 	return Limits{Window: time.Second, Each: 20, All: 50_000, EachLease: 10, AllLease: 1000, Shards: 64, Sync: 100 * time.Millisecond}
 }
 
-// Plan returns the scenarios that show what each algorithm and each way to spare the store
-// does, of those whose names only matches; nil: all. A leaky_bucket is not in it: as a meter it
-// is a token_bucket. The error says which parameter or limit is wrong.
+// Plan returns a scenario for each algorithm and each kind of spread whose name matches only;
+// nil matches all. leaky_bucket is left out, because it admits like token_bucket. An error
+// names the invalid parameter or limit.
 func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 	var plan []Scenario
 	shapes := l.shapes(p)
@@ -53,12 +53,12 @@ func Plan(p Parameters, l Limits, only *regexp.Regexp) ([]Scenario, error) {
 		plan = append(plan, s)
 	}
 	if len(plan) == 0 {
-		return nil, fmt.Errorf("names: got %q, want a part of one such as %q", only, shapes[0].name())
+		return nil, fmt.Errorf("names: got %q, want part of a name such as %q", only, shapes[0].name())
 	}
 	return plan, nil
 }
 
-// shape is a limit of a plan, and what its name says beside the algorithm.
+// shape is a limit of a plan, with the part of its name after the algorithm.
 type shape struct {
 	how   string
 	limit limiter.Limit
@@ -86,13 +86,13 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 		each(a, "", limiter.Limit{})
 	}
 	each(algo.SlidingWindow, fmt.Sprintf(", on_error local, %d", share), limiter.Limit{OnError: limiter.OnErrorLocal, LocalProcesses: share})
-	if l.Each > 1 { // one request can be neither leased in advance nor divided
+	if l.Each > 1 { // one request cannot be leased in advance or divided
 		lease := min(l.EachLease, l.Each)
 		each(algo.SlidingWindow, fmt.Sprintf(", lease %d", lease), limiter.Limit{Spread: limiter.Spread{Lease: lease}})
 		each(algo.SlidingWindow, fmt.Sprintf(", shards %d", shards), limiter.Limit{Spread: limiter.Spread{Shards: shards}})
 	}
 	each(algo.SlidingWindow, sync, limiter.Limit{Spread: limiter.Spread{Sync: l.Sync}})
-	all(algo.SlidingWindow, "", limiter.Spread{}) // and a log of so many does not fit
+	all(algo.SlidingWindow, "", limiter.Spread{}) // a log of that many does not fit an item
 	all(algo.SlidingWindow, fmt.Sprintf(", shards %d", l.Shards), limiter.Spread{Shards: l.Shards})
 	for _, a := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		all(a, lease, limiter.Spread{Lease: l.AllLease})
@@ -103,16 +103,16 @@ func (l Limits) shapes(p Parameters) (list []shape) {
 	return list
 }
 
-// cells is how many environments decide without a store, and a quarter more: no fewer at
-// once than there are cells, or the cells let too many through.
+// cells returns the number of cells: a quarter more than the environments that decide at the
+// same time. With fewer cells than environments, the cells admit too many.
 func (p Parameters) cells() int {
 	return max(2, int(math.Ceil(1.25*p.Rate*p.Invocation.Seconds())))
 }
 
-// Progress is how far a plan is. It is safe for concurrent use.
+// Progress counts the requests of a running plan. It is safe for concurrent use.
 type Progress struct{ arrived []atomic.Int64 }
 
-// Requests returns how many have arrived in all scenarios.
+// Requests returns the number of requests that have arrived in all scenarios.
 func (p *Progress) Requests() (sum int64) {
 	for i := range p.arrived {
 		sum += p.arrived[i].Load()
@@ -120,12 +120,12 @@ func (p *Progress) Requests() (sum int64) {
 	return sum
 }
 
-// NewProgress returns that of a plan which has not begun.
+// NewProgress returns the Progress of a plan that has not begun.
 func NewProgress(plan []Scenario) *Progress {
 	return &Progress{make([]atomic.Int64, len(plan))}
 }
 
-// RunPlan runs the scenarios of a plan, so many at once, and returns their results in the
+// RunPlan runs the scenarios of a plan, atOnce at a time, and returns their results in the
 // order of the plan. progress may be nil.
 func RunPlan(ctx context.Context, plan []Scenario, atOnce int, progress *Progress) ([]Result, error) {
 	if progress == nil {

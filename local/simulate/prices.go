@@ -2,8 +2,8 @@ package simulate
 
 import "time"
 
-// Prices in dollars, us-east-1, as infra/COSTS.md has them. Those of API Gateway and of
-// logs are the same for all limits, and not in it.
+// Prices in dollars in us-east-1, from infra/COSTS.md. Those of API Gateway and logs are the
+// same for all limits and are left out.
 const (
 	pricePerWrite   = 0.625 / 1e6 // DynamoDB on demand, a write unit
 	pricePerRead    = 0.125 / 1e6
@@ -15,7 +15,7 @@ const (
 	billing         = time.Millisecond
 )
 
-// dollars returns what a million requests cost: the authorizer and the store.
+// dollars returns the cost of a million requests: the authorizer and the store.
 func (s *simulation) dollars(requests float64) float64 {
 	cost := requests*pricePerRequest + float64(s.decisions.billed)*billing.Seconds()*gigabytes*pricePerGBs
 	if s.Store == DynamoDB {

@@ -9,25 +9,25 @@ import (
 	"unicode/utf8"
 )
 
-// Report returns results with what was simulated and what the columns mean, as Markdown.
+// Report returns results as Markdown, with the parameters and a legend of the columns.
 func Report(p Parameters, l Limits, results []Result) string {
 	var b strings.Builder
 	name := map[Store]string{DynamoDB: "DynamoDB", ElastiCache: "ElastiCache"}[p.Store]
 	fmt.Fprintf(&b, "## %s\n\n%s requests a second by %s callers (Zipf, exponent %g), for %s after a warm-up of %s; seed %d. "+
-		"A round trip takes %s (median; p99 %s), an invocation %s beside it, and a decision waits for %s at most. ",
+		"A round trip takes %s (median; p99 %s), an invocation %s more, and a decision waits at most %s. ",
 		name, thousands(int64(p.Rate)), thousands(int64(p.Callers)), p.Exponent, p.Measured, p.Warmup, p.Seed, p.Median, p.P99, p.Invocation, p.Timeout)
 	if p.Store == DynamoDB {
-		fmt.Fprintf(&b, "An item takes %g write units a second. ", p.ItemWrites)
+		fmt.Fprintf(&b, "An item accepts %g write units a second. ", p.ItemWrites)
 	} else {
-		fmt.Fprintf(&b, "A slot takes %s ECPUs a second, the cache %s, and a script is %d. ", thousands(int64(p.SlotECPUs)), thousands(int64(p.CacheECPUs)), ecpuPerScript)
+		fmt.Fprintf(&b, "A slot accepts %s ECPUs a second, the cache %s. A script costs %d. ", thousands(int64(p.SlotECPUs)), thousands(int64(p.CacheECPUs)), ecpuPerScript)
 	}
-	fmt.Fprintf(&b, "The limit is %s in %s for each caller, or %s for all together.\n\n", thousands(l.Each), l.Window, thousands(l.All))
+	fmt.Fprintf(&b, "The limit is %s in %s for each caller, or %s for all callers together.\n\n", thousands(l.Each), l.Window, thousands(l.All))
 	b.WriteString(tabulate(p.Store, results))
 	b.WriteString("\n" + legend(p.Store))
 	return b.String()
 }
 
-// thousands returns n with a comma before each three digits.
+// thousands returns n with commas between groups of three digits.
 func thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	for i := len(text) - 3; i > 0; i -= 3 {
@@ -36,7 +36,7 @@ func thousands(n int64) string {
 	return text
 }
 
-// columns are the heads of a table of results.
+// columns returns the heads of a table of results.
 func columns(store Store) []string {
 	heads := []string{"limit", "allowed %", "refused %", "degraded %", "wrong %", "over", "over %", "calls", "writes", "memory %", "hottest/s", "throttled/s", "p50 ms", "p99 ms", "envs", "concurrency", "$/M"}
 	if store == ElastiCache {
@@ -45,17 +45,17 @@ func columns(store Store) []string {
 	return heads
 }
 
-// legend says what the columns mean.
+// legend explains the columns.
 func legend(store Store) string {
 	unit := "write units"
 	if store == ElastiCache {
 		unit = "scripts run"
 	}
-	return "Of all requests: allowed and refused by the limit, and degraded, where the store did not answer in time and `on_error` decided. " +
-		"Wrong is how many fewer were admitted than by an oracle that sees all requests in order, in those windows of a caller in which it was fewer. " +
-		"Over is the most that was admitted too many in one window of one caller, and its share of the limit. " +
-		"Calls and " + unit + " are a decision's; memory is what was refused without a call; hottest/s is the most " + unit + " of one item in a second, throttled/s the throttled calls a second. " +
-		"p50 and p99 are what a decision takes, envs how many environments there were in the end, concurrency what quota of Lambda this needs (at least one for each ten requests a second), and $/M what a million requests cost: the authorizer and the store.\n"
+	return "Percentages are of all requests. Allowed and refused: decided by the limit. Degraded: the store did not answer in time, and `on_error` decided. " +
+		"Wrong: wrongly refused. An oracle that sees all requests in order admits these in addition, in windows of a caller in which it admits more. " +
+		"Over: the most that was admitted over the limit in one window of one caller, and its share of the limit. " +
+		"Calls and " + unit + " are per decision. Memory: refused from the denial cache, without a call. hottest/s: the most " + unit + " of one item in a second. throttled/s: throttled calls a second. " +
+		"p50 and p99: time of a decision. envs: environments at the end. concurrency: the Lambda quota that this needs (at least one for each ten requests a second). $/M: the cost of a million requests, the authorizer and the store.\n"
 }
 
 // tabulate returns results as a table.
@@ -87,7 +87,7 @@ func decimals(f float64, digits int) string { return strconv.FormatFloat(f, 'f',
 
 func milliseconds(d time.Duration) string { return decimals(d.Seconds()*1000, 2) }
 
-// grid returns a Markdown table whose first line is the head; the first column is aligned
+// grid returns a Markdown table. The first line is the head. The first column is aligned
 // left, the others right.
 func grid(cells [][]string) string {
 	widths := make([]int, len(cells[0]))

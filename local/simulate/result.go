@@ -6,52 +6,52 @@ import (
 	"time"
 )
 
-// Result is what became of the requests of a Scenario that came after its warm-up. Of
-// each, one of Allowed, Refused, Degraded and Away counts.
+// Result counts the requests of a Scenario after its warm-up. Each request counts in one of
+// Allowed, Refused, Degraded and Away.
 type Result struct {
 	Name     string `json:"name"`
 	Limit    int64  `json:"limit"` // its capacity
 	Requests int64  `json:"requests"`
 	Allowed  int64  `json:"allowed"`
 	Refused  int64  `json:"refused"`
-	// Degraded is what the store did not decide, because it throttled or was too late: it
-	// was let through, or with OnErrorLocal decided by an environment's share.
+	// Degraded counts requests that the store did not decide, because it throttled or was too
+	// late. They were admitted, or with OnErrorLocal decided by an environment's share.
 	Degraded int64 `json:"degraded"`
-	// Away is what Lambda turned away, because there were Parameters.Environments.
+	// Away counts requests that Lambda rejected, because Parameters.Environments were busy.
 	Away int64 `json:"away"`
 
-	// WronglyRefused is how many more an oracle admits that sees all requests in the order of
-	// their instants, in those windows of those callers in which it admits more.
+	// WronglyRefused counts the requests that an oracle admits in addition. The oracle sees all
+	// requests in order of time. Only windows of a caller in which it admits more count.
 	WronglyRefused int64 `json:"wronglyRefused"`
-	// Over is how many were admitted that the algorithm does not admit, if it is asked for
-	// those that were, in the order of their instants; OverMost is the most of them in one
-	// window of one caller.
+	// Over counts the admitted requests that the algorithm refuses when it replays only the
+	// admitted ones in order of time. OverMost is the largest count in one window of one
+	// caller.
 	Over     int64 `json:"over"`
 	OverMost int64 `json:"overMost"`
 
-	Remembered int64 `json:"remembered"` // refused without a call
+	Remembered int64 `json:"remembered"` // refused from the denial cache, without a call
 	Calls      int64 `json:"calls"`
-	// Units are DynamoDB's write units, or the scripts of ElastiCache; Reads DynamoDB's
-	// read units.
+	// Units are write units of DynamoDB or scripts of ElastiCache. Reads are read units of
+	// DynamoDB.
 	Units int64 `json:"units"`
 	Reads int64 `json:"reads"`
-	// Hottest is the most units that one item took in a second.
+	// Hottest is the largest number of units of one item in a second.
 	Hottest   float64 `json:"hottest"`
 	Throttled float64 `json:"throttledPerSecond"`
 
-	P50 time.Duration `json:"p50Ns"` // that a decision took
+	P50 time.Duration `json:"p50Ns"` // of the time of a decision
 	P99 time.Duration `json:"p99Ns"`
-	// Environments is how many there were in the end.
+	// Environments is the number at the end.
 	Environments int `json:"environments"`
-	// Concurrency is the quota of Lambda that this needs: an environment each, and one for
-	// each ten requests a second.
+	// Concurrency is the Lambda quota that the traffic needs: one for each environment, and at
+	// least one for each ten requests a second.
 	Concurrency int `json:"concurrency"`
-	// Dollars is what a million requests cost: the authorizer and the store.
+	// Dollars is the cost of a million requests: the authorizer and the store.
 	Dollars float64 `json:"dollarsPerMillion"`
 }
 
-// requestsEach is how many synchronous requests a second Lambda admits for each one that an
-// account may run at once.
+// requestsEach is the number of synchronous requests a second that Lambda admits for each
+// unit of concurrency.
 const requestsEach = 10
 
 // result judges the log of s, which it sorts.

@@ -102,7 +102,7 @@ func TestReport(t *testing.T) {
 	if got := strings.Join(strings.Fields(lines[6]), " "); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	if !strings.Contains(report, "A slot takes 30,000 ECPUs a second, the cache 500,000, and a script is 3.") {
-		t.Error("the report does not say what ECPUs there are:", lines[2])
+	if !strings.Contains(report, "A slot accepts 30,000 ECPUs a second, the cache 500,000. A script costs 3.") {
+		t.Error("the report does not have the ECPUs:", lines[2])
 	}
 }

@@ -17,52 +17,51 @@ const (
 	ElastiCache Store = "elasticache"
 )
 
-// Scenario is one limit under traffic. A limit with Global counts all callers together,
-// another one each of them.
+// Scenario is one limit under traffic. A limit with Global counts all callers together, any
+// other counts each caller.
 type Scenario struct {
 	Name  string
 	Limit *limiter.Limit
 	Parameters
 }
 
-// Parameters of the traffic, the functions and the store. Default has values for all.
+// Parameters are those of the traffic, the functions and the store. Default sets all of them.
 type Parameters struct {
-	// Seed of all that is random: the same seed, the same result.
+	// Seed is that of all random numbers. The same seed gives the same result.
 	Seed  uint64 `json:"seed"`
 	Store Store  `json:"store"`
 
-	// Rate is how many requests come in a second: a Poisson process.
+	// Rate is the mean number of requests a second, a Poisson process.
 	Rate float64 `json:"rate"`
 	// Callers are chosen by Zipf's law: the k-th as often as k to the power of minus Exponent.
 	Callers  int     `json:"callers"`
 	Exponent float64 `json:"exponent"`
-	// Warmup comes before Measured, counts in nothing, and is a whole number of the limit's
+	// Warmup comes before Measured and does not count. Both are whole numbers of the limit's
 	// windows.
 	Warmup   time.Duration `json:"warmupNs"`
 	Measured time.Duration `json:"measuredNs"`
 
-	// Environments is the most that there are. One is started whenever none is free.
+	// Environments is the maximum number. One is started when none is free.
 	Environments int `json:"environments"`
-	// Invocation is how long one takes beside the wait for the store.
+	// Invocation is the time of one invocation without the wait for the store.
 	Invocation time.Duration `json:"invocationNs"`
-	// Timeout is how long a decision waits for the store.
+	// Timeout is the longest wait of a decision for the store.
 	Timeout time.Duration `json:"timeoutNs"`
-	// Median and P99 are of a round trip to the store, whose time is log-normal.
+	// Median and P99 are quantiles of a round trip to the store, which is log-normal.
 	Median time.Duration `json:"medianNs"`
 	P99    time.Duration `json:"p99Ns"`
 
-	// ItemWrites is how many write units an item of DynamoDB takes in a second.
+	// ItemWrites is the number of write units that an item of DynamoDB accepts in a second.
 	ItemWrites float64 `json:"itemWrites"`
-	// SlotECPUs and CacheECPUs are how many ECPUs a slot of ElastiCache, and so a key, and the
-	// cache as a whole take in a second.
+	// SlotECPUs and CacheECPUs are the ECPUs a second that a slot of ElastiCache, and so a
+	// key, and the whole cache accept.
 	SlotECPUs  float64 `json:"slotECPUs"`
 	CacheECPUs float64 `json:"cacheECPUs"`
 }
 
 // Default returns the parameters of 100,000 requests a second by a million callers. Round
-// trips are as an environment in the same region sees them. A slot takes what AWS documents,
-// which nobody here has measured; the cache as a whole what a construct's CacheECPUs was
-// raised to, five times what it is at first.
+// trips are those of an environment in the same region. SlotECPUs is what AWS documents, not
+// measured. CacheECPUs is five times the default of the construct.
 func Default(store Store) Parameters {
 	p := Parameters{
 		Seed: 1, Store: store,
@@ -78,7 +77,7 @@ func Default(store Store) Parameters {
 	return p
 }
 
-// maxRequests bounds a scenario's log, which takes 24 bytes a request.
+// maxRequests bounds the log of a scenario, which has 24 bytes for each request.
 const maxRequests = 200_000_000
 
 // validate returns the first mistake.

@@ -10,32 +10,32 @@ import (
 	"github.com/weir-limits/weir/limiter/memstore"
 )
 
-// Fleet is so many environments that are all there from the start, and one limit of all callers
-// that spares its item: what they write to it, and how near to the limit they stay. It is
-// simulated as a Scenario is, but for what takes most of its time: a million requests take
-// about a second.
+// Fleet is a number of environments that exist from the start, under one limit of all callers
+// that saves writes of its item. The result is the number of writes and the accuracy of the
+// limit. A million requests take about a second: unlike a Scenario, a Fleet keeps no log of
+// its requests.
 type Fleet struct {
 	Limit        *limiter.Limit
 	Environments int
-	// Rate returns how many requests come in a second, so long after the start.
+	// Rate returns the requests a second at a time after the start.
 	Rate     func(since time.Duration) float64
 	Duration time.Duration
 	Seed     uint64
 }
 
-// Second is what happened in one second of a Fleet.
+// Second counts the events of one second of a Fleet.
 type Second struct {
 	Requests, Admitted int64
-	// Degraded is how many were decided without the store, because it failed.
+	// Degraded counts the requests decided without the store, because it failed.
 	Degraded int64
-	// Writes and Reads are those of the limit's item, throttled ones included, and Throttled
-	// is how many of them were.
+	// Writes and Reads count the calls for the limit's item, including throttled ones.
+	// Throttled counts those.
 	Writes, Reads, Throttled int64
 	// Overshoot is the largest Decision.Overshoot.
 	Overshoot int64
 }
 
-// sharing is a Fleet that runs.
+// sharing is a running Fleet.
 type sharing struct {
 	*simulation
 	Fleet
@@ -45,8 +45,8 @@ type sharing struct {
 	spare   allowance // of the item
 }
 
-// RunFleet simulates f, and returns what happened second by second. The same Fleet gives the
-// same result.
+// RunFleet simulates f and returns the counts of each second. The same Fleet gives the same
+// result.
 func RunFleet(ctx context.Context, f Fleet) ([]Second, error) {
 	item, err := memstore.New(memstore.Options{})
 	if err != nil {
@@ -98,12 +98,12 @@ func (f *sharing) run(ctx context.Context) error {
 	return f.err
 }
 
-// pause returns when the next request comes.
+// pause returns the instant of the next request.
 func (f *sharing) pause() algo.Instant {
 	return f.now.Add(time.Duration(f.traffic.ExpFloat64() * float64(time.Second) / f.rate(f.now.Sub(epoch))))
 }
 
-// arrive gives a request to an environment that is free.
+// arrive gives a request to a random free environment.
 func (f *sharing) arrive() {
 	n := len(f.free)
 	if n == 0 {
@@ -120,7 +120,7 @@ func (f *sharing) second(at algo.Instant) *Second {
 	return &f.seconds[min(int(at.Sub(epoch)/time.Second), len(f.seconds)-1)]
 }
 
-// tally counts a decision, and frees its environment.
+// tally counts a decision and frees its environment.
 func (f *sharing) tally(e *environment, d limiter.Decision) {
 	s := f.second(f.log[e.request].at)
 	s.Requests++
@@ -134,9 +134,9 @@ func (f *sharing) tally(e *environment, d limiter.Decision) {
 	f.free = append(f.free, e)
 }
 
-// fleetStore is the store of one environment: each Take is a call of its own to the only item.
+// fleetStore is the store of one environment. Each Take is one call for the only item.
 type fleetStore struct {
-	limiter.Store // of which only Take is called
+	limiter.Store // only Take is called
 	fleet         *sharing
 	env           *environment
 }
@@ -158,7 +158,7 @@ func (f *fleetStore) Take(ctx context.Context, now algo.Instant, subject limiter
 	return taken, problem
 }
 
-// serve counts a call, and returns whether the item is throttled.
+// serve counts a call and returns an error if the item is throttled.
 func (f *sharing) serve(at algo.Instant, charges []limiter.Charge) error {
 	s := f.second(at)
 	looks := true
@@ -178,7 +178,7 @@ func (f *sharing) serve(at algo.Instant, charges []limiter.Charge) error {
 	return nil
 }
 
-// Steady returns the Rate of traffic that does not change.
+// Steady returns a constant Rate.
 func Steady(rate float64) func(time.Duration) float64 {
 	return func(time.Duration) float64 { return rate }
 }

@@ -13,27 +13,27 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// request is one request of the log: who asked when, and what was decided.
+// request is one request of the log, with its decision.
 type request struct {
 	at       algo.Instant
 	caller   uint32
-	latency  uint32 // in microseconds, that the decision took
+	latency  uint32 // of the decision, in microseconds
 	admitted bool
 	degraded bool // the store did not decide
-	away     bool // there was no environment for it
+	away     bool // Lambda had no environment for it
 }
 
-// simulation is a Scenario that runs.
+// simulation is a running Scenario.
 type simulation struct {
 	*Scenario
 	events
-	now, from, end algo.Instant // from: the warm-up is over
+	now, from, end algo.Instant // from is the end of the warm-up
 	traffic        *rand.Rand   // the same for all scenarios of a seed
-	random         *rand.Rand   // all else
+	random         *rand.Rand   // for everything else
 	callers        zipf
 	latency        lognormal
 	open           func(*environment) limiter.Store
-	decides        func(*environment, limiter.Decision) // what notes a decision
+	decides        func(*environment, limiter.Decision) // records a decision
 	meter          *meter
 
 	log       []request
@@ -42,19 +42,19 @@ type simulation struct {
 	err       error
 }
 
-// epoch is when simulations begin: a whole day, hence a boundary of any window that
-// divides one.
+// epoch is the start of all simulations: midnight, and so the boundary of any window that
+// divides a day.
 var epoch = algo.InstantOf(time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC))
 
-// Run simulates s and judges what was decided. progress, which may be nil, counts the
-// requests that have arrived. The same scenario gives the same result. An error is that of
-// ctx, or says which field of s is wrong.
+// Run simulates s and judges its decisions. progress, which may be nil, counts the requests
+// that have arrived. The same scenario gives the same result. An error is that of ctx, or
+// names an invalid field of s.
 func Run(ctx context.Context, s Scenario, progress *atomic.Int64) (Result, error) {
 	if err := s.validate(); err != nil {
 		return Result{}, err
 	}
 	if s.Limit.Spread.Adaptive {
-		return Result{}, errors.New("limit: has adaptive shares, which RunFleet simulates")
+		return Result{}, errors.New("limit: adaptive shares are not supported; use RunFleet")
 	}
 	sim := newSimulation(&s)
 	sim.openStore()
@@ -80,7 +80,7 @@ func newSimulation(s *Scenario) *simulation {
 	return sim
 }
 
-// openStore makes the store, and what opens it for an environment.
+// openStore creates the store. open connects an environment to it.
 func (s *simulation) openStore() {
 	switch s.Store {
 	case DynamoDB:
@@ -95,7 +95,7 @@ func (s *simulation) openStore() {
 	}
 }
 
-// run lets everything happen in order.
+// run handles all events in order.
 func (s *simulation) run(ctx context.Context, progress *atomic.Int64) error {
 	defer func() {
 		for _, e := range s.all {
@@ -131,7 +131,7 @@ func (s *simulation) pause() time.Duration {
 	return time.Duration(s.traffic.ExpFloat64() * float64(time.Second) / s.Rate)
 }
 
-// arrival gives a request to an environment that is free, any of them, or to a new one.
+// arrival gives a request to a random free environment, or to a new one.
 func (s *simulation) arrival() {
 	s.log = append(s.log, request{at: s.now, caller: uint32(s.callers.draw(s.traffic))})
 	var e *environment
@@ -168,7 +168,7 @@ func (s *simulation) happen(e event) {
 	}
 }
 
-// subject returns who is charged for a caller's request.
+// subject returns the subject that a request of a caller charges.
 func (s *simulation) subject(caller uint32) limiter.Subject {
 	if s.Limit.Global {
 		return limiter.Global()
@@ -176,7 +176,7 @@ func (s *simulation) subject(caller uint32) limiter.Subject {
 	return limiter.User(strconv.FormatUint(uint64(caller), 10))
 }
 
-// decided notes the decision of an environment, whose invocation then ends.
+// decided records the decision of an environment and ends its invocation.
 func (s *simulation) decided(e *environment, d limiter.Decision) {
 	r := &s.log[e.request]
 	took := s.now.Sub(r.at)

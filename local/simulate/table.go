@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// table is a DynamoDB table, as far as a limiter notices. Unless neighbours says otherwise, each
-// item has a partition of its own: adaptive capacity has isolated it, which is
-// the best that it can do. The table as a whole has no limit.
+// table is a model of a DynamoDB table. Each item has a partition of its own, as after the
+// best work of adaptive capacity, unless neighbours is set. The table as a whole has no limit
+// unless throttled is set.
 type table struct {
 	*meter
 	rate  float64 // write units a second of a partition, and so of an item
@@ -21,10 +21,11 @@ type table struct {
 	throttled func(at algo.Instant) bool
 }
 
-// partition is what the items of a key range take together.
+// partition is the capacity that the items of a key range share.
 type partition struct{ writes, reads allowance }
 
-// readsPerWrite is how many more read units than write units a partition takes in a second.
+// readsPerWrite is the ratio of the read units to the write units that a partition accepts in
+// a second.
 const readsPerWrite = 3
 
 // item is one subject of the table.
@@ -39,7 +40,7 @@ func newTable(m *meter, rate float64) *table {
 	return &table{meter: m, rate: rate, items: map[limiter.Subject]*item{}}
 }
 
-// find returns the item of subject, a new one if there is none.
+// find returns the item of subject. It creates a missing one.
 func (t *table) find(subject limiter.Subject, at algo.Instant) *item {
 	it := t.items[subject]
 	if it == nil {
@@ -62,15 +63,15 @@ func (t *table) place(subject limiter.Subject, at algo.Instant) *partition {
 	return p
 }
 
-// reply is what a call of the table returned.
+// reply is the answer of the table to a call.
 type reply struct {
-	state     algo.State // after the write, or what failed its condition
+	state     algo.State // after the write, or the state that failed its condition
 	exists    bool
 	applied   bool
-	throttled error // nil, or by the partition or by the table
+	throttled error // nil, ErrThrottled or ErrItemThrottled
 }
 
-// write makes one attempt. billed says that it is of a request that counts.
+// write makes one attempt. billed means that its request counts.
 func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, billed bool) reply {
 	it := t.find(subject, at)
 	if billed {
@@ -98,7 +99,7 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 	return reply{state: it.state, exists: it.exists, applied: ok}
 }
 
-// read gets an item, consistently: a unit for each 4 KB begun.
+// read reads an item consistently, for one unit per 4 KB, rounded up.
 func (t *table) read(subject limiter.Subject, at algo.Instant, billed bool) reply {
 	it := t.find(subject, at)
 	units := int64(kilobytes(it.state)+3) / 4
@@ -115,7 +116,7 @@ func (t *table) read(subject limiter.Subject, at algo.Instant, billed bool) repl
 	return reply{state: it.state, exists: it.exists}
 }
 
-// refund gives back a charge as limiter/dynamostore does in its conditional writes.
+// refund refunds a charge as limiter/dynamostore does, with conditional writes.
 func (t *table) refund(subject limiter.Subject, at algo.Instant, m algo.Machine, charged algo.State, cost int64, late time.Duration) reply {
 	it := t.find(subject, at)
 	t.calls++
@@ -132,7 +133,7 @@ func (t *table) refund(subject limiter.Subject, at algo.Instant, m algo.Machine,
 	return reply{state: next, exists: true, applied: true}
 }
 
-// An item without entries of a log takes under 200 bytes, and an entry 12.
+// The size of an item without the entries of a log, and of an entry.
 const (
 	itemBytes  = 200
 	entryBytes = 12
@@ -140,5 +141,5 @@ const (
 
 func kilobytes(s algo.State) int { return (itemBytes + entryBytes*s.Entries.Len() + 1023) / 1024 }
 
-// sizeUnits returns the write units of an item: one for each KB begun.
+// sizeUnits returns the write units of an item: one per KB, rounded up.
 func sizeUnits(s algo.State) float64 { return float64(kilobytes(s)) }

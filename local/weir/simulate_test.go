@@ -32,7 +32,7 @@ func TestSimulate_mistakes(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--store=redis":    `store: got "redis", want dynamodb or elasticache`,
 		"--only=(":         "--only: error parsing regexp",
-		"--only=nothing":   `names: got "nothing", want a part of one such as "each caller: sliding_window"`,
+		"--only=nothing":   `names: got "nothing", want part of a name such as "each caller: sliding_window"`,
 		"--each=0":         "each caller: sliding_window: requests: got 0",
 		"--time=1500ms":    "measured time: got 1.5s, want a multiple of the window",
 		"--environments=0": "environments: got 0, want 1 to 1000000",
