@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxTemplate is CloudFormation's own limit on a template.
+	// maxTemplate is CloudFormation's limit on the size of a template.
 	maxTemplate = 1 << 20
-	// maxDepth is far beyond what CloudFormation nests.
+	// maxDepth is far more than CloudFormation needs.
 	maxDepth = 64
 )
 
-// location is where a value stands in a document. It becomes a path only when there
-// is something to report: paths of a hostile document would fill the memory.
+// location is the place of a value in a document. It becomes a path only in a report: the
+// paths of a hostile document would fill the memory.
 type location struct {
 	parent *location
 	key    string // of an object
@@ -48,8 +48,8 @@ func join(path, key string) string {
 }
 
 // decodeDocument reads one JSON object into maps, lists, strings, json.Numbers,
-// booleans and nil. A key that is given twice is a problem: encoding/json would
-// silently keep one of the two.
+// booleans and nil. A duplicate key is a problem: encoding/json would silently drop one of the
+// two.
 func decodeDocument(data []byte, p *problems) (map[string]any, error) {
 	if len(data) > maxTemplate {
 		return nil, fmt.Errorf("template: got %d bytes, want at most %d", len(data), maxTemplate)

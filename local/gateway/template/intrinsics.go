@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// arguments returns v as a list of exactly n elements, not yet resolved.
+// arguments returns v as a list of exactly n unresolved elements.
 func arguments(function string, v any, n int) ([]any, error) {
 	list, ok := v.([]any)
 	if !ok || len(list) != n {
@@ -16,7 +16,7 @@ func arguments(function string, v any, n int) ([]any, error) {
 	return list, nil
 }
 
-// produce accounts for text that a function made.
+// produce counts text that a function has produced.
 func (r *resolver) produce(text string) (string, error) {
 	if r.made += len(text); r.made > maxResolved {
 		return "", errors.New("intrinsic functions: total result is too large")
@@ -72,7 +72,7 @@ func (r *resolver) getAtt(v any) (string, error) {
 	return "", fmt.Errorf("Fn::GetAtt %s of %s is not supported", attribute, res.kind)
 }
 
-// rootResource is the id of an API's "/", which no resource of the template declares.
+// rootResource returns the id of an API's root, which no resource of the template declares.
 func rootResource(api string) string { return api + ".root" }
 
 func functionARN(name string) string { return arn("lambda", "function:"+name) }
@@ -108,8 +108,8 @@ func (r *resolver) join(v any) (string, error) {
 	return r.produce(strings.Join(parts, delimiter))
 }
 
-// list resolves v, which must come out as a list. Its elements stay as they are, so
-// that Fn::Select of one element does not need the others.
+// list resolves v to a list. It does not resolve the elements, so that Fn::Select of one does
+// not need the others.
 func (r *resolver) list(function string, v any) ([]any, error) {
 	if list, ok := v.([]any); ok {
 		return list, nil
@@ -168,8 +168,8 @@ func (r *resolver) split(v any) ([]any, error) {
 	return list, nil
 }
 
-// sub replaces ${Name}, ${Resource.Attribute} and ${!Literal} in a text. Its second
-// form brings names of its own.
+// sub replaces ${Name}, ${Resource.Attribute} and ${!Literal} in a text. The second form of
+// Fn::Sub defines its own names.
 func (r *resolver) sub(v any) (string, error) {
 	own := map[string]any{}
 	if list, ok := v.([]any); ok && len(list) == 2 {

@@ -2,14 +2,13 @@ package template
 
 import "slices"
 
-// permission is an AWS::Lambda::Permission that lets API Gateway invoke a function.
+// permission is an AWS::Lambda::Permission that allows API Gateway to invoke a function.
 type permission struct {
 	function string // its ARN
-	source   string // pattern of ARNs that may invoke it; empty is any
+	source   string // pattern of the ARNs that may invoke it; empty for any
 }
 
-// readPermissions reads who may invoke what. Permissions for other services are of
-// no interest here.
+// readPermissions reads the permissions of API Gateway and ignores those of other services.
 func (d *parser) readPermissions() {
 	d.each("AWS::Lambda::Permission", func(_ string, q *properties) {
 		action, principal := q.required("Action"), q.required("Principal")
@@ -18,7 +17,7 @@ func (d *parser) readPermissions() {
 		if principal != "apigateway.amazonaws.com" || action != "lambda:InvokeFunction" && action != "lambda:*" {
 			return
 		}
-		// A function is named by its ARN or by its name.
+		// A property can have the ARN or the name of the function.
 		if _, ok := d.byARN[function]; !ok {
 			function = functionARN(function)
 		}
@@ -26,8 +25,8 @@ func (d *parser) readPermissions() {
 	})
 }
 
-// checkPermission refuses a method, route or authorizer whose ARN may not invoke f:
-// API Gateway answers it with a 500, and nothing in a log says why.
+// checkPermission reports a method, route or authorizer without a permission to invoke f. API
+// Gateway would answer 500, and no log would have the reason.
 func (d *parser) checkPermission(path string, f Function, source string) {
 	allows := func(p permission) bool {
 		return p.function == f.ARN && (p.source == "" || MatchPattern(p.source, source))

@@ -7,23 +7,22 @@ import (
 	"slices"
 )
 
-// problem is one thing in a template that this gateway would not do as API Gateway
-// does it.
+// problem is an invalid or unsupported part of a template.
 type problem struct {
-	path string // where in the template, as Resources.Limiter.Type
+	path string // such as Resources.Limiter.Type
 	text string
 }
 
 func (p problem) Error() string { return p.path + ": " + p.text }
 
-// problems collects all of them, so that a template is mended in one go.
+// problems collects all problems of a template.
 type problems []problem
 
 func (p *problems) add(path, format string, args ...any) {
 	*p = append(*p, problem{path, fmt.Sprintf(format, args...)})
 }
 
-// mostProblems is how many of them are reported.
+// mostProblems is the maximum number of reported problems.
 const mostProblems = 100
 
 // err joins the problems in the order of their paths, one line each, or returns nil.

@@ -8,9 +8,9 @@ import (
 	"strconv"
 )
 
-// properties reads the properties of one resource, or of an object inside them, and
-// collects what is wrong. Every property must be read, named as one that changes
-// nothing here, or refused by [properties.done]: none is ignored by accident.
+// properties reads the properties of one resource, or of an object inside it, and collects
+// problems. Every property must be read or named as inert. [properties.done] reports the
+// others, so that none is ignored by accident.
 type properties struct {
 	path   string
 	values map[string]any
@@ -26,13 +26,13 @@ func newProperties(path string, values map[string]any, r *resolver, p *problems)
 // at returns the path of a property.
 func (q *properties) at(name string) string { return join(q.path, name) }
 
-// refuse says that a property has a value that this gateway does not do.
+// refuse reports a property with an unsupported value.
 func (q *properties) refuse(name string, got any, want string) {
 	q.p.add(q.at(name), "got %s, want %s", describe(got), want)
 }
 
-// value returns a property with its functions resolved; ok is false if it is absent
-// or cannot be resolved.
+// value returns a property with its functions resolved. ok is false if it is absent or cannot
+// be resolved.
 func (q *properties) value(name string) (v any, ok bool) {
 	q.read[name] = true
 	raw, ok := q.values[name]
@@ -47,7 +47,7 @@ func (q *properties) value(name string) (v any, ok bool) {
 	return v, true
 }
 
-// has reports whether a property is there, without reading it.
+// has reports whether a property is present. It does not count as read.
 func (q *properties) has(name string) bool { return q.values[name] != nil }
 
 // text returns a property that is text or a number, "" if it is absent.
@@ -66,7 +66,7 @@ func (q *properties) text(name string) string {
 	return ""
 }
 
-// required is text that must be there.
+// required returns a property that is text, and reports a missing one.
 func (q *properties) required(name string) string {
 	if !q.has(name) {
 		q.p.add(q.at(name), "required")
@@ -74,8 +74,8 @@ func (q *properties) required(name string) string {
 	return q.text(name)
 }
 
-// number returns a property that is a whole number in [low, high], or otherwise if it
-// is absent. CloudFormation takes numbers in quotes too.
+// number returns a property that is a whole number in [low, high], or otherwise if it is
+// absent. CloudFormation also accepts numbers in quotes.
 func (q *properties) number(name string, otherwise, low, high int) int {
 	v, ok := q.value(name)
 	if !ok {
@@ -165,14 +165,14 @@ func (q *properties) objects(name string) []*properties {
 	return all
 }
 
-// inert names properties that change nothing here: what is logged, who is billed.
+// inert names properties that do not change how requests are served, such as logging.
 func (q *properties) inert(names ...string) {
 	for _, name := range names {
 		q.read[name] = true
 	}
 }
 
-// only refuses a property that is neither absent nor one of the values allowed.
+// only reports a property that is present and not one of the allowed values.
 func (q *properties) only(name, want string, allowed ...any) {
 	v, ok := q.value(name)
 	if ok && !slices.ContainsFunc(allowed, func(a any) bool { return reflect.DeepEqual(a, v) }) {
@@ -180,7 +180,7 @@ func (q *properties) only(name, want string, allowed ...any) {
 	}
 }
 
-// done refuses what was not read.
+// done reports the properties that were not read.
 func (q *properties) done() {
 	for name := range q.values {
 		if !q.read[name] {

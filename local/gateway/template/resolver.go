@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// What the pseudo parameters resolve to. Nothing here is deployed, so the account is
-// the one that AWS uses in its documentation.
+// The values of the pseudo parameters. Nothing is deployed, so the account is the one of AWS's
+// documentation.
 const (
 	region    = "us-east-1"
 	Account   = "123456789012"
@@ -25,8 +25,8 @@ var pseudoParameters = map[string]string{
 	"AWS::StackName": "local",
 }
 
-// nameProperty is the property that names a resource of a type, and so what a Ref to
-// it returns. A Ref to any other resource returns its logical id.
+// nameProperty is the property that names a resource, by type. A Ref to such a resource
+// returns its name. A Ref to any other returns the logical id.
 var nameProperty = map[string]string{
 	"AWS::ApiGateway::Stage":            "StageName",
 	"AWS::ApiGatewayV2::Stage":          "StageName",
@@ -40,8 +40,8 @@ var nameProperty = map[string]string{
 	"AWS::Logs::LogGroup":               "LogGroupName",
 }
 
-// maxResolved bounds the text that all intrinsic functions of a template make
-// together: a small template can spell out a huge one.
+// maxResolved bounds the text that all intrinsic functions of a template produce together. A
+// small template could otherwise expand to a huge one.
 const maxResolved = 4 << 20
 
 // resolver replaces intrinsic functions by their values.
@@ -49,11 +49,11 @@ type resolver struct {
 	resources  map[string]declaration
 	parameters map[string]string
 	names      map[string]string // of the resources, by logical id
-	made       int               // bytes of text so far
+	made       int               // bytes of text produced so far
 }
 
-// nameResources finds the name of every resource. A name may use parameters but no
-// other resource, which also keeps names from depending on each other in a circle.
+// nameResources finds the name of every resource. A name may use parameters but no other
+// resources, so that names cannot form a cycle.
 func (r *resolver) nameResources(p *problems) {
 	names := make(map[string]string, len(r.resources))
 	for id, res := range r.resources {
@@ -74,11 +74,11 @@ func (r *resolver) nameResources(p *problems) {
 	r.qualifyFunctions()
 }
 
-// onlyVersion is the number of every version of a function: there is one code here.
+// onlyVersion is the number of every version of a function: all run the same code here.
 const onlyVersion = "1"
 
-// qualifyFunctions turns the names of versions and aliases into ARNs, which are what a
-// Ref to them returns.
+// qualifyFunctions replaces the names of versions and aliases by ARNs, which a Ref to them
+// returns.
 func (r *resolver) qualifyFunctions() {
 	qualified := map[string]string{}
 	for id, res := range r.resources {
@@ -90,7 +90,7 @@ func (r *resolver) qualifyFunctions() {
 		default:
 			continue
 		}
-		// What cannot be resolved is reported where the property is read.
+		// An error is reported where the property is read.
 		function, err := r.text(res.properties["FunctionName"])
 		if err == nil && !strings.HasPrefix(function, functionARN("")) {
 			function = functionARN(function)
@@ -100,7 +100,7 @@ func (r *resolver) qualifyFunctions() {
 	maps.Copy(r.names, qualified)
 }
 
-// resolve returns v with every intrinsic function in it replaced.
+// resolve returns v with all intrinsic functions replaced.
 func (r *resolver) resolve(v any) (any, error) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -155,7 +155,7 @@ func (r *resolver) call(function string, argument any) (any, error) {
 	return nil, fmt.Errorf("%s is not supported", function)
 }
 
-// text resolves v, which must come out as a string or a number.
+// text resolves v to a string or a number, as text.
 func (r *resolver) text(v any) (string, error) {
 	value, err := r.resolve(v)
 	if err != nil {

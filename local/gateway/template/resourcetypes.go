@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// resource is one resource as it stands in the template.
+// declaration is one unresolved resource of the template.
 type declaration struct {
 	id, kind   string
 	path       string // Resources.<id>
 	properties map[string]any
 }
 
-// inertTypes are resources that no request meets: they keep state, watch, or run on
-// their own. Their properties are not read.
+// inertTypes are the types of resources that no request reaches: they store, monitor or
+// schedule. Their properties are not read.
 var inertTypes = []string{
 	"AWS::ApiGateway::Account",
 	"AWS::ApplicationAutoScaling::ScalableTarget",
@@ -50,9 +50,8 @@ var inertTypes = []string{
 	"AWS::WAFv2::LoggingConfiguration",
 }
 
-// unenforcedTypes are resources that could stop a request, or a function on its way to
-// its state, and do not here: who may do what, networks, and web ACLs. Their properties
-// are not read either.
+// unenforcedTypes are the types of resources that can block a request or a function at AWS and
+// do not here: permissions, networks and web ACLs. Their properties are not read.
 var unenforcedTypes = []string{
 	"AWS::EC2::FlowLog",
 	"AWS::EC2::NetworkAcl",
@@ -75,7 +74,7 @@ var unenforcedTypes = []string{
 	"Custom::VpcRestrictDefaultSG", // CDK's own
 }
 
-// activeTypes are resources that this gateway acts on.
+// activeTypes are the types of resources whose properties are read.
 var activeTypes = []string{
 	"AWS::ApiGateway::Authorizer",
 	"AWS::ApiGateway::Deployment",
@@ -94,7 +93,7 @@ var activeTypes = []string{
 	"AWS::Lambda::Version",
 }
 
-// isActive reports whether the properties of resources of a type are read.
+// isActive reports whether a type is one of activeTypes.
 func isActive(kind string) bool { return slices.Contains(activeTypes, kind) }
 
 func isKnown(kind string) bool {
@@ -124,15 +123,15 @@ func readResources(document map[string]any, p *problems) map[string]declaration 
 	return all
 }
 
-// madeUp returns a value for an attribute of a resource that this gateway does not act
-// on: none exists, so that it need only be of the right kind and the same each time.
+// madeUp returns an invented value for an attribute of a resource that is not active. It has
+// the right kind and is always the same.
 func madeUp(kind, name, attribute string) string {
 	service := strings.ToLower(strings.Split(kind, "::")[1])
 	switch {
 	case strings.HasSuffix(attribute, "Port"):
 		return "6379"
 	case strings.HasSuffix(attribute, "Address"):
-		return strings.ToLower(name) + "." + service + ".invalid" // RFC 6761: resolves nowhere
+		return strings.ToLower(name) + "." + service + ".invalid" // RFC 6761: never resolves
 	case !strings.HasSuffix(strings.ToLower(attribute), "arn"):
 		return name + "." + attribute
 	}

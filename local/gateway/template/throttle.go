@@ -12,14 +12,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// What an account may do where a setting has only one of the two numbers (developer
+// The limits of an account, for a setting that has only one of the two numbers (developer
 // guide, "Quotas").
 const (
 	accountRate  = 10_000 // requests a second
 	accountBurst = 5_000
 )
 
-// readThrottle reads the two numbers of a stage's settings, nil if neither is there.
+// readThrottle reads the two numbers of a stage's settings. It returns nil if both are absent.
 func readThrottle(q *properties) algo.Machine {
 	const rateName, burstName = "ThrottlingRateLimit", "ThrottlingBurstLimit"
 	if !q.has(rateName) && !q.has(burstName) {
@@ -51,13 +51,13 @@ func readRate(q *properties, name string) float64 {
 	return rate
 }
 
-// methodSettings is what a stage says of one method, or of all.
+// methodSettings are the settings of a stage for one method or for all.
 type methodSettings struct {
 	q      *properties
 	bucket algo.Machine
 }
 
-// allMethods is the key of the settings that count for methods without their own.
+// allMethods is the key of the settings for methods without their own.
 const allMethods = "* *"
 
 // readMethodSettings returns the settings of a stage, by path and method.
@@ -79,7 +79,7 @@ func readMethodSettings(q *properties) map[string]methodSettings {
 	return all
 }
 
-// settingsKey returns the key of a method. Settings spell its path like a part of a JSON
+// settingsKey returns the key of a method. Settings write its path like a part of a JSON
 // pointer, /~1api~1items, and the root as / or /~1.
 func settingsKey(verb, pointer string) string {
 	path := strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "~1", "/")
