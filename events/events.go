@@ -1,16 +1,16 @@
-// Package events holds sample events, as AWS sends them: names are the integration,
-// who calls, and the case. jwks.json has the public key of the token in them, whose
-// private key is nowhere. The tests of functions/lambdahttp feed each to a function.
+// Package events has sample events of AWS. Their names are the integration, the caller and the
+// case. jwks.json has the public key of the token in them; its private key does not exist any more. The
+// tests of functions/lambdahttp send each event to a function.
 package events
 
 import "embed"
 
-// Files are the events, and jwks.json.
+// Files are the events and jwks.json.
 //
 //go:embed *.json
 var Files embed.FS
 
-// What the credentials in the events say.
+// The credentials in the events.
 const (
 	Issuer   = "https://issuer.example"
 	Audience = "weir"

@@ -23,7 +23,7 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// open returns a console whose one API answers by a handler.
+// open returns a console with one API, which a handler answers.
 func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	target := httptest.NewServer(api)
@@ -78,8 +78,7 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 	return response, string(body)
 }
 
-// The page and its files come with a policy that runs nothing which stands in a document,
-// and nothing does.
+// The page and its files have a policy that forbids inline scripts and styles, and have none.
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
 	for path, media := range map[string]string{"": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
@@ -138,8 +137,7 @@ func TestDemo(t *testing.T) {
 
 const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
 
-// An order is answered with a line for each request that was sent, and what is sent is a copy
-// of one request.
+// The answer to an order has a line for each request. All requests are copies of one.
 func TestRequests(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -148,7 +146,7 @@ func TestRequests(t *testing.T) {
 		defer mu.Unlock()
 		seen[r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")]++
 		w.Header().Set("Retry-After", "3")
-		w.Header().Set("Location", "/elsewhere") // which nobody follows
+		w.Header().Set("Location", "/elsewhere") // which the console does not follow
 		w.WriteHeader([]int{http.StatusOK, http.StatusTooManyRequests, http.StatusFound}[seen[""]%3])
 		seen[""]++
 		_, _ = w.Write(bytes.Repeat([]byte("x"), 10_000))
@@ -177,7 +175,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// What is not offered cannot be asked for, and nothing is sent.
+// An order outside the choices of the page is rejected, and sends nothing.
 func TestRequests_refused(t *testing.T) {
 	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
 	long := strings.Repeat("x", 100)
@@ -202,14 +200,14 @@ func TestRequests_refused(t *testing.T) {
 	}
 }
 
-// There are only so many runs at a time, and one whose page has gone makes room.
+// The number of concurrent runs is bounded. A run ends when its page disconnects.
 func TestRequests_runs(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	var released atomic.Bool
 	s := open(t, func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
 		if !released.Load() {
-			<-r.Context().Done() // until the console hangs up
+			<-r.Context().Done() // until the console disconnects
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -225,7 +223,7 @@ func TestRequests_runs(t *testing.T) {
 			if response, err := http.DefaultClient.Do(r); err == nil {
 				_ = response.Body.Close()
 				t.Error("a run was answered")
-				asked <- struct{}{} // or it would be waited for
+				asked <- struct{}{} // so that the test does not block
 			}
 		})
 	}
@@ -238,14 +236,14 @@ func TestRequests_runs(t *testing.T) {
 	released.Store(true)
 	cancel()
 	gone.Wait()
-	for { // until the console has noticed
+	for { // until the console notices
 		if r, _ := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode == http.StatusOK {
 			return
 		}
 	}
 }
 
-// The copy of the library is that of the version which is pinned; npm has checked its bytes.
+// The copy of the library is the pinned version. npm has checked its bytes.
 func TestConsole_vendored(t *testing.T) {
 	var lock struct {
 		Packages map[string]struct{ Version, Resolved, Integrity string }

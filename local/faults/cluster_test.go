@@ -16,7 +16,7 @@ type cluster struct {
 	ids   []string
 }
 
-// slots is how many slots a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
 var clusterFaults = []fault{
@@ -42,7 +42,7 @@ var clusterFaults = []fault{
 	}, sees: limiter.ReasonUnavailable, count: countsLost},
 }
 
-// overCluster builds an environment over a cluster of its own.
+// overCluster builds an environment over a new cluster.
 func overCluster(t *testing.T, w *world) {
 	t.Helper()
 	c := &cluster{}
@@ -64,7 +64,7 @@ func overCluster(t *testing.T, w *world) {
 	w.build(t, c.nodes[0].address, c.nodes[0].address, "STORE=redis", "REDIS_CLUSTER=true")
 }
 
-// await waits until every node knows every other, and takes writes.
+// await waits until every node knows every other and accepts writes.
 func (c *cluster) await(t *testing.T) {
 	t.Helper()
 	for _, n := range c.nodes {
@@ -78,7 +78,7 @@ func (c *cluster) await(t *testing.T) {
 // option returns the value of an option that the server was started with.
 func (s *server) option(name string) string { return s.options[slices.Index(s.options, name)+1] }
 
-// slot returns the slot of what is counted of a caller.
+// slot returns the slot of the counts of a caller.
 func (w *world) slot(t *testing.T, caller string) int64 {
 	t.Helper()
 	// As package redisstore documents it: all of the key is its hash tag.
@@ -93,7 +93,7 @@ func (w *world) slot(t *testing.T, caller string) int64 {
 	return 0
 }
 
-// owner returns which node has a slot.
+// owner returns the node that has a slot.
 func (c *cluster) owner(t *testing.T, slot int64) int {
 	t.Helper()
 	shards, err := c.nodes[0].client.ClusterShards(t.Context()).Result()
@@ -111,7 +111,7 @@ func (c *cluster) owner(t *testing.T, slot int64) int {
 	return 0
 }
 
-// depart begins to move a slot to the next node. It returns what ends that.
+// depart begins to move a slot to the next node. It returns a function that completes the move.
 func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	t.Helper()
 	from := c.owner(t, slot)
@@ -126,7 +126,7 @@ func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	}
 }
 
-// carry moves the keys of a slot that is on its way.
+// carry moves the keys of a moving slot.
 func (c *cluster) carry(t *testing.T, slot int64) {
 	t.Helper()
 	from := c.owner(t, slot)
@@ -154,8 +154,7 @@ func (c *cluster) move(t *testing.T, slot int64) {
 }
 
 // reshardUnderLoad moves the slot of a caller from node to node while four environments
-// spend the caller's quota. Each request is decided by the store, and as many pass as the
-// limit allows.
+// spend the caller's quota. The store decides each request, and exactly the limit passes.
 func reshardUnderLoad(t *testing.T, w *world) {
 	t.Helper()
 	const busy, policy = "192.0.2.3", "plenty"

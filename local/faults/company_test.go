@@ -18,8 +18,8 @@ import (
 	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// companyFaults are those in which it matters who asks, and when: their beginnings have requests
-// of their own.
+// companyFaults are faults for which the callers and the times of their requests matter. Their
+// beginnings send requests.
 var companyFaults = []fault{
 	{name: "requests are swallowed for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests of two subjects are swallowed", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; then the first request is served as ever"},
@@ -29,17 +29,17 @@ var companyFaults = []fault{
 	{name: "the same for longer than 5 s, and they lead nowhere", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
 }
 
-const pair = "pair" // the endpoint whose requests are counted by address and together
+const pair = "pair" // an endpoint with a limit by address and a limit of all
 
-// degraded checks an answer that came without the store, of a limit with on_error allow.
+// degraded checks an answer without the store, for a limit with on_error allow.
 func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
 		p.add("%+v, want it degraded within %s", a, within+allowance)
 	}
 }
 
-// askPairs sends requests of two subjects while they are swallowed. The first whose calls reach
-// the store again is served as ever: it has charged both.
+// askPairs sends requests with two subjects while the network drops them. The first request
+// that reaches the store again charges both.
 func askPairs(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(client, pair)
@@ -61,8 +61,8 @@ func askPairs(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// askTogether sends 16 requests of one caller at once, seven times, while they are swallowed. One
-// call is made for all of them. It is pressure on that caller until the store is known not to live.
+// askTogether sends 16 requests of one caller at once, seven times, while the network drops
+// them. They share one call. It counts as pressure on that caller until the breaker opens.
 func askTogether(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(client, "plenty")
@@ -91,8 +91,8 @@ func askTogether(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// startAlone starts an environment while its requests are swallowed, and uses it until the store
-// answers it.
+// startAlone starts an environment while the network drops its requests, and uses it until the
+// store answers.
 func startAlone(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.network.poison(t, "up", "timeout", nil)
@@ -117,8 +117,8 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// frozen returns the beginning of a fault in which an environment, a process that is frozen
-// between its requests as in Lambda, loses its connections meanwhile.
+// frozen returns the beginning of a fault in which an environment loses its connections while it
+// is frozen. The environment is a process, frozen between requests as in Lambda.
 func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()
@@ -135,7 +135,7 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = f.Close() }() // by a signal, which is an error of it
+		defer func() { _ = f.Close() }() // a signal ends it, which is an error
 		invoke := func(what string) {
 			t.Helper()
 			var a asked

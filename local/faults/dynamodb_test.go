@@ -23,22 +23,22 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// dynamo stands before DynamoDB Local and fails as DynamoDB does.
+// dynamo is a proxy of DynamoDB Local that fails as DynamoDB does.
 type dynamo struct {
 	server  string // URL of DynamoDB Local
 	table   string
 	address string                       // host:port
-	fault   atomic.Pointer[http.Handler] // answers instead, if there is one
-	spoil   atomic.Pointer[spoil]        // is the answer to what was done, if there is one
+	fault   atomic.Pointer[http.Handler] // answers instead, unless nil
+	garbled atomic.Pointer[garbled]      // replaces the answer, unless nil
 }
 
-// spoil is an answer that DynamoDB does not give.
-type spoil struct {
+// garbled is an answer that DynamoDB never gives.
+type garbled struct {
 	status int
 	body   string
 }
 
-// newDynamo returns one before the server that the environment names, with a table.
+// newDynamo returns a proxy of the server in DYNAMODB_ENDPOINT, with a table.
 func newDynamo(t *testing.T) *dynamo {
 	t.Helper()
 	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
@@ -59,7 +59,7 @@ func newDynamo(t *testing.T) *dynamo {
 			(*fault).ServeHTTP(w, r)
 			return
 		}
-		// What has come in is done, even if who sent it is gone.
+		// The server completes a request even if the client has disconnected.
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -79,17 +79,17 @@ func newDynamo(t *testing.T) *dynamo {
 func (d *dynamo) answer(fault http.Handler) { d.fault.Store(&fault) }
 
 func (d *dynamo) modify(answer *http.Response) error {
-	if spoil := d.spoil.Load(); spoil != nil {
+	if garbled := d.garbled.Load(); garbled != nil {
 		_ = answer.Body.Close()
 		answer.Header.Del("X-Amz-Crc32")
 		answer.Header.Del("Content-Length")
-		answer.StatusCode = spoil.status
-		answer.Body, answer.ContentLength = io.NopCloser(strings.NewReader(spoil.body)), int64(len(spoil.body))
+		answer.StatusCode = garbled.status
+		answer.Body, answer.ContentLength = io.NopCloser(strings.NewReader(garbled.body)), int64(len(garbled.body))
 	}
 	return nil
 }
 
-// failing returns an answer by which DynamoDB refuses a request.
+// failing returns an error answer of DynamoDB.
 func failing(status int, exception, message string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

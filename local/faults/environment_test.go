@@ -23,7 +23,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// document has one limit for each policy, and one of a day that has none. Its windows do not end while a test runs.
+// document has one limit for each policy, and a limit of a day without one. Its windows do not
+// end during a test.
 const document = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
@@ -33,8 +34,8 @@ const document = `{"version":1,"rules":[
 	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}}
 ]}`
 
-// soakDocument is for TestSoak. A document with more limits of a caller would have them in several
-// items, and faults that concern one item would not concern all policies.
+// soakDocument is for TestSoak. More limits of a caller would use several items, and a fault of
+// one item would not affect all policies.
 const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
@@ -44,11 +45,11 @@ const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
-// What the limits of document allow: those of policies, the part of it that an environment
-// allows by itself where on_error is local, and the limit that is there for load.
+// What the limits of document allow: those of policies, the share of an environment where
+// on_error is local, and the limit of the load test.
 const (
 	requests = 20
-	share    = requests/5 - 1 // of before, a fifth is its part of the usage
+	share    = requests/5 - 1 // before is a fifth of the usage
 	plenty   = 3000
 )
 
@@ -67,7 +68,7 @@ func lookup(variables ...string) func(string) (string, bool) {
 	}
 }
 
-// environment is what a function builds once, with the requests that come to it.
+// environment is what a function builds once, with a way to send requests to it.
 type environment struct {
 	variables []string
 	app       *lambdahttp.Environment
@@ -76,7 +77,7 @@ type environment struct {
 	close     func() error
 }
 
-// newEnvironment builds an environment as a function does. Its log is the test's.
+// newEnvironment builds an environment as a function does. It logs to the test.
 func newEnvironment(t testing.TB, document string, variables ...string) *environment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -99,8 +100,8 @@ func buildEnvironment(variables []string, logger *slog.Logger) (*environment, er
 	return e, reached
 }
 
-// startEnvironment builds one as buildEnvironment does, and goes on if its store is not reached,
-// as a function does.
+// startEnvironment builds an environment as a function does: without an error if it cannot reach
+// its store.
 func startEnvironment(variables []string, logger *slog.Logger) (e *environment, reached, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limiter.DefaultTimeout)
 	defer cancel()
@@ -120,7 +121,7 @@ func startEnvironment(variables []string, logger *slog.Logger) (e *environment, 
 	return &environment{variables: variables, app: built, store: store, handler: built.Serve(served), close: closeStore}, reached, nil
 }
 
-// answer is what a caller sees.
+// answer is the answer to a caller.
 type answer struct {
 	status   int
 	retry    string // Retry-After
@@ -140,14 +141,14 @@ func (e *environment) ask(caller, policy string) answer {
 	return answer{w.Code, w.Header().Get(httplimit.RetryAfterField), limiter.Reason(w.Header().Get(httplimit.DegradedField)), time.Since(begun)}
 }
 
-// charge is what a request of a caller to the endpoint of a policy is charged.
+// charge returns the charge of a request of a caller to the endpoint of a policy.
 func (e *environment) charge(from, policy string) limiter.Charge {
 	return e.app.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/"+policy), caller.Caller{IP: address(from)})[0]
 }
 
 func address(caller string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(caller), 32) }
 
-// counted returns how many requests of a caller a store has counted.
+// counted returns the number of requests of a caller that a store has counted.
 func (e *environment) counted(t *testing.T, caller, policy string) int {
 	t.Helper()
 	c, now := e.charge(caller, policy), algo.InstantOf(time.Now())
@@ -163,7 +164,7 @@ func (e *environment) counted(t *testing.T, caller, policy string) int {
 	return 0
 }
 
-// eventually waits until something holds.
+// eventually waits until a condition holds.
 func eventually(t testing.TB, what string, holds func() bool) time.Duration {
 	t.Helper()
 	begun := time.Now()

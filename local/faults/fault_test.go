@@ -15,78 +15,78 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// fault is one line of the table: what is done to a store, what its callers see
-// meanwhile, and what is counted.
+// fault is one line of the table: a fault of a store, what its callers see during it, and what
+// is counted.
 type fault struct {
 	name  string
 	begin func(*testing.T, *world)
-	// company is in place of begin, and has requests of its own, of which it says what is wrong.
+	// company replaces begin. It sends requests and returns problems.
 	company func(*testing.T, *problems, *world)
-	end     func(*testing.T, *world) // nil: it ends by itself
-	sees    limiter.Reason           // of answers without the store; ReasonNone if there are none
+	end     func(*testing.T, *world) // nil: the fault ends by itself
+	sees    limiter.Reason           // of answers without the store; ReasonNone for none
 	once    bool                     // only the first request sees it
 	lives   bool                     // the store answers: the breaker does not open
 	count   counting
-	extra   int           // requests of others that are counted
-	lull    time.Duration // in the middle of it nobody asks
-	note    string        // what callers see, if it is begin that has them
+	extra   int           // counted requests of others
+	lull    time.Duration // a pause without requests during the fault
+	note    string        // what callers see, if begin sends the requests
 }
 
-// counting is what a store has counted of the requests that came during a fault.
+// counting says which requests during a fault the store has counted.
 type counting string
 
 const (
 	countsNone counting = "nothing"                                           // the store did not get them
 	countsSome counting = "each request at most once"                         // the store may have got them
-	countsAll  counting = "each request"                                      // as ever
+	countsAll  counting = "each request"                                      // as without a fault
 	countsLost counting = "nothing; what was counted before is lost"          // the store was gone
-	countsThen counting = "nothing; each request that comes after it"         // begin sends those that come during it
-	countsAnew counting = "each request, but what was counted before is lost" // the store is there, and empty
+	countsThen counting = "nothing; each request that comes after it"         // begin sends the requests during it
+	countsAnew counting = "each request, but what was counted before is lost" // the store is empty
 )
 
 const (
 	client   = "192.0.2.1"
-	onlooker = "192.0.2.2" // who asks whether the store is back
+	onlooker = "192.0.2.2" // sends requests until the store is back
 
 	before = 3 // requests to each endpoint before a fault, and during it
 	during = 6
 
-	// The deadlines are three times the defaults: on a machine that does other things too, a
-	// server may take longer than those without a fault.
+	// The deadlines are three times the defaults. On a busy machine a server can miss the
+	// defaults without a fault.
 	deadlineRedis    = 150 * time.Millisecond
 	deadlineDynamoDB = 300 * time.Millisecond
-	// allowance is what an answer takes beyond the store's deadline: 20 ms, and on a machine
-	// that does other things too the time until it is this test's turn.
+	// allowance is the time of an answer after the store's deadline: 20 ms, plus the scheduling
+	// delay of a busy machine.
 	allowance = 20*time.Millisecond + 400*time.Millisecond
-	// back is how soon a store that is there again is used.
+	// back is the time until a store that has recovered is used.
 	back = time.Second
 )
 
-// world is an environment and its store, with what lies between.
+// world is an environment, its store and the network between them.
 type world struct {
 	*environment
 	document string                      // of rules; empty: document
-	at       func(address string) string // the variable that says where the store is
-	direct   *environment                // to the same store, without a network in between
+	at       func(address string) string // the variable with the address of the store
+	direct   *environment                // to the same store, without the network
 	deadline time.Duration
 	network  *network
 	dynamo   *dynamo
 	server   *server // of Redis
 	replica  *server
 	cluster  *cluster
-	arrive   func() // ends the move of a slot
+	arrive   func() // completes the move of a slot
 }
 
-// problems are what a test has found.
+// problems are the findings of a test.
 type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// tries is how often a fault is tried if something is found: on a machine that is busy
-// enough, a server misses the deadline without a fault.
+// tries is the number of tries of a fault with problems. On a very busy machine, a server misses
+// the deadline without a fault.
 const tries = 3
 
-// test tests what the table says of f.
+// test tests the line of the table for f.
 func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
 	var found problems
 	for i := range tries {
@@ -102,7 +102,7 @@ func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
 	t.Fail()
 }
 
-// build makes the environments: through the network, and directly.
+// build builds two environments: through the network, and directly.
 func (w *world) build(t *testing.T, through, directly string, both ...string) {
 	t.Helper()
 	both = slices.Clip(append(both, "NAMESPACE=faults-"+rand.Text(), "STORE_TIMEOUT="+w.deadline.String()))
@@ -115,7 +115,7 @@ func (w *world) build(t *testing.T, through, directly string, both ...string) {
 	})
 }
 
-// observe looks directly at another store from now on.
+// observe connects the direct environment to another store.
 func (w *world) observe(t *testing.T, address string) {
 	t.Helper()
 	if err := w.direct.close(); err != nil {
@@ -124,7 +124,7 @@ func (w *world) observe(t *testing.T, address string) {
 	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // the first one counts
 }
 
-// run tests what the table says of f, and returns what is not so.
+// run tests the line of the table for f and returns the problems.
 func (f *fault) run(t *testing.T, w *world) (found problems) {
 	for range before {
 		for _, policy := range policies {
@@ -151,7 +151,7 @@ func (f *fault) run(t *testing.T, w *world) (found problems) {
 	return found
 }
 
-// normal sends a request that is to be allowed by the store, and reports whether it was.
+// normal sends a request and reports whether the store allowed it.
 func (w *world) normal(found *problems, policy string) bool {
 	a := w.ask(client, policy)
 	ok := a.status == http.StatusNoContent && a.degraded == ""
@@ -161,9 +161,9 @@ func (w *world) normal(found *problems, policy string) bool {
 	return ok
 }
 
-// meanwhile sends requests during the fault. It returns how many the store was asked for in
-// vain, by policy, and how many of those with on_error local were admitted, and of them by the
-// environment alone.
+// meanwhile sends requests during the fault. It returns the number of failed store calls, by
+// policy, and for on_error local the number of admitted requests, in total and by the environment
+// alone.
 func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[string]int, admitted, alone int) {
 	t.Helper()
 	begun, dialed := time.Now(), w.dialed()
@@ -202,7 +202,7 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 		found.add("the slowest answer took %s, want %s at most", worst, limit)
 	}
 	f.checkAttempts(found, failed, spared, time.Since(begun))
-	// Connections that were opened while others were busy may be among them.
+	// These can include connections that were opened while others were busy.
 	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
 		found.add("%d connections for %d calls that failed", dialed, failed)
 	}
@@ -221,8 +221,8 @@ func (a answer) want(policy string, i int) int {
 	return http.StatusNoContent
 }
 
-// checkAttempts checks how many of the requests met the fault, and how many the breaker has
-// spared that.
+// checkAttempts checks the number of requests that met the fault; the breaker short-circuits the
+// others.
 func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Duration) {
 	all := during * len(policies)
 	low, high, rest := 0, 0, 0
@@ -242,7 +242,7 @@ func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Dur
 	}
 }
 
-// dialed returns how many connections the network has accepted.
+// dialed returns the number of connections that the network has accepted.
 func (w *world) dialed() int64 {
 	if w.network == nil {
 		return 0
@@ -250,8 +250,8 @@ func (w *world) dialed() int64 {
 	return w.network.dialed.Load()
 }
 
-// settled checks what was counted, and that exactly the rest is left. What the environment admitted
-// alone, by its own count, is not left either.
+// settled checks the counts, and that exactly the rest of the limit remains. Requests that the
+// environment admitted by its own count reduce the rest too.
 func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed, admitted, alone int) {
 	t.Helper()
 	low, high := before, before
@@ -289,7 +289,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 	}
 }
 
-// end closes what w has open, and checks that nothing of it goes on.
+// end closes w and checks that no goroutine remains.
 func (w *world) end(t *testing.T) {
 	t.Helper()
 	for _, e := range []*environment{w.environment, w.direct} {

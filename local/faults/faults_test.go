@@ -11,17 +11,17 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// poisoned returns the beginning of a fault that is a toxic.
+// poisoned returns the beginning of a fault that adds a toxic.
 func poisoned(direction, kind string, attributes map[string]int) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { t.Helper(); w.network.poison(t, direction, kind, attributes) }
 }
 
 func healed(t *testing.T, w *world) { t.Helper(); w.network.heal(t) }
 
-// killed is the fault that an environment, and not the store, has.
+// killed is a fault of an environment, not of the store.
 var killed = fault{name: "an environment is killed in the middle of a decision", begin: kill, count: countsAll, extra: 1}
 
-// networkFaults are those that lie between an environment and its store, whichever it is.
+// networkFaults are faults of the network, for any store.
 var networkFaults = []fault{
 	{name: "answers come late", begin: poisoned("down", "latency", map[string]int{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
 	{name: "requests are swallowed", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
@@ -94,7 +94,7 @@ func signalled(signal syscall.Signal) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { t.Helper(); w.server.signal(t, signal) }
 }
 
-// done returns a fault's beginning or end that is a command to the server.
+// done returns the beginning or end of a fault that sends a command to the server.
 func done(command string) func(*testing.T, *world) {
 	var args []any
 	for word := range strings.FieldsSeq(command) {
@@ -103,7 +103,7 @@ func done(command string) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { t.Helper(); w.server.do(t, args...) }
 }
 
-// replicate gives the server a replica that has all that it has.
+// replicate gives the server a synchronized replica.
 func replicate(t *testing.T, w *world) {
 	t.Helper()
 	w.replica = newServer(t)
@@ -120,16 +120,16 @@ func answered(status int, exception, message string) func(*testing.T, *world) {
 }
 
 func spoiled(status int, body string) func(*testing.T, *world) {
-	return func(_ *testing.T, w *world) { w.dynamo.spoil.Store(&spoil{status, body}) }
+	return func(_ *testing.T, w *world) { w.dynamo.garbled.Store(&garbled{status, body}) }
 }
 
 func asEver(_ *testing.T, w *world) {
 	w.dynamo.fault.Store(nil)
-	w.dynamo.spoil.Store(nil)
+	w.dynamo.garbled.Store(nil)
 }
 
-// kill lets an environment in another process begin a decision, and kills it once the store
-// has counted that, and before the answer has come.
+// kill starts a decision in another process, and kills the process after the store has counted
+// the request and before the answer arrives.
 func kill(t *testing.T, w *world) {
 	t.Helper()
 	policy := policies[0]
@@ -142,7 +142,7 @@ func kill(t *testing.T, w *world) {
 	p.kill(t)
 }
 
-// overRedis returns an environment over a server of its own.
+// overRedis returns an environment over a new server.
 func overRedis(t *testing.T, w *world) {
 	t.Helper()
 	w.server = newServer(t)
@@ -152,7 +152,7 @@ func overRedis(t *testing.T, w *world) {
 	w.build(t, w.network.address(), w.server.address, "STORE=redis")
 }
 
-// overDynamoDB returns an environment over a table of its own.
+// overDynamoDB returns an environment over a new table.
 func overDynamoDB(t *testing.T, w *world) {
 	t.Helper()
 	w.dynamo = newDynamo(t)
@@ -162,7 +162,7 @@ func overDynamoDB(t *testing.T, w *world) {
 	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb", "TABLE="+w.dynamo.table)
 }
 
-// stores are what the faults are tried on: open makes a world.
+// stores are the stores of the faults. open creates a world.
 var stores = []struct {
 	name   string
 	open   func(*testing.T, *world)

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// daily is the limit of the endpoint that says nothing of on_error.
+// daily is the limit of the endpoint without on_error.
 const daily = 57
 
-// flood sends n requests, all of which are to be admitted or refused, and returns how many were
-// admitted and how long the slowest took.
+// flood sends n requests, which must all be admitted or refused. It returns the number of admitted
+// requests and the time of the slowest.
 func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
 	t.Helper()
 	for range n {
@@ -28,9 +28,9 @@ func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
 	return admitted, worst
 }
 
-// A Redis that is stopped after the connections have been idle: the first answer takes 250 ms and
-// no other longer, the environment admits the rest of the limit and no more, and the server has
-// its count afterwards. TestDeadline_idle of functions/boot has the time to the nanosecond.
+// A Redis is stopped after the connections have been idle. No answer takes longer than the first,
+// 250 ms. The environment admits exactly the rest of the limit, and the server has the count
+// afterwards. TestDeadline_idle of functions/boot has the time to the nanosecond.
 func TestOutage_stopped(t *testing.T) {
 	w := &world{}
 	overRedis(t, w)
@@ -60,12 +60,12 @@ func TestOutage_stopped(t *testing.T) {
 	}
 }
 
-// breakerCalls is how many calls of a store that does not answer may be made in the test: until the breaker
-// opens, and one in each half second.
+// breakerCalls is the maximum number of calls of a silent store in the test: until the breaker
+// opens, and then one each half second.
 const breakerCalls = 10
 
-// A store that is gone for good: an environment that has seen nobody admits the limit alone, and so
-// does one that has admitted some before.
+// The store does not come back. An environment without earlier requests admits the limit alone, and
+// so does one that has admitted some before.
 func TestOutage_gone(t *testing.T) {
 	for _, store := range stores[:2] {
 		t.Run(store.name, func(t *testing.T) {

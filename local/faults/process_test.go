@@ -16,9 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// processVariable makes a process of the tests' program an environment with the variables
-// that it has, which says when it is there, and answers one request when it is told to; or, as
-// a function, whatever comes.
+// processVariable makes a process of the test program an environment. It prints a line when it is
+// ready and answers one request on a signal. As a function it answers all events.
 const processVariable = "WEIR_FAULTS_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -42,20 +41,20 @@ func TestMain(m *testing.M) {
 	e.ask(client, policies[0])
 }
 
-// asked is an answer, as a function tells it.
+// asked is the answer of a function.
 type asked struct {
 	Status   int
 	Degraded limiter.Reason
 	Took     time.Duration
 }
 
-// process is an environment in a process of its own.
+// process is an environment in its own process.
 type process struct {
 	command *exec.Cmd
 	input   io.Writer
 }
 
-// startProcess starts one, and waits until it is there.
+// startProcess starts a process and waits until it is ready.
 func startProcess(t *testing.T, variables []string) *process {
 	t.Helper()
 	path, err := os.Executable()
@@ -81,7 +80,7 @@ func startProcess(t *testing.T, variables []string) *process {
 	return &process{c, input}
 }
 
-// ask lets the process answer its request.
+// ask makes the process answer its request.
 func (p *process) ask(t *testing.T) {
 	t.Helper()
 	if _, err := io.WriteString(p.input, "\n"); err != nil {
@@ -89,7 +88,7 @@ func (p *process) ask(t *testing.T) {
 	}
 }
 
-// kill ends the process, which is to be there still.
+// kill kills the process, which must still run.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	if err := p.command.Process.Kill(); err != nil {

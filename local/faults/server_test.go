@@ -15,13 +15,13 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// server is a redis-server of a test's own. It is started by run.
+// server is a redis-server of one test. run starts it.
 type server struct {
 	address string
 	dir     string
 	options []string
 	command *exec.Cmd
-	client  *redis.Client // who is patient with it
+	client  *redis.Client // with a long timeout
 }
 
 // newServer starts a server with options.
@@ -38,7 +38,7 @@ func newServer(t *testing.T, options ...string) *server {
 	return s
 }
 
-// run starts the server, with nothing in it, and waits until it answers.
+// run starts the empty server and waits until it answers.
 func (s *server) run(t *testing.T) {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -55,7 +55,7 @@ func (s *server) run(t *testing.T) {
 	s.do(t, "ping")
 }
 
-// kill ends the server at once.
+// kill kills the server.
 func (s *server) kill(t *testing.T) {
 	t.Helper()
 	s.signal(t, syscall.SIGKILL)
@@ -69,13 +69,13 @@ func (s *server) signal(t *testing.T, signal syscall.Signal) {
 	}
 }
 
-// hostPort returns the two halves of the server's address.
+// hostPort returns the host and the port of the server.
 func (s *server) hostPort() (host, port string) {
 	host, port, _ = strings.Cut(s.address, ":")
 	return host, port
 }
 
-// do sends a command, and returns what it answers.
+// do sends a command and returns the answer.
 func (s *server) do(t *testing.T, args ...any) any {
 	t.Helper()
 	answer, err := s.client.Do(context.Background(), args...).Result()
@@ -85,7 +85,7 @@ func (s *server) do(t *testing.T, args ...any) any {
 	return answer
 }
 
-// freePort returns a port that nobody listened on a moment ago.
+// freePort returns a port that was free a moment ago.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

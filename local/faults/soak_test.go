@@ -21,8 +21,8 @@ const (
 	soakClients      = 64
 	soakCallers      = 16
 	soakPace         = 100 * time.Millisecond // of a client, from request to request
-	soakFault        = time.Second            // how long a fault lasts
-	soakPause        = 2 * time.Second        // and how long there is none
+	soakFault        = time.Second            // the length of a fault
+	soakPause        = 2 * time.Second        // the time between faults
 
 	// The limits of soakDocument at soakPolicies.
 	soakRequests = 40
@@ -31,11 +31,10 @@ const (
 	soakLease    = 4
 )
 
-// soakPolicies are the endpoints of soakDocument that are asked: the values of on_error, and one whose
-// environments lease.
+// soakPolicies are the endpoints of soakDocument: the values of on_error, and one with leases.
 var soakPolicies = []string{"soak/allow", "soak/deny", "soak/local", "soak/lease"}
 
-// soakFaults forget nothing that was counted.
+// soakFaults lose no counts.
 var soakFaults = networkFaults[:7]
 
 // TestSoak runs environments and clients over each store, while faults come and go, and
@@ -56,7 +55,7 @@ func TestSoak(t *testing.T) {
 	}
 }
 
-// cell is what one limit of one caller has in one window.
+// cell is one window of one limit of one caller.
 type cell struct {
 	caller, policy string
 	end            int64 // of the window, in Unix nanoseconds
@@ -68,21 +67,21 @@ func (c cell) last() cell {
 	return c
 }
 
-// tally is what became of the requests of a cell.
+// tally counts the outcomes of the requests of a cell.
 type tally struct{ admitted, refused, degraded, degradedAdmitted int }
 
-// record is what became of all requests.
+// record is the outcomes of all requests.
 type record struct {
 	mu      sync.Mutex
 	cells   map[cell]*tally
 	errors  int
-	took    []time.Duration // of a decision that the store made
-	without []time.Duration // and of one without it
+	took    []time.Duration // of decisions by the store
+	without []time.Duration // of decisions without it
 	reasons map[limiter.Reason]int
-	late    []time.Duration // how much later than asked for who only slept woke up
+	late    []time.Duration // by how much sleeps were too long
 }
 
-// load sends requests until the time is over, and switches faults on and off.
+// load sends requests until the end, and switches faults on and off.
 func (w *world) load(t *testing.T) *record {
 	t.Helper()
 	r := &record{cells: map[cell]*tally{}, reasons: map[limiter.Reason]int{}}
@@ -90,7 +89,7 @@ func (w *world) load(t *testing.T) *record {
 	for range soakEnvironments - 1 {
 		environments = append(environments, newEnvironment(t, soakDocument, w.variables...))
 	}
-	for _, e := range environments { // the first decision of one may take longer
+	for _, e := range environments { // the first decision of an environment may take longer
 		e.ask(onlooker, policies[0])
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), *soak)
@@ -129,7 +128,7 @@ func (w *world) load(t *testing.T) *record {
 	return r
 }
 
-// within waits, and reports whether ctx has not ended meanwhile.
+// within waits and reports whether ctx is still valid.
 func within(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -139,7 +138,7 @@ func within(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// sleep notes how much of a latency is the machine's.
+// sleep records the latency that the machine adds.
 func (r *record) sleep(ctx context.Context) {
 	for {
 		begun := time.Now()
@@ -150,7 +149,7 @@ func (r *record) sleep(ctx context.Context) {
 	}
 }
 
-// ask sends one request, at an instant that the record knows.
+// ask sends one request and records its instant.
 func (r *record) ask(e *environment, caller, policy string) {
 	charge, now := e.charge(caller, policy), time.Now()
 	d, err := e.app.Limiter.Take(context.Background(), now, []limiter.Charge{charge})
@@ -159,11 +158,11 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // a 5xx that on_error does not want, or none where it does
+		r.errors++ // a 5xx against on_error, or none where on_error wants one
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
-	if d.Reason == limiter.ReasonNone { // one that is overtaken at the end of a window counts in the next
+	if d.Reason == limiter.ReasonNone { // a request that is overtaken at the end of a window counts in the next
 		window.end = now.Add(d.ResetAfter).UnixNano()
 	}
 	c := r.cells[window]
@@ -187,8 +186,8 @@ func (r *record) ask(e *environment, caller, policy string) {
 	}
 }
 
-// check looks for wrong answers: more than the limit admitted by the store, or more than
-// the shares of all environments without it; a refusal though the limit had room for it.
+// check finds wrong answers: more than the limit admitted by the store, more than the shares of all
+// environments without it, and a refusal below the limit.
 func (r *record) check(t *testing.T) {
 	t.Helper()
 	if r.errors > 0 {
@@ -200,19 +199,19 @@ func (r *record) check(t *testing.T) {
 		}
 		switch {
 		case cell.policy == "soak/deny" && c.degradedAdmitted > 0:
-			t.Errorf("%v: %d were let through without the store, want none", cell, c.degradedAdmitted)
+			t.Errorf("%v: %d were admitted without the store, want none", cell, c.degradedAdmitted)
 		case (cell.policy == "soak/allow" || cell.policy == "soak/lease") && c.degradedAdmitted != c.degraded:
-			t.Errorf("%v: %d of %d were let through without the store, want all", cell, c.degradedAdmitted, c.degraded)
+			t.Errorf("%v: %d of %d were admitted without the store, want all", cell, c.degradedAdmitted, c.degraded)
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
 			t.Errorf("%v: the shares admitted %d, want %d at most", cell, c.degradedAdmitted, soakEnvironments*soakShare)
 		}
-		// What was not answered may have been counted: in the next window if it was late, and
-		// twice if it was sent again.
+		// An unanswered request may have been counted: in the next window if it was late, and twice
+		// if it was sent again.
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
 		}
-		if cell.policy == "soak/lease" { // what others have leased, and not used when the window ends
+		if cell.policy == "soak/lease" { // unused leases of others at the end of the window
 			lost += soakEnvironments * soakLease
 		}
 		if c.refused > 0 && c.admitted+2*lost < soakRequests {
@@ -221,7 +220,7 @@ func (r *record) check(t *testing.T) {
 	}
 }
 
-// print says how it went.
+// print prints the figures of the run.
 func (r *record) print(t *testing.T) {
 	t.Helper()
 	admitted, refused, over := 0, 0, 0

@@ -16,7 +16,7 @@ const (
 	tableBegin = "<!-- Written by local/faults: each line is a test, and each test a line. -->\n"
 )
 
-// The tables say what the tests check, line by line; with -update they are made to.
+// The tables document what the tests check, line by line. -update renews them.
 func TestTable(t *testing.T) {
 	page, err := os.ReadFile(tablePath)
 	if err != nil {
@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// tables returns what the tests check as tables of Markdown, one for each store.
+// tables returns the checks of the tests as Markdown tables, one for each store.
 func tables() string {
 	var b strings.Builder
 	for _, store := range stores {
@@ -53,7 +53,7 @@ func tables() string {
 	return b.String()
 }
 
-// seen returns what a caller sees of f, in words.
+// seen returns what a caller sees during f, in words.
 func (f *fault) seen() string {
 	reason := "`" + string(f.sees) + "`"
 	switch {

@@ -14,13 +14,13 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// network is what lies between an environment and its server.
+// network is a proxy between an environment and its server.
 type network struct {
 	proxy  *toxiproxy.Proxy
-	dialed atomic.Int64 // connections that were accepted
+	dialed atomic.Int64 // accepted connections
 }
 
-// connect returns a network that leads to a server, host:port.
+// connect returns a network to a server at host:port.
 func connect(t *testing.T, server string) *network {
 	t.Helper()
 	n := &network{}
@@ -37,10 +37,10 @@ func connect(t *testing.T, server string) *network {
 	return n
 }
 
-// address is where the network listens, host:port.
+// address returns the address of the network, host:port.
 func (n *network) address() string { return n.proxy.Listen }
 
-// poison adds a toxic to what goes up (to the server) or down.
+// poison adds a toxic upstream (to the server) or downstream.
 func (n *network) poison(t *testing.T, direction, kind string, attributes map[string]int) {
 	t.Helper()
 	toxic, err := json.Marshal(map[string]any{"type": kind, "stream": direction + "stream", "attributes": attributes})
@@ -52,7 +52,7 @@ func (n *network) poison(t *testing.T, direction, kind string, attributes map[st
 	}
 }
 
-// heal removes all toxics, and connects again if the network was cut.
+// heal removes all toxics and reconnects a network that was cut.
 func (n *network) heal(t *testing.T) {
 	t.Helper()
 	n.proxy.Toxics.ResetToxics(context.Background())
@@ -64,14 +64,14 @@ func (n *network) heal(t *testing.T) {
 	}
 }
 
-// hangUp closes all connections, and accepts new ones.
+// hangUp closes all connections and accepts new ones.
 func (n *network) hangUp(t *testing.T) {
 	t.Helper()
 	n.proxy.Stop()
 	n.heal(t)
 }
 
-// lead changes the server that the network leads to.
+// lead changes the server of the network.
 func (n *network) lead(t *testing.T, server string) {
 	t.Helper()
 	n.proxy.Stop()
@@ -79,15 +79,15 @@ func (n *network) lead(t *testing.T, server string) {
 	n.heal(t)
 }
 
-// oblivion is a toxic that swallows what goes through connections that were there when it
-// came, as a router does that has lost its table. New ones are not affected.
+// oblivion is a toxic that drops all data of existing connections, like a router that has lost its
+// table. New connections are not affected.
 type oblivion struct{}
 
 var (
 	_ toxics.Toxic = oblivion{}
 
-	// oblivious says that connections that are set up now are old ones, and forgotten
-	// counts them. One test uses them at a time.
+	// oblivious marks connections that are set up now as existing ones, and forgotten counts
+	// them. One test uses them at a time.
 	oblivious atomic.Bool
 	forgotten atomic.Int64
 )
@@ -120,7 +120,7 @@ func (oblivion) Pipe(stub *toxics.ToxicStub) {
 	}
 }
 
-// forget makes the network lose the connections that are there, without a word.
+// forget makes the network drop the existing connections silently.
 func (n *network) forget(t *testing.T) {
 	t.Helper()
 	forgotten.Store(0)

@@ -12,15 +12,15 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 )
 
-// What an API says of its authorizer, if no gateway response changes it.
+// The default answers of an API about its authorizer.
 const (
 	invalid  = `{"message":null}`
 	implicit = `{"Message":"User is not authorized to access this resource"}`
 	explicit = `{"Message":"User is not authorized to access this resource with an explicit deny"}`
 )
 
-// guarded sends GET /guarded past an authorizer, and checks that the function is
-// invoked exactly if the status is 200.
+// guarded sends GET /guarded with an authorizer, and checks that the function is invoked only if
+// the status is 200.
 func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	t.Helper()
 	function := says(`{"statusCode":200}`)
@@ -38,12 +38,12 @@ func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	}
 }
 
-// statements is an authorizer with a policy of its own.
+// statements is an authorizer that returns these statements.
 func statements(list string) *stub {
 	return says(`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":` + list + `}}`)
 }
 
-// resource is an authorizer that allows what a pattern matches.
+// resource is an authorizer that allows a pattern of resources.
 func resource(pattern string) *stub { return says(authorization("u", "Allow", pattern, "{}")) }
 
 func TestREST_Policy(t *testing.T) {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// A client that never ends its body gets an answer, from both APIs; what comes after a body
-// that has ended has no deadline.
+// A client that never ends its body gets an answer from both APIs. After the end of the body there
+// is no deadline.
 func TestWithBodyTimeout(t *testing.T) {
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
 		server := httptest.NewServer(gateway.WithBodyTimeout(api, 20*time.Millisecond))
@@ -41,7 +41,7 @@ func TestWithBodyTimeout_after(t *testing.T) {
 	server := httptest.NewServer(gateway.WithBodyTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		select {
-		case <-r.Context().Done(): // what a deadline of the connection does
+		case <-r.Context().Done(): // the effect of a deadline of the connection
 			err = r.Context().Err()
 		case <-time.After(5 * timeout):
 		}

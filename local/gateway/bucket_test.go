@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Of requests at once exactly the burst passes.
+// Exactly the burst of concurrent requests passes.
 func TestThrottle_concurrent(t *testing.T) {
 	bucket, err := algo.New(algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Hour, Burst: 500})
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// endpoints are the patterns of an API's ServeMux, and the limit of the rule that is for each.
+// endpoints are the patterns of an API's ServeMux, and the limit of the rule for each.
 // No two rules match one path.
 var endpoints = []struct{ pattern, limit string }{
 	{"GET /api/v1/search", "search"},
@@ -67,14 +67,14 @@ const everything = `{"Resources":{
 	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
 	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
 
-// charging is two APIs with Weir's functions behind them, by which a test sees the names of the
-// limits that a request was charged on, and the limits of the patterns that it ran.
+// charging is two APIs with Weir's functions. It records the limits that a request was charged on,
+// and the limits of the patterns that it ran.
 type charging struct {
 	limiter.Store
 
 	rest, web        *gateway.API
 	charged, ran     []string
-	answeredWithPath string // what the router got
+	answeredWithPath string // the path that the router got
 }
 
 func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -112,8 +112,8 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 	return c
 }
 
-// rawRequest returns the request of a request line as a server that reads it leniently hands it
-// on: the target as it was sent, whatever is in it. Nil if the line has no method and target.
+// rawRequest returns the request of a request line as a lenient server passes it on, with the
+// target as sent. It returns nil for a line without a method and a target.
 func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	t.Helper()
 	method, rest, _ := strings.Cut(line, " ")
@@ -131,8 +131,8 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	return r
 }
 
-// The authorizer decodes leniently what the handler decodes strictly: so a request ran that was
-// charged as another one.
+// The authorizer decoded paths leniently and the handler strictly: a request ran that was charged
+// as another.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
 		golden := parse(t, "../../infra/golden/dynamodb.template.json")
@@ -160,9 +160,9 @@ func TestAttack_malformedPath(t *testing.T) {
 	}
 }
 
-// FuzzAttack_path looks for a request line that runs a pattern of the API without being charged
-// on the limit of that pattern, or that is charged for what does not run. Each request has a
-// caller of its own and a store that admits all, so that no limit hides another request.
+// FuzzAttack_path searches for a request line that runs a pattern of the API without a charge on the
+// limit of that pattern, or with a charge for another. Each request has its own caller and a store
+// that admits all, so that no limit hides another.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",

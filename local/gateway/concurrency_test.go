@@ -9,8 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// A function of which as many run as may is a 500 of each kind of API, and an authorizer
-// one that could not be asked.
+// A throttled function is a 500 of each kind of API, and a throttled authorizer is a failed one.
 func TestConcurrency(t *testing.T) {
 	busy := &stub{answer: func(context.Context, []byte) ([]byte, error) {
 		return nil, fmt.Errorf("function f: %w", lambdaenv.ErrThrottled)

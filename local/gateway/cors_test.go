@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// ask sends a request from a page of an origin, as a preflight if it is for a method.
+// ask sends a request from a page of an origin. With a method it is a preflight.
 func ask(t *testing.T, api *gateway.API, method, path, origin, requested string, header ...string) answer {
 	t.Helper()
 	r := request(t, method, path, http.NoBody)
@@ -37,8 +37,8 @@ func controls(a answer) string {
 	return strings.Join(all, "; ")
 }
 
-// The mocks that CDK writes answer with their headers; of several origins the one that
-// asks, and the first to any other.
+// The mocks of CDK answer with their headers. Of several origins they echo that of the request, and
+// send the first to any other.
 func TestREST_Mock(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
 	tests := []struct{ path, origin, want string }{
@@ -68,8 +68,7 @@ func TestREST_Mock(t *testing.T) {
 	}
 }
 
-// An HTTP API says who may read its answers, and what its function says of that is
-// ignored.
+// The CORS configuration of an HTTP API overrides the headers of its function.
 func TestHTTP_CORS(t *testing.T) {
 	const (
 		preflight = "Allow-Credentials: true; Allow-Headers: Authorization,x-api-key; Allow-Methods: GET,POST; Allow-Origin: https://one.example; Max-Age: 3600"
@@ -107,7 +106,7 @@ func TestHTTP_CORS(t *testing.T) {
 	}
 }
 
-// Without a configuration the function says everything.
+// Without a configuration, the headers of the function are sent.
 func TestHTTP_CORS_None(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
 	if got := ask(t, api, "OPTIONS", "/", "https://one.example", "GET"); got.status != 200 || controls(got) != "Allow-Origin: *" {

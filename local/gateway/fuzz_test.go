@@ -20,7 +20,7 @@ import (
 func FuzzTemplate(f *testing.F) {
 	for _, pattern := range []string{"template/testdata/good/*.json", "template/testdata/bad/*.json"} {
 		for _, path := range glob(f, pattern) {
-			if document := read(f, path); len(document) < 8<<10 { // what is made of a long one is slow, and seldom a template
+			if document := read(f, path); len(document) < 8<<10 { // mutations of a long one are slow and rarely valid
 				f.Add(document)
 			}
 		}
@@ -54,8 +54,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzRequest looks for requests that break the gateway, or that a function would see
-// otherwise than they were sent.
+// FuzzRequest searches for requests that break the gateway, or that a function sees differently than
+// they were sent.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/open/a%2Fb//c/", "q=1&q=%20", "X-Forwarded-For", "203.0.113.9", []byte("body"))
 	f.Add("POST", "//open/%3F", "a;b", "Cookie", "a=1; ;b", []byte{0xff})
@@ -109,7 +109,7 @@ func checkREST(t *testing.T, function *stub, sent string, body []byte) {
 	}
 }
 
-// readRequest is what a server makes of a request, nil if it would refuse it.
+// readRequest returns the request that a server reads, nil if it rejects it.
 func readRequest(head string, body []byte) *http.Request {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
 	if err != nil {

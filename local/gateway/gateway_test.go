@@ -74,7 +74,7 @@ func TestGateway_APIs_Default(t *testing.T) {
 	}
 }
 
-// A version and an alias run the function, where a permission for them lets API Gateway.
+// A version and an alias run the function if API Gateway has a permission for them.
 func TestGateway_Alias(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		function := says(`{"statusCode":200}`)
@@ -85,8 +85,8 @@ func TestGateway_Alias(t *testing.T) {
 	}
 }
 
-// What a handler of lambda.NewHandler returns is memory that its next invocation
-// overwrites. No caller may get the answer to another's request.
+// A handler of lambda.NewHandler returns memory that its next invocation overwrites. No caller may
+// get the answer to another's request.
 func TestAPI_Concurrent(t *testing.T) {
 	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["id"], 1000)}, nil
@@ -107,8 +107,7 @@ func TestAPI_Concurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// Any other handler is invoked as often at once as it is called: here each invocation
-// waits for the other.
+// Any other handler runs concurrently: here each invocation waits for the other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var both sync.WaitGroup
@@ -131,8 +130,8 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	})
 }
 
-// One that runs one at a time and never ends keeps others waiting no longer than their
-// own timeout, and these are not run when nobody waits for them any more.
+// A handler that never returns blocks the next invocation up to its own timeout. After that the next
+// one does not run.
 func TestAPI_Concurrent_Stuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})
@@ -155,7 +154,7 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 	})
 }
 
-// The failure of a function is logged, with the request's id and not its content.
+// The log of a failure has the id of the request and not its content.
 func TestAPI_Log(t *testing.T) {
 	var log bytes.Buffer
 	g, err := gateway.New(parse(t, "template/testdata/good/responses.json"), gateway.Options{

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// golden runs a test on each template that this repository deploys, with functions by
-// what WEIR_FUNCTION says of them. Those that no API calls have none.
+// golden runs a test on each template that this repository deploys. WEIR_FUNCTION selects the
+// handler of a function.
 func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gateway.API)) {
 	t.Helper()
 	for _, path := range glob(t, "../../infra/golden/*.template.json") {
@@ -34,8 +34,8 @@ func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gate
 	}
 }
 
-// Every route of the REST API asks the authorizer, but for preflights; both APIs have the
-// same routes.
+// Every route of the REST API has the authorizer, except for preflights. Both APIs have the same
+// routes.
 func TestGolden_Routes(t *testing.T) {
 	golden(t, functions{"authorizer": says(""), "handler": says("")}, func(t *testing.T, rest, web *gateway.API) {
 		guarded := map[string]bool{}
@@ -75,7 +75,7 @@ func TestGolden_Refused(t *testing.T) {
 	})
 }
 
-// Where the REST API answers preflights, so does the HTTP API; neither costs a function.
+// Both APIs answer preflights without a function, or neither does.
 func TestGolden_Preflight(t *testing.T) {
 	function, answered := says(""), false
 	golden(t, functions{"authorizer": function, "handler": function}, func(t *testing.T, rest, web *gateway.API) {

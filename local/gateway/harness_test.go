@@ -22,10 +22,10 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// start is when every request of these tests is made.
+// start is the time of every request of these tests.
 var start = time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
 
-// stub is a function that keeps its events and answers what it is told to.
+// stub is a function that records its events and answers with a function of the test.
 type stub struct {
 	answer func(ctx context.Context, event []byte) ([]byte, error)
 
@@ -67,7 +67,7 @@ func fails(message string) *stub {
 	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return nil, errors.New(message) }}
 }
 
-// allows is an authorizer's answer that lets everything through.
+// allows is an authorizer's answer that allows everything.
 func allows(context string) string {
 	return authorization("user", "Allow", "arn:aws:execute-api:us-east-1:123456789012:*", context)
 }
@@ -107,7 +107,7 @@ func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functio
 
 func frozen() time.Time { return start }
 
-// plain serves template/testdata/good/plain.json, whose functions without a stub say 200.
+// plain serves template/testdata/good/plain.json. Functions without a stub answer 200.
 func plain(t testing.TB, f functions) *httptest.Server {
 	t.Helper()
 	for _, id := range []string{"Function", "Guard", "Slow"} {
@@ -148,7 +148,7 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 		r.Header[name] = append(r.Header[name], value)
 	}
 	if r.Header["User-Agent"] == nil {
-		r.Header["User-Agent"] = []string{""} // or the client sends its own
+		r.Header["User-Agent"] = []string{""} // otherwise the client sends its own
 	}
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -164,7 +164,7 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 	return answer{response.StatusCode, response.Header, string(content)}
 }
 
-// decode reads JSON into a T and refuses what a T has no place for.
+// decode reads JSON into a T.
 func decode[T any](t testing.TB, data []byte) T {
 	t.Helper()
 	var v T

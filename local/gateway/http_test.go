@@ -55,7 +55,7 @@ func TestHTTP_Event(t *testing.T) {
 	sameJSON(t, ids.ReplaceAllString(string(function.event(t)), `"$1":"ID"`), want)
 }
 
-// The default stage stands in no path, and what a request does not have is left out.
+// No path has the default stage, and the event omits what the request lacks.
 func TestHTTP_Event_Empty(t *testing.T) {
 	function := says(`{}`)
 	api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{

@@ -61,7 +61,7 @@ func TestLimit_Body(t *testing.T) {
 		gateway.HTTP: `{"message":"Request Entity Too Large"}`,
 	}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
-		// One that does not say how long it is, and one that does.
+		// Without and with a Content-Length.
 		for length, most := range map[int64]int{-1: tenMB + 1<<20, tenMB + 1: 0} {
 			body := &endless{}
 			r := request(t, "POST", "/open/x", body)
@@ -77,7 +77,7 @@ func TestLimit_Body(t *testing.T) {
 	})
 }
 
-// A body within its limit can still make an event that Lambda refuses.
+// A body within its limit can still make an event that is too large for Lambda.
 func TestLimit_Event(t *testing.T) {
 	want := map[gateway.Kind]string{gateway.REST: `{"message":"Request Too Long"}`, gateway.HTTP: `{"message":"Request Entity Too Large"}`}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {

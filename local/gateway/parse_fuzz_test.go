@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzParseAuthorization looks for an authorizer's answer that breaks the reader, or lets in
-// whom it does not name.
+// FuzzParseAuthorization searches for an authorizer's answer that breaks the reader, or that allows
+// without an Allow.
 func FuzzParseAuthorization(f *testing.F) {
 	const arn = "arn:aws:execute-api:us-east-1:123456789012:a/test/GET/x"
 	for _, answer := range []string{
@@ -35,8 +35,8 @@ func FuzzParseAuthorization(f *testing.F) {
 	})
 }
 
-// FuzzParseResponse looks for a function's answer that breaks the reader, by a REST API's
-// rules and an HTTP API's.
+// FuzzParseResponse searches for a function's answer that breaks the reader of a REST API or of an
+// HTTP API.
 func FuzzParseResponse(f *testing.F) {
 	for _, answer := range []string{
 		`{"statusCode":200,"headers":{"A":"b","Set-Cookie":true},"multiValueHeaders":{"a":["c"]},"body":"x","isBase64Encoded":false}`, `{"statusCode":"404"}`, `{"statusCode":600}`, `"text"`, `[1]`, `null`, `{"cookies":["a=1"],"statusCode":200}`, `{"StatusCode":200}`, ``,

@@ -24,8 +24,7 @@ func TestRequest_BodyBreaksOff(t *testing.T) {
 	})
 }
 
-// The source address is the connection's, whatever a header says, in the form that an
-// event of AWS has.
+// The source address is that of the connection, not of a header, in the form of AWS's events.
 func TestRequest_SourceIP(t *testing.T) {
 	tests := []struct{ remote, want string }{
 		{"192.0.2.7:1234", "192.0.2.7"},
@@ -56,7 +55,7 @@ func TestRequest_SourceIP(t *testing.T) {
 	}
 }
 
-// seen is the source address and the header of the only event of a function.
+// seen returns the source address and the header of the only event of a function.
 func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, header map[string]string) {
 	t.Helper()
 	if kind == gateway.REST {
@@ -71,7 +70,7 @@ func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, heade
 	return event.RequestContext.HTTP.SourceIP, header
 }
 
-// A signature of AWS is not for the function.
+// The function does not get a signature of AWS.
 func TestRequest_SignatureDropped(t *testing.T) {
 	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
 		r := request(t, "GET", "/", http.NoBody)

@@ -24,7 +24,7 @@ func TestREST_Response(t *testing.T) {
 		{"status as text", `{"statusCode":"202"}`, 202, ""},
 		{"body of HTML", `{"statusCode":200,"body":"<b>&</b>"}`, 200, "<b>&</b>"},
 		{"a boolean header", `{"headers":{"A":true}}`, 200, ""},
-		{"base64 and nobody wants it", `{"body":"dGVzdA==","isBase64Encoded":true}`, 200, "dGVzdA=="},
+		{"base64 without a binary Accept", `{"body":"dGVzdA==","isBase64Encoded":true}`, 200, "dGVzdA=="},
 		{"unknown key", `{"statusCode":200,"cookies":[]}`, 502, failed},
 		{"key in another case", `{"StatusCode":200}`, 502, failed},
 		{"status no number", `{"statusCode":"OK"}`, 502, failed},
@@ -129,7 +129,7 @@ func TestREST_Response_Binary(t *testing.T) {
 	checkFailure(t, got, http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
 }
 
-// refusing is what Weir's authorizer says of a caller over the limit.
+// refusing is the context of Weir's authorizer for a caller over the limit.
 const refusing = `{
 	"retryAfter": "1", "rateLimitLimit": 20, "rateLimitRemaining": 0, "rateLimitReset": "1772600779",
 	"rateLimitPolicy": "\"search\";q=100;w=60", "rateLimit": "\"search\";r=0;t=1",
@@ -167,8 +167,8 @@ func TestInfra_AccessDenied(t *testing.T) {
 	})
 }
 
-// A header whose variable has no value is left out. The body of a denial that is not Weir's
-// lacks what Weir would say.
+// A header whose variable has no value is left out. The body of another authorizer's denial lacks
+// Weir's values.
 func TestInfra_AccessDenied_NotOurs(t *testing.T) {
 	got := infra(t, says(denies(`{"other":"x"}`)))
 	if values, ok := got.header["Retry-After"]; ok || got.header.Get("Cache-Control") != "no-store" {
@@ -223,7 +223,7 @@ func TestREST_GatewayResponse_Default4XX(t *testing.T) {
 	}
 }
 
-// The template is picked by the media type that the client accepts first.
+// The first media type of Accept selects the template.
 func TestREST_GatewayResponse_Accept(t *testing.T) {
 	got := responses(t, fails("Unauthorized"), says(`{}`), "/", "Accept: Application/XML;q=0.9, application/json")
 	if got.status != http.StatusUnauthorized || got.body != "<m>Unauthorized</m>" {
@@ -231,7 +231,7 @@ func TestREST_GatewayResponse_Accept(t *testing.T) {
 	}
 }
 
-// A type's own response counts before the default's, with the type it has a template for.
+// The response of a type comes before the default response.
 func TestREST_GatewayResponse_OwnType(t *testing.T) {
 	got := responses(t, says(`{}`), says(`{}`), "/a//b")
 	if got.status != http.StatusNotFound || got.body != "<p>GET /test/a//b</p>" || got.header.Get("Content-Type") != "text/html" {
@@ -259,8 +259,7 @@ func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 	}
 }
 
-// A header goes out as the function spells it: X-RateLimit-Limit and not
-// X-Ratelimit-Limit.
+// A header keeps the spelling of the function: X-RateLimit-Limit and not X-Ratelimit-Limit.
 func TestREST_Response_Spelling(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{
 		"Guard": says(allows("{}")), "Function": says(`{"headers":{"X-RateLimit-Limit":"1"},"multiValueHeaders":{"x-ratelimit-LIMIT":["2"]}}`),
@@ -277,7 +276,7 @@ func TestREST_Response_Spelling(t *testing.T) {
 	}
 }
 
-// rawHeader is a ResponseWriter whose header can be read as it was written.
+// rawHeader is a ResponseWriter that keeps the spelling of headers.
 type rawHeader struct{ header http.Header }
 
 func (w *rawHeader) Header() http.Header         { return w.header }

@@ -76,7 +76,7 @@ func TestREST_Events(t *testing.T) {
 		`"authorizer": {"principalId": "user", "integrationLatency": 0, "n": "1.50", "b": "true", "s": "<text>"},`))
 }
 
-// What the gateway sends must mean the same to the types that functions decode it with.
+// The types that functions decode with read the same from the events.
 func TestREST_Events_RoundTrip(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	send(t, plain(t, functions{"Guard": guard, "Function": function}), "PUT", "/guarded/x?q=1", "body",
@@ -157,7 +157,7 @@ func TestREST_Routes(t *testing.T) {
 		{"GET", "/items/7/parts", "", nil},
 		{"GET", "/items/7/nothing", "", nil},
 		{"POST", "/items/special", "/items/special", nil},
-		{"GET", "/items/special", "", nil}, // {id} is not asked for it
+		{"GET", "/items/special", "", nil}, // the literal sibling takes precedence over {id}
 		{"PUT", "/items/special/parts/8", "", nil},
 		{"DELETE", "/open/a", "/open/{proxy+}", map[string]string{"proxy": "a"}},
 		{"GET", "/open/a//b/%C3%A9/", "/open/{proxy+}", map[string]string{"proxy": "a//b/%C3%A9"}},

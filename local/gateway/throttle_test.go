@@ -8,13 +8,13 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// throttled serves template/testdata/good/throttle.json with a clock that stands at *now.
+// throttled serves template/testdata/good/throttle.json with the clock *now.
 func throttled(t *testing.T, kind gateway.Kind, function *stub, now *time.Time) *gateway.API {
 	t.Helper()
 	return newAPI(t, "template/testdata/good/throttle.json", kind, functions{"Function": function}, func() time.Time { return *now })
 }
 
-// passed returns how many of n requests at once were not throttled, and the last answer.
+// passed returns how many of n requests at one instant passed, and the last answer.
 func passed(t *testing.T, api *gateway.API, method, path string, n int) (passed int, last answer) {
 	t.Helper()
 	for range n {
@@ -27,7 +27,7 @@ func passed(t *testing.T, api *gateway.API, method, path string, n int) (passed 
 	return passed, last
 }
 
-// Each method has a burst of its own and regains it at its rate.
+// Each method has its own burst, which refills at its rate.
 func TestREST_Throttle(t *testing.T) {
 	now := start
 	function := says(`{"statusCode":200}`)
@@ -58,7 +58,7 @@ func TestREST_Throttle(t *testing.T) {
 	}
 }
 
-// A request that is throttled gets the gateway response for that, and costs no authorizer.
+// A throttled request gets its gateway response and does not invoke the authorizer.
 func TestREST_Throttle_Response(t *testing.T) {
 	now := start
 	function := says(allows(`{}`)) // as the authorizer; as the function it is malformed

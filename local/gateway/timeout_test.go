@@ -10,9 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// The timeouts run in bubbles of testing/synctest, whose clock moves only when
-// everything waits. hanging is a function that never looks at its deadline; the test
-// has to let it go.
+// The timeouts run in bubbles of testing/synctest. hanging is a function that ignores its deadline.
+// The test must release it.
 func hanging() (function *stub, release func()) {
 	gone := make(chan struct{})
 	function = &stub{answer: func(context.Context, []byte) ([]byte, error) {
@@ -54,7 +53,7 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-// An HTTP API's function that runs into its own timeout has failed.
+// For an HTTP API, the own timeout of a function is a failure.
 func TestTimeout_HTTPFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		function, release := hanging()
@@ -68,8 +67,8 @@ func TestTimeout_HTTPFunction(t *testing.T) {
 	})
 }
 
-// A client that hangs up does not end the invocation, and neither does the gateway when
-// it stops waiting: the function keeps its own deadline.
+// Neither a client that disconnects nor a gateway that stops waiting ends the invocation: the function
+// keeps its own deadline.
 func TestTimeout_FunctionGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()

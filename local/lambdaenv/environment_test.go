@@ -22,10 +22,10 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// An Environment is what the local gateway runs.
+// An Environment is a handler of the local gateway.
 var _ lambda.Handler = (*lambdaenv.Environment)(nil)
 
-// TestMain lets the tests start this program as a function.
+// TestMain runs this program as a function if a test starts it so.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("WEIR_TEST_FUNCTION"); name != "" {
 		functions[name]()
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// handler is a function that answers with the bytes that it gets.
+// handler is a function that answers with its event.
 type handler func(ctx context.Context, event []byte) ([]byte, error)
 
 func (h handler) Invoke(ctx context.Context, event []byte) ([]byte, error) { return h(ctx, event) }
@@ -118,7 +118,7 @@ func post(path string) int {
 	return r.StatusCode
 }
 
-// output is what a function writes. It calls written with each text.
+// output is the output of a function. It calls written with each text.
 type output struct {
 	mu      sync.Mutex
 	text    strings.Builder
@@ -177,7 +177,7 @@ func TestEnvironment_Invoke(t *testing.T) {
 			t.Errorf("event of %d bytes: answer of %d bytes, %v", len(event), len(answer), err)
 		}
 	}
-	// Whoever comes at the same time waits.
+	// A concurrent invocation waits.
 	var group sync.WaitGroup
 	for n := range 16 {
 		group.Go(func() {
@@ -190,7 +190,7 @@ func TestEnvironment_Invoke(t *testing.T) {
 	group.Wait()
 }
 
-// The function gets what Lambda tells it, and nothing of this process.
+// The function gets the variables of Lambda and none of this process.
 func TestEnvironment_Invoke_context(t *testing.T) {
 	e := opened(t, "context")
 	deadline := time.Now().Add(time.Minute)
@@ -203,7 +203,7 @@ func TestEnvironment_Invoke_context(t *testing.T) {
 	}
 }
 
-// What goes wrong in an invocation, and whether there can be another.
+// The failures of an invocation, and whether another can follow.
 func TestEnvironment_Invoke_failure(t *testing.T) {
 	for name, want := range map[string]struct{ first, second string }{
 		"error":  {"function error: errorString: Unauthorized", "function error: errorString: Unauthorized"},
@@ -252,7 +252,7 @@ func (e expiring) Err() error {
 	}
 }
 
-// A function that has no answer at its deadline is killed.
+// A function without an answer at its deadline is killed.
 func TestEnvironment_Invoke_deadline(t *testing.T) {
 	ctx := expiring{t.Context(), make(chan struct{})}
 	o := &output{written: func(text string) {
@@ -273,7 +273,7 @@ func TestEnvironment_Invoke_deadline(t *testing.T) {
 	}
 }
 
-// An event that does not get its turn leaves the process alone.
+// An event that times out before its turn does not affect the process.
 func TestEnvironment_Invoke_noTurn(t *testing.T) {
 	e := opened(t, "echo")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -313,7 +313,7 @@ func TestStart_failure(t *testing.T) {
 	}
 }
 
-// What the process says of another request than its own is refused, and reaches nobody.
+// A report on another request is rejected and has no effect.
 func TestEnvironment_foreign(t *testing.T) {
 	var o output
 	e, err := open(t, "foreign", &o)
@@ -328,7 +328,7 @@ func TestEnvironment_foreign(t *testing.T) {
 	}
 }
 
-// Once the process has asked for an event its init cannot fail any more.
+// After the first request for an event, the init cannot fail.
 func TestEnvironment_initialized(t *testing.T) {
 	asked := make(chan string, 1)
 	o := &output{written: func(text string) {
@@ -352,7 +352,7 @@ func TestEnvironment_initialized(t *testing.T) {
 	}
 }
 
-// A process that does not end when it is asked is killed.
+// A process that ignores SIGTERM is killed.
 func TestEnvironment_Close(t *testing.T) {
 	for name, want := range map[string]string{"echo": "signal: terminated", "stubborn": "signal: killed"} {
 		e := opened(t, name)
@@ -367,7 +367,7 @@ func TestEnvironment_Close(t *testing.T) {
 	}
 }
 
-// A request has one answer: a second one is refused, and does not become that of the next.
+// A request has one answer. A second one is rejected and does not become the answer to the next.
 func TestEnvironment_Invoke_twice(t *testing.T) {
 	var o output
 	e, err := open(t, "twice", &o)

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzEnvironment_runtimeAPI looks for something that a process may tell the Runtime API
-// that breaks it, or is taken for the answer to a request that is not under way.
+// FuzzEnvironment_runtimeAPI searches for a call that breaks the Runtime API, or that it takes for the
+// answer to a request that is not pending.
 func FuzzEnvironment_runtimeAPI(f *testing.F) {
 	for _, id := range []string{"r1", "", "init", "r2", "../x", "r1%00"} {
 		for _, path := range []string{"/2018-06-01/runtime/invocation/" + id + "/response", "/2018-06-01/runtime/invocation/" + id + "/error", "/2018-06-01/runtime/init/error", "/2018-06-01/runtime/invocation/next", "/", "*"} {

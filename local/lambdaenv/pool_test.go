@@ -27,10 +27,10 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// A Pool is what the local gateway runs.
+// A Pool is a handler of the local gateway.
 var _ lambda.Handler = (*lambdaenv.Pool)(nil)
 
-// called is what the function call answers: who it is, and how often it was invoked.
+// called is the answer of the function call: its process and its number of invocations.
 type called struct{ PID, Times int }
 
 var times int
@@ -65,8 +65,8 @@ func call(ctx context.Context, event []byte) ([]byte, error) {
 	return json.Marshal(called{os.Getpid(), times})
 }
 
-// ticks counts the milliseconds in which it runs, waits for as many as its event says, and
-// answers with all there were.
+// ticks counts the milliseconds in which it runs. It waits for as many as its event has, and answers
+// with the total.
 func ticks() {
 	var count atomic.Int64
 	more := make(chan struct{}, 1)
@@ -95,8 +95,8 @@ func pieces() {
 	}
 }
 
-// parent has two environments, one of which is busy and the other idle, and tells who they
-// are. Then it waits to be killed.
+// parent has two environments, one busy and one idle, and prints their process ids. Then it waits to
+// be killed.
 func parent() {
 	busy := make(chan struct{})
 	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
@@ -116,7 +116,7 @@ func parent() {
 	select {}
 }
 
-// pool is a Pool of the function of that name, with what it logs and writes.
+// pool is a Pool of the function of that name, with its log and output.
 type pool struct {
 	*lambdaenv.Pool
 	t   *testing.T
@@ -178,7 +178,7 @@ func (p *pool) logged(n int, message string) {
 	}
 }
 
-// gate is a server where functions wait to be let through.
+// gate is a server at which functions wait until the test opens it.
 type gate struct {
 	*httptest.Server
 	arrived chan int // the process
@@ -199,8 +199,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// state returns the state of a process, as the letter that proc(5) has for it; empty if it
-// is gone.
+// state returns the state of a process as a letter of proc(5), empty if it has ended.
 func state(t *testing.T, pid int) string {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -224,7 +223,7 @@ func await(t *testing.T, pid int, states ...string) {
 	}
 }
 
-// gone expects that there is no such process.
+// gone expects that the process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
@@ -232,8 +231,8 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// Of one invocation more than there are environments one is refused. Each of the others
-// has a process of its own, with a memory of its own, that is frozen before and after.
+// With one invocation more than environments, one is throttled. Each of the others has its own process
+// and memory, which is frozen before and after.
 func TestPool_Invoke(t *testing.T) {
 	const most = 3
 	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: most}), newGate(t)
@@ -278,7 +277,7 @@ func TestPool_Invoke(t *testing.T) {
 	p.logged(1, "throttled: all environments are busy")
 }
 
-// An event goes to the environment that was used most recently.
+// An event goes to the most recently used environment.
 func TestPool_Invoke_recent(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 2})
 	first, second := newGate(t), newGate(t)
@@ -299,7 +298,7 @@ func TestPool_Invoke_recent(t *testing.T) {
 	p.logged(2, "cold start")
 }
 
-// Nothing of a process runs while there is no event. Another one tells how long that is.
+// A process does not run between events. Another process measures the time.
 func TestPool_frozen(t *testing.T) {
 	const n = 500
 	frozen, running := newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1}), newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1})
@@ -321,7 +320,7 @@ func TestPool_frozen(t *testing.T) {
 	}
 }
 
-// A process that has ended is replaced, also if it was idle.
+// A process that has ended is replaced, also an idle one.
 func TestPool_crash(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	first := p.called("")
@@ -339,7 +338,7 @@ func TestPool_crash(t *testing.T) {
 	}
 	await(t, second.PID, "")
 	third, err := p.call(t.Context(), "")
-	if errors.Is(err, lambdaenv.ErrEnded) { // the event was quicker than the news
+	if errors.Is(err, lambdaenv.ErrEnded) { // the event came before the end was noticed
 		third, err = p.call(t.Context(), "")
 	}
 	if err != nil || third.PID == second.PID || third.Times != 1 {
@@ -349,7 +348,7 @@ func TestPool_crash(t *testing.T) {
 	p.logged(3, "cold start")
 }
 
-// A process that has no answer at the deadline is killed, and replaced.
+// A process without an answer at the deadline is killed and replaced.
 func TestPool_timeout(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	ctx := expiring{t.Context(), make(chan struct{})}
@@ -371,7 +370,7 @@ func TestPool_timeout(t *testing.T) {
 	}
 }
 
-// A cold start goes on for others, when who needed it has no time left.
+// A cold start continues for later invocations after the deadline of the first.
 func TestPool_start_late(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -385,7 +384,7 @@ func TestPool_start_late(t *testing.T) {
 	p.logged(1, "cold start")
 }
 
-// What cannot start says why, and is no environment.
+// A start that fails has a reason and leaves no environment.
 func TestPool_start(t *testing.T) {
 	p := newPool(t, "mistake", lambdaenv.PoolOptions{Max: 1})
 	for range 2 {
@@ -402,7 +401,7 @@ func TestPool_start(t *testing.T) {
 	}
 }
 
-// Close ends every process: idle and frozen, busy, or on its way.
+// Close ends every process: idle and frozen, busy, or starting.
 func TestPool_Close(t *testing.T) {
 	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: 2}), newGate(t)
 	failed := make(chan error)
@@ -463,7 +462,7 @@ func TestPool_idle(t *testing.T) {
 	p.logged(0, "environment crashed")
 }
 
-// Lines are whole, whatever the writes, and have the name of who wrote them.
+// Lines are complete, however they are written, and have the name of their environment.
 func TestPool_Line(t *testing.T) {
 	p := newPool(t, "pieces", lambdaenv.PoolOptions{Max: 4})
 	var group sync.WaitGroup
@@ -486,9 +485,9 @@ func TestPool_Line(t *testing.T) {
 	}
 }
 
-// No process survives one that is killed with its environments: not the frozen one either.
+// No process survives its parent, not even a frozen one.
 func TestPool_killed(t *testing.T) {
-	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // which says that this can be tested here
+	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // skips the test where it cannot run
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = append(os.Environ(), "WEIR_TEST_FUNCTION=parent")
 	out, err := c.StdoutPipe()
@@ -508,6 +507,6 @@ func TestPool_killed(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	_ = c.Wait() // it was killed
 	for _, pid := range pids {
-		await(t, pid, "", "Z") // a zombie is whoever's that has it now
+		await(t, pid, "", "Z") // it may be a zombie of its new parent
 	}
 }

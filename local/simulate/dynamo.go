@@ -121,7 +121,7 @@ func (d *dynamo) cut(ctx context.Context, subject limiter.Subject, a *attempt, s
 
 func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt) (reply, error) {
 	billed := d.link.measured()
-	sent := *a // which may arrive when nobody waits any more
+	sent := *a // the call may arrive after the timeout
 	return d.call(ctx, func(at algo.Instant) reply { return d.table.write(subject, at, &sent, billed) })
 }
 

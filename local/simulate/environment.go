@@ -28,7 +28,7 @@ type environment struct {
 	back     time.Duration // travel time of the answer
 	deadline algo.Instant  // of the decision
 	late     bool          // the wait has timed out
-	left     bool          // only carries a call that nobody waits for
+	left     bool          // only carries a call after its timeout
 }
 
 // newEnvironment starts an environment.

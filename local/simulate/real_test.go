@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// carried is DynamoDB behind the simulated network: each call is made when it arrives.
+// carried is DynamoDB behind the simulated network. A call is made when it arrives.
 type carried struct {
 	client *dynamodb.Client
 	env    *environment
@@ -98,7 +98,7 @@ type carriedStore struct {
 }
 
 func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	sent, found := slices.Clone(charges), slices.Clone(results) // which may arrive when nobody waits any more
+	sent, found := slices.Clone(charges), slices.Clone(results) // the call may arrive after the timeout
 	allowed, err := carry(c.env, func() (bool, error) {
 		return c.Store.Take(context.Background(), now, subject, sent, found)
 	})
@@ -108,8 +108,8 @@ func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.
 	return allowed, err
 }
 
-// compared are scenarios in which environments are often overtaken by others: few callers,
-// who ask for more than they may, and round trips of very different length.
+// compared returns scenarios in which environments often overtake each other: few callers over their
+// limits, and round trips of very different lengths.
 func compared(t *testing.T, store Store) []Scenario {
 	t.Helper()
 	p := small(store)
@@ -121,7 +121,7 @@ func compared(t *testing.T, store Store) []Scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // asks no store
+	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // makes no store calls
 }
 
 // sameAs compares the simulation of s with one whose environments use the stores of open.

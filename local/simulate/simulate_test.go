@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// small returns little traffic, that no item is too hot for.
+// small returns parameters of little traffic, for which no item is too hot.
 func small(store Store) Parameters {
 	p := Default(store)
 	p.Rate, p.Callers, p.Environments, p.ItemWrites = 4000, 500, 100, 1e6
@@ -20,7 +20,7 @@ func small(store Store) Parameters {
 	return p
 }
 
-// smallLimits are such that a good part of it is too much.
+// smallLimits returns limits that refuse a good part of small.
 func smallLimits() Limits {
 	l := DefaultLimits()
 	l.All, l.AllLease, l.Shards = 1500, 50, 4
@@ -58,8 +58,7 @@ func planned(t *testing.T, p Parameters) []Scenario {
 	return plan
 }
 
-// The same scenario gives the same result, another seed another one, and all requests are
-// accounted for.
+// The same scenario gives the same result, and another seed another. All requests are counted.
 func TestRun_deterministic(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		p := small(store)
@@ -77,9 +76,8 @@ func TestRun_deterministic(t *testing.T) {
 	}
 }
 
-// What is strict, leased or in shards admits none too many, as long as the store answers;
-// and what is strict refuses nobody whom an oracle admits, but for those whose requests
-// overtake each other.
+// Strict limits, leases and shards admit none over the limit while the store answers. Strict limits
+// wrongly refuse only requests that overtake each other.
 func TestRun_exact(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		for _, s := range planned(t, small(store)) {
@@ -97,8 +95,8 @@ func TestRun_exact(t *testing.T) {
 	}
 }
 
-// Of two synchronized environments one may admit too many, and no more than the limit in
-// an interval; a single one admits none too many.
+// Synchronized environments admit at most the limit each within an interval. A single one admits none
+// over the limit.
 func TestRun_sync(t *testing.T) {
 	for n := 1; n <= 8; n *= 2 {
 		p := small(ElastiCache)
@@ -118,8 +116,8 @@ func TestRun_sync(t *testing.T) {
 	}
 }
 
-// An item takes what it takes in a second, from the first second on, and throttles the rest. Each
-// request that is charged is a write; the others were tried again.
+// An item accepts its write units a second, from the first second on, and throttles the rest. Each
+// charged request is one write.
 func TestRun_hotItem(t *testing.T) {
 	for _, rate := range []float64{800, 3000} {
 		p := small(DynamoDB)
@@ -144,8 +142,8 @@ func TestRun_hotItem(t *testing.T) {
 	}
 }
 
-// A slot and the cache as a whole take so many ECPUs, of which a script is three, and turn
-// away the rest, which is let through: sooner than after the timeout.
+// A slot and the whole cache accept a number of ECPUs and reject the rest. on_error admits those
+// requests before the timeout.
 func TestRun_ecpus(t *testing.T) {
 	for name, test := range map[string]struct {
 		slot, cache float64 // ECPUs a second
@@ -173,8 +171,7 @@ func TestRun_ecpus(t *testing.T) {
 	}
 }
 
-// A decision takes one round trip if the store answers in time, and no longer than the
-// timeout. Then it is let through.
+// A decision takes one round trip, and at most the timeout. on_error admits it then.
 func TestRun_timeout(t *testing.T) {
 	for _, median := range []time.Duration{4 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
 		p := small(DynamoDB)
@@ -190,7 +187,7 @@ func TestRun_timeout(t *testing.T) {
 	}
 }
 
-// What Lambda has no environment for is turned away.
+// Lambda rejects requests when all environments are busy.
 func TestRun_turnedAway(t *testing.T) {
 	p := small(DynamoDB)
 	p.Environments = 5
@@ -200,7 +197,7 @@ func TestRun_turnedAway(t *testing.T) {
 	}
 }
 
-// A caller who floods is refused from memory, without a call, however the request is counted.
+// The denial cache refuses a caller that floods, without a call.
 func TestRun_remembered(t *testing.T) {
 	p := small(DynamoDB)
 	p.Callers, p.Environments, p.Invocation = 1, 4, 10*time.Microsecond
@@ -243,7 +240,7 @@ func TestScenario_validate(t *testing.T) {
 	}
 }
 
-// Ranks come as often as Zipf's law says, for exponents below, at and above 1.
+// Ranks follow Zipf's law, for exponents below, at and above 1.
 func TestZipf(t *testing.T) {
 	const n, draws = 1000, 400_000
 	for _, exponent := range []float64{0, 0.7, 1, 1.3} {
@@ -281,7 +278,7 @@ func TestLognormal(t *testing.T) {
 	}
 }
 
-// Events come in the order of their instants, and those of one instant as they were put in.
+// Events come in order of time, and those of one instant in the order of their insertion.
 func TestEvents(t *testing.T) {
 	var q events
 	random := rand.New(rand.NewPCG(1, 2))
@@ -298,7 +295,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// A log by hand: a limit of two in a window of 10, and windows from 100 on count.
+// A small log: a limit of two in a window of 10. Windows from 100 on count.
 func TestJudge(t *testing.T) {
 	m, err := algo.New(algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: 10})
 	if err != nil {

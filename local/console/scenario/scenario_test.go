@@ -47,7 +47,7 @@ func TestBucket(t *testing.T) {
 	if run.AtOnce != 20 || run.Admitted != 60 || run.Refused != 30 {
 		t.Errorf("%d at once, %d admitted, %d refused; want 20, 60 and 30", run.AtOnce, run.Admitted, run.Refused)
 	}
-	// The first second begins with the burst, and its last token is regained with the next.
+	// The first second begins with the burst.
 	if want := []int{29, 10, 10, 10, 1}; !slices.Equal(run.PerSecond, want) {
 		t.Errorf("a second: %v, want %v", run.PerSecond, want)
 	}
@@ -57,7 +57,7 @@ func TestBucket(t *testing.T) {
 	if first, last := r.Levels[0], r.Levels[len(r.Levels)-1]; first.Tokens != 20 || last.At != 6000 || last.Tokens != 20 {
 		t.Errorf("%d levels from %+v to %+v", len(r.Levels), first, last)
 	}
-	// Without traffic it fills by one each 100 ms, and no further than it holds.
+	// Without traffic it gains a token each 100 ms, up to its capacity.
 	for i, level := range play[scenario.BucketResult](t, "bucket", "offered=0&burst=20").Levels {
 		if want := min(20, int64(i/2)); i > 0 && level.Tokens != want {
 			t.Errorf("%v ms: %d tokens, want %d", level.At, level.Tokens, want)
@@ -90,7 +90,7 @@ func TestBoundary(t *testing.T) {
 	}
 }
 
-// None too many without lag; nodes times the limit when the lag is the window.
+// Without lag none is over the limit. With a lag of the window the nodes admit the limit each.
 func TestSync(t *testing.T) {
 	for _, c := range []struct {
 		query           string
@@ -102,7 +102,7 @@ func TestSync(t *testing.T) {
 		{"intervalMs=1000", 180, 120, []int{60, 60, 60}, 3, 3},
 		{"intervalMs=400", 132, 72, []int{60, 36, 36}, 9, 9},
 		{"intervalMs=400&offered=30", 78, 18, []int{30, 24, 24}, 9, 9},
-		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // none too many are offered
+		{"intervalMs=400&offered=20", 60, 0, []int{20, 20, 20}, 9, 9}, // the offered load is the limit
 		{"intervalMs=1000&nodes=10&offered=300&limit=200", 2000, 1800, nil, 10, 10},
 		{"intervalMs=1000&nodes=1", 60, 0, []int{60}, 1, 1},
 	} {
@@ -141,8 +141,7 @@ func TestAlgorithms(t *testing.T) {
 			t.Errorf("departure %d: %v ms, want %v", i, at, want)
 		}
 	}
-	// A fixed window is used up at once, each time that one begins; the log never has more
-	// than 20 in any two seconds.
+	// Each fixed window is used up at its start. The log never admits more than 20 in two seconds.
 	if got, want := runs[algo.FixedWindow].PerSecond, []int{20, 0, 15, 5, 15, 5, 1}; !slices.Equal(got, want) {
 		t.Errorf("fixed window: %v, want %v", got, want)
 	}
@@ -163,8 +162,8 @@ func departures(r scenario.Run) (list []scenario.Milliseconds) {
 	return list
 }
 
-// Parameters are bounded, and a wrong one is told in one line. What the bounds allow can be
-// played, or is told likewise, and is no longer than a page can take.
+// Parameters are bounded, and an invalid one is an error of one line. All valid parameters can be
+// played, or are such an error, and results fit a page.
 func TestSet(t *testing.T) {
 	for _, c := range []struct{ name, query, want string }{
 		{"boundary", "limit=0", `limit: got "0", want 1 to 200`},

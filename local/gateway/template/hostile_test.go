@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// filled is a list of pieces, as many as a template has room for.
+// filled returns a list of pieces, as many as fit a template.
 func filled(piece func(i int) string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < 900_000; i++ {
@@ -21,9 +21,8 @@ func filled(piece func(i int) string) string {
 	return b.String()
 }
 
-// A template that somebody writes to break the reader is refused, or read in nothing like
-// thirty times the time of an honest one of the same size, in the same run: other programs
-// may have had most of it.
+// A hostile template is rejected, or read in far less than thirty times the time of an honest one of
+// the same size in the same run. Other programs may have used most of that time.
 func TestParse_hostile(t *testing.T) {
 	table := func(i int) string {
 		return fmt.Sprintf(`"T%d":{"Type":"AWS::DynamoDB::Table","Properties":{"TableName":"t%d"}}`, i, i)

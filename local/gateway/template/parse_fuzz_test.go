@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParseMappingTemplate looks for a mapping template that breaks the reader, or that comes out
-// with more in it than its text and the values.
+// FuzzParseMappingTemplate searches for a mapping template that breaks the reader, or that renders
+// more than its text and the values.
 func FuzzParseMappingTemplate(f *testing.F) {
 	for _, text := range []string{
 		`{"message":"$context.authorizer.message","limit":$context.authorizer.limit}`, `$context.error.messageString`, `$stageVariables.x$method.request.header.Origin`, `#set($x = 1)`, `$input.body`, `${context.x}`, `$!context.x`, `$context`, `$$context.requestId`, `https://x/#quota`, `#if(`, "$context.",
@@ -32,8 +32,8 @@ func FuzzParseMappingTemplate(f *testing.F) {
 	})
 }
 
-// FuzzParseOrigins looks for a response template of a MOCK that is taken for a list of
-// origins and is none.
+// FuzzParseOrigins searches for a response template of a MOCK that is wrongly read as a list of
+// origins.
 func FuzzParseOrigins(f *testing.F) {
 	one := `$origin == "https://one.example"`
 	for _, comparison := range []string{one, one + " || " + one, "", one + " && " + one, one + ` || $x`, `$origin == "a$b"`, `$origin == "a#b"`, `$origin == "\"`} {

@@ -13,8 +13,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// TestParse_Bad reads one defect per file. The file's Metadata says what the
-// error must say, line for line.
+// TestParse_Bad reads one defect per file. The Metadata of the file has the lines of the error.
 func TestParse_Bad(t *testing.T) {
 	for _, path := range glob(t, "testdata/bad/*.json") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
@@ -65,7 +64,7 @@ func TestParse_Document(t *testing.T) {
 	}
 }
 
-// A small template must not make the gateway write down gigabytes.
+// A small template must not expand to gigabytes.
 func TestParse_MuchText(t *testing.T) {
 	const long = 1000
 	x := strings.Repeat("x", long)
@@ -112,7 +111,7 @@ func TestTemplate_Functions_Defaults(t *testing.T) {
 	}
 }
 
-// A template says what its functions need.
+// A template has the settings of its functions.
 func TestTemplate_Functions_Sample(t *testing.T) {
 	want := map[string]time.Duration{"AuthorizerFunction": 5 * time.Second, "HandlerFunction": 10 * time.Second}
 	got := map[string]time.Duration{}
