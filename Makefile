@@ -77,7 +77,7 @@ UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 SERIAL := ^TestAttack_(flood|hugeEvents|memory)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
-	.bin/weir-tools with --install dynamodb,redis -- $(MAKE) --no-print-directory test-go
+	.bin/weir-tools with --install dynamodb,redis -- make --no-print-directory test-go
 	go -C local/bench test ./...
 	$(MAKE) test-kafka
 	$(MAKE) test-console
