@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// printer is a sink that prints a part of each event.
+// printer is a sink that prints some members of each event.
 type printer struct{}
 
 // Send implements decisionlog.Sink.
@@ -53,7 +53,7 @@ func ExamplePublisher_Wait() {
 		p.Record(outcomeOf(now, time.Millisecond, caller.Caller{User: "bob"}, limiter.Decision{}, nil))
 	}
 	answer(context.Background(), time.Now())
-	answer(context.Background(), time.Now()) // sends what the first one has left
+	answer(context.Background(), time.Now()) // sends the event of the first one
 	p.Close(context.Background(), time.Now())
 	// Output:
 	// 9a845ed9880a9c7e refused 1

@@ -15,46 +15,46 @@ import (
 const (
 	interval = time.Second // between two batches
 	full     = maxPending / 2
-	// DefaultBudget is what a request in Lambda waits for a batch at most. A broker near by
-	// takes one in a few milliseconds, and the most of them pass beside the store call; a
-	// new connection takes two or three requests.
+	// DefaultBudget is the longest wait of a request in Lambda for a batch. A broker in the same
+	// network takes a few milliseconds, most of which pass beside the store call. A new connection
+	// takes two or three requests.
 	DefaultBudget = 20 * time.Millisecond
 	maxWaits      = 5 // requests that wait for one batch
-	// A batch is given up after patience, and not before it has lived through some requests:
-	// time in which Lambda freezes the process is no time that a broker had.
+	// A batch is cancelled after patience, but not before some requests have come: while Lambda
+	// freezes the process, the broker has no time.
 	patience    = 5 * time.Second
 	minRequests = 3
-	// After a failure nothing is sent for a second, then for two, four and so on.
+	// After a failure nothing is sent for a second, then for two, four and so on up to maxPause.
 	maxPause = 30 * time.Second
 )
 
-// Sink takes events to a broker. A [Publisher] makes one call at a time.
+// Sink sends events to a broker. A [Publisher] makes one call at a time.
 type Sink interface {
-	// Send delivers a batch of events, each one line of JSON without its end, and returns how
-	// many of them are lost. With ctx it ends soon; it does not keep the batch.
+	// Send sends a batch of events, each a line of JSON without the newline, and returns how many
+	// were lost. It must return soon after ctx ends, and must not keep the batch.
 	Send(ctx context.Context, batch [][]byte) (lost int, err error)
 }
 
-// Options are what [New] is told. Namespace, Hash and Sink must be there.
+// Options of a Publisher. Namespace, Hash and Sink are required.
 type Options struct {
-	// Namespace is that of the deployment, as in the keys of its store.
+	// Namespace of the deployment, as in the keys of its store.
 	Namespace string
-	// Hash returns what stands for a caller in events; a telemetry.SubjectHash fits.
+	// Hash returns the hash of a caller; a telemetry.SubjectHash fits.
 	Hash func(subject limiter.Subject) string
 	Sink Sink
-	// OneIn is how many allowed requests an event of one of them stands for: 100 keeps 1 %,
-	// 1 keeps all. 0: none is kept.
+	// OneIn is the number of allowed requests of which one is kept: 100 keeps 1 %, 1 keeps all, 0
+	// keeps none.
 	OneIn int
-	// Budget is how long Wait waits; DefaultBudget in Lambda. 0: it does not, because the
-	// process runs between requests too.
+	// Budget is how long Wait waits: DefaultBudget in Lambda, and 0 where the process also runs
+	// between requests.
 	Budget time.Duration
-	// Dropped, if not nil, is told of events that were lost, at most once a second.
+	// Dropped, if not nil, is called with the number of lost events, at most once a second.
 	Dropped func(now time.Time, events int64)
-	// Logger is told why; nil means slog.Default().
+	// Logger gets the reasons of losses; nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Publisher makes events of decisions and sends them in batches. Make one with New; nil
+// Publisher makes events of outcomes and sends them in batches. Make one with New; a nil Publisher
 // does nothing. It is safe for concurrent use.
 type Publisher struct {
 	o           Options
@@ -64,20 +64,20 @@ type Publisher struct {
 	tally    tally
 	sequence int64
 	flight   *flight
-	begun    time.Time     // when the last batch was, or was found to have failed
-	pause    time.Duration // after a failure, from then on
-	told     time.Time     // when losses were told last
+	begun    time.Time     // when the last batch began or was found to have failed
+	pause    time.Duration // from then to the next batch, after a failure
+	reported time.Time     // when losses were last reported
 	dropped  int64         // since then
 	cause    error
 }
 
-// flight is a batch on its way. Its result is read after done.
+// flight is a batch that is being sent. lost and err are set when done is closed.
 type flight struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	begun    time.Time
-	requests int // that it has lived through
-	waits    int // requests that may still wait for it
+	requests int // that came since it began
+	waits    int // number of requests that may still wait for it
 	lost     int
 	err      error
 }
@@ -110,8 +110,8 @@ func (p *Publisher) Record(o outcome.Outcome) {
 	}
 }
 
-// Begin begins to send what earlier requests have left, if it is time to. Call it at the start
-// of a request, so that a batch goes out beside the store call.
+// Begin begins to send the waiting events if a batch is due. Call it at the start of a request, so
+// that the batch is sent beside the store call.
 func (p *Publisher) Begin(now time.Time) {
 	if p == nil {
 		return
@@ -123,11 +123,11 @@ func (p *Publisher) Begin(now time.Time) {
 	}
 	dropped, cause := p.losses(now)
 	p.mu.Unlock()
-	p.tell(now, dropped, cause)
+	p.report(now, dropped, cause)
 }
 
-// Wait waits for a batch on its way, for Options.Budget at most. Call it when the answer is
-// ready, where nothing runs after it. Five requests wait for one batch at most.
+// Wait waits for the batch that is being sent, for Options.Budget at most. Call it when the answer is
+// ready. At most five requests wait for one batch.
 func (p *Publisher) Wait(ctx context.Context) {
 	if p == nil || p.o.Budget == 0 {
 		return
@@ -150,12 +150,12 @@ func (p *Publisher) Wait(ctx context.Context) {
 	}
 }
 
-// Close sends, at now, what is left, until ctx ends. Nothing may be recorded any more.
+// Close sends the waiting events at now, until ctx ends. Do not call Record after it.
 func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	if p == nil {
 		return
 	}
-	for range 2 { // a batch on its way, and the last one
+	for range 2 { // the batch that is being sent, and the last one
 		p.mu.Lock()
 		if p.landed(now) && len(p.tally.events) > 0 {
 			p.start(now)
@@ -177,11 +177,11 @@ func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	dropped, cause := p.dropped, p.cause
 	p.dropped = 0
 	p.mu.Unlock()
-	p.tell(now, dropped, cause)
+	p.report(now, dropped, cause)
 }
 
-// landed reports whether no batch is on its way, and reads the result of one that has
-// arrived. p.mu is held.
+// landed reports whether no batch is being sent, and takes the result of one that has ended. p.mu is
+// held.
 func (p *Publisher) landed(now time.Time) bool {
 	f := p.flight
 	if f == nil {
@@ -200,22 +200,22 @@ func (p *Publisher) landed(now time.Time) bool {
 	if f.err == nil && f.lost == 0 {
 		p.pause = 0
 	} else {
-		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // a slow broker rests too
+		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // a slow broker gets a pause too
 	}
 	p.dropped += int64(f.lost)
 	p.cause = f.err
 	return true
 }
 
-// due reports whether a batch is to be sent. A clock that was set back changes nothing for
-// long. p.mu is held.
+// due reports whether a batch is to be sent. A clock that was set back delays it only shortly. p.mu is
+// held.
 func (p *Publisher) due(now time.Time) bool {
 	since := now.Sub(p.begun).Abs()
 	n := len(p.tally.events)
 	return n > 0 && since >= p.pause && (since >= interval || n >= full)
 }
 
-// start sends what is pending, on another goroutine. p.mu is held.
+// start sends the waiting events on another goroutine. p.mu is held.
 func (p *Publisher) start(now time.Time) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &flight{cancel: cancel, done: make(chan struct{}), begun: now, waits: maxWaits}
@@ -236,23 +236,24 @@ func (p *Publisher) lines(taken []*pending, first int64) [][]byte {
 	for i, each := range taken {
 		line, err := json.Marshal(each.event(p.o.Namespace, p.environment, first+int64(i)))
 		if err != nil {
-			panic("events: " + err.Error()) // text and numbers always marshal
+			panic("decisionlog: " + err.Error()) // text and numbers always marshal
 		}
 		batch = append(batch, line)
 	}
 	return batch
 }
 
-// losses returns what was lost since it was told last, if it is time to tell. p.mu is held.
+// losses returns the losses since the last report, if a report is due. p.mu is held.
 func (p *Publisher) losses(now time.Time) (dropped int64, cause error) {
-	if p.dropped == 0 || now.Sub(p.told).Abs() < interval {
+	if p.dropped == 0 || now.Sub(p.reported).Abs() < interval {
 		return 0, nil
 	}
-	dropped, p.dropped, p.told = p.dropped, 0, now
+	dropped, p.dropped, p.reported = p.dropped, 0, now
 	return dropped, p.cause
 }
 
-func (p *Publisher) tell(now time.Time, dropped int64, cause error) {
+// report reports losses to Options.Dropped and the log.
+func (p *Publisher) report(now time.Time, dropped int64, cause error) {
 	if dropped == 0 {
 		return
 	}

@@ -9,28 +9,28 @@ import (
 )
 
 const (
-	// maxPending is how many events wait at most. Of more callers the requests are counted
+	// maxPending is how many events wait at most. Beyond it, requests of further callers are counted
 	// together, in events without a subject.
 	maxPending = 1000
-	// maxTogether is how many of those wait at most: they differ by second and outcome only.
+	// maxTogether is how many of those wait at most: they differ only by second, outcome and reason.
 	maxTogether = 200
 )
 
-// tally is the events that wait for the next batch. Its memory is bounded.
+// tally has the events that wait for the next batch. Its memory is bounded.
 type tally struct {
 	events  []*pending
 	known   map[key]*pending
-	dropped int64 // events there was no room for
+	dropped int64 // requests without room for an event
 }
 
-// pending is an event that still counts.
+// pending is an event that still grows.
 type pending struct {
 	Event
 	latency time.Duration // of all together
-	seen    int64         // requests that were seen, of those that it stands for
+	seen    int64         // requests that were recorded, of those that it stands for
 }
 
-// key is what requests have in common that are one event.
+// key has what the requests of one event have in common.
 type key struct {
 	second                         int64
 	outcome                        outcome.Class
@@ -62,10 +62,10 @@ func nameOf(l *limiter.Limit) string {
 	return l.Name
 }
 
-// sampled decides whether one of so many allowed requests is kept.
+// sampled decides at random whether an allowed request is kept.
 func sampled(oneIn int) bool { return oneIn > 0 && rand.IntN(oneIn) == 0 }
 
-// addSample adds an allowed request that stands for weight of them.
+// addSample adds an allowed request that stands for weight requests.
 func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	if len(t.events) >= maxPending {
 		t.dropped++
@@ -76,7 +76,7 @@ func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	p.add(o, weight)
 }
 
-// add adds a request to those that it is like.
+// add adds a request to the event of its key.
 func (t *tally) add(k key, o *outcome.Outcome) {
 	p := t.known[k]
 	if p == nil && len(t.events) >= maxPending {
@@ -115,7 +115,7 @@ func (p *pending) add(o *outcome.Outcome, weight int64) {
 	}
 }
 
-// event returns what p has come to, as the next event of an environment.
+// event returns p as an event of an environment.
 func (p *pending) event(namespace, environment string, sequence int64) Event {
 	p.Namespace, p.Environment, p.Sequence = namespace, environment, sequence
 	p.LatencyMS = float64((p.latency / time.Duration(p.seen)).Microseconds()) / 1000

@@ -10,30 +10,30 @@ import (
 )
 
 const (
-	// maxRules is how many rules are counted apart: CloudWatch is paid for each metric, and a
+	// maxRules is how many rules are counted apart: CloudWatch charges for each metric, and a
 	// document has up to a thousand rules.
 	maxRules   = 10
-	otherRules = "(others)" // what the rest is counted under
-	maxLabel   = 100        // bytes of a rule's name; CloudWatch takes 1024
+	otherRules = "(others)" // name of all further rules
+	maxLabel   = 100        // bytes of a rule's name; CloudWatch accepts 1024
 )
 
-// ruleCounts is what became of the requests of one rule.
+// ruleCounts counts the requests of one rule.
 type ruleCounts struct {
-	rule                       string // as limits name it
-	name                       string // as CloudWatch does
+	rule                       string // Limit.Rule
+	name                       string // value of the dimension
 	allowed, refused, shadowed int64
 }
 
 func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed == 0 }
 
-// byRule counts apart the requests of the first rules of a document, and all others
-// together. The zero value counts nothing.
+// byRule counts the requests of the first rules of a document apart, and all others together. The
+// zero value counts nothing.
 type byRule struct {
-	rows [maxRules + 1]ruleCounts // the last one is that of others
-	last int                      // that was taken
+	rows [maxRules + 1]ruleCounts // the last row is that of all further rules
+	last int                      // row that take returned last
 }
 
-// name has the first of rules counted apart from now on. What is pending stays in the sum.
+// name sets the rules to count; the first of them are counted apart. Pending counts are kept.
 func (b *byRule) name(rules []string) {
 	rules = rules[:min(len(rules), maxRules)]
 	if slices.EqualFunc(rules, b.named(), func(rule string, c ruleCounts) bool { return rule == c.rule }) {
@@ -74,8 +74,8 @@ func (b *byRule) find(rule string) int {
 	return maxRules
 }
 
-// add counts a decision: if it was allowed for each rule that has charged it, if it was
-// refused for the rule that has.
+// add counts a decision: an allowed one for each rule that charged it, and a refused one for the rule
+// that refused it.
 func (b *byRule) add(d *limiter.Decision) {
 	if b.rows[maxRules].name == "" {
 		return
@@ -96,7 +96,7 @@ func (b *byRule) add(d *limiter.Decision) {
 	}
 }
 
-// take takes the next row that is not empty, in turn; ok is false if there is none.
+// take returns the next row that is not empty, in turn, and empties it; ok is false if all are empty.
 func (b *byRule) take() (taken ruleCounts, ok bool) {
 	for range b.rows {
 		b.last = (b.last + 1) % len(b.rows)
@@ -109,13 +109,13 @@ func (b *byRule) take() (taken ruleCounts, ok bool) {
 	return ruleCounts{}, false
 }
 
-// pending reports whether there is a row to take.
+// pending reports whether a row is not empty.
 func (b *byRule) pending() bool {
 	return slices.ContainsFunc(b.rows[:], func(c ruleCounts) bool { return !c.empty() })
 }
 
-// dimension returns what CloudWatch calls a rule: printable ASCII, not too long, and another
-// name for another rule.
+// dimension returns the value of RuleDimension for a rule: printable ASCII of bounded length, and
+// different for different rules.
 func dimension(rule string) string {
 	name := strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

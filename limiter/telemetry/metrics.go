@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// The names of the metrics. They are in Namespace, and have no dimensions but for those of
-// rules, which have RuleDimension. The package's doc says what each counts.
+// The names of the metrics in Namespace. Those of rules have the dimension RuleDimension, and all
+// others have none. The package documentation defines each.
 const (
 	Allowed        = "Allowed"
 	Refused        = "Refused"
@@ -37,14 +37,13 @@ const (
 	RuleShadowed = "RuleShadowed"
 )
 
-// RuleDimension is the name of the dimension that says which rule.
+// RuleDimension is the name of the dimension of a rule.
 const RuleDimension = "Rule"
 
-// Namespace returns where CloudWatch keeps the metrics of a deployment: by the name that
-// separates it from others, such as its stage.
+// Namespace returns the CloudWatch namespace of a deployment by its name, such as its stage.
 func Namespace(deployment string) string { return "Weir/" + deployment }
 
-// metrics is what is counted until it is written.
+// metrics has the counts since the last write.
 type metrics struct {
 	allowed, refused, degraded, fromCache, busy, shadowed int64
 	unauthorized, failed, localFull, storeCalls, clamped  int64
@@ -73,7 +72,7 @@ func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 	m.latency.add(took)
 }
 
-// addStore counts what a decision had to do with the store, enforced or not.
+// addStore counts the use of the store by a decision, enforced or not.
 func (m *metrics) addStore(d *limiter.Decision) {
 	if d.Reason != limiter.ReasonNone && d.Reason != limiter.ReasonBusy {
 		m.degraded++
@@ -92,23 +91,23 @@ func (m *metrics) addRefunds(r limiter.Refunds) {
 	m.refunds.Dropped += r.Dropped
 }
 
-// inForce is which rules decide. The zero value says nothing.
+// inForce describes the rules in force. The zero value is unknown.
 type inForce struct {
-	told      time.Time // when this was known
+	at        time.Time // when this was known
 	version   int64
 	confirmed time.Time
 }
 
-// age returns for how many seconds nobody has known at the time at whether there are newer
-// rules; ok is false where nobody asks.
+// age returns the seconds from the last confirmation by the source to at; ok is false for rules
+// without a source.
 func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }
 
-// estimate is limiter.ClockSkew of a store; nil where nobody estimates.
+// estimate is limiter.ClockSkew of a store; nil without one.
 type estimate func() (ahead, uncertainty time.Duration, ok bool)
 
-// skew returns how far the clock is off at least, in either direction.
+// skew returns the least distance between the clocks, in either direction.
 func (e estimate) skew() (off time.Duration, ok bool) {
 	if e == nil {
 		return 0, false
@@ -117,7 +116,7 @@ func (e estimate) skew() (off time.Duration, ok bool) {
 	return max(0, ahead.Abs()-uncertainty), ok
 }
 
-// line is one in the embedded metric format.
+// line is a line in the embedded metric format.
 type line struct {
 	members     map[string]any
 	definitions []definition
@@ -134,8 +133,8 @@ func (l *line) add(name, unit string, value any) {
 	l.definitions = append(l.definitions, definition{name, unit})
 }
 
-// addTotals adds m, and which rules were in force at the time at. Allowed and Refused are
-// always there, so that a ratio has its denominator; of the others what is not zero.
+// addTotals adds m and the rules that were in force at the time at. It always adds Allowed and Refused,
+// so that a ratio has a denominator, and other counts that are not zero.
 func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time) {
 	for i, c := range [...]struct {
 		name  string
@@ -150,7 +149,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 			l.add(c.name, "Count", c.value)
 		}
 	}
-	if !rules.told.IsZero() {
+	if !rules.at.IsZero() {
 		l.add(RulesVersion, "None", rules.version)
 	}
 	if age, ok := rules.age(at); ok {
@@ -159,15 +158,15 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 	if skew, ok := clock.skew(); ok {
 		l.add(ClockSkew, "Milliseconds", skew.Milliseconds())
 	}
-	if m.latency.told > 0 {
+	if m.latency.seen > 0 {
 		l.add(Latency, "Milliseconds", m.latency.milliseconds())
 	}
-	if m.storeLatency.told > 0 {
+	if m.storeLatency.seen > 0 {
 		l.add(StoreLatency, "Milliseconds", m.storeLatency.milliseconds())
 	}
 }
 
-// addRule adds what is counted of a rule. A line has one, for it has one value of Rule.
+// addRule adds the counts of a rule. A line has one rule because it has one value of Rule.
 func (l *line) addRule(c ruleCounts) {
 	l.members[RuleDimension] = c.name
 	for i, m := range [...]struct {
@@ -193,5 +192,5 @@ func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 		}
 	}
 	l.members["_aws"] = map[string]any{"Timestamp": at.UnixMilli(), "CloudWatchMetrics": directives}
-	_ = out.Encode(l.members) // there is nowhere to tell that standard output is gone
+	_ = out.Encode(l.members) // there is no other output to report a failure to
 }

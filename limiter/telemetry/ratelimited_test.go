@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// A message has one line a second, which says how many it stands for.
+// A message has one line a second, with the number of suppressed records.
 func TestRateLimitedHandler(t *testing.T) {
 	var log bytes.Buffer
 	plain := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -44,18 +44,18 @@ func TestRateLimitedHandler(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	log.Reset()
-	for i := range 100_000 { // whoever puts what a client sends into a message
+	for i := range 100_000 { // messages that contain client input
 		tell(h, time.Hour, fmt.Sprint("message ", i), i)
 	}
 	if n := strings.Count(log.String(), "\n"); n > 101 {
-		t.Errorf("%d lines of so many messages", n)
+		t.Errorf("got %d lines, want at most 101", n)
 	}
 	if telemetry.NewRateLimitedHandler(plain).Enabled(context.Background(), slog.LevelDebug) {
-		t.Error("more is enabled than in the handler itself")
+		t.Error("a level is enabled that the wrapped handler disables")
 	}
 }
 
-// A store fails in more than one way, and each is told.
+// A store fails for several reasons, and each is logged.
 func TestRateLimitedHandler_reason(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(telemetry.NewRateLimitedHandler(slog.NewTextHandler(&log, nil)))

@@ -12,25 +12,25 @@ import (
 
 const (
 	interval = int64(time.Second) // between two writes
-	// resolution is that of the metrics. What was counted longer ago than that is written
-	// apart, under its own time.
+	// resolution is that of the metrics. Counts from longer ago are written apart, under their own
+	// time.
 	resolution = int64(time.Minute)
 )
 
-// Recorder writes what a process decides. Make one with New; nil and the zero value record
-// nothing. It is safe for concurrent use.
+// Recorder writes the metrics of a process. Make one with New; nil and the zero value record nothing.
+// It is safe for concurrent use.
 type Recorder struct {
 	namespace string
 	hash      SubjectHash
 
 	writing sync.Mutex    // held while lines are written, and never together with mu
-	out     *json.Encoder // makes one Write of each line
+	out     *json.Encoder // calls Write once per line
 
 	mu sync.Mutex
 	// In nanoseconds by the wall clock: the monotonic one may stand still while Lambda
 	// freezes the process.
 	written  int64
-	newest   int64 // of what is pending; 0 if nothing is
+	newest   int64 // time of the last pending count; 0 without one
 	metrics  metrics
 	refusals refusals
 	rules    inForce
@@ -38,9 +38,9 @@ type Recorder struct {
 	byRule   byRule
 }
 
-// New returns a Recorder for a deployment, named as in the keys of its store, that writes
-// lines to out: one Write each, one at a time. Errors of out are dropped. hash names callers;
-// nil is one with a random key.
+// New returns a Recorder that writes lines to out, with one call of Write at a time for each line. It
+// ignores errors of out. namespace is that of the deployment, as in the keys of its store. hash
+// returns the subjects of lines; nil means one with a random key.
 func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 	if hash == nil {
 		hash = NewSubjectHash(namespace, nil)
@@ -58,7 +58,7 @@ func (r *Recorder) Record(o outcome.Outcome) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // slow requests do not turn the time back
+	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // slow requests do not set the time back
 }
 
 // add counts a request. r.mu is held.
@@ -85,8 +85,7 @@ func (r *Recorder) add(o *outcome.Outcome) {
 	m.addStore(d)
 }
 
-// Refunds counts, at now, what became of what a request gave back that had been allowed: what
-// [limiter.Receipt.Refund] returned.
+// Refunds counts, at now, the result of a refund: what [limiter.Receipt.Refund] returned.
 func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 	if r == nil || r.out == nil || done == (limiter.Refunds{}) {
 		return
@@ -94,7 +93,7 @@ func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 	r.count(now.UnixNano(), func() { r.metrics.addRefunds(done) })
 }
 
-// RulesRefused counts, at now, a document of rules that was not put into force.
+// RulesRefused counts, at now, a rules document that was not put into force.
 func (r *Recorder) RulesRefused(now time.Time) {
 	if r == nil || r.out == nil {
 		return
@@ -102,11 +101,10 @@ func (r *Recorder) RulesRefused(now time.Time) {
 	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
 }
 
-// Rules tells, at now, which version of the rules is in force, and when it was last known
-// that their source has no other; the zero time if nobody asks the source again. Lines that
-// are written from then on say so. labels are the rules, as Limit.Rule has them: the first
-// ten are counted apart, the rest together; none are if there are none. Of calls that
-// overtake each other the latest by now counts.
+// Rules sets, at now, the version of the rules in force and when their source last confirmed them; the
+// zero time means rules without a source. The lines after that contain both. labels are the rules, as
+// in Limit.Rule: the first ten are counted apart, and the others together. Without labels no rule is
+// counted. Of concurrent calls the one with the latest now counts.
 func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels []string) {
 	if r == nil || r.out == nil {
 		return
@@ -114,14 +112,14 @@ func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labe
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	// Unless the clock has been set back.
-	if since := now.Sub(r.rules.told); since >= 0 || since <= -time.Duration(resolution) {
+	if since := now.Sub(r.rules.at); since >= 0 || since <= -time.Duration(resolution) {
 		r.rules = inForce{now, version, confirmed}
 		r.byRule.name(labels)
 	}
 }
 
-// WatchClock makes each line say how far estimate finds this process's clock off that of the
-// store: limiter.ClockSkew. Call it before the first request.
+// WatchClock adds ClockSkew to each line, by an estimate such as limiter.ClockSkew of the store. Call it
+// before the first request.
 func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration, ok bool)) {
 	if r == nil || r.out == nil {
 		return
@@ -131,7 +129,7 @@ func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration,
 	r.clock = estimate
 }
 
-// EventsDropped counts, at now, events of package events that did not reach their broker.
+// EventsDropped counts, at now, decision events that did not reach their broker.
 func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	if r == nil || r.out == nil {
 		return
@@ -139,7 +137,7 @@ func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	r.count(now.UnixNano(), func() { r.metrics.eventsDropped += n })
 }
 
-// batch is what is written at once, under the time at.
+// batch has the counts that are written together, under the time at.
 type batch struct {
 	at       time.Time
 	metrics  metrics
@@ -149,8 +147,8 @@ type batch struct {
 	refusals refusals
 }
 
-// write writes a line of metrics, with the first rule in it; one for each further rule; and
-// those of who is refused.
+// write writes a line of metrics with the first rule, a line for each further rule, and the lines of
+// refused callers.
 func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	l := newLine()
 	l.addTotals(&b.metrics, b.rules, b.clock, b.at)
@@ -165,8 +163,8 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	b.refusals.write(out, hash)
 }
 
-// count counts by add, at the time at, and writes what is then due: outside of the lock, so
-// that no other request waits for the log.
+// count calls add, which counts at the time at, and writes what is due: outside of the lock, so that
+// no other request waits for the log.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
 	due := r.takeOld(nil, at)
@@ -183,7 +181,7 @@ func (r *Recorder) count(at int64, add func()) {
 	}
 }
 
-// takeOld takes all that is pending from long before at. r.mu is held.
+// takeOld takes all pending counts if they are from more than resolution before at. r.mu is held.
 func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	if r.newest != 0 && at-r.newest >= resolution {
 		return append(due, r.take(r.newest, len(r.byRule.rows)))
@@ -191,9 +189,8 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	return due
 }
 
-// takeDue takes what is pending if the last time was long enough before at, or the clock has
-// been set back. Of rules it takes one: there is a line a second, and a line has room for one.
-// r.mu is held.
+// takeDue takes the pending counts if the last write was at least interval before at, or the clock was
+// set back. It takes one rule, because there is one line a second with room for one rule. r.mu is held.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
@@ -203,8 +200,7 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	return due
 }
 
-// take takes what is pending, and of rules so many, to be written under the time at. r.mu is
-// held.
+// take takes the pending counts, of so many rules, to be written under the time at. r.mu is held.
 func (r *Recorder) take(at int64, rules int) *batch {
 	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
 	r.metrics = metrics{}
@@ -216,7 +212,7 @@ func (r *Recorder) take(at int64, rules int) *batch {
 	if !r.byRule.pending() {
 		r.newest = 0
 	}
-	// An empty map stays: what is written is no longer ours to add to.
+	// The batch owns its map from now on; an empty one is kept.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	maxTracked = 1000 // callers and limits that are counted apart
-	maxNamed   = 10   // and written apart
+	maxTracked = 1000 // pairs of caller and limit that are counted apart
+	maxNamed   = 10   // pairs that have a line each
 )
 
-// refusals counts who is refused by what. Its memory is bounded: further callers are
-// counted together.
+// refusals counts refusals by caller and limit. Its memory is bounded: further pairs are counted
+// together.
 type refusals struct {
 	counts map[refusal]int64
 	others int64
 }
 
-// refusal is a caller, known by the strongest identity alone, and the limit that refuses.
-// It takes the place of the Subject, which costs an allocation to make.
+// refusal is the strongest identity of a caller and the limit that refused. It replaces a Subject,
+// which needs an allocation.
 type refusal struct {
 	user, apiKey string
 	ip           netip.Prefix
@@ -59,15 +59,15 @@ func (s *refusals) add(r refusal) {
 	s.counts[r]++
 }
 
-// refusedLine is a line of the log. One without a subject is of all who are not named.
+// refusedLine is a line of the log. A line without a subject counts all other callers.
 type refusedLine struct {
-	Weir    string `json:"weir"` // refused
+	Weir    string `json:"weir"` // "refused"
 	Subject string `json:"subject,omitempty"`
 	Limit   string `json:"limit,omitempty"`
 	Refused int64  `json:"refused"`
 }
 
-// write writes a line for each of those refused most, and one for the rest.
+// write writes a line for each of the pairs refused most, and one for all others.
 func (s *refusals) write(out *json.Encoder, hash SubjectHash) {
 	most := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b], s.counts[a]) })
 	for i, r := range most {

@@ -5,28 +5,28 @@ import (
 	"time"
 )
 
-// maxValues is how many durations a line has of one metric; CloudWatch would read 100.
+// maxValues is the most durations of a metric in a line; CloudWatch accepts 100.
 const maxValues = 50
 
-// sample keeps some of the durations that it is told, each with the same probability. The
-// zero value is empty.
+// sample keeps maxValues of the durations that it sees, each with equal probability. The zero value
+// is empty.
 type sample struct {
-	told   int
+	seen   int
 	values [maxValues]time.Duration
 }
 
 func (s *sample) add(d time.Duration) {
-	s.told++
-	if s.told <= maxValues {
-		s.values[s.told-1] = d
-	} else if i := rand.IntN(s.told); i < maxValues {
+	s.seen++
+	if s.seen <= maxValues {
+		s.values[s.seen-1] = d
+	} else if i := rand.IntN(s.seen); i < maxValues {
 		s.values[i] = d
 	}
 }
 
-// milliseconds returns what is kept, to the microsecond.
+// milliseconds returns the durations that were kept, to the microsecond.
 func (s *sample) milliseconds() []float64 {
-	values := make([]float64, min(s.told, maxValues))
+	values := make([]float64, min(s.seen, maxValues))
 	for i := range values {
 		values[i] = float64(s.values[i].Microseconds()) / 1000
 	}

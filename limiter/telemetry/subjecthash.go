@@ -10,19 +10,17 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// SubjectHash returns what stands for a subject in the logs, metrics and events of a
-// deployment: 16 hexadecimal digits. It is safe for concurrent use. Make one with
-// NewSubjectHash.
+// SubjectHash returns the hash of a subject, which replaces its name in the logs, metrics and events of
+// a deployment: 16 hexadecimal digits. It is safe for concurrent use. Make one with NewSubjectHash.
 type SubjectHash func(limiter.Subject) string
 
 // MinSubjectKey is the length of the shortest key of subject hashes, in bytes.
 const MinSubjectKey = 16
 
-// NewSubjectHash returns the hash of a deployment, named as in the keys of its store: the first
-// 8 bytes of HMAC-SHA256. Who has the key finds a subject by its hash; who has not cannot even
-// check a guess. All environments need the same key: without one, or with one that is shorter
-// than MinSubjectKey, it makes a random key, and the hashes of this process compare with those
-// of no other.
+// NewSubjectHash returns the hash of a deployment: the first 8 bytes of an HMAC-SHA256. namespace is
+// that of the keys of its store. Only with the key can one compute the hash of a subject and so check a
+// guess. All environments need the same key. Without a key, or with one shorter than MinSubjectKey, it
+// makes a random one: then the hashes of this process differ from those of all others.
 func NewSubjectHash(namespace string, key []byte) SubjectHash {
 	if key = slices.Clone(key); len(key) < MinSubjectKey {
 		key = make([]byte, sha256.Size)
