@@ -44,6 +44,7 @@ func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code)
 // Root completes the root command of a program: its version, and errors as [Execute] prints them.
 func Root(root *cobra.Command) *cobra.Command {
 	root.Version, root.SilenceErrors, root.SilenceUsage = version(), true, true
+	wrapHelp(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
 	return root
 }

@@ -22,11 +22,14 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
-		Long: "Find all mistakes in a rules document: one line each, with its path in the document. The exit status is 1 if there are any. " +
-			"Of a document without mistakes it prints how many items of the store a request of each endpoint writes at most, by what its caller is known as, and with --against, the limits whose counts " +
-			"restart when FILE comes into force after that document. FILE may be -, the standard input.",
-		Example: "  weir check functions/rules.json\n  weir check --json - < my-rules.json\n  git show HEAD:functions/rules.json > /tmp/before.json && weir check --against /tmp/before.json functions/rules.json",
-		Args:    command.Exactly(1),
+		Long: "Find all mistakes in a rules document. Each is one line with its place in the document; the exit status is then 1.\n\n" +
+			"For a document without mistakes it prints notes, and the most items of the store that one request of each endpoint writes, by the identities of its caller. " +
+			"With --against it also prints the limits whose counts restart when FILE replaces that document. FILE may be -, the standard input.",
+		Example: "  weir check functions/rules.json\n" +
+			"  weir check --json - < my-rules.json\n" +
+			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
+			"  weir check --against /tmp/before.json functions/rules.json",
+		Args: command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			return check(c.Context(), c.InOrStdin(), c.OutOrStdout(), args[0], against, asJSON)
 		},

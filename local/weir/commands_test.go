@@ -6,8 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/command"
 
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
@@ -67,6 +70,26 @@ func TestCommands(t *testing.T) {
 	if _, out, _ := weir(t, "--help"); !strings.Contains(out, exitStatuses) {
 		t.Error("weir --help does not say what exit statuses mean")
 	}
+}
+
+// Help fits a window of 100 columns.
+func TestHelp_width(t *testing.T) {
+	var help func(c *cobra.Command)
+	help = func(c *cobra.Command) {
+		args := append(strings.Fields(c.CommandPath())[1:], "--help")
+		_, out, _ := weir(t, args...)
+		for line := range strings.Lines(out) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > command.HelpWidth {
+				t.Errorf("weir %s: a line has %d columns: %s", strings.Join(args, " "), n, line)
+			}
+		}
+		for _, sub := range c.Commands() {
+			if sub.Name() != "completion" {
+				help(sub)
+			}
+		}
+	}
+	help(rootCommand())
 }
 
 // A shell gets a script, and from it the values of flags and the kinds of a subject.

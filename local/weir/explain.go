@@ -16,19 +16,20 @@ import (
 )
 
 func explainCommand() *cobra.Command {
-	var t addressee
+	var t target
 	var q operator.Question
 	var claims []string
 	c := &cobra.Command{
 		Use:   "explain METHOD PATH",
-		Short: "Tell which rules and limits a request meets, how they stand, and what it would be answered",
-		Long: "Tell which rules a request meets, and of those for its path which it does not, and why; which limits it is charged on, how each stands, what a decision would say now, " +
-			"and how many calls of the store that takes. It charges nobody and changes nothing." + addresseeHelp +
-			" To verify a --token it needs JWKS, JWT_ISSUER and JWT_AUDIENCE as well.",
+		Short: "Show which rules and limits apply to a request, and its answer",
+		Long: "Show which rules apply to a request and why others for its path do not, the limits that are charged and their usage, the answer that the request would get now, " +
+			"and the number of store calls. It charges nobody and changes nothing." + targetHelp +
+			"\n\nTo verify a --token of a deployment it needs JWKS, JWT_ISSUER and JWT_AUDIENCE as well.",
 		Example: "  weir explain GET /api/v1/search\n" +
 			"  weir explain GET /api/v1/search --user alice --tier paid\n" +
 			"  weir explain POST /api/v1/data --token \"$(weir token --user alice)\" --json\n" +
-			"  weir explain GET /api/v1/search --apikey-id acme --ip 203.0.113.7 --store dynamodb --table Weir-prod-Limits --namespace prod",
+			"  weir explain GET /api/v1/search --apikey-id acme --ip 203.0.113.7 \\\n" +
+			"    --store dynamodb --table Weir-prod-Limits --namespace prod",
 		Args: command.Exactly(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			var err error
@@ -39,11 +40,11 @@ func explainCommand() *cobra.Command {
 			return t.explain(c, q)
 		},
 	}
-	c.Flags().StringVar(&q.User, "user", "", "the user, as a verified token says it")
+	c.Flags().StringVar(&q.User, "user", "", "the user, as in a verified token")
 	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default that of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key's record, as weir keys list shows it")
-	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 of the gateway on this machine")
+	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
 	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
 	t.flags(c)
 	completeTiers(c, &t.rules)
@@ -57,7 +58,7 @@ func explainCommand() *cobra.Command {
 }
 
 // explain asks q, and prints the answer.
-func (t *addressee) explain(c *cobra.Command, q operator.Question) error {
+func (t *target) explain(c *cobra.Command, q operator.Question) error {
 	to, closeIt, err := t.open(c.Context(), c)
 	defer func() { _ = closeIt() }()
 	if err != nil {

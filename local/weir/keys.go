@@ -24,20 +24,13 @@ import (
 )
 
 func keysCommand() *cobra.Command {
-	c := &cobra.Command{
+	c := command.Group(&cobra.Command{
 		Use:   "keys",
 		Short: "Make, list and revoke API keys in the records table of a deployment",
-		Long: "Make, list and revoke API keys in the records table of a deployment. The region and the credentials are those of the " +
-			"AWS configuration (AWS_REGION, AWS_PROFILE and so on). A key itself is in no table: it is printed once, when it is made.",
+		Long: "Make, list and revoke API keys in the records table of a deployment. The AWS configuration gives the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
+			"No table holds a key itself: it is printed once, when it is made.",
 		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return command.Usage("got %q, want create, list, revoke or rotate", args[0])
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+	})
 	var o keysOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
@@ -51,8 +44,8 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "create",
 		Short: "Make an API key and print it, once",
-		Long: "Make an API key and print it, once. Requests are counted by its id. To change the key of a caller, give the id one more (--add), " +
-			"and revoke the old one (weir keys revoke ID --hash HASH) when it is no longer used: the caller keeps what it has used of its quota.",
+		Long: "Make an API key and print it, once. Requests are counted by its id.\n\n" +
+			"To replace the key of a caller, give the id a second key (--add), and revoke the old one (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.",
 		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --add",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -76,7 +69,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 func listKeysCommand(o *keysOptions) *cobra.Command {
 	return &cobra.Command{
 		Use:     "list",
-		Short:   "List the API keys: what is known of them, and no key",
+		Short:   "List the API keys, without the keys themselves",
 		Example: "  weir keys list\n  weir keys list --json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -90,7 +83,7 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke [ID]",
 		Short: "Revoke the API keys of an id, or one by its hash",
-		Long: "Revoke the API keys of an id, or one of them; without an id the one of a hash, such as an item that has no id. It asks nothing. " +
+		Long: "Revoke all API keys of an id, or with --hash one of them. Without an id, --hash finds any item, such as one that has no id. It asks for no confirmation.\n\n" +
 			"The exit status is 1 if there is no such key.",
 		Example: "  weir keys revoke acme\n  weir keys revoke --hash 1f2e3d",
 		Args: func(_ *cobra.Command, args []string) error {
@@ -111,10 +104,10 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "rotate",
-		Short: "Replace the secret that keys are hashed with; keys stay good until the next rotation",
-		Long: "Replace the secret that keys are hashed with. Keys that there are stay good, as long as the old secret is beside the new one: until the next " +
-			"rotation, which ends all that were made before this one. So give each caller a new key first (weir keys create --add) and revoke the old one: " +
-			"where such keys are left, a rotation is refused without --force. Functions know a new secret within about a minute.",
+		Short: "Replace the secret that keys are hashed with",
+		Long: "Replace the secret that keys are hashed with. Existing keys stay valid until the next rotation, because the table keeps one old secret beside the new one. " +
+			"The next rotation ends all keys that were made before this one.\n\n" +
+			"So give each caller a new key first (weir keys create --add) and revoke the old one. While such keys are left, a rotation is rejected without --force. Functions use a new secret within about a minute.",
 		Example: "  weir keys rotate",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -38,14 +38,14 @@ func loadCommand() *cobra.Command {
 	l := &loader{}
 	c := &cobra.Command{
 		Use:   "load URL",
-		Short: "Send many requests and measure how they are answered",
-		Long: "Send many requests and measure how they are answered: how many are allowed and refused, and how long that takes. " +
-			"With --rate requests begin at fixed instants, whether or not there are answers, and latencies count from those; " +
-			"without it each client sends its next request when it has its answer. A run ends with --requests or --duration, whichever comes first.\n\n" +
-			"The URL is of this machine, unless --host-allowed names its host too. --users and --tier send tokens as weir token makes them, " +
-			"which the local gateway accepts; another token is taken from $" + tokenVariable + ".\n\n" +
-			"Without --polite nothing is repeated and nobody waits: refusals are what is to be seen. With it requests keep to the limits as package polite does.\n\n" +
-			"The exit status is 0 if there were answers, whatever they were, 1 if there was none, and 130 after an interrupt, which prints what was measured until then.",
+		Short: "Send many requests and measure the answers",
+		Long: "Send many requests and measure how many are allowed and refused, and their latencies. " +
+			"With --rate, requests begin at fixed instants, whether or not earlier ones are answered, and latencies count from those instants. " +
+			"Without it each client sends its next request after the answer to its last. A run ends after --requests or --duration, whichever comes first.\n\n" +
+			"The URL must be of this machine unless --host-allowed names its host. --users and --tier send tokens that the local gateway accepts, like weir token; " +
+			"set $" + tokenVariable + " to send another one.\n\n" +
+			"Without --polite no request is repeated or delayed, so that refusals show. With it, requests keep to the limits as package polite does.\n\n" +
+			"The exit status is 0 if there were answers, whatever their status, 1 if there was none, and 130 after an interrupt, which prints what was measured until then.",
 		Example: "  weir load http://127.0.0.1:8080/api/v1/search --tier free --rate 50 --duration 5s",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -54,18 +54,18 @@ func loadCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.Float64Var(&l.rate, "rate", 0, fmt.Sprintf("how many requests begin a second, at most %d; 0: as fast as the clients have answers", maxLoadRate))
-	f.BoolVar(&l.poisson, "poisson", false, "with --rate: at random instants, as callers come that do not know of each other")
-	f.IntVar(&l.clients, "clients", 10, fmt.Sprintf("how many requests are under way at most, at most %d", maxLoadClients))
-	f.IntVar(&l.requests, "requests", 10_000, fmt.Sprintf("how many requests are sent, at most %d", maxLoadRequests))
-	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long requests are sent, at most %s", maxLoadDuration))
+	f.Float64Var(&l.rate, "rate", 0, fmt.Sprintf("requests that begin a second, at most %d; 0: as fast as answers come", maxLoadRate))
+	f.BoolVar(&l.poisson, "poisson", false, "with --rate: at random instants, as independent callers send")
+	f.IntVar(&l.clients, "clients", 10, fmt.Sprintf("the most requests that are under way at once, at most %d", maxLoadClients))
+	f.IntVar(&l.requests, "requests", 10_000, fmt.Sprintf("the most requests, at most %d", maxLoadRequests))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long requests begin, at most %s", maxLoadDuration))
 	f.StringVar(&l.method, "method", http.MethodGet, "the method")
 	f.StringArrayVar(&l.headers, "header", nil, "a header field, as name: value; may be repeated")
 	f.StringVar(&l.body, "body", "", "the body")
-	f.IntVar(&l.users, "users", 0, fmt.Sprintf("spread the requests over so many users, at most %d", maxLoadUsers))
-	f.StringVar(&l.tier, "tier", "", "the tier of the users; one user if --users does not say")
+	f.IntVar(&l.users, "users", 0, fmt.Sprintf("spread the requests over this many users, at most %d", maxLoadUsers))
+	f.StringVar(&l.tier, "tier", "", "the tier of the users; without --users, of one user")
 	f.BoolVar(&l.polite, "polite", false, "keep to the limits")
-	f.StringVar(&l.allowed, "host-allowed", "", "a host other than this machine that may be sent load: yours")
+	f.StringVar(&l.allowed, "host-allowed", "", "another host that may be sent load; it must be yours")
 	f.BoolVar(&l.asJSON, "json", false, "print one JSON object")
 	return c
 }

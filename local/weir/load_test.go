@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/load"
 )
 
-// target is a server that refuses a user's requests after the first three.
-func target(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
+// refusingServer is a server that refuses a user's requests after the first three.
+func refusingServer(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
 	t.Helper()
 	seen, mu = map[string]int{}, &sync.Mutex{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func target(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
 
 func TestLoad(t *testing.T) {
 	checkouttest.Scratch(t)
-	url, seen, _ := target(t)
+	url, seen, _ := refusingServer(t)
 	code, out, errs := weir(t, "load", url, "--requests", "100", "--method", "POST", "--header", "X-Extra: a b", "--body", "text", "--users", "4", "--tier", "paid", "--json")
 	var m measured
 	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 || errs != "" {

@@ -279,13 +279,13 @@ func TestReset_asks(t *testing.T) {
 }
 
 // Which rules are believed is said by a flag, and by no variable that is left over.
-func TestAddressee_lookup(t *testing.T) {
+func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
-	if value, ok := (&addressee{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
+	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
 		t.Errorf("from the environment: %q", value)
 	}
 	t.Setenv("RULES_FROM", "")
-	if value, _ := (&addressee{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
+	if value, _ := (&target{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
 		t.Errorf("by --records-table: %q", value)
 	}
 }

@@ -11,14 +11,14 @@ import (
 )
 
 func resetCommand() *cobra.Command {
-	var t addressee
+	var t target
 	var yes bool
 	c := &cobra.Command{
 		Use:   "reset SUBJECT",
-		Short: "Forget what a caller was charged",
-		Long: "Forget what a caller, or another subject, was charged, on all limits that count by it, and say what that was. A subject is one item of the store, and is forgotten as a whole. " +
-			"What the same caller was charged by its address, a claim or an endpoint is of other subjects, and holds: weir explain tells which limits still refuse. " +
-			"On a terminal it asks before it changes the store of a deployment (--store), unless --yes is given. " + subjectHelp + addresseeHelp,
+		Short: "Reset a caller's usage of every limit",
+		Long: "Reset the usage of a caller or another subject, of every limit that counts by it, and print the usage before the reset. A subject is one item of the store, which is removed as a whole. " +
+			"Other subjects keep their usage: the caller's address, a claim, an endpoint. weir explain shows which limits still refuse.\n\n" +
+			"On a terminal it asks before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
 			"  weir reset apikey:acme --yes --store dynamodb --table Weir-prod-Limits --namespace prod",

@@ -14,20 +14,13 @@ import (
 )
 
 func rulesCommand() *cobra.Command {
-	c := &cobra.Command{
+	c := command.Group(&cobra.Command{
 		Use:   "rules",
-		Short: "Put rules into the records table of a deployment, and look at the versions there",
-		Long: "Put rules into the records table of a deployment, and look at the versions there. A deployment with the setting rulesFrom=table decides by the " +
-			"newest version within a minute. Each put, also of an old document, is a new, higher version, because what was counted by a version is not converted to a lower one. " +
-			"The region and the credentials are those of the AWS configuration (AWS_REGION, AWS_PROFILE and so on).",
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return command.Usage("got %q, want one of diff, get, history, publish, rollbackback", args[0])
-			}
-			return nil
-		},
-		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
-	}
+		Short: "Publish rules to a deployment, and manage the versions there",
+		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table decides by the newest version within a minute.\n\n" +
+			"Each publication is a new, higher version, also that of an old document, because counts of a version are not converted to a lower one.\n\n" +
+			"The AWS configuration gives the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
+	})
 	var o rulesOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
@@ -62,22 +55,23 @@ func (o *rulesOptions) explain(err error) error {
 
 // publishFlags adds the flags of those commands that put something into force.
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
-	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "also if limits are counted in other items from then on, so that their counts restart")
-	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the deployment's setting maxDelay, if it has one: leaky buckets are no deeper")
+	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish although counts of limits restart")
+	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the deployment's setting maxDelay, if it has one; it bounds leaky buckets")
 }
 
-const noteUsage = "why, for people: up to 200 bytes, which the history shows"
+const noteUsage = "why, up to 200 bytes; the history shows it"
 
 func publishCommand(o *rulesOptions) *cobra.Command {
 	var note string
 	var after int64
 	c := &cobra.Command{
 		Use:   "publish FILE",
-		Short: "Put a rules document into force, and show what changes",
-		Long: "Put a rules document into force as a new version, and show what changes. It is read as the functions read it; one with mistakes is refused, with all of them, and " +
-			"one that says the same as that in force is not put again. One that counts limits in other items, because a caller then has more of them than one item holds, or no longer so many, is refused with their names " +
-			"unless --restart-counts is given. Its version is higher than all before: the time in Unix seconds, or what the document says itself if that is more. " +
-			"Of two who put at once one is refused; with --after VERSION so is whoever prepared a change of another version than that in force. FILE may be -, the standard input. The exit status is 1 if it was refused.",
+		Short: "Publish a rules document as a new version, and show the changes",
+		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
+			"A document with mistakes is rejected, and all of them are printed. A document that says the same as the version in force is not published again. " +
+			"A document whose counts restart, because it moves limits of a caller to other items, is rejected with the names of these limits unless --restart-counts is given.\n\n" +
+			"The version is higher than all before: the time in Unix seconds, or the version in the document if that is higher. " +
+			"When two people publish at once, one of them is rejected. With --after VERSION it is also rejected if another version is in force. The exit status is then 1.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -89,7 +83,7 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&note, "note", "", noteUsage)
-	c.Flags().Int64Var(&after, "after", 0, "put it only if this version is in force; default whichever is")
+	c.Flags().Int64Var(&after, "after", 0, "publish only if this version is in force; default any")
 	o.publishFlags(c)
 	return c
 }
@@ -99,7 +93,7 @@ func getCommand(o *rulesOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "get",
 		Short:   "Print the rules document in force, or another version of it",
-		Long:    "Print the rules document in force, or another version of it, as it was put. With --json it stands in an object beside its version, note and time.",
+		Long:    "Print the rules document in force, or another version of it, as it was published. With --json it is in an object beside its version, note and time.",
 		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602",
 		Args:    command.Exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
@@ -112,9 +106,9 @@ func diffCommand(o *rulesOptions) *cobra.Command {
 	var from, to int64
 	c := &cobra.Command{
 		Use:   "diff [FILE]",
-		Short: "Show what differs between versions, or what a put would change",
-		Long: "Show what differs between two versions of the rules or, with a FILE, between a version and that file: what a put would change. " +
-			"Documents are compared by what they say, and not by their white space. The exit status is 0 whether they differ or not.",
+		Short: "Show the difference between versions, or what publishing FILE would change",
+		Long: "Show the difference between two versions of the rules or, with a FILE, between a version and that file. " +
+			"White space does not count. The exit status is 0 whether they differ or not.",
 		Example: "  weir rules diff rules.json\n  weir rules diff --from 1772625602",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && from == 0 || len(args) == 1 && to != 0 {
@@ -153,9 +147,9 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 	var note string
 	c := &cobra.Command{
 		Use:   "rollback",
-		Short: "Put an old version of the rules into force again, as a new version",
-		Long: "Put an old version of the rules into force again, as a new, higher version: that before the one in force, or another one that is kept. It shows what changes, " +
-			"and is checked as a put is.",
+		Short: "Publish an old version of the rules again, as a new version",
+		Long: "Publish an old version of the rules again, as a new, higher version: the one before the version in force, or another one that is kept. " +
+			"It shows the changes, and makes the same checks as weir rules publish.",
 		Example: "  weir rules rollback\n  weir rules rollback --to 1772625602",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {

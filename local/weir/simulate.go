@@ -30,10 +30,10 @@ func simulateCommand() *cobra.Command {
 	given := simulation{Parameters: simulate.Default(simulate.DynamoDB), Limits: simulate.DefaultLimits()}
 	c := &cobra.Command{
 		Use:   "simulate",
-		Short: "Tell what limits cost and how wrong they are at 100,000 requests a second",
-		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to spare the store, and print " +
-			"what it asked the store, what that costs, and what it decided otherwise than an oracle that sees all requests in order. Nothing is contacted. " +
-			"It takes some minutes of two processors; --quick is a tenth of the traffic. The model and its limits are in local/simulate.",
+		Short: "Simulate cost and accuracy of limits at 100,000 requests a second",
+		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to reduce store calls. " +
+			"Print the store calls, their cost, and how many decisions differ from those of an oracle that sees all requests in order. It contacts nothing.\n\n" +
+			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
 		Example: "  weir simulate --quick\n  weir simulate --store elasticache --rate 200000 --json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {

@@ -30,28 +30,28 @@ type operating interface {
 	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
 }
 
-// addressee is whom explain, usage and reset ask: the gateway of make run, or the store of a
+// target is whom explain, usage and reset ask: the gateway of make run, or the store of a
 // deployment.
-type addressee struct {
+type target struct {
 	url                               string
 	store, table, namespace, redisURL string
 	rules, recordsTable               string
 	json                              bool
 }
 
-const addresseeHelp = "\n\nIt asks the gateway that make run has started (--url, or the variable WEIR_URL), or with --store a deployed table or cache. Beside the flags it reads the variables that functions read: " +
-	"TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE, and of AWS the region and the credentials (AWS_REGION, AWS_PROFILE). " +
-	"Give it the rules that are deployed (--rules, or --records-table): what is told is what those rules say of the state."
+const targetHelp = "\n\nIt queries the gateway that make run has started (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
+	"With --store it also reads the variables of the functions (TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
+	"Give it the deployed rules (--rules or --records-table): it interprets the state by them."
 
-func (t *addressee) flags(c *cobra.Command) {
+func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&t.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
-	f.StringVar(&t.store, "store", "", "ask the store of a deployment instead: dynamodb or redis")
+	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: dynamodb or redis")
 	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table of the limits; default $TABLE")
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
-	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL, where other users of this machine do not see its password")
+	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL, which hides a password from other users of this machine")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json")
-	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table, if the functions have their rules from there (weir rules publish)")
+	f.StringVar(&t.recordsTable, "records-table", "", "with --store, the records table that holds the rules (weir rules publish)")
 	f.BoolVar(&t.json, "json", false, "print one JSON object")
 	command.Complete(c, "store", "dynamodb", "redis")
 }
@@ -60,7 +60,7 @@ const defaultGateway = "http://127.0.0.1:8080"
 
 // open returns whom to ask, and what closes it. For people an error of the store is
 // explained.
-func (t *addressee) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
+func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
 		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
@@ -88,7 +88,7 @@ func (t *addressee) open(ctx context.Context, c *cobra.Command) (operating, func
 }
 
 // openStore opens the store of a deployment as its functions do.
-func (t *addressee) openStore(ctx context.Context) (operating, func() error, error) {
+func (t *target) openStore(ctx context.Context) (operating, func() error, error) {
 	none := func() error { return nil }
 	config, err := t.config()
 	if err != nil {
@@ -108,7 +108,7 @@ func (t *addressee) openStore(ctx context.Context) (operating, func() error, err
 }
 
 // config returns the configuration of the deployment's functions.
-func (t *addressee) config() (boot.Config, error) {
+func (t *target) config() (boot.Config, error) {
 	if t.rules == "" {
 		checkout, err := checkout.Find()
 		if err != nil {
@@ -123,7 +123,7 @@ func (t *addressee) config() (boot.Config, error) {
 }
 
 // operator returns who answers over a store.
-func (t *addressee) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
+func (t *target) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
 	e, err := config.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
@@ -148,7 +148,7 @@ func (t *addressee) operator(ctx context.Context, config boot.Config, store limi
 
 // where names the store of a deployment, for who is asked whether to change it; without the
 // password that may be in the URL of a cache.
-func (t *addressee) where() string {
+func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
 		return fmt.Sprintf("the DynamoDB table %s, namespace %s", value("TABLE"), value("NAMESPACE"))
@@ -171,7 +171,7 @@ func reachable(ctx context.Context, config boot.Config) error {
 
 // lookup returns the variables of the deployment's functions: the flags, and else those of
 // this process.
-func (t *addressee) lookup(name string) (string, bool) {
+func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
 		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
 		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // an operator may be far from the store

@@ -12,17 +12,18 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// subjectHelp says how a subject is written.
-const subjectHelp = "SUBJECT is as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, some of them joined by | (claims by name first, then apikey, ip and user), with |endpoint:METHOD:PATTERN behind them where each endpoint has an item, " +
-	"endpoint:GET:/api/v1/search, global, or custom:kind=value for what an API counts by itself."
+// subjectHelp describes the argument SUBJECT.
+const subjectHelp = "\n\nSUBJECT is written as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, endpoint:GET:/api/v1/search, global, " +
+	"or custom:kind=value for what an API counts by itself. Join several identities with | in this order: claims by name, apikey, ip, user. " +
+	"Add |endpoint:METHOD:PATTERN where each endpoint has an item of its own."
 
 func usageCommand() *cobra.Command {
-	var t addressee
+	var t target
 	c := &cobra.Command{
 		Use:   "usage SUBJECT",
-		Short: "Tell how every limit of a caller stands",
-		Long: "Tell how every limit of a caller, or of another subject, stands: those that the rules have for it, of every tier, and what else the store holds of it. It changes nothing. " +
-			subjectHelp + addresseeHelp,
+		Short: "Show a caller's usage of every limit",
+		Long: "Show the usage of every limit that the rules have for a caller or another subject, in every tier, and state in the store that no rule describes. It changes nothing." +
+			subjectHelp + targetHelp,
 		Example: "  weir usage user:alice\n" +
 			"  weir usage ip:203.0.113.7 --json\n" +
 			"  weir usage apikey:acme --store redis --redis-url redis://127.0.0.1:6379 --namespace prod",
