@@ -28,12 +28,12 @@ type Result struct {
 	Other    int64         `json:"other"`             // other answers
 	Failed   int64         `json:"failed"`            // requests without an answer
 	Failure  string        `json:"failure,omitempty"` // why the first of them has none
-	UnderWay int64         `json:"under_way"`         // requests that had not ended when Run did
-	NotSent  int64         `json:"not_sent"`          // requests that were due while all clients were busy
+	UnderWay int64         `json:"underWay"`          // requests that had not ended when Run did
+	NotSent  int64         `json:"notSent"`           // requests that were due while all clients were busy
 	// Latencies has those of the allowed answers, of the refused ones, and of all requests but the
 	// failed ones. In the last are the requests under way and not sent, with what they had waited when
 	// the run ended: where there are any, its percentiles are the least that they can be.
-	Latencies map[string]Latency `json:"latencies_ms"`
+	Latencies map[string]Latency `json:"latenciesMs"`
 	Histogram []Bar              `json:"histogram"` // of the same as the latencies of all
 }
 
@@ -42,13 +42,13 @@ type Latency struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
 	P99  float64 `json:"p99"`
-	P999 float64 `json:"p99.9"`
+	P999 float64 `json:"p999"`
 	Max  float64 `json:"max"`
 }
 
 // Bar is how many requests took longer than the Bar before says, but not longer than UpTo.
 type Bar struct {
-	UpTo  float64 `json:"up_to_ms"`
+	UpTo  float64 `json:"upToMs"`
 	Count int64   `json:"count"`
 }
 

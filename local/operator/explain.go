@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -15,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Question is a request that nobody sends: what would become of it? Its caller is whom a
-// token is of, or has the identities that are given.
+// Question is a request that is not sent. Its caller is that of the token, or has the given
+// identities.
 type Question struct {
 	Method   string            `json:"method"`
 	Path     string            `json:"path"` // as a client spells it, without the stage
@@ -28,7 +29,7 @@ type Question struct {
 	Token    string            `json:"token,omitempty"`
 }
 
-// Explanation says what becomes of a request, and why.
+// Explanation is the answer that a request would get, and why.
 type Explanation struct {
 	Method string    `json:"method"`
 	Path   string    `json:"path"` // as the rules read it
@@ -36,12 +37,12 @@ type Explanation struct {
 	At     time.Time `json:"at"`
 	// Version is that of the rules.
 	Version int64 `json:"rulesVersion"`
-	// Rules are those whose endpoint matches, in file order, and Others the number of those
-	// whose does not.
+	// Rules are the rules whose endpoint matches, in file order; Others is the number of all other
+	// rules.
 	Rules  []Rule `json:"rules"`
 	Others int    `json:"otherRules"`
-	// Limits are those that the request is charged on, in file order, with the highest cost of
-	// a limit that several rules share.
+	// Limits are charged by the request, in file order, with the highest cost of a limit that
+	// several rules share.
 	Limits   []Limit  `json:"limits"`
 	Decision Decision `json:"decision"`
 	Cost     Cost     `json:"cost"`
@@ -56,7 +57,7 @@ type Caller struct {
 	IP       string            `json:"ip,omitempty"`
 	Tier     string            `json:"tier"` // that decides
 	Claims   map[string]string `json:"claims,omitempty"`
-	// Rejected is why the token is refused; "" if there is none or it is good.
+	// Rejected is why the token is rejected; "" if there is none or it is valid.
 	Rejected string `json:"rejected,omitempty"`
 }
 
@@ -65,20 +66,19 @@ type Rule struct {
 	Path     string `json:"path"` // in the document, such as "rules[2]"
 	Endpoint string `json:"endpoint"`
 	Method   string `json:"method,omitempty"`
-	// Charges is how many of its limits the request is charged on by it.
+	// Charges is the number of its limits that the request charges.
 	Charges int `json:"charges"`
-	// Reasons are why it does not act, or a limit of it is not charged.
+	// Reasons are why the rule does not act, or why one of its limits is not charged.
 	Reasons []string `json:"reasons,omitempty"`
 }
 
-// Decision is what a decision would say now.
+// Decision is the answer that the request would get now.
 type Decision struct {
 	Allowed bool `json:"allowed"`
-	// Status is that of a refusal: 429, 503 if the store failed and on_error is deny, or, if no
-	// limit refuses, what a token that is not believed is answered: 401, or 503 where it could
-	// not be verified.
+	// Status is that of a refusal: 429, or 503 if the store failed and on_error is deny. If no
+	// limit refuses, a rejected token gets 401, and one that could not be verified 503.
 	Status int `json:"status,omitempty"`
-	// Limit is the path of the limit that speaks; "" if none does.
+	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`
 	// RetryAfterSeconds is how long to wait, and RetryAfter the header field, which for waits
 	// over ten seconds may be up to 3 % more.
@@ -88,20 +88,23 @@ type Decision struct {
 	DelaySeconds float64 `json:"delaySeconds,omitempty"`
 	// Shadowed is the name of a limit in shadow mode that would refuse.
 	Shadowed string `json:"shadowed,omitempty"`
-	// Degraded is how the store failed: then on_error has decided.
+	// Unrouted says that no API has a route for the request: no limit decides. The HTTP API
+	// answers 404 in place of 403.
+	Unrouted bool `json:"unrouted,omitempty"`
+	// Degraded is how the store failed; on_error has decided.
 	Degraded string `json:"degraded,omitempty"`
 	// FromCache says that the answer took no store call.
-	FromCache bool `json:"remembered,omitempty"`
+	FromCache bool `json:"fromCache,omitempty"`
 }
 
 // Cost is what deciding the request costs.
 type Cost struct {
-	// Calls is how many calls of the store an admitted request makes, all at once: one for
-	// each subject and shard. A refused flood makes at most one a second and environment.
+	// Calls is the number of store calls of an admitted request, all at once: one for each
+	// subject and shard. Refused requests make at most one a second and environment.
 	Calls int `json:"storeCalls"`
-	// Unit is what a call is: "write" of DynamoDB, "script" of Redis; "" for none.
+	// Unit is the kind of a call: "write" of DynamoDB, "script" of Redis; "" for none.
 	Unit string `json:"unit,omitempty"`
-	// Notes say what makes it fewer or more.
+	// Notes say what changes the number.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -112,7 +115,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		return Explanation{}, mistake("method: got %q, want one such as GET", q.Method)
 	}
 	if !strings.HasPrefix(q.Path, "/") || strings.ContainsAny(q.Path, "?#") {
-		return Explanation{}, mistake("path: got %q, want one that begins with /, without a query", q.Path)
+		return Explanation{}, mistake("path: got %q, want a path that begins with /, without a query", q.Path)
 	}
 	path, err := rules.ParsePath(q.Path, "")
 	if err != nil {
@@ -132,7 +135,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Rules = append(e.Rules, newRule(m))
 	}
 	listed := charged(explained)
-	if e.Limits, err = o.stand(ctx, now, listed); err != nil {
+	if e.Limits, err = o.usages(ctx, now, listed); err != nil {
 		return Explanation{}, err
 	}
 	d, err := o.Limiters[0].Peek(ctx, now, explained.Charges)
@@ -140,8 +143,18 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		return Explanation{}, err
 	}
 	e.Decision = newDecision(d, listed, rejected)
+	if o.Routed != nil && !o.Routed(q.Method, e.Path) {
+		e.Decision, e.Cost = Decision{Status: http.StatusForbidden, Unrouted: true}, Cost{}
+		e.Notes = append(e.Notes, "no API has a route for "+q.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
+	}
+	if d.Reason != "" {
+		e.Notes = append(e.Notes, "the store failed ("+string(d.Reason)+"): on_error decides, not the usage that is shown, which was read from the store directly")
+	}
+	if unknown := caller.Tier; unknown != "" && unknown != explained.Tier {
+		e.Notes = append(e.Notes, fmt.Sprintf("the rules have no tier %q: tier %s decides", unknown, explained.Tier))
+	}
 	if !caller.IP.IsValid() {
-		e.Notes = append(e.Notes, "no address is given (--ip): limits that count by it are those of callers whose address is unknown")
+		e.Notes = append(e.Notes, "no address is given (--ip): limits that count by ip show the usage of callers whose address is unknown")
 	}
 	e.Notes = append(e.Notes, o.notes(listed)...)
 	return e, nil
@@ -158,7 +171,7 @@ func newCaller(c caller.Caller, tier string, rejected error) Caller {
 	return made
 }
 
-// caller returns who sends the request of q, and why a token is refused.
+// caller returns the caller of q, and why its token is rejected.
 func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who caller.Caller, rejected, err error) {
 	address := o.Address
 	if q.IP != "" {
@@ -171,7 +184,7 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 	}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
-		return who, nil, mistake("token: stands beside user, tier, claims or an API key's id: want one or the other")
+		return who, nil, mistake("token: got user, tier, claims or an API key's id too, want one or the other")
 	case o.Identifier == nil:
 		return who, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
 	}
@@ -179,8 +192,7 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 	return who, rejected, nil
 }
 
-// charged returns where the charges of an explanation stand in the document, with the cost
-// that they have.
+// charged returns the limits of the charges of an explanation, with the cost of each charge.
 func charged(e rules.Explanation) []rules.Listed {
 	listed := make([]rules.Listed, 0, len(e.Charges))
 	for _, m := range e.Matches {
@@ -202,15 +214,14 @@ func newRule(m rules.Match) Rule {
 	for _, l := range m.Limits {
 		if l.Reason == "" {
 			r.Charges++
-		} else if reason := l.Charge.Limit.Name + " " + l.Reason; !slices.Contains(r.Reasons, reason) {
+		} else if reason := "limit " + l.Charge.Limit.Name + ": " + l.Reason; !slices.Contains(r.Reasons, reason) {
 			r.Reasons = append(r.Reasons, reason)
 		}
 	}
 	return r
 }
 
-// newDecision tells d, and what a caller is answered whose token is rejected where no limit
-// refuses.
+// newDecision converts d. rejected is why the token is rejected: it decides if no limit refuses.
 func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{
 		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), FromCache: d.FromCache && !d.Allowed,
@@ -236,10 +247,10 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 	return made
 }
 
-// units are what a call of a store is.
+// units are the kinds of a store call.
 var units = map[string]string{"dynamodb": "write", "redis": "script"}
 
-// cost returns what a decision on charges costs that admits.
+// cost returns the cost of a decision that admits.
 func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	if c.Unit = units[o.Kind]; c.Unit == "" {
 		return c
@@ -264,7 +275,7 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	}
 	c.Calls += len(subjects)
 	if o.Kind == "dynamodb" && c.Calls > 0 {
-		c.Notes = append(c.Notes, "a write rests on what an environment remembers or guesses of the item, such as whether a bucket is idle: a wrong guess takes another write")
+		c.Notes = append(c.Notes, "a write is conditional on what the environment assumes about the item, such as an idle bucket; a wrong assumption costs another write")
 	}
 	if lease {
 		c.Notes = append(c.Notes, "a subject all of whose limits are leased costs a call only when the lease is used up")
@@ -273,10 +284,10 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		c.Notes = append(c.Notes, "a limit with sync_ms costs a call of its own once in that time, and none in between")
 	}
 	if adaptive {
-		c.Notes = append(c.Notes, "a limit with adaptive shares costs nothing here: all environments together report about 360 times a second")
+		c.Notes = append(c.Notes, "a limit with adaptive shares costs no call of a request; all environments together report about 360 times a second")
 	}
 	if shards {
-		c.Notes = append(c.Notes, "a shard that refuses costs one more: another is asked")
+		c.Notes = append(c.Notes, "a shard that refuses costs one more call, to another shard")
 	}
 	return c
 }

@@ -11,31 +11,34 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Operator answers over rules and a store. Set its fields before the first question; it is
-// then safe for concurrent use.
+// Operator answers questions about limits from rules and a store. Set its fields before the first
+// question; it is then safe for concurrent use.
 type Operator struct {
 	// Store is what counts, and Kind its name: memory, dynamodb or redis.
 	Store limiter.Store
 	Kind  string
-	// Limiters decide over Store. The first one answers, and all forget. There is at least
-	// one.
+	// Limiters decide with Store. The first one answers, and a reset reaches all. There is at
+	// least one.
 	Limiters []*limiter.Limiter
-	// Inside says that Limiters are those that decide requests, and that no others do: their
-	// memory is all that there is.
+	// Inside says that Limiters, and no others, decide requests: no environment has counts of
+	// its own.
 	Inside bool
+	// Routed reports whether an API has a route for a request; nil where the routes are not known.
+	// The gateway rejects other requests before any limit.
+	Routed func(method, path string) bool
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules
-	// Identifier verifies tokens; without one none can be asked about.
+	// Identifier verifies tokens; nil: a question must not have a token.
 	Identifier *caller.Identifier
 	// Clock is read once per question.
 	Clock func() time.Time
-	// Address is that of a caller of whom none is given; the zero Addr if it is not known.
+	// Address is the address of a caller without one; the zero Addr: it stays unknown.
 	Address netip.Addr
 	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
 }
 
-// MistakeError is a question that cannot be answered as it was asked.
+// MistakeError is a question that has a mistake.
 type MistakeError struct{ text string }
 
 func (e *MistakeError) Error() string { return e.text }
@@ -51,13 +54,13 @@ func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 	return caller.Prefix(addr, bits)
 }
 
-// stand returns how limits stand, as the first Limiter knows it.
-func (o *Operator) stand(ctx context.Context, now time.Time, listed []rules.Listed) ([]Limit, error) {
+// usages returns the usage of limits, as the first Limiter knows it.
+func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]Limit, error) {
 	charges := make([]limiter.Charge, len(listed))
 	for i, l := range listed {
 		charges[i] = l.Charge
 	}
-	standings, err := o.Limiters[0].Inspect(ctx, now, charges)
+	usages, err := o.Limiters[0].Inspect(ctx, now, charges)
 	if err != nil {
 		return nil, err
 	}
@@ -65,17 +68,18 @@ func (o *Operator) stand(ctx context.Context, now time.Time, listed []rules.List
 	for i, l := range listed {
 		limits[i] = newLimit(l)
 		if l.Charge.Limit.Spread.Cells == 0 || o.Inside {
-			limits[i].State = newState(standings[i], now)
+			limits[i].State = newState(usages[i], now)
 		}
 	}
 	return limits, nil
 }
 
-// notes says what the state of limits does not show.
+// notes say what the usage of limits does not show.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
-	var lease, sync, cells, local, shards, adaptive bool
+	var bucket, lease, sync, cells, local, shards, adaptive bool
 	for _, l := range listed {
 		s := l.Charge.Limit.Spread
+		bucket = bucket || l.Charge.Limit.Rate.Burst > 0
 		lease, sync, cells, shards = lease || s.Lease > 1, sync || s.Sync > 0, cells || s.Cells > 0, shards || s.Shards > 0
 		adaptive = adaptive || s.Adaptive
 		local = local || l.Charge.Limit.OnError == limiter.OnErrorLocal
@@ -86,12 +90,13 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 		}
 	}
 	remote := o.Kind != memory
+	add(bucket, "of a bucket, the burst can be used at once: it is the capacity here, and X-RateLimit-Limit. The requests in a window are how fast it refills: q and w of RateLimit-Policy")
 	add(lease && remote, "what environments have leased counts as charged")
-	add(shards && remote, "a limit with shards is told as their sum: a request asks one or two of them")
-	add(sync && remote, "what environments counted since they last synchronized is not shown")
-	add(adaptive && remote, "of a limit with adaptive shares the average of four seconds is shown, as environments reported it")
-	add(cells && o.Inside, "a limit with cells is counted by each function for itself: shown is the first API's")
-	add(cells && !o.Inside, "a limit with cells is counted in the memory of each environment: it cannot be seen from here")
+	add(shards && remote, "the usage of a limit with shards is their sum; a request is charged to one of them, and tries at most two")
+	add(sync && remote, "what environments have counted since they last synchronized is not shown")
+	add(adaptive && remote, "the usage of a limit with adaptive shares is the average of four seconds, as environments reported it")
+	add(cells && o.Inside, "each function counts a limit with cells for itself: the usage is that of the first API's function")
+	add(cells && !o.Inside, "each environment counts a limit with cells in its own memory: the usage is not visible from here")
 	add(local && remote, "what environments count by themselves while the store fails is not shown")
 	return notes
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-limits/weir/functions/boot"
 	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/memstore"
@@ -288,7 +289,7 @@ func TestExplain_cost(t *testing.T) {
 		if e.Cost.Calls != calls[d.Kind] || len(e.Cost.Notes) != notes[d.Kind] {
 			d.t.Errorf("busy limits: %+v", e.Cost)
 		}
-		if guesses := strings.Contains(strings.Join(e.Cost.Notes, " "), "a wrong guess takes another write"); guesses != (d.Kind == "dynamodb") {
+		if guesses := strings.Contains(strings.Join(e.Cost.Notes, " "), "a wrong assumption costs another write"); guesses != (d.Kind == "dynamodb") {
 			d.t.Errorf("notes: %q", e.Cost.Notes)
 		}
 	})
@@ -490,7 +491,7 @@ func TestOperator_outside(t *testing.T) {
 			t.Errorf("%+v", l)
 		}
 	}
-	if !strings.Contains(strings.Join(e.Notes, "\n"), "cannot be seen from here") || e.Caller.IP != "2001:db8::/64" {
+	if !strings.Contains(strings.Join(e.Notes, "\n"), "is not visible from here") || e.Caller.IP != "2001:db8::/64" {
 		t.Errorf("%+v", e)
 	}
 	d.Address = netip.Addr{}
@@ -513,6 +514,23 @@ func TestOperator_storeFails(t *testing.T) {
 	if _, err := d.Reset(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
 		t.Errorf("reset: %v", err)
 	}
+}
+
+// A store that does not decide, as in an outage, can still be read: the notes say which of the two
+// the answer follows.
+func TestExplain_undecided(t *testing.T) {
+	d := newDesk(t, "memory")
+	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}
+	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search", User: "alice"})
+	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"), "on_error decides, not the usage that is shown") {
+		t.Errorf("got %+v, %v", e, err)
+	}
+}
+
+type undecided struct{ limiter.Store }
+
+func (undecided) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
+	return false, limiter.ErrUnavailable
 }
 
 type failing struct{ limiter.Store }

@@ -33,7 +33,7 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 // escape may be written without. The caller has the identities that it is made of.
 func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	if len(text) > maxSubject {
-		return limiter.Subject{}, caller.Caller{}, mistake("subject: has %d bytes, at most %d are read", len(text), maxSubject)
+		return limiter.Subject{}, caller.Caller{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
 	}
 	kind, rest, _ := strings.Cut(text, ":")
 	switch kind {
@@ -62,8 +62,8 @@ func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	return limiter.Subject{}, caller.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
 }
 
-// identities reads a subject of one identity or several, which stand in the order of the
-// names that rules count by: what stands otherwise is held by no store.
+// identities reads a subject of one or more identities. Their order is that of the names that rules
+// count by, because no store has a subject in another order.
 func (o *Operator) identities(text string) (subject limiter.Subject, caller caller.Caller, err error) {
 	caller.Claims = map[string]string{}
 	last := ""
@@ -73,7 +73,7 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller call
 			return subject, caller, err
 		}
 		if name <= last {
-			return subject, caller, mistake("subject: %q stands behind one by %s: want each once, claims by name first, then apikey, ip and user", part, last)
+			return subject, caller, mistake("subject: got %q after one by %s; want each identity once, in this order: claims by name, apikey, ip, user", part, last)
 		}
 		last = name
 		if i > 0 {
@@ -88,7 +88,7 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller call
 func (o *Operator) identity(part string, caller *caller.Caller) (name string, one limiter.Subject, err error) {
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
-		return "", one, mistake("subject: %q is the hash of a long name, from which nothing can be told: want the name itself", part)
+		return "", one, mistake("subject: %q is the hash of a long name; want the name itself", part)
 	}
 	switch {
 	case value == "":
@@ -121,10 +121,10 @@ func (o *Operator) address(part, text string) (netip.Prefix, error) {
 	}
 	network, err := netip.ParsePrefix(text)
 	if err != nil {
-		return network, mistake("subject: got %q, %s", part, wantSubject)
+		return network, mistake("subject: %s: %q is no IP address (want one such as ip:203.0.113.7 or ip:2001:db8::1, or ip:unknown)", part, text)
 	}
 	if caller := o.prefix(network.Addr()); network.Masked() != caller {
-		return network, mistake("subject: got %q, want %s, as which its address is counted: one of IPv4, or of IPv6 the network of IPV6_BITS", part, limiter.IP(caller))
+		return network, mistake("subject: got %q, want %s: callers are counted by IPv4 address, or by the IPv6 network of IPV6_BITS", part, limiter.IP(caller))
 	}
 	return network.Masked(), nil
 }

@@ -63,7 +63,7 @@ func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed, version int64) (Usage, error) {
 	i := Usage{Subject: s.String(), At: now.UTC(), Version: version, Others: []Other{}}
 	var err error
-	if i.Limits, err = o.stand(ctx, now, listed); err != nil {
+	if i.Limits, err = o.usages(ctx, now, listed); err != nil {
 		return i, err
 	}
 	if i.Others, err = o.others(ctx, now, s, listed); err != nil {

@@ -35,6 +35,15 @@ func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 	return lines
 }
 
+// routed reports whether an API has a route for a request. Preflights, and HEAD, which API Gateway
+// routes by itself or not at all, count as routed.
+func routed(apis []*gateway.API, method, path string) bool {
+	if method == http.MethodOptions || method == http.MethodHead {
+		return true
+	}
+	return slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, endpoint{path, method}.meets) })
+}
+
 // meets reports whether there can be a request that both the rule and the route match.
 func (e endpoint) meets(r gateway.Route) bool {
 	method := r.Method

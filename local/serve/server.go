@@ -106,6 +106,7 @@ func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error
 
 // handlers returns the APIs, the first with the site before it.
 func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
+	s.operator.Routed = func(method, path string) bool { return routed(apis, method, path) }
 	var list []http.Handler
 	for _, api := range apis {
 		list = append(list, api)

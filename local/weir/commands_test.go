@@ -67,7 +67,7 @@ func TestCommands(t *testing.T) {
 	if len(rows) < len(all) {
 		t.Errorf("%d rows for %d commands", len(rows), len(all))
 	}
-	if _, out, _ := weir(t, "--help"); !strings.Contains(out, exitStatuses) {
+	if _, out, _ := weir(t, "--help"); !strings.Contains(out, command.Wrap(exitStatuses)) {
 		t.Error("weir --help does not say what exit statuses mean")
 	}
 }

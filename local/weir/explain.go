@@ -78,12 +78,12 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 	s := command.StyleOf(out)
 	fmt.Fprintf(out, "%s %s by %s, tier %s, under rules of version %d\n", s.Bold(e.Method), s.Bold(e.Path), s.Bold(e.Caller.Subject), e.Caller.Tier, e.Version)
 	if e.Caller.Rejected != "" {
-		fmt.Fprintf(out, "%s %s\n", s.Bad("the token is refused:"), e.Caller.Rejected)
+		fmt.Fprintf(out, "%s %s\n", s.Bad("the token is rejected:"), e.Caller.Rejected)
 	}
 	fmt.Fprintf(out, "\n%s\n", s.Bold("rules"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, r := range e.Rules {
-		does := "charges nothing"
+		does := "charges no limit"
 		if r.Charges > 0 {
 			does = "charges " + plural(r.Charges, "limit")
 		}
@@ -103,11 +103,11 @@ func printExplanation(out io.Writer, e operator.Explanation) error {
 		return err
 	}
 	fmt.Fprintf(out, "\n%s  %s\n", s.Bold("now"), verdict(s, e.Decision))
-	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost))
+	fmt.Fprintf(out, "%s %s\n", s.Bold("cost"), costOf(e.Cost, e.Decision))
 	return printNotes(out, s, append(e.Cost.Notes, e.Notes...))
 }
 
-// verdict says what a decision would.
+// verdict describes the answer to the request.
 func verdict(s command.Style, d operator.Decision) string {
 	var text string
 	switch {
@@ -116,8 +116,10 @@ func verdict(s command.Style, d operator.Decision) string {
 		if d.DelaySeconds > 0 {
 			text += fmt.Sprintf(", after a wait of %s for its turn", seconds(d.DelaySeconds))
 		}
+	case d.Unrouted:
+		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
 	case d.Status == http.StatusUnauthorized:
-		text = s.Bad("401") + ": the token is refused"
+		text = s.Bad("401") + ": the token is rejected"
 	case d.Status == http.StatusServiceUnavailable && d.Degraded == "":
 		text = s.Bad("503") + ": the token cannot be verified"
 	case d.Status == http.StatusServiceUnavailable:
@@ -126,7 +128,7 @@ func verdict(s command.Style, d operator.Decision) string {
 		text = s.Bad("429") + " by " + d.Limit + fmt.Sprintf(", Retry-After: %d (it passes in %s)", d.RetryAfter, seconds(d.RetryAfterSeconds))
 	}
 	if d.Shadowed != "" {
-		text += "; " + d.Shadowed + " in shadow mode would refuse"
+		text += "; " + d.Shadowed + ", in shadow mode, would refuse"
 	}
 	if d.Degraded != "" {
 		text += "; degraded: " + d.Degraded
@@ -134,24 +136,27 @@ func verdict(s command.Style, d operator.Decision) string {
 	return text
 }
 
-func costOf(c operator.Cost) string {
-	if c.Unit == "" {
-		return "no call of a store"
+// costOf describes the store calls of a request that gets d.
+func costOf(c operator.Cost, d operator.Decision) string {
+	switch {
+	case c.Unit == "":
+		return "no store call"
+	case !d.Allowed:
+		return "at most one " + c.Unit + " a second and environment while it is refused; " + plural(c.Calls, c.Unit) + " when it is admitted"
 	}
-	return plural(c.Calls, c.Unit) + " of the store, at once"
+	return plural(c.Calls, c.Unit) + " to the store, at once"
 }
 
-// printLimits prints a line for each limit. The columns are wide apart: state is what one
-// looks for.
+// printLimits prints a line for each limit.
 func printLimits(out io.Writer, limits []operator.Limit, at time.Time) error {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, l := range limits {
-		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), standing(l.State, at))
+		fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\n", l.Name, l.Path, l.Subject, strings.Join(numbers(l), ", "), usageOf(l.State, at))
 	}
 	return t.Flush()
 }
 
-// numbers says what a limit is, and what of it is not as usual.
+// numbers describes the parameters of a limit, without those that have their default.
 func numbers(l operator.Limit) []string {
 	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, seconds(float64(l.WindowSeconds)))}
 	add := func(is bool, format string, args ...any) {
@@ -173,15 +178,15 @@ func numbers(l operator.Limit) []string {
 	return words
 }
 
-// standing says how a limit stands.
-func standing(s *operator.State, at time.Time) string {
+// usageOf describes the usage of a limit.
+func usageOf(s *operator.State, at time.Time) string {
 	if s == nil {
 		return "not visible from here"
 	}
 	text := fmt.Sprintf("%d of %d left", s.Remaining, s.Capacity)
 	switch {
 	case s.Never:
-		text += ", costs more than it ever holds"
+		text += ", costs more than its capacity"
 	case !s.Passes:
 		text += ", passes in " + seconds(s.RetryAfterSeconds)
 	}
@@ -189,7 +194,7 @@ func standing(s *operator.State, at time.Time) string {
 		text += ", full in " + seconds(full.Seconds())
 	}
 	if s.Superseded {
-		text += "; other rules' numbers decide"
+		text += "; superseded: other rules' parameters decide"
 	}
 	return text
 }

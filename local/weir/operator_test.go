@@ -97,13 +97,26 @@ func TestOperator_gateway(t *testing.T) {
 					t.Errorf("for people: exit %d, no %q in\n%s", code, want, out)
 				}
 			}
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: of a bucket, the burst can be used at once") {
+				t.Errorf("an unknown tier:\n%s", out)
+			}
+			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)
+			if status := send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed || unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
+				t.Errorf("a path without a route: answered %d, explained %+v", status, unrouted)
+			}
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
+				t.Errorf("a path without a route:\n%s", out)
+			}
+			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: a bad credential is charged only to limits that count by ip") {
+				t.Errorf("a bad token:\n%s", out)
+			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "is for POST") || !strings.Contains(out, "none: the request is not limited") {
 				t.Errorf("a near miss:\n%s", out)
 			}
 			if code, out, _ := weir(t, with("usage", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
 				t.Errorf("inspected, for people: exit %d\n%s", code, out)
 			}
-			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "what user:alice was charged is forgotten, on 1 limit:\n  search") {
+			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "user:alice: reset 1 limit; the usage before the reset was:\n  search") {
 				t.Errorf("reset, for people: exit %d\n%s", code, out)
 			}
 		})
@@ -187,6 +200,8 @@ func TestOperator_mistakes(t *testing.T) {
 		{[]string{"explain"}, 2, "got no argument, want METHOD PATH"},
 		{[]string{"explain", "GET"}, 2, `got ["GET"], want METHOD PATH`},
 		{[]string{"explain", "GET", "/", "--claim", "org"}, 2, "want name=value"},
+		{[]string{"hash"}, 2, "got no argument, want SUBJECT"},
+		{[]string{"hash", "ip:999"}, 2, `subject: ip:999: "999" is no IP address (want one such as ip:203.0.113.7`},
 		{[]string{"usage"}, 2, "got no argument, want SUBJECT"},
 		{[]string{"usage", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
 		{[]string{"usage", "user:a", "--store", "memory"}, 2, "ask it by --url"},
@@ -256,7 +271,7 @@ func TestReset_asks(t *testing.T) {
 		return fmt.Sprint(errs.String(), err)
 	}
 	redis := []string{"--store", "redis", "--namespace", "prod", "--redis-url", "redis://u:hunter2@127.0.0.1:1/0"}
-	const question = "Forget what user:alice was charged, in Redis at 127.0.0.1:1, namespace prod? [y/N] "
+	const question = "Reset the usage of user:alice in Redis at 127.0.0.1:1, namespace prod? [y/N] "
 	if got := reset("n\n", redis...); got != question+errCancelled.Error() {
 		t.Errorf("no: %q", got)
 	}
@@ -266,7 +281,7 @@ func TestReset_asks(t *testing.T) {
 	if got := reset("n\n", append(redis, "--yes")...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
 		t.Errorf("--yes: %q", got)
 	}
-	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table", "Limits"); got != "Forget what user:alice was charged, in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
+	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table", "Limits"); got != "Reset the usage of user:alice in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
 		t.Errorf("DynamoDB: %q", got)
 	}
 	if got := reset("n\n", "--url", "http://127.0.0.1:1"); strings.Contains(got, "[y/N]") {

@@ -26,7 +26,7 @@ func resetCommand() *cobra.Command {
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
 			if t.store != "" && !yes && isPerson(c.InOrStdin()) {
-				if err := confirm(c.Context(), c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Forget what %s was charged, in %s?", args[0], t.where())); err != nil {
+				if err := confirm(c.Context(), c.InOrStdin(), c.ErrOrStderr(), fmt.Sprintf("Reset the usage of %s in %s?", args[0], t.where())); err != nil {
 					return err
 				}
 			}
@@ -54,10 +54,10 @@ func printForgotten(out io.Writer, f operator.Forgotten) error {
 	s := command.StyleOf(out)
 	held := len(f.Limits) + len(f.Others)
 	if held == 0 {
-		fmt.Fprintf(out, "%s was charged nothing that is still known\n", s.Bold(f.Subject))
+		fmt.Fprintf(out, "%s: nothing to reset; the store holds no usage of it\n", s.Bold(f.Subject))
 		return printNotes(out, s, f.Notes)
 	}
-	fmt.Fprintf(out, "what %s was charged is forgotten, on %s:\n", s.Bold(f.Subject), plural(held, "limit"))
+	fmt.Fprintf(out, "%s: reset %s; the usage before the reset was:\n", s.Bold(f.Subject), plural(held, "limit"))
 	if err := printLimits(out, f.Limits, f.At); err != nil {
 		return err
 	}

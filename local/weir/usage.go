@@ -61,7 +61,7 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	s := command.StyleOf(out)
 	fmt.Fprintf(out, "%s, under rules of version %d\n\n%s\n", s.Bold(i.Subject), i.Version, s.Bold("limits"))
 	if len(i.Limits) == 0 {
-		fmt.Fprintln(out, "  the rules have none for it")
+		fmt.Fprintln(out, "  the rules have no limit for it")
 	}
 	if err := printLimits(out, i.Limits, i.At); err != nil {
 		return err
@@ -77,7 +77,7 @@ func printOthers(out io.Writer, s command.Style, others []operator.Other, at tim
 	if len(others) == 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "%s\n", s.Bold("held, and in no rule"))
+	fmt.Fprintf(out, "%s\n", s.Bold("in the store, and in no rule"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, o := range others {
 		full := "full"
