@@ -11,7 +11,9 @@ import (
 type denials struct{ *local.Denials }
 
 // key returns what package local knows of l.
-func (l *Limit) key() local.Limit { return local.Limit{ID: uint64(l.ID), Machine: l.machine} }
+func (l *Limit) key() local.Limit {
+	return local.Limit{ID: uint64(l.ID), Machine: l.machine, Share: l.isShare}
+}
 
 // keys appends what package local knows of charges.
 func keys(to []local.Charge, charges []Charge) []local.Charge {
@@ -45,7 +47,7 @@ func (d denials) recall(now algo.Instant, p *part) (denies bool) {
 func (d denials) last(now algo.Instant, it *item) (s algo.State) {
 	if it.limit.Spread.Shards == 0 {
 		if r := d.Last(it.Subject.name, uint64(it.limit.ID)); r.Machine != nil {
-			s = converted(r.Machine, it.limit, r.State, now)
+			s = local.Convert(r.Machine, it.limit.machine, r.State, now)
 		}
 		return s
 	}

@@ -25,7 +25,7 @@ type Limiter struct {
 	// The rest is what this process keeps of a shared store; the pointers are nil for a Local one.
 	denials  denials   // states that deny without a store call
 	accounts *accounts // leases and counters
-	fallback *fallback // what was admitted in an outage
+	fallback fallback  // what was admitted in an outage
 	groups   groups    // of requests that share a store call
 	pulse    pulse
 	failing  atomic.Bool  // the store did not answer the last call
@@ -56,7 +56,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	}
 	l.denials = denials{local.NewDenials(o.Remember, o.Trust, o.IntN)}
 	l.accounts = &accounts{most: o.Remember, table: map[accountKey]*account{}}
-	l.fallback = newFallback(o.Fallback)
+	l.fallback = fallback{local.NewFallback(o.Fallback)}
 	l.groups.waiting = map[Subject][]*waiter{}
 	return l, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // OnError is what becomes of a request in an outage: the store fails that counts one of its
@@ -99,7 +100,7 @@ func (l *Limiter) fallBack(r *request) {
 			continue
 		}
 		// A store in this process that is full: all of the limit here would be more than its cell.
-		if l.fallback == nil || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
+		if !l.shares() || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
 			r.failed, r.full = true, true
 			return
 		}
@@ -184,7 +185,7 @@ func (l *Limiter) known(now algo.Instant, it *item) algo.State {
 	s := l.denials.last(now, it)
 	if it.limit.Spread.Sync > 0 {
 		if r := l.accounts.counted(it.Subject, it.limit.ID); r.Machine != nil {
-			s = algo.Merge(it.limit.machine, s, converted(r.Machine, it.limit, r.State, now))
+			s = algo.Merge(it.limit.machine, s, local.Convert(r.Machine, it.limit.machine, r.State, now))
 		}
 	}
 	return s
@@ -196,12 +197,12 @@ func (l *Limiter) outlive(now algo.Instant, it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil { // a share goes on by itself
 		return
 	}
-	l.fallback.raise(now, it.Subject, it.limit, func() (s algo.State, ok bool) {
+	l.fallback.Raise(now, it.Subject.name, it.limit.key(), func() (s algo.State, ok bool) {
 		r := l.accounts.counted(it.Subject, it.limit.ID)
 		if r.Machine == nil {
 			return s, false
 		}
-		return converted(r.Machine, it.limit, r.State, now), true
+		return local.Convert(r.Machine, it.limit.machine, r.State, now), true
 	})
 }
 
@@ -219,7 +220,7 @@ func (s *accounts) counted(subject Subject, id ID) Result {
 // refuses the request: then the store is not asked. Leases take no more than that leaves room
 // for. While the store fails it is asked all the same, to see whether it is back.
 func (l *Limiter) refusedLocally(r *request) bool {
-	if l.fallback == nil || !l.fallback.holds(r.now) {
+	if !l.shares() || !l.fallback.Holds(r.now) {
 		return false
 	}
 	for i := range r.parts {
@@ -228,7 +229,7 @@ func (l *Limiter) refusedLocally(r *request) bool {
 			continue
 		}
 		q := p.mirror(l.fallback)
-		if len(q.items) == 0 || !l.fallback.look(r.now, q.charges[0].Subject, q.charges, q.results) {
+		if len(q.items) == 0 || !l.fallback.look(r.now, &q) {
 			continue
 		}
 		switch {
@@ -247,7 +248,7 @@ func (l *Limiter) refusedLocally(r *request) bool {
 func (p *part) mirrored() bool { return p.remote && !p.shadow() }
 
 // mirror returns the charges of p on limits with OnErrorLocal as those of this process.
-func (p *part) mirror(store *fallback) part {
+func (p *part) mirror(store fallback) part {
 	q := part{store: store}
 	for i := range p.items {
 		if it := &p.items[i]; it.limit.OnError == OnErrorLocal {
@@ -273,7 +274,7 @@ func (p *part) fit(q *part, now algo.Instant) {
 // chargeLocally charges this process what stores have admitted, where it holds charges of its
 // own that still count, and reports whether that refuses the request.
 func (l *Limiter) chargeLocally(r *request) (refused bool) {
-	if l.fallback == nil || r.look || !l.fallback.holds(r.now) {
+	if !l.shares() || r.look || !l.fallback.Holds(r.now) {
 		return false
 	}
 	for i := range r.parts { // and not those that are appended
@@ -290,7 +291,7 @@ func (l *Limiter) chargeLocally(r *request) (refused bool) {
 			return true
 		}
 		if !p.items[0].sharded && l.active.Load() == 1 {
-			l.fallback.drop(q.charges[0].Subject, q.charges, p.mirrorOf(&q))
+			l.fallback.drop(&q, p.mirrorOf(&q))
 		}
 	}
 	for i := range r.kept {
@@ -307,7 +308,7 @@ func (l *Limiter) chargeLocally(r *request) (refused bool) {
 // mirror charges q, the mirror of what a store has admitted, and reports whether that is
 // admitted here too.
 func (l *Limiter) mirror(r *request, q *part) bool {
-	q.taken = l.fallback.mirror(r.now, q.charges[0].Subject, q.charges, q.results)
+	q.taken = l.fallback.mirror(r.now, q)
 	q.refused = !q.taken
 	r.parts = append(r.parts, *q)
 	return q.taken

@@ -15,7 +15,7 @@ import (
 // refuses, then those of a shared store at the same time.
 func (r *request) charge(ctx context.Context) {
 	l := r.limiter
-	if len(r.parts) > 1 || l.shares() && l.fallback.holds(r.now) {
+	if len(r.parts) > 1 || l.shares() && l.fallback.Holds(r.now) {
 		r.begun = time.Now() // for its monotonic reading
 	}
 	var last *part // of a shared store

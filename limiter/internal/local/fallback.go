@@ -1,0 +1,300 @@
+package local
+
+import (
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Fallback counts in this process what the store could not be charged in an outage. Unlike a store
+// it starts from a state that was seen elsewhere, it mirrors only limits that it holds already, and it
+// drops what the shared store counts as well. It is safe for concurrent use.
+//
+// A state stays until nothing of it counts any more, or until the store counts at least as much. As
+// long as it stays, it is also charged with every charge that the store admits. So this process alone
+// never admits more than the limit, whatever the store lost or did not receive.
+type Fallback struct {
+	most int // subjects
+
+	held  atomic.Int64 // subjects; with none, a decision costs nothing more
+	until atomic.Int64 // the instant from which nothing held counts, unless more is charged
+
+	mu     sync.Mutex
+	table  map[string][]held
+	weight int
+	swept  algo.Instant
+}
+
+// held is the state of a limit, or of its share.
+type held struct {
+	limit Limit
+	state algo.State
+}
+
+// fallbackMargin covers the order of instants inside one process, in a refund.
+const fallbackMargin = 50 * time.Millisecond
+
+// NewFallback returns a Fallback for so many subjects. A subject with many limits or a long log counts
+// as several.
+func NewFallback(subjects int) *Fallback {
+	return &Fallback{most: subjects, table: map[string][]held{}}
+}
+
+// Holds reports whether anything is held that counts at now. If not, it drops all.
+func (f *Fallback) Holds(now algo.Instant) bool {
+	switch {
+	case f.held.Load() == 0:
+		return false
+	case int64(now) < f.until.Load():
+		return true
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if int64(now) < f.until.Load() {
+		return true
+	}
+	clear(f.table)
+	f.weight = 0
+	f.recount()
+	return false
+}
+
+// Take charges charges or none, and reports which. Before, it calls seen, which fills results with
+// known states of the charges' own machines; Take counts at least these. Take misses no charge that the
+// store admits: seen finds charges that were answered before, and later ones find the lock taken. room
+// is false if there is no room for the subject.
+func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held.Add(1) // so that Holds waits for the lock
+	defer f.recount()
+	seen()
+	states, writes := f.table[subject], false
+	for i, c := range charges {
+		s, _ := heldOf(states, c.Limit).as(c.Limit, now)
+		if results[i].Machine != nil {
+			s = algo.Merge(c.Machine, s, results[i].State)
+		}
+		results[i] = algo.Result{Machine: c.Machine, State: s}
+		writes = writes || c.Cost > 0
+	}
+	if !apply(now, charges, results) {
+		return false, true
+	}
+	if writes {
+		if states == nil && !f.room(now) {
+			return false, false
+		}
+		f.write(subject, states, charges, results)
+	}
+	return true, true
+}
+
+// Raise makes the count of limit at least the state that seen returns, if there is room. Like Take it
+// misses no charge.
+func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen func() (algo.State, bool)) {
+	charges, results := []Charge{{Limit: limit, Cost: 1, Force: true}}, []algo.Result{{Machine: limit.Machine}}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.held.Add(1)
+	defer f.recount()
+	s, ok := seen()
+	states := f.table[subject]
+	if !ok || states == nil && !f.room(now) {
+		return
+	}
+	counted, _ := heldOf(states, limit).as(limit, now)
+	results[0].State = algo.Merge(limit.Machine, counted, s)
+	f.write(subject, states, charges, results)
+}
+
+// recount counts the subjects that are held. The caller holds the lock.
+func (f *Fallback) recount() { f.held.Store(int64(len(f.table))) }
+
+// Mirror charges what the store has charged, on limits that are held, and reports whether all of these
+// admit it. A limit that is not held has no Machine in results.
+func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	states := f.table[subject]
+	if !load(now, states, charges, results) {
+		return true
+	}
+	if !apply(now, charges, results) {
+		return false
+	}
+	f.write(subject, states, charges, results)
+	return true
+}
+
+// Look fills results with the states that are held, and reports whether there are any.
+func (f *Fallback) Look(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return load(now, f.table[subject], charges, results)
+}
+
+// load fills results with the states of charges, and reports whether there are any.
+func load(now algo.Instant, states []held, charges []Charge, results []algo.Result) (found bool) {
+	for i, c := range charges {
+		results[i] = algo.Result{}
+		if s, ok := heldOf(states, c.Limit).as(c.Limit, now); ok {
+			results[i], found = algo.Result{Machine: c.Machine, State: s}, true
+		}
+	}
+	return found
+}
+
+// apply charges the results that have a Machine, or none, and reports which.
+func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
+	next := make([]algo.State, len(charges))
+	for i, c := range charges {
+		if results[i].Machine == nil {
+			continue
+		}
+		var ok bool
+		if next[i], ok = take(results[i].Machine, results[i].State, now, c.Cost, c.Force); !ok {
+			return false
+		}
+	}
+	for i := range charges {
+		results[i].State = next[i]
+	}
+	return true
+}
+
+// Drop removes the states of charges that the store counts as well; stored has the states of the store.
+// All that this process admitted MUST be charged to the store: no other request is in progress. Then the
+// past and the future admissions of this process are together within the limit.
+func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	states := f.table[subject]
+	if states == nil {
+		return
+	}
+	f.weight -= heldWeight(states)
+	for i, c := range charges {
+		s := heldOf(states, c.Limit)
+		if s == nil || s.limit != c.Limit || stored[i].Machine == nil || !equal(stored[i].Machine, c.Machine) {
+			continue
+		}
+		if in := stored[i].State; sameUsage(algo.Merge(c.Machine, in, s.state), in) {
+			states = slices.DeleteFunc(states, func(s held) bool { return s.limit.ID == c.ID }) // with its share
+		}
+	}
+	f.put(subject, states)
+}
+
+// sameUsage reports whether two states count the same.
+func sameUsage(a, b algo.State) bool {
+	a.Refunds = b.Refunds
+	return a == b
+}
+
+// Refund gives charges back whose results are those of Take or Mirror. given is the number of charges of
+// which it gave something back.
+func (f *Fallback) Refund(subject string, charges []Charge, results []algo.Result, elapsed time.Duration) (given int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	states := f.table[subject]
+	for i, c := range charges {
+		s := heldOf(states, c.Limit)
+		if s == nil || s.limit != c.Limit || results[i].Machine != c.Machine {
+			continue
+		}
+		if after := c.Machine.Refund(s.state, results[i].State, c.Cost, elapsed+fallbackMargin); after != s.state {
+			s.state = after
+			given++
+		}
+	}
+	return given
+}
+
+// Reset removes subject.
+func (f *Fallback) Reset(subject string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if states, ok := f.table[subject]; ok {
+		f.weight -= heldWeight(states)
+		f.put(subject, nil)
+	}
+}
+
+// write keeps the results of charges that have a Machine. The caller holds the lock.
+func (f *Fallback) write(subject string, states []held, charges []Charge, results []algo.Result) {
+	f.weight -= heldWeight(states)
+	for i, c := range charges {
+		r := results[i]
+		if r.Machine == nil {
+			continue
+		}
+		if s := heldOf(states, c.Limit); s != nil {
+			*s = held{c.Limit, r.State}
+		} else if c.Cost > 0 {
+			states = append(states, held{c.Limit, r.State})
+		}
+		f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
+	}
+	f.put(subject, states)
+}
+
+// put replaces the states of subject, whose weight is already subtracted. The caller holds the lock.
+func (f *Fallback) put(subject string, states []held) {
+	if len(states) == 0 {
+		delete(f.table, subject)
+	} else {
+		f.table[subject] = states
+		f.weight += heldWeight(states)
+	}
+	f.recount()
+}
+
+// room reports whether there is room for another subject. If not, it removes the subjects that count
+// nothing any more, at most once a second. The caller holds the lock.
+func (f *Fallback) room(now algo.Instant) bool {
+	if f.weight < f.most {
+		return true
+	}
+	if age := now.Sub(f.swept); age >= 0 && age < time.Second {
+		return false
+	}
+	f.swept = now
+	for subject, states := range f.table {
+		if !slices.ContainsFunc(states, func(s held) bool { return s.limit.Machine.Idle(s.state) > now }) {
+			f.weight -= heldWeight(states)
+			delete(f.table, subject)
+		}
+	}
+	return f.weight < f.most
+}
+
+// heldWeight returns how many subjects the states of one subject count as; 0 without states.
+func heldWeight(states []held) int {
+	w := (len(states) + subjectLimits - 1) / subjectLimits
+	for i := range states {
+		w += len(states[i].state.Entries) / subjectLog
+	}
+	return w
+}
+
+// heldOf returns the state of limit, of any version; nil if there is none.
+func heldOf(states []held, limit Limit) *held {
+	for i := range states {
+		if s := &states[i]; s.limit.ID == limit.ID && s.limit.Share == limit.Share {
+			return s
+		}
+	}
+	return nil
+}
+
+// as returns the state as limit counts it at now, and whether there is one.
+func (s *held) as(limit Limit, now algo.Instant) (algo.State, bool) {
+	if s == nil {
+		return algo.State{}, false
+	}
+	return Convert(s.limit.Machine, limit.Machine, s.state, now), true
+}
