@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -80,13 +81,6 @@ func (g *groups) enter(ctx context.Context, r *request, p *part) *waiter {
 	}
 	g.waiting[subject] = append(queue, w)
 	return w
-}
-
-// waited reports whether requests wait for a call of subject.
-func (g *groups) waited(subject Subject) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.waiting[subject]) > 0
 }
 
 // leave ends the call of p, which entered. Those who wait for it form the next group.
@@ -367,7 +361,32 @@ func (l *Limiter) charge(g *group) (taken bool, calls int, err error) {
 			taken, calls, err = false, 1, fmt.Errorf("%w: panic: %v", ErrUnavailable, v)
 		}
 	}()
-	return l.ask(ctx, g.at, g.subject, g.charges, g.results)
+	taken, calls, err = l.ask(ctx, g.at, g.subject, g.charges, g.results)
+	if errors.Is(err, ErrItemThrottled) {
+		return l.chargeThrottled(ctx, g, err)
+	}
+	return taken, calls, err
+}
+
+// chargeThrottled repeats the throttled call of g. A read that refuses the sum of the charges is the
+// answer of the store, by which the next group is formed.
+func (l *Limiter) chargeThrottled(ctx context.Context, g *group, throttled error) (taken bool, calls int, err error) {
+	a := &attempt{now: g.at, charges: g.charges, results: g.results, err: throttled, calls: 1}
+	a.take = func() (bool, error) {
+		taken, calls, err := l.ask(ctx, g.at, g.subject, g.charges, g.results)
+		a.calls += calls
+		return taken, err
+	}
+	a.refuses = func() bool {
+		for i, c := range g.charges {
+			if g.results[i].RetryAfter(g.at, c.Cost) > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	taken, err = l.outlast(ctx, a)
+	return taken, a.calls, err
 }
 
 // context returns the context of the first member with the latest deadline of all.
@@ -398,7 +417,7 @@ func (l *Limiter) finish(g *group, taken bool, calls int, err error) {
 	} else if l.groups.crowd(g) {
 		err = l.crowded(err)
 	}
-	if busy(err) {
+	if busy(err) && !errors.Is(err, ErrItemThrottled) { // of which outlast has taken care
 		l.signal(g.at, g.charges, false)
 	}
 	for _, w := range g.queue {

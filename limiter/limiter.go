@@ -19,6 +19,7 @@ type Limiter struct {
 	timeout   time.Duration
 	connector Connector // nil if the store is none
 	intN      func(n int) int
+	clock     Clock
 	logger    *slog.Logger
 	scratch   sync.Pool // of *request
 
@@ -44,7 +45,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, clock: o.Clock, logger: o.Logger}
 	l.connector, _ = store.(Connector)
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {

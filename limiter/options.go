@@ -37,6 +37,8 @@ type Options struct {
 	// is safe for concurrent use; nil means rand.IntN of math/rand/v2. A generator with a known
 	// seed makes decisions repeatable.
 	IntN func(n int) int
+	// Clock times the pauses between calls for a throttled item; nil means that of package time.
+	Clock Clock
 	// Logger receives failures of the store, at most one line a second for each reason; nil
 	// means slog.Default(). Each line has the number of suppressed ones.
 	Logger *slog.Logger
@@ -58,6 +60,9 @@ func (o Options) complete() (Options, error) {
 	o.Fallback = cmp.Or(o.Fallback, DefaultFallback)
 	if o.IntN == nil {
 		o.IntN = rand.IntN
+	}
+	if o.Clock == nil {
+		o.Clock = systemClock{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

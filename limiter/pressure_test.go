@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -22,11 +23,13 @@ type partition struct {
 	deaf     bool                    // reads are throttled too
 	reads    int
 	costs    []int64 // of all writes that were not throttled
+	takes    time.Duration
 }
 
 var errThrottledItem = fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled)
 
 func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
+	time.Sleep(p.takes)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if charges[0].Cost == 0 {
@@ -115,6 +118,33 @@ func TestLimiter_Take_throttled_hot(t *testing.T) {
 	}
 }
 
+// Requests at once of one process do not make a subject hot. While its neighbour is, on_error decides
+// for all of them. If others charge its item, all of them are busy.
+func TestLimiter_Take_throttled_group(t *testing.T) {
+	for _, hot := range []bool{false, true} {
+		t.Run(fmt.Sprint("hot ", hot), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := pressedLimit(t, algo.SlidingWindow, 300, limiter.OnErrorLocal)
+				e, p := pressed(t, hot, l)
+				p.throttle[user], p.takes = -1, 4*time.Millisecond
+				c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+				for round := range 2 { // 4 s later nothing is remembered of the first
+					at := noon.Add(time.Duration(round) * 4 * time.Second)
+					for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, e, at, c) }) {
+						want := limiter.ReasonThrottled
+						if hot {
+							want = limiter.ReasonBusy
+						}
+						if d.Allowed == hot || d.Reason != want {
+							t.Errorf("round %d, request %d: %+v, want %s", round, i, d, want)
+						}
+					}
+				}
+			})
+		})
+	}
+}
+
 // A write that is throttled by chance is tried again.
 func TestLimiter_Take_throttled_again(t *testing.T) {
 	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorDeny)
@@ -125,42 +155,44 @@ func TestLimiter_Take_throttled_again(t *testing.T) {
 	}
 }
 
-// Pressure doubles the lease, up to half of what remains, and four quiet seconds halve it. Without
-// pressure every request is one write.
+// The write that gets through after a throttled one takes a lease. Signs that others charge the item
+// double the next lease, up to half of what remains, and four quiet seconds halve it. Without pressure
+// every request is one write. Leases that spare writes stay.
 func TestLimiter_Take_pressure_leases(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
-			l := pressedLimit(t, algorithm, 1000, limiter.OnErrorDeny)
-			e, p := pressed(t, true, l)
-			c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-			send := func(at time.Duration, n int) {
-				t.Helper()
-				p.costs = nil
-				for range n {
-					if d := takeAt(t, e, noon.Add(at), c); !d.Allowed {
-						t.Fatalf("%+v, want it allowed", d)
-					}
-				}
-			}
-			if send(0, 3); fmt.Sprint(p.costs) != "[1 1 1]" {
-				t.Errorf("without pressure: charges of %d, want 1 each", p.costs)
-			}
-			p.throttle[user] = 2 // the second shows that the item is hot
-			send(0, 1)
-			if send(0, 4); fmt.Sprint(p.costs) != "[2 2]" {
-				t.Errorf("after one signal: charges of %d, want leases of 2", p.costs)
-			}
-			p.throttle[user] = 1
-			if send(0, 8); fmt.Sprint(p.costs) != "[2 4 4]" {
-				t.Errorf("after another: charges of %d, want leases of 2 and 4", p.costs)
-			}
-			if send(4*time.Second, 5); fmt.Sprint(p.costs) != "[2 2 2]" {
-				t.Errorf("after four quiet seconds: charges of %d, want leases of 2", p.costs)
-			}
-			if send(8*time.Second, 3); fmt.Sprint(p.costs) != "[1 1 1]" {
-				t.Errorf("after eight: charges of %d, want 1 each", p.costs)
-			}
+			synctest.Test(t, func(t *testing.T) { pressureLeases(t, algorithm) })
 		})
+	}
+}
+
+func pressureLeases(t *testing.T, algorithm algo.Algorithm) {
+	l := pressedLimit(t, algorithm, 10_000, limiter.OnErrorDeny)
+	e, p := pressed(t, true, l)
+	for _, step := range []struct {
+		name           string
+		at             time.Duration
+		throttle, send int
+		want           string
+	}{
+		{"without pressure", 0, 0, 3, "[1 1 1]"},
+		{"a write after a throttled one", 0, 1, 4, "[4]"},
+		{"the next lease", 0, 0, 4, "[4]"},
+		{"with others who charge the item", 0, 7, 4, "[4]"},
+		{"after that", 0, 0, 24, "[8 8 8]"},
+		{"after four quiet seconds", 4 * time.Second, 0, 12, "[4 4 4]"},
+		{"after four seconds of traffic", 7 * time.Second, 0, 8, "[4 4]"},
+		{"after eight quiet seconds", 15 * time.Second, 0, 3, "[1 1 1]"},
+	} {
+		p.costs, p.throttle[user] = nil, step.throttle
+		for range step.send {
+			if d := takeAt(t, e, noon.Add(step.at), limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed {
+				t.Fatalf("%s: %+v, want it allowed", step.name, d)
+			}
+		}
+		if got := fmt.Sprint(p.costs); got != step.want {
+			t.Errorf("%s: charges of %s, want %s", step.name, got, step.want)
+		}
 	}
 }
 

@@ -104,7 +104,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		case a.asking != nil:
 			wait, r.waited = a.asking, a
 		default:
-			it.lease, it.size = a, a.next(r.now, it)
+			s.renew(r.now, a, it)
 			continue
 		}
 		if wait != nil || due != nil {

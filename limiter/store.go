@@ -19,7 +19,8 @@ type Store interface {
 	// caller saw last, or the zero value: a hint that may be stale and MUST NOT change the answer.
 	// On return without error it holds the states after the charge, or the states that refused it.
 	//
-	// A charge of cost 0 MUST write nothing: it looks.
+	// A charge of cost 0 MUST write nothing: it looks. If all charges look, MayBeStale says
+	// whether a state that is some milliseconds old is enough.
 	//
 	// A store decides by the charge's own limit, unless the state it holds was
 	// written under a higher rules version; see [Held.Settle].

@@ -101,11 +101,26 @@ func (l *Limiter) take(ctx context.Context, now algo.Instant, p *part) {
 	}
 }
 
-// takeShared calls the shared store once for p.
+// takeShared calls the shared store once for p, or twice if it refuses a backdated lease that
+// passes at now.
 func (l *Limiter) takeShared(ctx context.Context, now algo.Instant, p *part) {
-	var calls int
-	p.taken, calls, p.err = l.ask(ctx, now, p.charges[0].Subject, p.charges, p.results)
-	p.calls += calls
+	ask := func(at algo.Instant) {
+		var calls int
+		p.taken, calls, p.err = l.ask(ctx, at, p.charges[0].Subject, p.charges, p.results)
+		p.calls += calls
+	}
+	at, hint := l.chargeAt(now, p)
+	if hint == nil {
+		ask(now)
+		return
+	}
+	seen := slices.Clone(p.results)
+	copy(p.results, hint)
+	if ask(at); p.err != nil {
+		copy(p.results, seen)
+	} else if !p.taken && p.refuser(now) == nil {
+		ask(now)
+	}
 }
 
 // ask calls Take of the shared store. It returns the number of calls that were made: none after

@@ -207,7 +207,7 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	out, err := s.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      aws.String(s.o.Table),
 		Key:            s.key(subject),
-		ConsistentRead: aws.Bool(true),
+		ConsistentRead: aws.Bool(!limiter.MayBeStale(ctx)),
 	})
 	if err != nil {
 		return nil, failure(err)

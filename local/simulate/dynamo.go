@@ -127,7 +127,8 @@ func (d *dynamo) write(ctx context.Context, subject limiter.Subject, a *attempt)
 
 func (d *dynamo) read(ctx context.Context, subject limiter.Subject) (reply, error) {
 	billed := d.link.measured()
-	return d.call(ctx, func(at algo.Instant) reply { return d.table.read(subject, at, billed) })
+	stale := limiter.MayBeStale(ctx)
+	return d.call(ctx, func(at algo.Instant) reply { return d.table.read(subject, at, stale, billed) })
 }
 
 func (d *dynamo) call(ctx context.Context, serve func(at algo.Instant) reply) (reply, error) {

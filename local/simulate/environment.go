@@ -34,7 +34,7 @@ type environment struct {
 // newEnvironment starts an environment.
 func newEnvironment(s *simulation) (*environment, error) {
 	e := &environment{sim: s}
-	o := limiter.Options{IntN: s.random.IntN, Logger: slog.New(slog.DiscardHandler)}
+	o := limiter.Options{IntN: s.random.IntN, Clock: e, Logger: slog.New(slog.DiscardHandler)}
 	if s.Limit.Spread.Cells > 0 {
 		cells, err := memstore.New(memstore.Options{})
 		if err != nil {
@@ -90,6 +90,23 @@ func (e *environment) trip(_ context.Context, serve func(at algo.Instant)) error
 	}
 	if e.late {
 		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Now implements limiter.Clock.
+func (e *environment) Now() time.Time { return e.sim.now.Time() }
+
+// Sleep implements limiter.Clock. A pause that leaves no time for another call fails at once.
+func (e *environment) Sleep(_ context.Context, d time.Duration) error {
+	end := e.sim.now.Add(d)
+	if end.Add(e.sim.P99) >= e.deadline {
+		return context.DeadlineExceeded
+	}
+	e.sim.push(end, answered, e)
+	if !e.yield(struct{}{}) {
+		e.stopped = true
+		return context.Canceled
 	}
 	return nil
 }

@@ -9,11 +9,12 @@ import (
 // meter counts the calls and units of the requests that count, and the heat and throttling
 // of the seconds that count.
 type meter struct {
-	from, end     algo.Instant
-	calls         int64
-	writes, reads int64   // billed units
-	hottest       float64 // the largest number of units of one item in a second
-	throttled     int64
+	from, end algo.Instant
+	calls     int64
+	writes    int64   // billed units
+	reads     float64 // the same
+	hottest   float64 // the largest number of units of one item in a second
+	throttled int64
 }
 
 // heat is the units of one item in a second.

@@ -58,7 +58,7 @@ const requestsEach = 10
 func (s *simulation) result() Result {
 	r := Result{
 		Name: s.Name, Limit: s.Limit.Machine().Capacity(),
-		Remembered: s.decisions.remembered, Calls: s.meter.calls, Units: s.meter.writes, Reads: s.meter.reads,
+		Remembered: s.decisions.remembered, Calls: s.meter.calls, Units: s.meter.writes, Reads: int64(math.Ceil(s.meter.reads)),
 		Hottest: s.meter.hottest, Throttled: float64(s.meter.throttled) / s.Measured.Seconds(), Environments: len(s.all),
 		Concurrency: max(len(s.all), int(math.Ceil(s.Rate/requestsEach))),
 	}

@@ -48,9 +48,9 @@ func TestTable_units(t *testing.T) {
 		m := &meter{}
 		table := newTable(m, 1000)
 		table.write(limiter.User("alice"), epoch, &attempt{replace: true, next: state}, true)
-		table.read(limiter.User("alice"), epoch, true)
+		table.read(limiter.User("alice"), epoch, false, true)
 		if m.writes != want || m.reads != 1 || m.calls != 2 {
-			t.Errorf("%d entries: %d write units and %d read units in %d calls, want %d and 1 in 2", entries, m.writes, m.reads, m.calls, want)
+			t.Errorf("%d entries: %d write units and %g read units in %d calls, want %d and 1 in 2", entries, m.writes, m.reads, m.calls, want)
 		}
 	}
 }

@@ -34,6 +34,9 @@ type item struct {
 	*partition
 	state  algo.State
 	exists bool
+	// before is the state that stale reads return for replicaLag after written.
+	before  algo.State
+	written algo.Instant
 }
 
 func newTable(m *meter, rate float64) *table {
@@ -89,6 +92,9 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 	units := sizeUnits(it.state)
 	if ok {
 		units = max(units, sizeUnits(next))
+		if at.Sub(it.written) >= replicaLag {
+			it.before, it.written = it.state, at
+		}
 		it.state, it.exists = next, true
 	}
 	it.writes.spare -= units
@@ -99,19 +105,28 @@ func (t *table) write(subject limiter.Subject, at algo.Instant, a *attempt, bill
 	return reply{state: it.state, exists: it.exists, applied: ok}
 }
 
-// read reads an item consistently, for one unit per 4 KB, rounded up.
-func (t *table) read(subject limiter.Subject, at algo.Instant, billed bool) reply {
+// replicaLag is the age of the state that a read returns if it may be stale.
+const replicaLag = 10 * time.Millisecond
+
+// read reads an item, for one unit per 4 KB, rounded up, or for half of that if it may be stale.
+func (t *table) read(subject limiter.Subject, at algo.Instant, stale, billed bool) reply {
 	it := t.find(subject, at)
-	units := int64(kilobytes(it.state)+3) / 4
+	units := float64((kilobytes(it.state) + 3) / 4)
+	if stale {
+		units /= 2
+	}
 	if billed {
 		t.calls++
 	}
 	if !it.reads.open(at) {
 		return reply{throttled: limiter.ErrItemThrottled}
 	}
-	it.reads.spare -= float64(units)
+	it.reads.spare -= units
 	if billed {
 		t.reads += units
+	}
+	if stale && at.Sub(it.written) < replicaLag {
+		return reply{state: it.before, exists: it.exists}
 	}
 	return reply{state: it.state, exists: it.exists}
 }

@@ -1,0 +1,235 @@
+package limiter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// DynamoDB throttles partitions. So an item that is throttled may be the hot one, or a quiet
+// neighbour in the same partition. The answer differs: a hot subject is busy, for it must not pass
+// its limit by its own pressure, and on_error decides for a quiet one.
+//
+// Reads have a capacity of their own, and show which it is. An item that others charge between two
+// reads is hot. One that stays the same is quiet. One that cannot be read twice counts as hot: where
+// a limit is small, one admission by every environment would be several times the limit. To keep
+// that from quiet subjects, reads cost half a unit (MayBeStale), few are made, and every call comes
+// after a random pause.
+
+// plan is the calls that follow a throttled one, until one is not throttled.
+type plan []step
+
+type step int
+
+const (
+	read step = iota
+	write
+	reread // read if the last read failed, else write
+)
+
+var (
+	// unknownPlan is for a subject of which nothing is known. Two reads are far apart.
+	unknownPlan = plan{read, write, reread, write, write, write, write, read, reread}
+	// hotPlan is for a hot subject whose limits can be leased. One write serves many requests.
+	hotPlan = plan{write, write, write, write, read, write, write}
+	// hotRestPlan is for any other hot subject. Its writes would only take capacity from the others.
+	hotRestPlan = plan{read, write}
+)
+
+// The calls of a plan end planTime after the first began, and planReserve before the deadline.
+const (
+	planTime    = 100 * time.Millisecond
+	planReserve = 8 * time.Millisecond
+	callTime    = 4 * time.Millisecond // that one takes
+)
+
+// several is how many subjects are throttled within a second where none of them is the hot one.
+const several = 4
+
+// errQuiet marks the failure of a call whose item is throttled because of a neighbour. The store
+// has answered.
+var errQuiet = errors.New("another item of the partition is hot")
+
+// quiet returns err, a throttled call, as that of a quiet subject: on_error decides.
+func quiet(err error) error {
+	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errQuiet, err.Error())
+}
+
+// attempt is a throttled call, and how it is repeated.
+type attempt struct {
+	now     algo.Instant
+	charges []Charge
+	results []algo.Result
+	err     error
+	calls   int // more than the first
+	// take makes the call again.
+	take func() (taken bool, err error)
+	// refuses reports whether results refuse the call.
+	refuses func() bool
+
+	plan    plan
+	hot     bool
+	first   []algo.Result // what the first read returned
+	read    int           // how often
+	unread  bool          // the last read failed
+	changed bool          // between two reads
+	refused bool          // by what was read
+}
+
+// outlast repeats a throttled call by its plan. It returns the outcome of the call that was not
+// throttled, the refusal that a read found, or the error of a hot or of a quiet subject.
+func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err error) {
+	subject, limit := a.charges[0].Subject, a.charges[0].Limit
+	if !slices.ContainsFunc(a.charges, func(c Charge) bool { return c.Cost > 0 }) {
+		return false, quiet(a.err) // a look
+	}
+	if limit.Shadow {
+		l.signal(a.now, a.charges, true)
+		return false, a.err
+	}
+	a.hot = l.accounts.hot(a.now, subject, limit)
+	if l.accounts.throttledLately(a.now, subject) >= several && !a.hot {
+		return false, quiet(a.err)
+	}
+	if taken, ended, err := l.follow(ctx, a); ended {
+		if err == nil && (a.hot || a.changed) && taken {
+			l.signal(a.now, a.charges, false)
+		}
+		return taken, err
+	}
+	if !a.hot && !a.changed && a.read == 2 {
+		return false, quiet(a.err)
+	}
+	l.signal(a.now, a.charges, true)
+	return false, a.err
+}
+
+// follow makes the calls of the plan, and reports whether one ended the attempt.
+func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, err error) {
+	a.choosePlan()
+	budget := planTime
+	if deadline, ok := ctx.Deadline(); ok {
+		budget = min(budget, time.Until(deadline)-planReserve)
+	}
+	end := l.clock.Now().Add(budget)
+	for i, s := range a.plan {
+		left := end.Sub(l.clock.Now())
+		if left <= 0 || !l.pause(ctx, left, len(a.plan)-i) {
+			return false, false, nil
+		}
+		last := !a.hot && a.read < 2 && left < 3*callTime // what a read finds matters more than another write
+		if s == read || s == reread && a.unread || last {
+			if l.look(ctx, a); a.refused {
+				return false, true, nil
+			}
+			continue
+		}
+		// A call without an answer in time is no outage: the store has answered the others.
+		if taken, err = a.take(); !errors.Is(err, ErrItemThrottled) && !TimedOut(err) {
+			return taken, true, err
+		}
+	}
+	return false, false, nil
+}
+
+func (a *attempt) choosePlan() {
+	switch {
+	case !a.hot:
+		a.plan = unknownPlan
+	case slices.ContainsFunc(a.charges, func(c Charge) bool { return !c.Limit.leasesHelp() }):
+		a.plan = hotRestPlan
+	default:
+		a.plan = hotPlan
+	}
+}
+
+// pause waits for a random time, so that the remaining calls of the plan spread over the time left.
+func (l *Limiter) pause(ctx context.Context, left time.Duration, calls int) bool {
+	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
+	return l.clock.Sleep(ctx, mean/2+time.Duration(l.intN(int(mean)))) == nil
+}
+
+// look reads the item.
+func (l *Limiter) look(ctx context.Context, a *attempt) {
+	looks, results := slices.Clone(a.charges), slices.Clone(a.results)
+	for i := range looks {
+		looks[i].Cost = 0
+	}
+	_, calls, err := l.ask(mayBeStale(ctx), a.now, looks[0].Subject, looks, results)
+	a.unread = err != nil
+	if a.calls += calls; a.unread {
+		return
+	}
+	copy(a.results, results)
+	a.changed = a.changed || a.first != nil && !slices.Equal(a.first, results)
+	a.first = results
+	a.read++
+	a.refused = a.refuses()
+}
+
+// throttledLately notes that subject was throttled at now, and returns how many subjects were
+// within a second.
+func (s *accounts) throttledLately(now algo.Instant, subject Subject) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	oldest := 0
+	for i, t := range s.throttled {
+		if t.subject == subject {
+			oldest = i
+			break
+		}
+		if t.at < s.throttled[oldest].at {
+			oldest = i
+		}
+	}
+	s.throttled[oldest] = throttling{subject, now}
+	for _, t := range s.throttled {
+		if now.Sub(t.at).Abs() < time.Second {
+			n++
+		}
+	}
+	return n
+}
+
+// press handles the pressure on the subject of p, if that is why its call has failed.
+func (l *Limiter) press(ctx context.Context, r *request, p *part) {
+	switch {
+	case p.err == nil:
+	case errors.Is(p.err, ErrItemThrottled):
+		l.pressThrottled(ctx, r, p)
+	case busy(p.err) && !r.look:
+		l.signal(r.now, p.charges, false)
+	}
+}
+
+// pressThrottled repeats the throttled call of p.
+func (l *Limiter) pressThrottled(ctx context.Context, r *request, p *part) {
+	if !r.look && !p.shadow() {
+		l.leaseFirst(r, p)
+	}
+	a := &attempt{now: r.now, charges: p.charges, results: p.results, err: p.err}
+	a.take = func() (bool, error) {
+		l.take(ctx, r.now, p)
+		return p.taken, p.err
+	}
+	a.refuses = func() bool {
+		p.size(r.now)
+		return p.refuser(r.now) != nil
+	}
+	p.taken, p.err = l.outlast(ctx, a)
+	if p.calls += a.calls; a.refused {
+		p.unlease()
+		l.denials.remember(r.now, p.charges[0].Subject, p.charges, p.results, false)
+	}
+}
+
+// unlease gives up what leases would take beyond the request.
+func (p *part) unlease() {
+	for i := range p.items {
+		p.charges[i].Cost = min(p.charges[i].Cost, p.items[i].want)
+	}
+}
