@@ -198,7 +198,7 @@ simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/R
 	echo; .bin/weir simulate --rate 5000 --callers 50000 --all 2500; \
 	echo; .bin/weir simulate --store elasticache --rate 20000 --callers 200000 --all 10000 --cache-ecpus 100000; } >local/simulate/RESULTS.md.new
 	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
-	go test -count=1 -v -timeout=60m -run '^TestRunFleet' ./local/simulate -args -long
+	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunFleet' ./local/simulate
 
 clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/servers/dynamodb/node_modules

@@ -66,7 +66,7 @@
 //
 // A handler in this process is not isolated: memory and concurrency are not enforced, and a
 // handler that ignores its deadline continues. There is no cold start. With a
-// [github.com/weir-limits/weir/local/lambdaenv.Pool] as its handler, a function has processes of its own: up to a maximum
+// [lambdaenv.Pool] as its handler, a function has processes of its own: up to a maximum
 // number, frozen between events and killed at the timeout, with a real cold start. Every
 // version and alias of a function runs the one handler and gets the ARN of the function.
 package gateway

@@ -109,7 +109,7 @@ func (s *Scenario) validate() error {
 	case s.Median <= 0 || s.P99 < s.Median || s.P99 > time.Minute:
 		return wrong("median and p99", fmt.Sprintf("%s and %s", s.Median, s.P99), "a median above 0, and a p99 from that to 1m")
 	case !(s.ItemWrites >= 1):
-		return wrong("writes an item", s.ItemWrites, "at least 1")
+		return wrong("item writes", s.ItemWrites, "at least 1")
 	case !(s.SlotECPUs >= ecpuPerScript && s.CacheECPUs >= ecpuPerScript):
 		return wrong("ECPUs", fmt.Sprintf("%g and %g", s.SlotECPUs, s.CacheECPUs), fmt.Sprintf("at least %d, of a slot and of the cache", ecpuPerScript))
 	}

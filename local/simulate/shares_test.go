@@ -1,8 +1,8 @@
 package simulate
 
 import (
-	"flag"
 	"math"
+	"os"
 	"testing"
 	"time"
 
@@ -10,7 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-var long = flag.Bool("long", false, "simulate fleets for a minute, which takes some minutes")
+// long makes the tests of fleets simulate a minute, which takes some minutes.
+var long = os.Getenv("WEIR_SOAK") != ""
 
 // fleetOf returns a fleet under the limit of all callers of functions/rules.json, as it is on DynamoDB.
 func fleetOf(t *testing.T, environments int, rate func(time.Duration) float64, during time.Duration) Fleet {
@@ -19,14 +20,14 @@ func fleetOf(t *testing.T, environments int, rate func(time.Duration) float64, d
 	})}
 }
 
-// A limit of all callers of 100,000 a second, with adaptive shares: its item gets at most 500 writes
-// in any second, nobody is refused at half of the limit, and at twice the limit environments admit
-// at most 5 % too many, once they have seen each other.
+// A limit of all callers of 100,000 a second with adaptive shares. Its item gets at most 500 writes
+// in any second. At half of the limit almost nothing is refused. At twice the limit, settled
+// environments admit at most 5 % over it.
 func TestRunFleet(t *testing.T) {
 	for _, c := range []struct {
 		environments   int
 		rate           float64
-		short, settled time.Duration // 0: only with -long
+		short, settled time.Duration // 0: only with WEIR_SOAK
 	}{
 		{600, 50_000, 3 * time.Second, 0},
 		{600, 200_000, 0, 0},
@@ -34,7 +35,7 @@ func TestRunFleet(t *testing.T) {
 		{6000, 200_000, 7 * time.Second, 6 * time.Second},
 	} {
 		during, settled := c.short, c.settled
-		if *long {
+		if long {
 			during, settled = time.Minute, 10*time.Second
 		}
 		if during == 0 {
@@ -55,18 +56,19 @@ func TestRunFleet(t *testing.T) {
 				over = max(over, s.Admitted-limit)
 			}
 		}
-		t.Logf("%d environments at %g/s for %s: at most %d writes a second, %.2f %% refused, at most %.1f %% too many in a second after %s",
+		t.Logf("%d environments at %g/s for %s: at most %d writes a second, %.2f %% refused, at most %.1f %% over the limit in a second after %s",
 			c.environments, c.rate, during, writes, 100*float64(refused)/float64(requests), 100*float64(over)/float64(limit), settled)
 		if writes > 500 || c.rate < float64(limit) && refused*100 > requests || over*100 > 5*limit {
-			t.Errorf("want at most 500 writes a second, 1 %% refused below the limit and 5 %% too many above it")
+			t.Errorf("want at most 500 writes a second, 1 %% refused below the limit and 5 %% over it above it")
 		}
 	}
 }
 
-// A demand that rises fivefold is admitted at most as much too much as Spread.Adaptive says.
+// After a fivefold rise of the demand, the overshoot is at most that of the documentation of
+// Spread.Adaptive.
 func TestRunFleet_surge(t *testing.T) {
-	if !*long {
-		t.Skip("takes some minutes: -long")
+	if !long {
+		t.Skip("takes some minutes: set WEIR_SOAK=1")
 	}
 	for _, environments := range []int{600, 6000} {
 		before, during := 12*time.Second, 12*time.Second
@@ -89,14 +91,14 @@ func TestRunFleet_surge(t *testing.T) {
 		}
 		interval := max(0.5, n/360)
 		most := (2+interval/5)*limit + n*(1+2*math.Sqrt(limit/n))
-		t.Logf("%d environments: %.0f too many in %s after a fivefold rise, at most %.0f", environments, over, during, most)
+		t.Logf("%d environments: %.0f over the limit in %s after a fivefold rise, at most %.0f", environments, over, during, most)
 		if over > most {
-			t.Errorf("%d environments: %.0f too many, at most %.0f", environments, over, most)
+			t.Errorf("%d environments: %.0f over the limit, at most %.0f", environments, over, most)
 		}
 	}
 }
 
-// The same fleet does the same.
+// The same fleet gives the same result.
 func TestRunFleet_deterministic(t *testing.T) {
 	f := fleetOf(t, 50, Steady(5000), 3*time.Second)
 	var first []Second

@@ -228,7 +228,7 @@ func TestScenario_validate(t *testing.T) {
 		"environments: got": func(p *Parameters) { p.Environments = 0 },
 		"timeout: got 1s":   func(p *Parameters) { p.Timeout = time.Second },
 		"median and p99":    func(p *Parameters) { p.P99 = time.Microsecond },
-		"writes an item":    func(p *Parameters) { p.ItemWrites = math.NaN() },
+		"item writes":       func(p *Parameters) { p.ItemWrites = math.NaN() },
 		"ECPUs: got 0":      func(p *Parameters) { p.SlotECPUs = 0 },
 	} {
 		p := small(DynamoDB)
