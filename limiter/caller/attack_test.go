@@ -27,7 +27,7 @@ import (
 
 func encoded(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// written is a token with a header and claims as they stand here, signed with ES256.
+// written returns a token with exactly this header and these claims, signed with ES256.
 func (i issuer) written(t testing.TB, header, claims string) string {
 	t.Helper()
 	content := encoded(header) + "." + encoded(claims)
@@ -42,7 +42,7 @@ func (i issuer) written(t testing.TB, header, claims string) string {
 	return content + "." + encoded(string(signature))
 }
 
-// body is the claims of a valid token, with something else before them.
+// body returns the claims of a valid token after a prefix.
 func body(t testing.TB, before string) string {
 	t.Helper()
 	b, err := json.Marshal(claims(nil))
@@ -52,7 +52,7 @@ func body(t testing.TB, before string) string {
 	return "{" + before + string(b[1:])
 }
 
-// Whatever the header of a token says, the issuer's own key and a pinned algorithm decide.
+// The header of a token cannot replace the issuer's key or the pinned algorithms.
 func TestVerifier_Verify_header(t *testing.T) {
 	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")
 	fetched := 0
@@ -72,7 +72,7 @@ func TestVerifier_Verify_header(t *testing.T) {
 		{"as it should be", i, `{"alg":"ES256","kid":"a"}`, true},
 		{"no kid, and one key", i, `{"alg":"ES256"}`, true},
 		{"a type", i, `{"alg":"ES256","kid":"a","typ":"JWT"}`, true},
-		{"the issuer's key, and a jwk that is not asked for", i, `{"alg":"ES256","kid":"a","jwk":` + string(own) + `}`, true},
+		{"the issuer's key, and a jwk that is ignored", i, `{"alg":"ES256","kid":"a","jwk":` + string(own) + `}`, true},
 		{"jwk", stranger, `{"alg":"ES256","kid":"a","jwk":` + string(own) + `}`, false},
 		{"jwk without kid", stranger, `{"alg":"ES256","jwk":` + string(own) + `}`, false},
 		{"jku", stranger, `{"alg":"ES256","kid":"a","jku":"https://evil.example/jwks.json"}`, false},
@@ -99,16 +99,15 @@ func TestVerifier_Verify_header(t *testing.T) {
 			t.Errorf("%s: got error %v, want one: %t", c.name, err, !c.ok)
 		}
 		if err != nil && (len(err.Error()) > 200 || strings.Contains(err.Error(), huge[:100])) {
-			t.Errorf("%s: the error tells the header: %.300s", c.name, err)
+			t.Errorf("%s: the error contains the header: %.300s", c.name, err)
 		}
 	}
 	if fetched > 0 {
-		t.Errorf("a header made it fetch %d documents", fetched)
+		t.Errorf("headers caused %d fetches", fetched)
 	}
 }
 
-// The public key is no shared secret: what is signed with it as one is refused, whether the
-// token says so or not.
+// A token that is signed with the public key as a shared secret is rejected, under any algorithm.
 func TestVerifier_Verify_confusion(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -138,8 +137,8 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 	}
 }
 
-// What stands twice in a token could be read in two ways, so it is not read at all; and no
-// claim is too strange to be somebody's name.
+// A token with a duplicate member is rejected, because two readers could read it differently. A user
+// can have any name.
 func TestVerifier_Verify_strange(t *testing.T) {
 	i := newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
@@ -175,7 +174,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 	}
 }
 
-// Of two keys with one id neither is tried, and a key of a size that no issuer has is none.
+// If two keys have the same ID, neither is used. Keys of unusual sizes are left out.
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
 	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
@@ -197,7 +196,7 @@ func TestKeySet_Key_hostile(t *testing.T) {
 	}
 }
 
-// An issuer that sends its document a byte at a time, or without end, is left.
+// A fetch ends if the issuer sends its document a byte at a time, or without end.
 func TestRemoteKeys_body(t *testing.T) {
 	i := newIssuer(t, "a")
 	for name, pause := range map[string]time.Duration{"slow": 100 * time.Millisecond, "endless": 0} {
@@ -222,7 +221,7 @@ func TestRemoteKeys_body(t *testing.T) {
 	}
 }
 
-// trickle is a body without an end.
+// trickle is an endless body.
 type trickle struct {
 	ctx    context.Context
 	pause  time.Duration
@@ -250,7 +249,7 @@ func (b *trickle) Close() error { b.closed = true; return nil }
 
 var _ io.ReadCloser = (*trickle)(nil)
 
-// stuck is a table that answers for a record when it is told to.
+// stuck is a table that returns records when the test releases it.
 type stuck struct {
 	secret []byte
 	answer chan struct{}
@@ -264,7 +263,7 @@ func (s *stuck) Record(_ context.Context, hash string) (caller.Record, bool, err
 	return s.record, hash == s.record.Hash, nil
 }
 
-// Who hangs up on one lookup after another does not pile up reads.
+// Clients that hang up on their lookups cannot accumulate reads.
 func TestRemoteRecords_pile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := caller.NewAPIKey()
@@ -293,7 +292,7 @@ func TestRemoteRecords_pile(t *testing.T) {
 		if n := r.Reading(); n != 1000 || refused != 4000 {
 			t.Errorf("%d reads at once, %d of 5000 turned away", n, refused)
 		}
-		known(time.Minute) // who is known is served meanwhile, also when it is time to read again
+		known(time.Minute) // a known key is valid meanwhile, also when its record is due
 		close(source.answer)
 		synctest.Wait()
 		if n := r.Reading(); n != 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// FuzzParseKeySet looks for a key set that breaks the reader, or whose keys break a check.
+// FuzzParseKeySet looks for a key set that breaks the parser, or whose keys break a check.
 func FuzzParseKeySet(f *testing.F) {
 	i := newIssuer(f, "a")
 	f.Add(i.set(f), "a", "ES256")
@@ -40,8 +40,8 @@ func FuzzParseKeySet(f *testing.F) {
 	})
 }
 
-// FuzzParseAPIKeys looks for a list of records that breaks the reader, or lets in a key that
-// has none.
+// FuzzParseAPIKeys looks for a list of records that breaks the parser, or that accepts a key without
+// a record.
 func FuzzParseAPIKeys(f *testing.F) {
 	f.Add([]byte(`[{"id":"a","tier":"paid","owner":"o","hash":"`+caller.HashAPIKey(secret, "k")+`"}]`), "k")
 	f.Add([]byte(`[{"id":"","hash":""}]`), "")
@@ -58,8 +58,7 @@ func FuzzParseAPIKeys(f *testing.F) {
 	})
 }
 
-// FuzzIdentifier_Caller looks for credentials that break the reader, or by which somebody
-// is who they are not.
+// FuzzIdentifier_Caller looks for credentials that break the parser, or that identify a wrong caller.
 func FuzzIdentifier_Caller(f *testing.F) {
 	i := newIssuer(f, "a")
 	good := i.token(f, claims(nil))
@@ -85,7 +84,7 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	})
 }
 
-// FuzzAddress looks for an address with two prefixes, or one that is not in its own.
+// FuzzAddress looks for an address with two prefixes, or that is outside its prefix.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"203.0.113.7", "::ffff:203.0.113.7", "[2001:db8::1]:80", "fe80::1%eth0", "10.0.0.1, 203.0.113.7", "1.2.3.4:99999", "[::]", "%", "for=1.2.3.4"} {
 		f.Add(s, 64)

@@ -32,7 +32,7 @@ var (
 	secret  = []byte("0123456789abcdef")
 )
 
-// issuer signs tokens.
+// issuer is an issuer of tokens.
 type issuer struct {
 	id  string
 	key crypto.Signer
@@ -61,7 +61,7 @@ func (i issuer) set(t testing.TB, more ...jose.JSONWebKey) []byte {
 	return b
 }
 
-// claims are those of a valid token, with changes; a nil removes one.
+// claims returns the claims of a valid token with changes; nil removes a claim.
 func claims(changes map[string]any) map[string]any {
 	c := map[string]any{
 		"iss": "https://issuer.example", "aud": "weir", "sub": "alice", "tier": "paid", "org": "acme", "roles": []string{"x"},
@@ -103,7 +103,7 @@ func keySet(t testing.TB, document []byte) *caller.KeySet {
 	return s
 }
 
-// longKey is an API key of the greatest length.
+// longKey is an API key of the maximal length.
 var longKey = strings.Repeat("x", 256)
 
 func apiKeys(t testing.TB) *caller.APIKeys {
@@ -131,7 +131,7 @@ func TestIdentifier_Caller(t *testing.T) {
 		want       string // user, key, tier, org
 		err        error
 	}{
-		{"nobody", all, caller.Credentials{}, "   ", nil},
+		{"anonymous", all, caller.Credentials{}, "   ", nil},
 		{"token", all, caller.Credentials{Authorization: good}, "alice  paid acme", nil},
 		{"API key", all, caller.Credentials{APIKey: "key-one"}, " k1 enterprise ", nil},
 		{"API key without a tier", all, caller.Credentials{APIKey: "key-two"}, " k2  ", nil},
@@ -229,7 +229,7 @@ func TestVerifier_Verify(t *testing.T) {
 				t.Errorf("error %v is not ErrInvalidCredential", err)
 			}
 			if err != nil && c.token != "" && strings.Contains(err.Error(), c.token) {
-				t.Errorf("the error tells the token: %v", err)
+				t.Errorf("the error contains the token: %v", err)
 			}
 			if c.ok && (got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme") {
 				t.Errorf("claims %+v", got)
@@ -238,7 +238,7 @@ func TestVerifier_Verify(t *testing.T) {
 	}
 }
 
-// How long a token may be: a longer one is not even parsed.
+// A token above the maximal length is not parsed.
 func TestVerifier_Verify_long(t *testing.T) {
 	v := verifier(t, keySet(t, newIssuer(t, "a").set(t)))
 	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]", 8193: "invalid credential: token of 8193 bytes"} {
@@ -248,8 +248,7 @@ func TestVerifier_Verify_long(t *testing.T) {
 	}
 }
 
-// Numbers and booleans count as their text, to the last digit; null, lists and objects as
-// absent.
+// A number or boolean is its text, to the last digit. A null, list or object is absent.
 func TestVerifier_Verify_claims(t *testing.T) {
 	i := newIssuer(t, "a")
 	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}, UserClaim: "uid"})

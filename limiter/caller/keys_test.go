@@ -49,7 +49,7 @@ func TestParseKeySet(t *testing.T) {
 		"secret":                 {with(`{"kty":"oct","k":"c2VjcmV0","kid":"s"}`), false},
 		"private beside public":  {string(i.set(t, jose.JSONWebKey{Key: i.key, KeyID: "p"})), false},
 		"no keys":                {`{}`, false},
-		"keys are no list":       {`{"keys":{}}`, false},
+		"keys are not a list":    {`{"keys":{}}`, false},
 		"only one for something": {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","use":"enc"}]}`, false},
 		"null":                   {`{"keys":null}`, false},
 		"not JSON":               {`keys`, false},
@@ -66,7 +66,7 @@ func TestParseKeySet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// What is not understood is left out, and the rest of the set stays (RFC 7517, 5).
+	// Keys of an unknown form are left out, and the others are used (RFC 7517, 5).
 	for name, key := range map[string]string{
 		"curve":         `{"kty":"EC","crv":"secp256k1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM","kid":"a","use":"sig"}`,
 		"key agreement": `{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","kid":"a","use":"enc"}`,
@@ -81,13 +81,12 @@ func TestParseKeySet(t *testing.T) {
 			continue
 		}
 		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
-			t.Errorf("beside a %s that is not understood: %v", name, err)
+			t.Errorf("beside a %s of an unknown form: %v", name, err)
 		}
 	}
 }
 
-// A key is picked by its id and by what it can sign; of two that could have signed a
-// token none is.
+// A key is chosen by its ID and algorithm. If two keys fit, neither is used.
 func TestKeySet_Key(t *testing.T) {
 	public := func(key crypto.PublicKey, err error) crypto.PublicKey {
 		t.Helper()
@@ -108,7 +107,7 @@ func TestKeySet_Key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// None says its algorithm, and none its id but for the last two.
+	// No key of all names an algorithm or an ID.
 	all := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		{Key: rsaKey.Public()}, {Key: curve(elliptic.P256())}, {Key: curve(elliptic.P384())}, {Key: curve(elliptic.P521())}, {Key: edKey},
 	}}
@@ -142,8 +141,8 @@ func TestKeySet_Key(t *testing.T) {
 	}
 }
 
-// The issuer is asked once, again for a key id that is new, and left alone after
-// that, whatever tokens come and whether or not it answers; for less time while there are no keys.
+// The keys are fetched once, and again for a new key ID. Then there is a pause, whatever tokens come
+// and whether or not the issuer answers. The pause is shorter while there are no keys.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -181,12 +180,12 @@ func TestRemoteKeys(t *testing.T) {
 	later(1)
 	check(first, nil, 2)
 	check(first, nil, 2)
-	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // the fetch to spare
+	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // the additional fetch
 	document = second.set(t, first.public())
 	later(30*time.Second - 1)
 	check(second, caller.ErrInvalidCredential, 3) // cooling down
 	later(-30 * time.Second)
-	check(second, caller.ErrInvalidCredential, 3) // a request that has waited
+	check(second, caller.ErrInvalidCredential, 3) // a request with an earlier clock
 	later(30*time.Second + 1)
 	check(second, nil, 4)
 	check(first, nil, 4)
@@ -195,7 +194,7 @@ func TestRemoteKeys(t *testing.T) {
 	}
 	later(time.Minute)
 	down = true
-	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // nobody knows
+	check(newIssuer(t, "new"), caller.ErrUnverified, 5) // the issuer fails, so the key may be new
 	check(newIssuer(t, "new"), caller.ErrUnverified, 5)
 	check(first, nil, 5)
 	later(30*time.Second - 1)
@@ -217,8 +216,8 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }
 
-// A key that the issuer puts in soon after a fetch is good at once; and whatever key ids come,
-// the issuer is asked every half minute, and once more in ten.
+// A key that the issuer adds soon after a fetch is valid at once. Whatever key IDs come, there is one
+// fetch per half minute and one more in ten minutes.
 func TestRemoteKeys_spare(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches := first.set(t), 0
@@ -240,7 +239,7 @@ func TestRemoteKeys_spare(t *testing.T) {
 	forged := newIssuer(t, "forged")
 	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
 		if err := verify(forged, after); !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Fatalf("a key id that is made up: %v", err)
+			t.Fatalf("an invented key ID: %v", err)
 		}
 	}
 	if most := 2 + 120 + 6; fetches > most {
@@ -248,12 +247,12 @@ func TestRemoteKeys_spare(t *testing.T) {
 	}
 }
 
-// network answers the requests of the default client without one.
+// network answers the requests of the default client without a connection.
 type network func(*http.Request) (*http.Response, error)
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) { return n(r) }
 
-// connect makes n the network of a test.
+// connect installs n for a test.
 func connect(t *testing.T, n network) {
 	t.Helper()
 	before := http.DefaultTransport
@@ -261,7 +260,7 @@ func connect(t *testing.T, n network) {
 	t.Cleanup(func() { http.DefaultTransport = before })
 }
 
-// answer is what a server says.
+// answer returns a response.
 func answer(status int, header http.Header, body []byte) *http.Response {
 	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(bytes.NewReader(body))}
 }
@@ -275,7 +274,7 @@ func remoteKeys(t *testing.T) *caller.RemoteKeys {
 	return keys
 }
 
-// slow is an issuer that takes a second to answer, and how often it was asked.
+// slow installs an issuer that answers after a second, and returns the number of its fetches.
 func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 	t.Helper()
 	var asked atomic.Int64
@@ -291,7 +290,7 @@ func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 	return &asked
 }
 
-// A client that hangs up ends no fetch: the keys come, and who waits for them gets them.
+// A client that hangs up does not end the fetch, and other requests get the keys.
 func TestRemoteKeys_hangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newIssuer(t, "first"), newIssuer(t, "second")
@@ -302,22 +301,22 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		hangUp()
 		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
 		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("who hung up: %v", err)
+			t.Errorf("after hanging up: %v", err)
 		}
 		if _, err := v.Verify(ctx, noon, token(first)); err != nil || asked.Load() != 1 {
-			t.Errorf("who waited: %v, after %d fetches", err, asked.Load())
+			t.Errorf("after waiting: %v, after %d fetches", err, asked.Load())
 		}
 		document = second.set(t)
 		later := noon.Add(31 * time.Second)
 		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("who hung up: %v", err)
+			t.Errorf("after hanging up: %v", err)
 		}
 		if _, err := v.Verify(ctx, later, token(second)); err != nil || asked.Load() != 2 {
 			t.Errorf("a new key: %v, after %d fetches", err, asked.Load())
 		}
-		now := noon.Add(2 * time.Hour) // the keys are stale now, and better than none
+		now := noon.Add(2 * time.Hour) // the keys are no longer fresh, and still valid
 		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
-			t.Errorf("who hung up and has a key: %v", err)
+			t.Errorf("after hanging up, with a key: %v", err)
 		}
 		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || asked.Load() != 3 {
 			t.Errorf("a key that is gone: %v, after %d fetches", err, asked.Load())
@@ -325,7 +324,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 	})
 }
 
-// Keys that are there are used while others are fetched, and one fetch serves all.
+// Keys from before are used while newer ones are fetched, and all requests share one fetch.
 func TestRemoteKeys_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newIssuer(t, "first")
@@ -353,7 +352,7 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 		verify(first, nil, 0)
 		wg.Wait()
 		now = now.Add(2 * time.Hour)
-		wg.Go(func() { verify(first, nil, time.Second) }) // who finds them stale
+		wg.Go(func() { verify(first, nil, time.Second) }) // the first request that finds them stale
 		synctest.Wait()
 		verify(first, nil, 0)
 		wg.Wait()
@@ -363,7 +362,7 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 	})
 }
 
-// An issuer that does not answer is not waited for without end.
+// The wait for an issuer that does not answer is bounded.
 func TestRemoteKeys_timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connect(t, func(r *http.Request) (*http.Response, error) {
@@ -378,7 +377,7 @@ func TestRemoteKeys_timeout(t *testing.T) {
 	})
 }
 
-// A redirection leads from https to nothing less, and does not go on for ever.
+// Redirections stay on https, and their number is bounded.
 func TestRemoteKeys_redirect(t *testing.T) {
 	i := newIssuer(t, "a")
 	for _, c := range []struct {
@@ -424,7 +423,7 @@ func TestNewRemoteKeys(t *testing.T) {
 	}
 }
 
-// A copy of the keys is kept by the same rules as the issuer's.
+// A copy of the keys follows the same rules as the issuer's document.
 func TestNewFetchedKeys(t *testing.T) {
 	i := newIssuer(t, "a")
 	fetches := 0
@@ -445,7 +444,7 @@ func TestNewFetchedKeys(t *testing.T) {
 	}
 }
 
-// Keys that cannot be fetched again are good for a day, by the age of what they are a copy of.
+// Keys that cannot be fetched again stay valid for a day, by the age of their original.
 func TestRemoteKeys_stale(t *testing.T) {
 	i := newIssuer(t, "a")
 	for _, c := range []struct {
@@ -457,8 +456,8 @@ func TestRemoteKeys_stale(t *testing.T) {
 	}{
 		{"the issuer fails", time.Time{}, true, 24 * time.Hour, "no route"},
 		{"the copy is read no more", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
-		{"nobody copies", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "the function that copies it failed"},
-		{"nobody has copied for long", noon.Add(-240 * time.Hour), false, 0, "the function that copies it failed"},
+		{"copies have stopped", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "the function that copies it failed"},
+		{"copies have stopped long ago", noon.Add(-240 * time.Hour), false, 0, "the function that copies it failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fetches := 0
@@ -481,7 +480,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 					t.Errorf("after %s: %v", after, err)
 				}
 			}
-			if c.goodUntil > 0 && fetches != 2 { // a copy that is old is not read each minute
+			if c.goodUntil > 0 && fetches != 2 { // an old copy is not read each minute
 				t.Errorf("%d fetches, want 2", fetches)
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
@@ -493,7 +492,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 	}
 }
 
-// An issuer that withdraws all its keys is believed.
+// An empty key set withdraws all keys.
 func TestRemoteKeys_withdrawn(t *testing.T) {
 	i := newIssuer(t, "a")
 	document := i.set(t)
@@ -510,8 +509,8 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 	}
 }
 
-// A token that no newer key set can make good is refused also while the issuer fails, and
-// makes nobody ask it.
+// An ambiguous token is rejected also while the issuer fails, and causes no fetch: no newer key set
+// can resolve it.
 func TestRemoteKeys_ambiguous(t *testing.T) {
 	first, second := newIssuer(t, "a"), newIssuer(t, "b")
 	fetches := 0
@@ -534,7 +533,7 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // one of the two may be gone
 }
 
-// Whatever fetches has two seconds, and the end of a request does not hide what has come.
+// A fetch has two seconds, and its result counts even if the request ends at the same time.
 func TestNewFetchedKeys_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t, "a")
@@ -555,7 +554,7 @@ func TestNewFetchedKeys_slow(t *testing.T) {
 	})
 }
 
-// ending is a context that ends when all that was begun under it has been done.
+// ending is a context that ends when all goroutines of the bubble wait.
 type ending struct{ context.Context }
 
 func (ending) Done() <-chan struct{} {

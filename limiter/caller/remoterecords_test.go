@@ -17,7 +17,7 @@ import (
 
 var errDown = errors.New("table down")
 
-// table is a KeyTable in memory, which counts what it is asked.
+// table is a KeyTable in memory that counts its reads.
 type table struct {
 	mu             sync.Mutex
 	secrets        [][]byte
@@ -37,7 +37,7 @@ func newTable(secrets ...string) *table {
 	return t
 }
 
-// add makes a key whose hash is made with a secret.
+// add adds a record for a new key, hashed with a secret.
 func (t *table) add(secret, id string) (key string) {
 	key = caller.NewAPIKey()
 	t.records[caller.HashAPIKey([]byte(secret), key)] = caller.Record{ID: id, Tier: "paid"}
@@ -82,7 +82,7 @@ func (t *table) Record(ctx context.Context, hash string) (caller.Record, bool, e
 	return r, ok, nil
 }
 
-// look looks a key up, and wants a record's id or an error, and so many reads by now.
+// look checks a lookup: the record's ID or the error, and the number of reads so far.
 func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, key, id string, want error, asked int) {
 	t.Helper()
 	record, err := r.Lookup(ctx, now, key)
@@ -93,7 +93,7 @@ func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, k
 		t.Errorf("at %s: %d reads, want %d", now.Sub(noon), source.asked, asked)
 	}
 	if err != nil && strings.Contains(err.Error(), key) {
-		t.Errorf("the error has the key: %v", err)
+		t.Errorf("the error contains the key: %v", err)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestNewAPIKey(t *testing.T) {
 	}
 }
 
-// A key that cannot be one of ours is refused without a read, wherever it was mistyped.
+// A malformed or mistyped key is rejected without a read.
 func TestRemoteRecords_malformed(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -128,7 +128,7 @@ func TestRemoteRecords_malformed(t *testing.T) {
 	look(t, r, source, noon, good, "k", nil, 1)
 }
 
-// A record is read once a minute, and revoked within one; an unknown key every ten seconds.
+// A record is read once a minute, so a revocation takes at most that long. An unknown key is read every ten seconds.
 func TestRemoteRecords(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -147,8 +147,8 @@ func TestRemoteRecords(t *testing.T) {
 	look(t, r, source, at(time.Minute), unknown, "new", nil, 5)
 }
 
-// While the table fails, what was read stays good for an hour; of other keys it cannot be
-// told, and the table is spared.
+// While the table fails, known records stay valid for an hour. Other keys cannot be checked, and the
+// table gets few reads.
 func TestRemoteRecords_down(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -163,11 +163,11 @@ func TestRemoteRecords_down(t *testing.T) {
 	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the secrets from before
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
-	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // it has just failed, for another key
+	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // the table has just failed for another key
 	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
-	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // a failure of the secrets, which are too old too
+	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secrets fail, and are too old as well
 	source.down = false
 	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
 	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
@@ -184,7 +184,7 @@ func TestRemoteRecords_first(t *testing.T) {
 	look(t, r, source, noon.Add(20*time.Second), key, "k", nil, 1)
 }
 
-// Keys of the secret before are good as long as it is there.
+// Keys of the previous secret are valid as long as the table has it.
 func TestRemoteRecords_overlap(t *testing.T) {
 	source := newTable("new", "old")
 	r := caller.NewRemoteRecords(source)
@@ -200,7 +200,7 @@ func TestRemoteRecords_overlap(t *testing.T) {
 	}
 }
 
-// Guessing makes nothing grow, and displaces no record.
+// Guessed keys neither grow memory nor evict a record.
 func TestRemoteRecords_flood(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -217,7 +217,7 @@ func TestRemoteRecords_flood(t *testing.T) {
 	look(t, r, source, noon, key, "k", nil, 100_001)
 }
 
-// The records of many keys are bounded too, and those in use stay.
+// The number of records is bounded, and records in use are kept.
 func TestRemoteRecords_many(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -235,8 +235,8 @@ func TestRemoteRecords_many(t *testing.T) {
 	}
 }
 
-// One read serves all who ask for a key; who hangs up ends none; and a table that does not
-// answer is not waited for without end.
+// Requests for one key share a read. A client that hangs up does not end it. The wait for a table that
+// does not answer is bounded.
 func TestRemoteRecords_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
@@ -246,7 +246,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, caller.ErrUnverified) || !errors.Is(err, context.Canceled) {
-			t.Errorf("who hung up: %v", err)
+			t.Errorf("after hanging up: %v", err)
 		}
 		begun := time.Now()
 		var wg sync.WaitGroup
@@ -259,11 +259,11 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		}
 		later := noon.Add(time.Minute)
 		if _, err := r.Lookup(gone, later, key); err != nil {
-			t.Errorf("who hung up and has a record: %v", err)
+			t.Errorf("after hanging up, with a record: %v", err)
 		}
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, key); err != nil || time.Since(begun) != 0 {
-			t.Errorf("who has a record: %v after %s", err, time.Since(begun))
+			t.Errorf("with a record: %v after %s", err, time.Since(begun))
 		}
 		time.Sleep(time.Second) // of the bubble: the read has ended
 		synctest.Wait()
@@ -275,8 +275,8 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 	})
 }
 
-// A table that is down is asked once a second, whatever keys come; a record that is broken
-// spoils no other, and a table that answers again is believed at once.
+// A failing table gets one read a second, whatever keys come. A broken record does not affect others.
+// After one success all keys are read again.
 func TestRemoteRecords_spared(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -295,8 +295,8 @@ func TestRemoteRecords_spared(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// Requests that come together do not come in the order of their clocks: one that has waited
-// begins no read of what has just been read.
+// Concurrent requests do not come in the order of their clocks. A request with an earlier clock does not
+// repeat a read.
 func TestRemoteRecords_late(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -308,8 +308,8 @@ func TestRemoteRecords_late(t *testing.T) {
 	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
 }
 
-// While the secrets are read, or cannot be, those from before are used; and one read of them
-// serves all.
+// While the secrets are being read, or cannot be read, those from before are used. All requests share
+// one read of them.
 func TestRemoteRecords_secrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
@@ -330,7 +330,7 @@ func TestRemoteRecords_secrets(t *testing.T) {
 		}
 		// The table of this test reads one thing at a time.
 		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
-		lookup(source.add("s", "b"), "b", 0) // the secrets are left alone for a while
+		lookup(source.add("s", "b"), "b", 0) // the secrets are not read again yet
 		lookup(old, "old", 0)
 		if source.secrecy != 2 {
 			t.Errorf("the secrets were read %d times, want 2", source.secrecy)
@@ -338,7 +338,7 @@ func TestRemoteRecords_secrets(t *testing.T) {
 	})
 }
 
-// apart is a table whose secrets come when they are told to, apart from its records.
+// apart is a table whose secrets come when the test releases them, and whose records come at once.
 type apart struct {
 	*table
 	come  chan struct{}
@@ -355,8 +355,8 @@ func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
 	}
 }
 
-// Nobody but the first waits for secrets of which there are some from before; all wait for the
-// first, together; and a request that ends does not.
+// Requests wait together for the first secrets. For later ones only one request waits, because the
+// others use those from before. A request that ends stops waiting.
 func TestRemoteRecords_secretsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &apart{table: newTable("s"), come: make(chan struct{})}
@@ -374,7 +374,7 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
-			t.Errorf("who hung up: %v", err)
+			t.Errorf("after hanging up: %v", err)
 		}
 		source.come <- struct{}{}
 		wg.Wait()
@@ -398,7 +398,7 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 	})
 }
 
-// Secrets that were there and are gone are a failure, not an answer.
+// If the secrets disappear, that is a failure.
 func TestRemoteRecords_lost(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -413,7 +413,7 @@ func TestRemoteRecords_lost(t *testing.T) {
 	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
 }
 
-// What has come when the request ends is the answer.
+// A result counts even if the request ends at the same time.
 func TestRemoteRecords_ending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")

@@ -45,7 +45,7 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// broker is a sink that keeps what it gets, as send wants it.
+// broker is a sink that keeps batches; send, if not nil, decides their result.
 type broker struct {
 	send func(ctx context.Context, n int) (lost int, err error)
 
@@ -75,7 +75,7 @@ func (b *broker) Send(ctx context.Context, batch [][]byte) (int, error) {
 
 func (b *broker) events() []decisionlog.Event { return slices.Concat(b.batches...) }
 
-// sums returns the requests in events by outcome.
+// sums returns the number of requests by outcome.
 func sums(list []decisionlog.Event) map[outcome.Class]int64 {
 	all := map[outcome.Class]int64{}
 	for _, e := range list {
@@ -88,13 +88,13 @@ func options(b *broker) decisionlog.Options {
 	return decisionlog.Options{Namespace: "test", Hash: hash, Sink: b, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// hung does not answer until it is told to end.
+// hung does not answer until its context ends.
 func hung(ctx context.Context, n int) (int, error) {
 	<-ctx.Done()
 	return n, ctx.Err()
 }
 
-// Requests that are alike are one event, and each kind another.
+// Requests of one kind are one event.
 func TestPublisher_Record(t *testing.T) {
 	invalid := fmt.Errorf("token: %w", caller.ErrInvalidCredential)
 	for _, c := range []struct {
@@ -105,7 +105,7 @@ func TestPublisher_Record(t *testing.T) {
 	}{
 		{"allowed", allowed, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Rule: "GET /search", Limit: "search", Cost: 2, Remaining: 7}},
 		{"refused", refused, nil, decisionlog.Event{Outcome: "refused", Count: 1, Rule: "GET /search", Limit: "search", Cost: 2}},
-		{"refused by no limit that speaks", limiter.Decision{}, nil, decisionlog.Event{Outcome: "refused", Count: 1}},
+		{"refused without a limit to show", limiter.Decision{}, nil, decisionlog.Event{Outcome: "refused", Count: 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Degraded: limiter.ReasonTimeout}},
 		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker}, nil, decisionlog.Event{Outcome: "failed", Count: 1, Degraded: limiter.ReasonBreaker}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: search}, nil, decisionlog.Event{Outcome: "allowed", Count: 1, Shadowed: "search"}},
@@ -134,7 +134,7 @@ func TestPublisher_Record(t *testing.T) {
 	}
 }
 
-// checkSchema checks events as they were sent against the schema that is published.
+// checkSchema checks sent events against the published schema.
 func checkSchema(t *testing.T, lines [][]byte) {
 	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(decisionlog.Schema))
@@ -158,7 +158,7 @@ func checkSchema(t *testing.T, lines [][]byte) {
 	}
 }
 
-// The schema has the members that an event has, and no others.
+// The schema has exactly the members of an event.
 func TestSchema(t *testing.T) {
 	var schema struct {
 		Properties map[string]json.RawMessage
@@ -184,7 +184,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// A flood is one event a second for each caller and limit, and its numbers are exact.
+// A flood is one event per second, caller and limit, with exact counts.
 func TestPublisher_Record_flood(t *testing.T) {
 	const workers, each = 16, 5000
 	b := &broker{}
@@ -216,13 +216,13 @@ func TestPublisher_Record_flood(t *testing.T) {
 	if cost != workers*each*2 {
 		t.Errorf("got cost %d, want %d", cost, workers*each*2)
 	}
-	// Goroutines are not in step, so a second may be open in two batches or more.
+	// Goroutines are not in step, so several batches may have events of one second.
 	if most := 2 * 5 * len(b.batches); len(got) > most {
 		t.Errorf("got %d events in %d batches, want at most %d", len(got), len(b.batches), most)
 	}
 }
 
-// The memory is bounded, whoever calls, and no refusal is lost for that.
+// Memory is bounded for any callers, and every refusal is counted.
 func TestPublisher_Record_bounded(t *testing.T) {
 	b := &broker{}
 	o := options(b)
@@ -235,8 +235,8 @@ func TestPublisher_Record_bounded(t *testing.T) {
 		caller := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
 		p.Record(outcomeOf(noon, 0, caller, refused, nil))
 	}
-	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // for which there is no room
-	for second := range 300 {                         // nor for all of these
+	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // without room
+	for second := range 300 {                         // some of these without room
 		p.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil))
 	}
 	p.Close(t.Context(), noon)
@@ -248,12 +248,12 @@ func TestPublisher_Record_bounded(t *testing.T) {
 		t.Errorf("got %+v for the rest, want %d together", n, callers-1000+1)
 	}
 	if dropped != 1+100 {
-		t.Errorf("told of %d events dropped, want 101", dropped)
+		t.Errorf("Dropped got %d events, want 101", dropped)
 	}
 	checkSchema(t, b.lines)
 }
 
-// One of so many allowed requests is kept, and says how many it stands for.
+// One of OneIn allowed requests is kept, with OneIn as its count.
 func TestPublisher_Record_sampled(t *testing.T) {
 	const requests, oneIn = 80_000, 100
 	b := &broker{}
@@ -265,7 +265,7 @@ func TestPublisher_Record_sampled(t *testing.T) {
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
-	// Kept requests are binomial: 800 ± 28, and six of those are one in 10⁹.
+	// The number of kept requests is binomial, 800 ± 28; six deviations have a probability of 10⁻⁹.
 	if n := len(got); n < 800-170 || n > 800+170 {
 		t.Errorf("got %d events, want about %d", n, requests/oneIn)
 	}
@@ -288,7 +288,7 @@ func TestPublisher_Record_noSample(t *testing.T) {
 	}
 }
 
-// A batch goes out with the first request after a second, and with the next when it is full.
+// The first request after a second sends a batch, and so does the first one after it is full.
 func TestPublisher_Begin_when(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broker{}
@@ -321,8 +321,8 @@ func TestPublisher_Begin_when(t *testing.T) {
 	})
 }
 
-// A broker that hangs takes no request longer than the budget, and all together no longer
-// than five; what it does not take is told.
+// A broker that hangs delays a request by the budget at most, and five requests per batch. The losses
+// are reported.
 func TestPublisher_hung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, instants := time.Now(), []time.Duration(nil)
@@ -348,8 +348,8 @@ func TestPublisher_hung(t *testing.T) {
 			waited += took
 			time.Sleep(100 * time.Millisecond)
 		}
-		// Each is given up after 5 s, and the pauses from then on are 1, 2, 4, 8 and 16 s; two
-		// requests, a tenth of a second apart, notice.
+		// Each batch is cancelled after 5 s, and the pauses from then on are 1, 2, 4, 8 and 16 s. Requests
+		// notice both a little later.
 		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
 		synctest.Wait()
 		if len(instants) != len(want) {
@@ -372,12 +372,12 @@ func TestPublisher_hung(t *testing.T) {
 			dropped += n
 		}
 		if sent := int64(len(b.events())); dropped != sent {
-			t.Errorf("told of %d events dropped, want %d", dropped, sent)
+			t.Errorf("Dropped got %d events, want %d", dropped, sent)
 		}
 	})
 }
 
-// Where the process is frozen between requests, a batch has more of them than one.
+// In a process that is frozen between requests, a batch continues in later requests.
 func TestPublisher_frozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
@@ -403,8 +403,7 @@ func TestPublisher_frozen(t *testing.T) {
 	})
 }
 
-// What a broker has failed to take is lost; when it is back, it gets the rest, and the
-// numbers add up.
+// Batches that a broker rejects are lost. When it recovers, it gets the rest, and the numbers add up.
 func TestPublisher_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, failed, arrived := true, int64(0), int64(0)
@@ -431,7 +430,7 @@ func TestPublisher_back(t *testing.T) {
 		}
 		p.Close(t.Context(), noon.Add(time.Hour))
 		if dropped != failed || failed == 0 || failed+arrived != 100 {
-			t.Errorf("told of %d dropped; %d failed and %d arrived of 100", dropped, failed, arrived)
+			t.Errorf("Dropped got %d events; %d failed and %d arrived of 100", dropped, failed, arrived)
 		}
 		if n := strings.Count(log.String(), "events dropped"); n == 0 || n > 10 || !strings.Contains(log.String(), "no broker") {
 			t.Errorf("got %d lines in the log:\n%s", n, &log)
@@ -439,7 +438,7 @@ func TestPublisher_back(t *testing.T) {
 	})
 }
 
-// nil is a publisher that does nothing.
+// A nil Publisher does nothing.
 func TestPublisher_nil(t *testing.T) {
 	var p *decisionlog.Publisher
 	p.Begin(noon)

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
@@ -77,4 +78,42 @@ func ExampleGate() {
 	// 429 0
 	// 200 99
 	// 401
+}
+
+// A host of your own: Decide returns the answer, and the host sends it in its own form.
+func ExampleGate_Decide() {
+	limits, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/hello","limits":{"*":{"requests":1,"window":"1h"}}}]}`), rules.Options{Version: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	store, err := memstore.New(memstore.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	l, err := limiter.New(store, limiter.Options{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	gate := httplimit.New(httplimit.Options{
+		Limiter: l,
+		Charges: live.Fixed(limits).Charges,
+		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
+			return caller.Caller{User: "alice"}, nil // verified by the host
+		},
+		Observe: func(o outcome.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
+	})
+	for range 2 {
+		result := gate.Decide(context.Background(), httplimit.Request{Method: http.MethodGet, Path: rules.MustParsePath("/hello")})
+		status := http.StatusOK
+		if result.Answer.Problem != nil {
+			status = result.Answer.Problem.Status
+		}
+		fmt.Println(status, "remaining", result.Answer.Remaining)
+	}
+	// Output:
+	// alice allowed: 200 remaining 0
+	// alice refused: 429 remaining 0
 }

@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// response makes an answer of lines: the status, and fields.
+// response returns a response of lines: the status, then header fields.
 func response(lines ...string) *http.Response {
 	r := &http.Response{StatusCode: map[string]int{"200": 200, "429": 429, "503": 503}[lines[0]], Header: http.Header{}}
 	for _, line := range lines[1:] {
@@ -37,27 +37,27 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"429", "Retry-After: 1.5"}, advice{refused: true, wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: 99999999999999999999"}, advice{refused: true, wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: 9223372036854775807"}, advice{refused: true, wait: farthest, capacity: none}},
-		// A date is compared with the server's clock, and with ours if it does not tell its own.
+		// A date is relative to the server's clock, or to the client's if there is no Date.
 		{[]string{"429", "Retry-After: Wed, 04 Mar 2026 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Date: Wed, 04 Mar 2026 13:00:00 GMT", "Retry-After: Wed, 04 Mar 2026 13:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Wednesday, 04-Mar-26 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Tue, 03 Mar 2026 12:00:07 GMT"}, advice{refused: true, capacity: none}},
-		// As Weir answers: the capacity is the smaller one.
+		// An answer of Weir: the smaller capacity counts.
 		{[]string{"200", "X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 17", "X-RateLimit-Reset: 1772625602", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=17;t=2`},
 			advice{wait: -1, name: "6search", known: true, left: 17, reset: 2 * time.Second, capacity: 20}},
 		{[]string{"429", "Retry-After: 1", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=0;t=1`},
 			advice{refused: true, wait: time.Second, name: "6search", known: true, reset: time.Second, capacity: 100}},
 		{[]string{"429", `RateLimit: "search";r=0;t=9`}, advice{refused: true, wait: 9 * time.Second, name: "6search", known: true, reset: 9 * time.Second, capacity: none}},
-		// Retry-After comes before the effective window, even where it is earlier.
+		// Retry-After takes precedence over the t of RateLimit, also if it is shorter.
 		{[]string{"429", "Retry-After: 2", `RateLimit: "search";r=0;t=9`}, advice{refused: true, wait: 2 * time.Second, name: "6search", known: true, reset: 9 * time.Second, capacity: none}},
-		// Of several that which leaves less for its time; units other than requests say nothing.
+		// The quota with the lowest rate left counts; quotas in other units than requests are ignored.
 		{[]string{"200", `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, `RateLimit: "burst";r=50;t=30`, `RateLimit: "daily";r=100;t=40000`},
 			advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: 1000}},
 		{[]string{"200", `RateLimit: "daily";r=100;t=40000, "burst";r=50;t=30`}, advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: none}},
 		{[]string{"200", `RateLimit-Policy: "bytes";q=9;qu="content-bytes"`, `RateLimit: "bytes";r=0;t=30, "n";r=5;t=3`},
 			advice{wait: -1, name: "1n", known: true, left: 5, reset: 3 * time.Second, capacity: none}},
 		{[]string{"200", `RateLimit: "n";pk=:cGs=:;r=5;t=3`}, advice{wait: -1, name: "1npk", known: true, left: 5, reset: 3 * time.Second, capacity: none}},
-		// Without a time there is nothing to keep to, and what is not well formed is nothing.
+		// Fields without a time and malformed fields are ignored.
 		{[]string{"200", `RateLimit: "search";r=20`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: search;r=20;t=3`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: ("search");r=20;t=3`}, advice{wait: -1, capacity: none}},
@@ -67,7 +67,7 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"200", `RateLimit: "search";r=1;t=3, "` + strings.Repeat("x", maxField) + `"`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", "Age: 3", `RateLimit: "search";r=1;t=3`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: "search";r=999999999999999;t=999999999999999`}, advice{wait: -1, name: "6search", known: true, left: 999999999999999, reset: farthest, capacity: none}},
-		// The common fields: a reset in seconds, or in Unix seconds.
+		// The X-RateLimit fields: a reset in seconds, or in Unix seconds.
 		{[]string{"200", "X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772625610"}, advice{wait: -1, known: true, left: 3, reset: 10 * time.Second, capacity: 60}},
 		{[]string{"200", "Date: Wed, 04 Mar 2026 12:00:05 GMT", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772625610"}, advice{wait: -1, known: true, left: 3, reset: 5 * time.Second, capacity: none}},
 		{[]string{"200", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 10"}, advice{wait: -1, known: true, left: 3, reset: 10 * time.Second, capacity: none}},
@@ -80,7 +80,7 @@ func TestAdviceOf(t *testing.T) {
 	}
 }
 
-// Whatever an API says, what is made of it has its bounds.
+// Advice is bounded, whatever an API sends.
 func FuzzAdviceOf(f *testing.F) {
 	f.Add(429, "5", `"search";q=100;w=60`, `"search";r=17;t=2`, "20", "17", "1772625602", "Wed, 04 Mar 2026 12:00:05 GMT")
 	f.Add(503, "Wed, 04 Mar 2026 13:00:07 GMT", `"a";q=1;qu="content-bytes"`, `"a";r=0;t=999999999999999, "b";pk=:cGs=:;r=1`, "-1", "9223372036854775807", "99999999999", "")
@@ -99,7 +99,7 @@ func FuzzAdviceOf(f *testing.F) {
 		q := newQuota(time.Minute, 1)
 		q.learn(ticket{sent: noon, probe: true}, a, true, noon)
 		if at, _ := q.turn(noon); at.Sub(noon) > farthest {
-			t.Errorf("nobody may ask before %s", at)
+			t.Errorf("no request before %s", at)
 		}
 	})
 }

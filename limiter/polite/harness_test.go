@@ -19,16 +19,16 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// api is an API in this process, as an http.RoundTripper. Its clock is the test's bubble's.
+// api is an API in this process, as an http.RoundTripper, with the clock of the test's bubble.
 type api struct {
 	handler http.Handler
 	latency time.Duration // before the handler
 
 	mu     sync.Mutex
 	at     []time.Time    // when each request came
-	status map[int]int    // answers by status
+	status map[int]int    // number of responses by status
 	bodies []string       // of requests
-	open   map[*body]bool // bodies of answers that nobody has closed
+	open   map[*body]bool // bodies of responses that are not closed
 }
 
 func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -60,7 +60,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-// body tells when it is closed.
+// body is the body of a response, which records that it is closed.
 type body struct {
 	io.ReadCloser
 	api *api
@@ -73,8 +73,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// script answers the nth request with the nth line: a status, and fields as "name: value"
-// between bars. The last line holds for all that follow.
+// script answers the nth request with the nth line: a status, and header fields as "name: value"
+// between bars. The last line answers all further requests.
 func script(lines ...string) *api {
 	n := 0
 	var mu sync.Mutex
@@ -98,7 +98,7 @@ func answer(w http.ResponseWriter, line string) {
 	_, _ = io.WriteString(w, "answer "+parts[0])
 }
 
-// limited is an API behind the real middleware, whose callers are known by Authorization.
+// limited is an API behind a Gate that identifies callers by Authorization.
 func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	t.Helper()
 	limit, err := limiter.NewLimit(limiter.Limit{Name: "items", Rate: rate})

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answered is a quota of which an answer has said that so many are left for a minute from noon on.
+// answered returns a quota of which so many requests are left for a minute from noon.
 func answered(left int64) *quota {
 	q := newQuota(time.Hour, 5)
 	t, _, _ := q.pass(noon, noon.Add(time.Hour))
@@ -14,8 +14,8 @@ func answered(left int64) *quota {
 	return q
 }
 
-// Answers overtake each other: of those to requests that were under way together the least
-// counts, and one to a request that was sent later counts whatever it says.
+// Responses arrive out of order. Of requests that were in flight together the lowest number left counts;
+// the response to a later request always counts.
 func TestQuota_take(t *testing.T) {
 	type step struct {
 		sent, came, left, want int64 // in seconds after noon, and requests
@@ -36,7 +36,7 @@ func TestQuota_take(t *testing.T) {
 	}
 }
 
-// A request without an answer may have been counted: one less is left.
+// A request without a response may have been counted, so one less is left.
 func TestQuota_forget(t *testing.T) {
 	q := answered(3)
 	sent, _, err := q.pass(noon.Add(time.Minute), noon.Add(time.Hour))
@@ -44,6 +44,6 @@ func TestQuota_forget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if q.forget(sent); q.left != 2 || q.inFlight != 0 {
-		t.Errorf("%d are left, %d under way", q.left, q.inFlight)
+		t.Errorf("%d are left, %d in flight", q.left, q.inFlight)
 	}
 }

@@ -17,8 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/polite"
 )
 
-// Known figures: who is told 429 waits 1, 2, 4, 8 s with full jitter, and never less than
-// Retry-After.
+// After 429 the waits are up to 1, 2, 4 and 8 s at random, in addition to Retry-After.
 func TestTransport_backoff(t *testing.T) {
 	for name, least := range map[string]time.Duration{"429": 0, "429 | Retry-After: 3": 3 * time.Second, "503 | Retry-After: 3": 3 * time.Second, "429 | Retry-After: 0": 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -40,14 +39,14 @@ func TestTransport_backoff(t *testing.T) {
 			for i := range 4 {
 				most := time.Second << i
 				if shortest[i] < 0 || shortest[i] > most/10 || longest[i] < most*9/10 || longest[i] >= most {
-					t.Errorf("%s: wait %d was %s to %s beyond what was told, want all of 0s to %s", name, i+1, shortest[i], longest[i], most)
+					t.Errorf("%s: wait %d was %s to %s beyond Retry-After, want all of 0s to %s", name, i+1, shortest[i], longest[i], most)
 				}
 			}
 		})
 	}
 }
 
-// What is not to be repeated comes back as it is: with its body, and at once.
+// A refusal that must not be repeated is returned at once, with its body.
 func TestTransport_notRepeated(t *testing.T) {
 	for _, c := range []struct {
 		name, first string
@@ -55,16 +54,16 @@ func TestTransport_notRepeated(t *testing.T) {
 		transport   *polite.Transport
 	}{
 		{name: "no refusal", first: "500"},
-		{name: "503 that says no time", first: "503"},
+		{name: "503 without a time", first: "503"},
 		{name: "a body without GetBody", first: "429", request: func(r *http.Request) { r.Method, r.Body = "PUT", io.NopCloser(strings.NewReader("x")) }},
-		{name: "503 to what is not idempotent", first: "503 | Retry-After: 1", request: func(r *http.Request) { r.Method = "POST" }},
+		{name: "503 to a method that is not idempotent", first: "503 | Retry-After: 1", request: func(r *http.Request) { r.Method = "POST" }},
 		{name: "503 to a body that could be replayed", first: "503 | Retry-After: 1", request: func(r *http.Request) {
 			r.Method, r.Body = "PATCH", io.NopCloser(strings.NewReader("x"))
 			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
 		}},
 		{name: "no retries", first: "429", transport: &polite.Transport{Retries: -1}},
 		{name: "longer than the caller waits", first: "429 | Retry-After: 121"},
-		{name: "longer than told to wait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
+		{name: "longer than MaxWait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
 		{name: "Unix seconds in Retry-After", first: "429 | Retry-After: 1772625603"},
 		{name: "longer than the context lives", first: "429 | Retry-After: 2", request: func(r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
@@ -101,7 +100,7 @@ func TestTransport_notRepeated(t *testing.T) {
 	}
 }
 
-// A body is replayed whole; what was refused is closed, and its body read for the sake of the connection.
+// A repeated request has the whole body. Refusals are closed, and their bodies are read for the connection.
 func TestTransport_replay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")
@@ -121,8 +120,8 @@ func TestTransport_replay(t *testing.T) {
 	})
 }
 
-// 429 says that nothing was done, so that anything may be repeated; after 503 it may only what
-// is idempotent, by its method or by its key.
+// After 429 the API has done nothing, so any request may be repeated. After 503 only an idempotent one
+// may, by its method or its Idempotency-Key.
 func TestTransport_repeated(t *testing.T) {
 	for _, c := range []struct{ method, body, key, first string }{
 		{"POST", "", "", "429"},
@@ -144,7 +143,7 @@ func TestTransport_repeated(t *testing.T) {
 			}
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // without a body there is nothing to replay
+	synctest.Test(t, func(t *testing.T) { // a request without a body needs no GetBody
 		a := script("429", "200")
 		r, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/", http.NoBody)
 		r.GetBody = nil
@@ -154,7 +153,7 @@ func TestTransport_repeated(t *testing.T) {
 	})
 }
 
-// A context that ends ends the wait, wherever it is, and the body of the request is closed.
+// If the context ends, the wait ends, and the body of the request is closed.
 func TestTransport_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 30")
@@ -162,7 +161,7 @@ func TestTransport_context(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
-		for i := range bodies { // one waits to repeat, one at the door, one behind it
+		for i := range bodies { // one waits to repeat, one for its turn, one for the door
 			all.Go(func() {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -186,13 +185,13 @@ func TestTransport_context(t *testing.T) {
 	})
 }
 
-// closed is a body of a request, which says whether it is closed.
+// closed is the body of a request, which records that it is closed.
 type closed bool
 
 func (*closed) Read([]byte) (int, error) { return 0, io.EOF }
 func (c *closed) Close() error           { *c = true; return nil }
 
-// The context ends just when there is an answer: nobody gets it, so it is closed.
+// If the context ends with the response, the response is not returned but closed.
 func TestTransport_answerTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -204,7 +203,7 @@ func TestTransport_answerTooLate(t *testing.T) {
 	})
 }
 
-// While one request waits out a refusal, the others wait too; then one goes first, to ask.
+// While one request waits after a refusal, the others wait too. Then one is sent first, as a probe.
 func TestTransport_othersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "200")
@@ -226,8 +225,8 @@ func TestTransport_othersWait(t *testing.T) {
 	})
 }
 
-// After so many refusals in a row nothing is sent until the API may be asked; then one
-// request is, whoever else comes, and what it learns holds.
+// After Refusals refusals in a row nothing is sent until the API may be tried again. Then one request is
+// sent as a probe, and its response decides.
 func TestTransport_breaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 7", "200")
@@ -257,7 +256,7 @@ func TestTransport_breaker(t *testing.T) {
 			}
 		})
 		synctest.Wait()
-		refusal(4, time.Second) // while the probe is under way
+		refusal(4, time.Second) // while the probe is in flight
 		time.Sleep(2 * time.Second)
 		refusal(4, time.Second)
 		probe.Wait()
@@ -274,7 +273,7 @@ func TestTransport_breaker(t *testing.T) {
 	})
 }
 
-// A probe that gets no answer says nothing: the breaker stays open, and the next asks.
+// A probe without a response leaves the breaker open, and the next request is a probe.
 func TestTransport_probeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 5", "200")
@@ -298,7 +297,7 @@ func TestTransport_probeFails(t *testing.T) {
 	})
 }
 
-// Refusals of requests that were under way together are one: a burst opens no breaker.
+// Refusals of requests that were in flight together count once, so a burst does not open the breaker.
 func TestTransport_burst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "200")
@@ -328,7 +327,7 @@ func TestTransport_burst(t *testing.T) {
 	})
 }
 
-// Whoever may ask again at once does, though no time has passed by the clock.
+// A request that may be repeated at once is, also if no time has passed by the clock.
 func TestTransport_retryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 0", "429 | Retry-After: 0", "429 | Retry-After: 0", "200")
@@ -341,7 +340,7 @@ func TestTransport_retryAtOnce(t *testing.T) {
 	})
 }
 
-// Who is known to be refused for longer than it may wait is told at once, whatever is under way.
+// A request that would wait in vain fails at once, whatever is in flight.
 func TestTransport_inVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "200", "429 | Retry-After: 60")
@@ -352,7 +351,7 @@ func TestTransport_inVain(t *testing.T) {
 		a.latency = 5 * time.Second
 		var slow sync.WaitGroup
 		slow.Go(func() {
-			if status, err := get(t, transport, "http://api.test/"); status != 429 { // the last to get its answer
+			if status, err := get(t, transport, "http://api.test/"); status != 429 { // its response comes last
 				t.Error(status, err)
 			}
 		})
@@ -371,7 +370,7 @@ func TestTransport_inVain(t *testing.T) {
 	})
 }
 
-// Answers that overtake each other leave the least of what they say.
+// Of responses out of order, the lowest number left counts.
 func TestTransport_overtaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -381,7 +380,7 @@ func TestTransport_overtaking(t *testing.T) {
 			left := 10 - n
 			n++
 			mu.Unlock()
-			time.Sleep(time.Duration(left) * time.Millisecond) // the later, the sooner
+			time.Sleep(time.Duration(left) * time.Millisecond) // later requests get their responses earlier
 			answer(w, fmt.Sprintf("200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: %d | X-RateLimit-Reset: 60", left))
 		})}
 		transport := &polite.Transport{Base: a}
@@ -394,14 +393,14 @@ func TestTransport_overtaking(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// One asks, nine use up what it learns, and the last one has half a minute to itself.
+		// One is a probe, nine use the quota up, and the last one comes half a minute later.
 		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
 			t.Errorf("%v", a.at)
 		}
 	})
 }
 
-// What is left lasts until the reset: from the last quarter on requests are spread over the time.
+// The last quarter of a quota is spread over the time until the reset.
 func TestTransport_spread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = time.Minute
@@ -421,8 +420,8 @@ func TestTransport_spread(t *testing.T) {
 			if minute != i/20 {
 				t.Fatalf("request %d came in minute %d, want %d", i, minute, i/20)
 			}
-			// 15 go at once, and 5 lie between them and the end: 10 s apart, as long as
-			// whole seconds are exact.
+			// 15 are sent at once, and 5 between them and the end: 10 s apart, as far as whole seconds
+			// allow.
 			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second || since > time.Duration(n-14)*10*time.Second+time.Second) {
 				t.Errorf("request %d came %s into its window", n, since)
 			}
@@ -430,8 +429,8 @@ func TestTransport_spread(t *testing.T) {
 	})
 }
 
-// Many at once through the real middleware: the polite ones are refused not once, the rude
-// ones most of the time. The polite ones use the quota up all the same.
+// Many clients at once behind a Gate: polite ones are never refused, and others mostly. The polite ones
+// still use the quota up.
 func TestTransport_crowd(t *testing.T) {
 	const clients, each = 50, 4 // 200 requests to a limit of 20, and 100 a minute
 	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}
@@ -474,8 +473,8 @@ func TestTransport_crowd(t *testing.T) {
 	})
 }
 
-// Requests that are counted apart do not wait for each other: by host, by credential, and by the
-// policy and the partition that the API names.
+// Requests of different quotas do not wait for each other. Quotas differ by host, credential, policy and
+// partition.
 func TestTransport_apart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -505,7 +504,7 @@ func TestTransport_apart(t *testing.T) {
 			{"GET", "http://api.test/search", "", "", 0},
 			{"GET", "http://api.test/data", "", "", 200},
 			{"GET", "http://api.test/mine/1", "", "", 429},
-			{"GET", "http://api.test/mine/2", "", "", 0}, // as its neighbour
+			{"GET", "http://api.test/mine/2", "", "", 0}, // as the other path of its folder
 			{"GET", "http://api.test/yours/1", "", "", 200},
 			{"GET", "http://api.test/yours/2", "", "", 200},
 			{"GET", "http://api.test/", "Authorization", "a", 429},
@@ -531,7 +530,7 @@ func TestTransport_apart(t *testing.T) {
 	})
 }
 
-// Each request that is signed as AWS has it has another Authorization; the caller is the same.
+// AWS signatures with one key ID are one caller, although Authorization differs.
 func TestTransport_signed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 60")
@@ -543,13 +542,13 @@ func TestTransport_signed(t *testing.T) {
 		}
 		const format = "AWS4-HMAC-SHA256 Credential=%s/202603%02d/us-east-1/execute-api/aws4_request, SignedHeaders=host;x-amz-date, Signature=%064d"
 		for i := range 50 {
-			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // its scope has the day
+			_, err := send(fmt.Sprintf(format, "AKID", i/25+1, i)) // the scope contains the day
 			if _, waits := errors.AsType[*polite.WaitError](err); waits != (i > 0) {
 				t.Errorf("%d: %v", i, err)
 			}
 		}
 		if quotas, _ := transport.Remembered(); len(a.at) != 1 || quotas != 1 {
-			t.Errorf("%d requests were sent, %d quotas are remembered", len(a.at), quotas)
+			t.Errorf("%d requests were sent, %d quotas are kept", len(a.at), quotas)
 		}
 		for _, other := range []string{fmt.Sprintf(format, "AKIB", 1, 0), "AWS4-HMAC-SHA256 Signature=0", "AWS4-HMAC-SHA256 Signature=1"} {
 			if status, err := send(other); status != 429 {
@@ -559,7 +558,7 @@ func TestTransport_signed(t *testing.T) {
 	})
 }
 
-// A 503 that names no quota stops the requests of its own path, for some minutes at most, and no others.
+// A 503 that names no quota holds only requests of its path, for at most some minutes.
 func TestTransport_unavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := "503 | Retry-After: 86400"
@@ -589,17 +588,17 @@ func TestTransport_unavailable(t *testing.T) {
 			expect("/report", 0)
 			time.Sleep(time.Nanosecond)
 		}
-		line = "429 | Retry-After: 60" // once it is there again, it is counted as the others are
+		line = "429 | Retry-After: 60" // when it is available again, it counts with the others
 		expect("/report", 429)
 		expect("/other", 0)
 		time.Sleep(time.Minute)
-		line = `503 | Retry-After: 60 | RateLimit: "all";r=0;t=60` // a quota that it names is refused
+		line = `503 | Retry-After: 60 | RateLimit: "all";r=0;t=60` // a 503 of a named quota
 		expect("/report", 503)
 		expect("/reports", 0)
 	})
 }
 
-// An answer to a request that was sent before a 503 came does not undo it.
+// The response to a request that was sent before a 503 came does not undo it.
 func TestTransport_unavailableSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -631,8 +630,8 @@ func TestTransport_unavailableSince(t *testing.T) {
 	})
 }
 
-// A refusal that names another quota says nothing of the one that the request went by: it is neither
-// a success nor a failure of that.
+// A refusal that names another quota is neither a success nor a failure of the quota that gave the
+// ticket.
 func TestTransport_refusedByAnother(t *testing.T) {
 	const own, another = "429 | Retry-After: 1", `429 | Retry-After: 600 | RateLimit: "search";r=0;t=600`
 	for name, c := range map[string]struct {
@@ -663,8 +662,8 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	}
 }
 
-// A request waits for its turn no longer than half the time that its context has, so that there is
-// time for the answer.
+// A request waits for its turn at most half the time until its deadline, so that time is left for the
+// response.
 func TestTransport_halfTheContext(t *testing.T) {
 	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -685,8 +684,8 @@ func TestTransport_halfTheContext(t *testing.T) {
 	}
 }
 
-// Of a quota that is used up for an hour one asks after half the time that requests wait: some are
-// renewed earlier than they say.
+// If a quota is used up for an hour, a probe is sent after half of MaxWait: some quotas are full again
+// earlier than announced.
 func TestTransport_asksHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200 | X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 3600", "200")
@@ -697,12 +696,12 @@ func TestTransport_asksHalfway(t *testing.T) {
 			}
 		}
 		if wait := a.at[1].Sub(a.at[0]); wait != time.Minute {
-			t.Errorf("asked after %s", wait)
+			t.Errorf("probe after %s", wait)
 		}
 	})
 }
 
-// Who waited for a turn while an answer named another quota gives its place back.
+// A request that waited while a response named another quota returns its ticket.
 func TestTransport_renamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{latency: 100 * time.Millisecond, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -714,7 +713,7 @@ func TestTransport_renamed(t *testing.T) {
 		})}
 		transport := &polite.Transport{Base: a}
 		var all sync.WaitGroup
-		for range 5 { // one goes first, and four wait behind it
+		for range 5 { // one is sent first, and four wait
 			all.Go(func() {
 				if status, err := get(t, transport, "http://api.test/search/"); status != 200 {
 					t.Error(status, err)
@@ -729,13 +728,13 @@ func TestTransport_renamed(t *testing.T) {
 			}
 		}
 		if took := time.Since(begun); took != 2*a.latency {
-			t.Errorf("what is left was taken to be under way: took %s", took)
+			t.Errorf("the requests left counted as in flight: took %s", took)
 		}
 	})
 }
 
-// The body of a refusal that is waited out is read, so that its connection serves the next
-// request too; a long one is not.
+// The body of a refusal is read before a repetition, so that its connection can be used again, unless it
+// is long.
 func TestTransport_drains(t *testing.T) {
 	for length, unread := range map[int64]int{9: 0, 64 << 10: 0, 64<<10 + 1: 64<<10 + 1, -1: 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -758,8 +757,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// An API that says nothing of limits is not slowed down, but for the first request of all,
-// and that for a second.
+// Requests to an API without limit fields are not delayed, except behind the first one for a second.
 func TestTransport_noLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200")
@@ -781,7 +779,7 @@ func TestTransport_noLimits(t *testing.T) {
 	})
 }
 
-// Whatever an API names, what is remembered of it is bounded.
+// The book is bounded, whatever names an API sends.
 func TestTransport_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -796,12 +794,12 @@ func TestTransport_bounded(t *testing.T) {
 			}
 		}
 		if quotas, routes := transport.Remembered(); quotas != 1024 || routes != 8192 {
-			t.Errorf("remembers %d quotas and %d routes", quotas, routes)
+			t.Errorf("kept %d quotas and %d routes", quotas, routes)
 		}
 	})
 }
 
-// A client closes the connections that wait for its next request through the transport too.
+// CloseIdleConnections of a client reaches Base.
 func TestTransport_CloseIdleConnections(t *testing.T) {
 	base := &idle{}
 	client := &http.Client{Transport: &polite.Transport{Base: base}}

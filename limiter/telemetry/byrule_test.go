@@ -20,8 +20,7 @@ func of(rule string) *limiter.Limit {
 	return &l
 }
 
-// through is a request that limits of rules have let through, and refusedBy one that the last
-// of them refused.
+// through is a decision that limits of rules allow, and refusedBy one that the last of them refuses.
 func through(rules ...string) (d limiter.Decision) {
 	d.Allowed = true
 	for _, rule := range rules {
@@ -36,7 +35,7 @@ func refusedBy(rules ...string) limiter.Decision {
 	return d
 }
 
-// byRule returns the sums of what is counted of each rule.
+// byRule returns the sums of the metrics of each rule.
 func (l *log) byRule() map[string]counts {
 	sums := map[string]counts{}
 	for _, m := range l.metrics {
@@ -53,8 +52,8 @@ func (l *log) byRule() map[string]counts {
 	return sums
 }
 
-// A request that is let through counts for each rule that has charged it, once; one that is
-// refused for the rule that has refused it, so that the two are that rule's rate.
+// An allowed request counts once for each rule that charged it, and a refused one for the rule that
+// refused it.
 func TestRecorder_byRule(t *testing.T) {
 	shadowed := through("GET /a", "*")
 	shadowed.Shadowed = of("*")
@@ -68,15 +67,15 @@ func TestRecorder_byRule(t *testing.T) {
 		err      error
 		want     map[string]counts
 	}{
-		{"let through", through("GET /a", "*"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0}}},
+		{"allowed", through("GET /a", "*"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0}}},
 		{"by two limits of a rule", through("GET /a", "GET /a"), nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}}},
 		{"refused", refusedBy("GET /a", "*"), nil, map[string]counts{"*": {"RuleAllowed": 0, "RuleRefused": 1}}},
-		{"tried out", shadowed, nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0, "RuleShadowed": 1}}},
+		{"shadow mode", shadowed, nil, map[string]counts{"GET /a": {"RuleAllowed": 1, "RuleRefused": 0}, "*": {"RuleAllowed": 1, "RuleRefused": 0, "RuleShadowed": 1}}},
 		{"no rule", through(), nil, map[string]counts{}},
 		{"two other rules", through("x", "y"), nil, map[string]counts{"(others)": {"RuleAllowed": 1, "RuleRefused": 0}}},
 		{"bad credential", through("*"), caller.ErrInvalidCredential, map[string]counts{}},
 		{"the store failed", failed, nil, map[string]counts{}},
-		{"no limit speaks", nobody, nil, map[string]counts{}},
+		{"no limit to show", nobody, nil, map[string]counts{}},
 	} {
 		l := newLog(t)
 		r := telemetry.New(l, "dev", hash)
@@ -88,12 +87,12 @@ func TestRecorder_byRule(t *testing.T) {
 		}
 	}
 	l := newLog(t)
-	telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, through("GET /a"), nil)) // nobody has named rules
+	telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, through("GET /a"), nil)) // without a call of Rules
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// A line has room for one rule, and rules take turns; what is left over after a minute has
-// lines of its own, under its own time.
+// A line has room for one rule, and rules take turns. Counts that wait for a minute have lines of their
+// own, under their own time.
 func TestRecorder_byRule_turns(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -113,7 +112,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 		return noon.Add(after)
 	}
 	at := record(0, "a", "b", "c")
-	want(at, 1, "b", 1) // the turn goes on from the first
+	want(at, 1, "b", 1) // the turn after the first
 	record(time.Millisecond, "a", "c")
 	at = record(time.Second, "b")
 	want(at, 2, "c", 2)
@@ -130,13 +129,13 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	left := record(5*time.Hour, "b", "c")
 	want(left, 1, "b", 1)
 	at = record(6*time.Hour, "a")
-	want(left, 0, "c", 1) // though there was no request after it
+	want(left, 0, "c", 1) // though no request came after it
 	if want(at, 1, "a", 1); len(l.metrics) != 0 {
 		t.Errorf("%+v, want no more lines", l.metrics)
 	}
 }
 
-// The first ten rules have names, whatever comes of the others, and new rules lose nothing.
+// The first ten rules have names, and a change of rules loses no counts.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -177,7 +176,7 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	}
 }
 
-// CloudWatch takes names in printable ASCII; two rules have two names all the same.
+// Names are printable ASCII, and different for different rules.
 func TestRecorder_byRule_names(t *testing.T) {
 	long := "GET /" + strings.Repeat("x", 1024)
 	labels := []string{"GET /ä", "GET /ö", long + "1", long + "2", "(others)", " ", "GET /a\nb", "GET /a?b"}
@@ -192,7 +191,7 @@ func TestRecorder_byRule_names(t *testing.T) {
 	}
 }
 
-// Each request is counted once for its rule, whatever the concurrency.
+// Concurrent requests are each counted once for their rule.
 func TestRecorder_byRule_concurrent(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

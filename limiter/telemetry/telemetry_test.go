@@ -42,24 +42,24 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// counts are the values of metrics by their names; of latencies, how many there are.
+// counts has the values of metrics by name; for latencies, the number of values.
 type counts map[string]float64
 
-// line is one of metrics.
+// line is a line of metrics.
 type line struct {
 	at      time.Time
 	counts  counts
 	latency []float64
-	rule    string // whose counts are in it
+	rule    string // value of the dimension
 }
 
-// refusedLine is one of a caller who was refused.
+// refusedLine is a line of a refused caller.
 type refusedLine struct {
 	Weir, Subject, Limit string
 	Refused              int
 }
 
-// log takes what is written, and checks that each Write is one line.
+// log collects lines, and checks that each Write is one line.
 type log struct {
 	testing.TB
 	metrics []line
@@ -132,7 +132,7 @@ func (l *log) read(b []byte) line {
 		if of := strings.Join(d.Dimensions[0], " "); of != "" && of != telemetry.RuleDimension {
 			l.Errorf("%s: dimensions %q", b, of)
 		}
-		for _, m := range d.Metrics { // each a member of the root, once, and the only ones
+		for _, m := range d.Metrics { // each member of the root is one metric
 			n++
 			got.read(l, m.Name, m.Unit, root[m.Name])
 			if ofRule := strings.HasPrefix(m.Name, "Rule") && !strings.HasPrefix(m.Name, "Rules"); ofRule != (len(d.Dimensions[0]) == 1) {
@@ -148,7 +148,7 @@ func (l *log) read(b []byte) line {
 	return got
 }
 
-// read takes in a metric.
+// read adds a metric.
 func (l *line) read(tb testing.TB, name, unit string, value json.RawMessage) {
 	tb.Helper()
 	want, n := "Count", 0.0
@@ -197,7 +197,7 @@ func (l *log) want(want ...line) {
 	l.metrics = nil
 }
 
-// What became of a request, and what it counts as.
+// Each outcome counts in certain metrics.
 func TestRecorder_Record(t *testing.T) {
 	invalid, missing := fmt.Errorf("%w: forged", caller.ErrInvalidCredential), fmt.Errorf("token: %w", caller.ErrMissingCredential)
 	for _, c := range []struct {
@@ -208,7 +208,7 @@ func TestRecorder_Record(t *testing.T) {
 	}{
 		{"allowed", limiter.Decision{Allowed: true, StoreCalls: 2}, nil, counts{"Allowed": 1, "Refused": 0, "StoreCalls": 2, "StoreLatency": 1, "Latency": 1}},
 		{"refused", limiter.Decision{Limit: limit("a"), StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
-		{"refused by no limit that speaks", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
+		{"refused without a limit to show", limiter.Decision{}, nil, counts{"Allowed": 0, "Refused": 1, "Latency": 1}},
 		{"remembered", limiter.Decision{Limit: limit("a"), FromCache: true}, nil, counts{"Allowed": 0, "Refused": 1, "FromCache": 1, "Latency": 1}},
 		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
@@ -223,7 +223,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
 		{"past the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
 		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
-		{"mended", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
+		{"clamped", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -231,7 +231,7 @@ func TestRecorder_Record(t *testing.T) {
 			telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 			l.want(line{at: noon, counts: c.want})
 			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
-				t.Errorf("who is refused: %+v", l.refused)
+				t.Errorf("lines of refused callers: %+v", l.refused)
 			}
 		})
 	}
@@ -240,15 +240,15 @@ func TestRecorder_Record(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 	l = newLog(t)
 	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{Given: 2, Dropped: 3})
-	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // nothing to tell
+	telemetry.New(l, "dev", hash).Refunds(noon, limiter.Refunds{}) // writes nothing
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "RefundsGiven": 2, "RefundsDropped": 3}})
 	l = newLog(t)
 	telemetry.New(l, "dev", hash).EventsDropped(noon, 7)
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
 }
 
-// The first decision after a quiet second is written at once, those of the second after it
-// with the first one later.
+// The first decision after a quiet second is written at once. Those of the next second are written with
+// the first decision after it.
 func TestRecorder_edges(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -270,7 +270,7 @@ func TestRecorder_edges(t *testing.T) {
 	l.want(n(2500*time.Millisecond, 2))
 	record(3*time.Second + 499*time.Millisecond)
 	l.want()
-	// What is pending from long ago is written under its own time.
+	// Counts from long ago are written under their own time.
 	const pause = 3499*time.Millisecond + time.Minute
 	record(pause - 1)
 	l.want(n(pause-1, 2).truncated())
@@ -278,21 +278,20 @@ func TestRecorder_edges(t *testing.T) {
 	l.want()
 	record(pause + time.Hour)
 	l.want(n(pause, 1), n(pause+time.Hour, 1))
-	// A clock that was set back is followed; one that is a little behind is not.
+	// A clock that was set back is accepted; one that is a little behind is ignored.
 	record(pause + time.Hour - time.Second + 1)
 	l.want()
 	record(pause)
 	l.want(n(pause, 2))
 }
 
-// truncated returns l as its time is written.
+// truncated returns l with the precision of written times.
 func (l line) truncated() line {
 	l.at = l.at.Truncate(time.Millisecond)
 	return l
 }
 
-// A decision counts when it was reached: requests that took longer do not turn the time
-// back, however they mix with others.
+// A decision counts at its end, so slow requests among others do not set the time back.
 func TestRecorder_slow(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -304,8 +303,7 @@ func TestRecorder_slow(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// Every decision is counted, once, whatever the concurrency, and there is at most one line
-// a second.
+// Concurrent decisions are each counted once, and there is at most one line a second.
 func TestRecorder_concurrent(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -345,8 +343,7 @@ func TestRecorder_concurrent(t *testing.T) {
 	}
 }
 
-// Latencies are those that were given, in milliseconds, and a sample of all if there are
-// more than a line can hold.
+// Latencies are in milliseconds, and a random sample if a line cannot hold all.
 func TestRecorder_latency(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -379,8 +376,7 @@ func TestRecorder_latency(t *testing.T) {
 	}
 }
 
-// Every line says which rules are in force, once that is known, and for how long nobody has
-// asked for others, if anybody ever does.
+// Each line has the version of the rules once it is known, and their age if they have a source.
 func TestRecorder_Rules(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -394,15 +390,15 @@ func TestRecorder_Rules(t *testing.T) {
 	r.Rules(noon, 7, time.Time{}, nil)
 	want(time.Second, counts{"RulesVersion": 7})
 	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil)
-	r.Rules(noon.Add(time.Second), 7, noon, nil) // overtaken
-	l.want()                                     // it is no request
+	r.Rules(noon.Add(time.Second), 7, noon, nil) // a call that another one has overtaken
+	l.want()                                     // a call of Rules is no request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
 	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour), nil) // the clock was set back
 	want(-time.Hour-time.Second, counts{"RulesVersion": 9, "RulesAge": 0})
 }
 
-// Nobody records nothing.
+// A nil Recorder records nothing.
 func TestRecorder_none(*testing.T) {
 	var none *telemetry.Recorder
 	for _, r := range []*telemetry.Recorder{none, {}} {
@@ -413,7 +409,7 @@ func TestRecorder_none(*testing.T) {
 	}
 }
 
-// As long as nothing is due, recording allocates nothing, refusals included.
+// Recording allocates nothing while no line is due.
 func TestRecorder_allocations(t *testing.T) {
 	r := telemetry.New(newLog(t), "dev", nil)
 	r.Rules(noon, 1, noon, []string{"a", "b"})
@@ -432,8 +428,8 @@ func TestRecorder_allocations(t *testing.T) {
 	}
 }
 
-// A flood of refusals does not make the log grow: a million in one second are at most
-// eleven lines, and none is lost in their sum.
+// A flood of refusals does not grow the log: a million in a second have at most eleven lines, and the
+// sum of these is exact.
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -471,8 +467,7 @@ func TestRecorder_flood(t *testing.T) {
 	}
 }
 
-// A thousand callers are known at once, and those after them are counted with the rest,
-// until the next write.
+// A thousand callers are counted apart until the next write, and further ones together.
 func TestRecorder_crowd(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -492,11 +487,11 @@ func TestRecorder_crowd(t *testing.T) {
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, refused, nil))
 	if last := l.refused[len(l.refused)-1]; last.Subject != hash(limiter.User("alice")) || last.Refused != 1 {
-		t.Errorf("%+v, want alice, for whom there is room again", last)
+		t.Errorf("%+v, want alice, who is counted apart again", last)
 	}
 }
 
-// A caller is known by the strongest identity, for each limit apart, and by a hash only.
+// Refusals are counted by the strongest identity and by limit, and a line has only a hash.
 func TestRecorder_refused(t *testing.T) {
 	var out bytes.Buffer
 	r := telemetry.New(&out, "dev", hash)
@@ -535,11 +530,10 @@ func TestRecorder_refused(t *testing.T) {
 	}
 }
 
-// hash is that of the deployment that these tests are of.
+// hash is the subject hash of these tests.
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// The hash of a subject depends on a key: who has a list of addresses or of users cannot find
-// who is meant.
+// The hash of a subject depends on a key, so a list of addresses or users does not reveal subjects.
 func TestNewSubjectHash(t *testing.T) {
 	key, subject := []byte("0123456789abcdef"), limiter.User("alice")
 	got := telemetry.NewSubjectHash("dev", key)(subject)
@@ -558,7 +552,7 @@ func TestNewSubjectHash(t *testing.T) {
 			t.Errorf("%s makes the same hash", name)
 		}
 	}
-	// A key that is missing or too short is no constant.
+	// A missing or short key is replaced by a random one.
 	for _, short := range [][]byte{nil, {}, []byte("0123456789abcde")} {
 		one, two := telemetry.NewSubjectHash("dev", short), telemetry.NewSubjectHash("dev", short)
 		if one(subject) == two(subject) {
@@ -571,14 +565,14 @@ func TestNewSubjectHash(t *testing.T) {
 	}
 }
 
-// What a second costs in the log, as the package's doc says.
+// The sizes of lines are as the package documentation states.
 func TestRecorder_size(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "prod", nil)
 	size := func(what string, most int) {
 		t.Helper()
 		if t.Logf("%s: %d bytes", what, l.bytes); l.bytes > most || l.bytes < most*8/10 {
-			t.Errorf("%s: %d bytes, the doc says %d", what, l.bytes, most)
+			t.Errorf("%s: got %d bytes, want at most %d as documented", what, l.bytes, most)
 		}
 		l.bytes = 0
 	}
@@ -616,7 +610,7 @@ func TestRecorder_size(t *testing.T) {
 	size("everything", 3500)
 }
 
-// What recording costs a request while nothing is due, and when a line is.
+// BenchmarkRecorder_Record measures a request while nothing is due, and when a line is.
 func BenchmarkRecorder_Record(b *testing.B) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -652,8 +646,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 	})
 }
 
-// What was written is not written again, and documents that are refused have a line of their
-// own time.
+// Counts are written once. A refused document has a line under its own time.
 func TestRecorder_pauses(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -668,7 +661,7 @@ func TestRecorder_pauses(t *testing.T) {
 	l.want(line{at: noon.Add(2*time.Hour + time.Millisecond), counts: one}.truncated(), line{at: noon.Add(3 * time.Hour), counts: counts{"Allowed": 0, "Refused": 0, "RulesRefused": 1}})
 }
 
-// stuck takes no line until it is told to.
+// stuck blocks in Write until the test releases it.
 type stuck struct{ took, write chan struct{} }
 
 func (s stuck) Write(b []byte) (int, error) {
@@ -677,7 +670,7 @@ func (s stuck) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// A log that is slow holds up the request that writes to it, and no other.
+// A slow log delays only the request that writes to it.
 func TestRecorder_slowLog(t *testing.T) {
 	s := stuck{make(chan struct{}), make(chan struct{})}
 	r := telemetry.New(s, "dev", nil)
