@@ -279,7 +279,7 @@ func TestStartSigningKeys(t *testing.T) {
 		t.Errorf("after: %s", got)
 	}
 	for want, variables := range map[string][]string{
-		"RECORDS_TABLE": {"JWKS=" + issuer.URL}, "JWKS: key set: got": {"RECORDS_TABLE=weir", "JWKS=http://issuer.example/keys"},
+		"RECORDS_TABLE": {"JWKS=" + issuer.URL}, "JWKS: key set: URL": {"RECORDS_TABLE=weir", "JWKS=http://issuer.example/keys"},
 	} {
 		c, output := function(t, append(variables, "WEIR_TEST_FUNCTION=signingkeys")...)
 		if err := c.Run(); err == nil || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), want) {

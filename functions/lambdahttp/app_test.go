@@ -414,9 +414,9 @@ func TestHandler_errors(t *testing.T) {
 	e := memory(t)
 	h := lambdahttp.NewHandler(e, sample.New(e))
 	for want, payload := range map[string]string{
-		"event: unexpected end":                      "",
-		"no event of API Gateway or a load balancer": `{"Records":[]}`,
-		"body of the event: illegal base64":          `{"version":"2.0","rawPath":"/","requestContext":{"http":{"method":"GET"}},"body":"%","isBase64Encoded":true}`,
+		"event: unexpected end":                "",
+		"unsupported event: no method or path": `{"Records":[]}`,
+		"event body: illegal base64":           `{"version":"2.0","rawPath":"/","requestContext":{"http":{"method":"GET"}},"body":"%","isBase64Encoded":true}`,
 	} {
 		if _, err := h.Invoke(ctx, []byte(payload)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)

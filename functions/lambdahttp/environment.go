@@ -4,8 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 
 	"github.com/rs/cors"
@@ -19,44 +17,44 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Environment is what a function has built once and uses for every request. Its
-// fields are set before the first request and not changed; it is then safe for
-// concurrent use.
+// Environment is what a Lambda execution environment builds once and uses for every request. Package
+// boot returns a complete one. Do not change its fields after the first request; it is then safe
+// for concurrent use.
 type Environment struct {
 	Limiter *limiter.Limiter
-	// Rules are those in force. A request has one version of them from its start to its end,
-	// and waits at its end for a reading that it has begun.
+	// Rules are the rules in force. A request uses one version of them from start to end, and waits at
+	// its end for a reload that it has started.
 	Rules      *live.Rules
 	Identifier *caller.Identifier
 	// Clock is read once per request.
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// Recorder is told of every request that is decided here, and not of those that an
-	// authorizer has decided; nil records nothing.
+	// Recorder records every request that is decided here, but not those that an authorizer has
+	// decided; nil records nothing.
 	Recorder *telemetry.Recorder
-	// Events is told of the same requests; nil sends none.
+	// Events publishes the same requests; nil publishes nothing.
 	Events *decisionlog.Publisher
-	// BasePath is what a custom domain puts before every path, such as "/v1", in the normal
-	// form of rules, which do not see it. Empty if there is none. By the domain of API
-	// Gateway, a load balancer or net/http paths come without it, and are left as they are.
+	// BasePath is the path that a custom domain puts before every path, such as "/v1", in the normal
+	// form of rules; empty: none. Rules do not see it. Paths from the domain of API Gateway, a load
+	// balancer or net/http do not have it and stay unchanged.
 	BasePath string
-	// MaxDelay is how long a request that no authorizer has admitted may wait for its
-	// turn in a leaky bucket.
+	// MaxDelay is how long a request that no authorizer has admitted may wait for its turn in a leaky
+	// bucket.
 	MaxDelay time.Duration
-	// CORSOrigins are the origins whose pages may read the answers, such as
-	// "https://app.example.com", or "*" alone. Empty: none but the API's own.
+	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com", or
+	// "*" alone; empty: no other origin.
 	CORSOrigins []string
-	// SampleLogin is the user:password that the sample API's login knows; empty: none.
+	// SampleLogin is the user:password of the login of the sample API; empty: no login succeeds.
 	SampleLogin string
 }
 
-// Serve returns api as every host runs it: behind the limits, unless an authorizer
-// has been asked already, and with the path that was charged. Where
-// pages of other origins are let in, each answer says so, refusals too, and a preflight is
-// answered without being limited. An api that varies by other fields adds them to Vary.
+// Serve returns api as every host runs it: behind the limits, unless an authorizer has already
+// decided, and with the path that was charged. With CORSOrigins every answer, also a refusal, has the
+// CORS headers, and preflights are answered without a limit. An api that varies by other
+// request headers adds them to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate()
-	return e.shared(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from := originOf(r.Context())
 		switch {
 		case !from.decided:
@@ -100,55 +98,32 @@ func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.R
 	return e.Identifier.Caller(ctx, now, credentials(r.Header, r.Address))
 }
 
-// shared returns h as pages of the environment's origins may use it. A REST API adds
-// nothing to what a function answers, so the function has to say it.
-func (e *Environment) shared(h http.Handler) http.Handler {
+// undecided records a request that was not decided because of err, and returns err.
+func (e *Environment) undecided(err error) error {
+	e.observe(outcome.Outcome{Time: e.Clock(), Err: err})
+	return err
+}
+
+// cors returns h with CORS headers for the environment's origins. API Gateway adds none to the answers
+// of a function.
+func (e *Environment) cors(h http.Handler) http.Handler {
 	if len(e.CORSOrigins) == 0 {
 		return h
 	}
 	return cors.New(cors.Options{
 		AllowedOrigins: e.CORSOrigins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"*"}, // there are no cookies to protect: credentials are not allowed
+		AllowedHeaders: []string{"*"}, // cookies are not allowed, so there is nothing to protect
 		ExposedHeaders: httplimit.ExposedFields(),
 		MaxAge:         600, // seconds
 	}).Handler(h)
 }
 
-// basePath returns what comes before every path of a request to a domain: API Gateway puts
-// the base path there for a custom domain alone.
+// basePath returns the path before every path of requests to a domain. API Gateway puts the base path
+// there for custom domains only.
 func (e *Environment) basePath(domain string) string {
 	if !isCustom(domain) {
 		return ""
 	}
 	return e.BasePath
-}
-
-// origin is what a host says of a request, beside the request itself.
-type origin struct {
-	decided bool              // the authorizer has charged the request and allowed it
-	fields  map[string]string // header fields of its decision; there may be none
-	// malformed says that the path has no reading: the request's URL is not that of the client.
-	malformed bool
-}
-
-type originKey struct{}
-
-func withOrigin(ctx context.Context, o origin) context.Context {
-	return context.WithValue(ctx, originKey{}, o)
-}
-
-func originOf(ctx context.Context) origin {
-	o, _ := ctx.Value(originKey{}).(origin)
-	return o
-}
-
-// credentials returns those of a request. A header that comes twice is joined, which
-// makes it invalid: whoever reads the other one must not be told another caller.
-func credentials(h http.Header, address netip.Addr) caller.Credentials {
-	return caller.Credentials{
-		Authorization: strings.Join(h["Authorization"], ", "),
-		APIKey:        strings.Join(h["X-Api-Key"], ", "),
-		Address:       address,
-	}
 }

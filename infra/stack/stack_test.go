@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/weir-limits/weir/functions/contract"
-	"github.com/weir-limits/weir/functions/lambdahttp"
 	"github.com/weir-limits/weir/infra/stack"
 )
 
@@ -60,7 +59,8 @@ func TestStack_refusal(t *testing.T) {
 		if r.Properties["ResponseType"] != "ACCESS_DENIED" {
 			continue
 		}
-		for field, key := range lambdahttp.FieldKeys() {
+		for _, f := range contract.Fields() {
+			field, key := f.Name, f.Key
 			if got := parameters["gatewayresponse.header."+field]; got != "context.authorizer."+key {
 				t.Errorf("%s: got %v, want the context's %s", field, got, key)
 			}
@@ -69,7 +69,7 @@ func TestStack_refusal(t *testing.T) {
 		for part := range strings.SplitSeq(body, "$context.authorizer.") {
 			key, _, _ := strings.Cut(part, `"`)
 			key, _, _ = strings.Cut(key, ",")
-			if !strings.HasPrefix(part, "{") && !slices.Contains(lambdahttp.BodyKeys(), key) {
+			if !strings.HasPrefix(part, "{") && !slices.Contains(contract.BodyKeys(), key) {
 				t.Errorf("the body has the context's %s, which may break it", key)
 			}
 		}

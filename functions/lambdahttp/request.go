@@ -16,11 +16,10 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// proxyEvent is a request as any of the hosts sends it: a REST API or a load balancer
-// (payload 1.0), an HTTP API or a function URL (payload 2.0). It is decoded once; the
-// fields tell which host it was.
+// proxyEvent is a request of any host: a REST API or a load balancer (payload 1.0), an HTTP API or a
+// function URL (payload 2.0). One type decodes all; the fields show which host it was.
 type proxyEvent struct {
-	Version string `json:"version"` // "2.0", else payload 1.0; a REST API sends none
+	Version string `json:"version"` // "2.0", otherwise payload 1.0; empty for a REST API
 
 	HTTPMethod   string              `json:"httpMethod"`
 	Path         string              `json:"path"`
@@ -51,12 +50,12 @@ type proxyEvent struct {
 	} `json:"requestContext"`
 }
 
-// host is where an event comes from.
+// host is the kind of host that sent an event.
 type host int
 
 const (
 	restAPI host = iota
-	httpAPI      // or function URL
+	httpAPI      // or a function URL
 	loadBalancer
 )
 
@@ -70,8 +69,8 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
-// request returns the event as an http.Request, with its origin in the context. basePath
-// comes before every path.
+// request returns the event as an http.Request, with its origin in the context. basePath is the path
+// before every path.
 func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
 	header := headerOf(e.Headers, e.MultiHeaders)
@@ -82,7 +81,7 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 		}
 	}
 	if method == "" || !strings.HasPrefix(path, "/") {
-		return nil, errors.New("no event of API Gateway or a load balancer: method or path is missing")
+		return nil, errors.New("unsupported event: no method or path")
 	}
 	body, err := e.body()
 	if err != nil {
@@ -102,16 +101,15 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 	return r, nil
 }
 
-// awsDomains end the domain names that AWS gives to an API.
+// awsDomains are the endings of the domain names that AWS gives to an API.
 var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
 
-// functionURLDomain is a part of the domain names of function URLs, which no others have.
+// functionURLDomain is a part that only the domain names of function URLs have.
 const functionURLDomain = ".lambda-url."
 
-// isCustom reports whether the domain name in an event is a custom one. Only there does
-// API Gateway put a base path before the path, and nobody else may: by the domain of API
-// Gateway /v1/x is another path than /x. A load balancer names none, and locally it is
-// the host and the port.
+// isCustom reports whether the domain name in an event is a custom one. Only for custom domains API
+// Gateway puts a base path before the path; for its own domain /v1/x and /x are different
+// paths. Events of a load balancer have no domain name, and local ones the host and the port.
 func isCustom(domain string) bool {
 	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
 	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
@@ -119,9 +117,8 @@ func isCustom(domain string) bool {
 	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
 }
 
-// authorizerContext returns the context of a REST API's authorizer. API Gateway alone
-// can write there; behind a load balancer the whole event is its word, and an HTTP API
-// has no authorizer of Weir's, in whatever version of the payload.
+// authorizerContext returns the context of a REST API's authorizer, which only API Gateway can write.
+// It returns nil for other hosts: Weir has no authorizer there, so the member is not trustworthy.
 func (e *proxyEvent) authorizerContext() map[string]any {
 	if e.host() != restAPI || e.Version != "" {
 		return nil
@@ -129,7 +126,7 @@ func (e *proxyEvent) authorizerContext() map[string]any {
 	return e.RequestContext.Authorizer
 }
 
-// address returns the client's address, from the source that the host vouches for.
+// address returns the client's address from the source that each host guarantees.
 func (e *proxyEvent) address(header http.Header) netip.Addr {
 	switch e.host() {
 	case httpAPI:
@@ -141,9 +138,9 @@ func (e *proxyEvent) address(header http.Header) netip.Addr {
 	}
 }
 
-// path returns the reading of the path that the host passes on. An HTTP API decodes it, in
-// both versions of the payload; all others leave it as the client sent it. An HTTP API puts
-// its stage before it on its own domain (and not on a custom one).
+// path parses the path that the host passes on. An HTTP API decodes it, in both versions of the
+// payload; the others pass it on as the client sent it. An HTTP API on its own domain (not on a custom
+// one) puts its stage before the path.
 func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
 	c := &e.RequestContext
 	decoded := e.Version != "" && !strings.Contains(c.DomainName, functionURLDomain)
@@ -156,8 +153,7 @@ func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
 	return rules.ParsePath(passed, basePath)
 }
 
-// query returns the query of a payload 1.0. API Gateway has decoded it, a load
-// balancer has not.
+// query returns the query of a payload 1.0. API Gateway has decoded it; a load balancer has not.
 func (e *proxyEvent) query() string {
 	values := url.Values(e.MultiQuery)
 	if len(values) == 0 {
@@ -184,7 +180,53 @@ func (e *proxyEvent) body() (string, error) {
 	}
 	b, err := base64.StdEncoding.DecodeString(e.Body)
 	if err != nil {
-		return "", fmt.Errorf("body of the event: %w", err)
+		return "", fmt.Errorf("event body: %w", err)
 	}
 	return string(b), nil
+}
+
+// headerOf returns the header of an event, which has one value for each name, or all of them.
+func headerOf(single map[string]string, multi map[string][]string) http.Header {
+	h := make(http.Header, max(len(single), len(multi)))
+	for name, values := range multi {
+		name = http.CanonicalHeaderKey(name)
+		h[name] = append(h[name], values...)
+	}
+	if len(multi) > 0 {
+		return h
+	}
+	for name, value := range single {
+		h.Add(name, value)
+	}
+	return h
+}
+
+// credentials returns the credentials of a request. A repeated header is joined, which makes the
+// credential invalid. Otherwise another reader of the request could pick the other value and see
+// another caller.
+func credentials(h http.Header, address netip.Addr) caller.Credentials {
+	return caller.Credentials{
+		Authorization: strings.Join(h["Authorization"], ", "),
+		APIKey:        strings.Join(h["X-Api-Key"], ", "),
+		Address:       address,
+	}
+}
+
+// origin is what a host reports about a request besides the request itself.
+type origin struct {
+	decided bool              // the authorizer has charged the request and allowed it
+	fields  map[string]string // header fields of that decision; may be empty
+	// malformed means that the path cannot be parsed: the request's URL is not the client's.
+	malformed bool
+}
+
+type originKey struct{}
+
+func withOrigin(ctx context.Context, o origin) context.Context {
+	return context.WithValue(ctx, originKey{}, o)
+}
+
+func originOf(ctx context.Context) origin {
+	o, _ := ctx.Value(originKey{}).(origin)
+	return o
 }

@@ -1,0 +1,108 @@
+package lambdahttp
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/aws/aws-lambda-go/events"
+
+	"github.com/weir-limits/weir/functions/contract"
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/httplimit"
+)
+
+// A REST API's authorizer passes its decision on in the context of its policy: strings by key. Gateway
+// responses map keys to the headers of a 429 (as context.authorizer.<key>), and the handler maps them
+// to the headers of its own answer.
+//
+// A body template escapes nothing. So a refusal has values for it that cannot break a JSON string
+// (contract.BodyKeys), and always has all of them: the limit is 0, the window and the policy are empty
+// if no limit refused. Values with quotes are for headers alone. A refusal always has degraded,
+// because the behaviour of API Gateway for a missing value of a header is not documented.
+
+// The keys of the context that only this package reads or that only people read.
+const (
+	keyWeir    = "weir" // decisionAllowed or decisionRefused
+	keySubject = "subject"
+	keyTier    = "tier"
+
+	decisionAllowed = "allowed"
+	decisionRefused = "refused"
+)
+
+// notDegraded is the value of Weir-Degraded in a refusal that the store has decided.
+const notDegraded = "none"
+
+// fieldKeys has the key of each header field.
+var fieldKeys = func() map[string]string {
+	keys := map[string]string{}
+	for _, f := range contract.Fields() {
+		keys[f.Name] = f.Key
+	}
+	return keys
+}()
+
+// DecisionContext returns the context of an authorizer's policy, which the gateway responses of
+// infra/ratelimit and [NewHandler] read. subject is the subject of the decision, and tier the tier that
+// chose its limits.
+func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
+	context := map[string]any{keyWeir: decisionAllowed, keySubject: subject.String(), keyTier: tier}
+	for _, f := range a.Fields() {
+		context[fieldKeys[f[0]]] = f[1]
+	}
+	if p := a.Problem; p != nil {
+		context[keyWeir] = decisionRefused
+		context[contract.KeyType] = p.Type
+		context[contract.KeyError] = p.Error
+		context[contract.KeyMessage] = p.Message
+		context[contract.KeyLimit] = strconv.FormatInt(p.Limit, 10) // API Gateway may print a number as 1.0E9
+		context[contract.KeyWindow] = p.Window
+		context[contract.KeyPolicy] = strings.Join(p.Violated, ",")
+		if a.Degraded == "" {
+			context[fieldKeys[httplimit.DegradedField]] = notDegraded
+		}
+	}
+	return context
+}
+
+// decisionFields returns the header fields in a context. ok reports whether Weir has allowed the
+// request. Even then there may be no field: a limit of all callers together charges the request but
+// does not appear in the answer.
+func decisionFields(context map[string]any) (fields map[string]string, ok bool) {
+	if context[keyWeir] != decisionAllowed {
+		return nil, false
+	}
+	fields = map[string]string{}
+	for name, key := range fieldKeys {
+		if value, ok := context[key].(string); ok {
+			fields[name] = value
+		}
+	}
+	return fields, true
+}
+
+// policy returns a policy for the whole stage of a method. It may be that wide because API Gateway
+// uses it for this request only (results are not cached); a policy that contained a long path would be
+// invalid.
+func policy(methodARN, effect string, r httplimit.Result, tier string) *events.APIGatewayCustomAuthorizerResponse {
+	subject := r.Caller.Subject()
+	return &events.APIGatewayCustomAuthorizerResponse{
+		PrincipalID: subject.String(),
+		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
+			Version: "2012-10-17",
+			Statement: []events.IAMPolicyStatement{{
+				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(methodARN)},
+			}},
+		},
+		Context: DecisionContext(r.Answer, subject, tier),
+	}
+}
+
+// stageARN returns <api>/<stage>/* for the ARN of a method, <api>/<stage>/GET/path.
+func stageARN(method string) string {
+	parts := strings.SplitN(method, "/", 3)
+	if len(parts) < 2 {
+		return method
+	}
+	return parts[0] + "/" + parts[1] + "/*"
+}

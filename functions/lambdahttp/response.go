@@ -1,0 +1,113 @@
+package lambdahttp
+
+import (
+	"bytes"
+	"encoding/base64"
+	"fmt"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/aws/aws-lambda-go/events"
+)
+
+// response is an http.ResponseWriter that keeps the answer, in order to return it as an event.
+type response struct {
+	header http.Header
+	sent   http.Header // the header at the time of WriteHeader
+	status int
+	body   bytes.Buffer
+}
+
+func (r *response) Header() http.Header { return r.header }
+
+func (r *response) WriteHeader(status int) {
+	if r.status == 0 && status >= http.StatusOK { // an event has no place for informational answers
+		r.status, r.sent = status, spelled(r.header)
+	}
+}
+
+func (r *response) Write(b []byte) (int, error) {
+	if r.status == 0 {
+		if r.header.Get("Content-Type") == "" {
+			r.header.Set("Content-Type", http.DetectContentType(b))
+		}
+		r.WriteHeader(http.StatusOK)
+	}
+	return r.body.Write(b)
+}
+
+// event returns the answer in the form that the host of the request expects.
+func (r *response) event(request *proxyEvent) any {
+	r.WriteHeader(http.StatusOK)
+	body, base64 := r.text()
+	switch request.host() {
+	case httpAPI:
+		cookies := r.sent["Set-Cookie"]
+		delete(r.sent, "Set-Cookie")
+		return events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: joined(r.sent), Cookies: cookies, Body: body, IsBase64Encoded: base64}
+	case loadBalancer:
+		answer := events.ALBTargetGroupResponse{StatusCode: r.status, StatusDescription: fmt.Sprintf("%d %s", r.status, http.StatusText(r.status)), Body: body, IsBase64Encoded: base64}
+		if len(request.MultiHeaders) > 0 { // the target group has multi-value headers enabled
+			answer.MultiValueHeaders = r.sent
+		} else {
+			cookies := r.sent["Set-Cookie"]
+			delete(r.sent, "Set-Cookie")
+			answer.Headers = joined(r.sent)
+			for i, cookie := range cookies {
+				answer.Headers[spelling("Set-Cookie", i)] = cookie
+			}
+		}
+		return answer
+	default:
+		return events.APIGatewayProxyResponse{StatusCode: r.status, MultiValueHeaders: r.sent, Body: body, IsBase64Encoded: base64}
+	}
+}
+
+// text returns the body, in base64 if it is not text.
+func (r *response) text() (body string, encoded bool) {
+	if b := r.body.Bytes(); !utf8.Valid(b) || r.sent.Get("Content-Encoding") != "" {
+		return base64.StdEncoding.EncodeToString(b), true
+	}
+	return r.body.String(), false
+}
+
+// spelled returns a copy of h in which the fields of a decision have their documented spelling, which
+// hosts pass on unchanged.
+func spelled(h http.Header) http.Header {
+	h = h.Clone()
+	for name := range fieldKeys {
+		canonical := http.CanonicalHeaderKey(name)
+		if values, ok := h[canonical]; ok && canonical != name {
+			h[name] = values
+			delete(h, canonical)
+		}
+	}
+	return h
+}
+
+// joined returns h with one value for each name (RFC 9110, 5.3).
+func joined(h http.Header) map[string]string {
+	single := make(map[string]string, len(h))
+	for name, values := range h {
+		single[name] = strings.Join(values, ", ")
+	}
+	return single
+}
+
+// spelling returns name with the case of some letters changed, in a different way for each i below two
+// to the power of the number of letters. A load balancer that accepts one value for each name passes
+// all spellings on, and names are case-insensitive. Cookies cannot be joined (RFC 6265, 3).
+func spelling(name string, i int) string {
+	b := []byte(name)
+	for at, c := range b {
+		if c == '-' {
+			continue
+		}
+		if i&1 == 1 {
+			b[at] ^= 'a' ^ 'A'
+		}
+		i >>= 1
+	}
+	return string(b)
+}
