@@ -9,20 +9,20 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is what a limit counts by: the parts of its per, the endpoint left out unless
-// nothing else is there, or each endpoint has an item of its own. Limits of one class are in one
-// subject for a given caller.
+// class is what a limit counts by: the parts of its per. The endpoint is part of it if per has
+// nothing else, or if each endpoint has an item of its own. Limits of one class are in one subject
+// for a given caller.
 type class struct {
 	key      string
-	parts    []string // claims first, so that a client is combined as what it is would be
-	families []string // keys of the subjects in which its limits can be
+	parts    []string // claims first, so that a client has the subject of its user, key or address
+	families []string // keys of the subjects that its limits may have
 	byIP     bool
 	global   bool            // counts all callers together
-	endpoint limiter.Subject // with which the caller is combined; all of a subject that is global
+	endpoint limiter.Subject // combined with the caller; if global, the whole subject
 }
 
-// newClass returns the class of a per, which is valid and sorted. split says that a caller has an
-// item for each endpoint.
+// newClass returns the class of a per that is valid and sorted. split gives a caller an item for each
+// endpoint.
 func newClass(per []string, method string, p pattern, split bool) class {
 	c := class{byIP: slices.Contains(per, document.PerIP)}
 	var identities []string
@@ -58,8 +58,8 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	return c
 }
 
-// subject returns who is counted when caller sends a request; the zero subject if
-// caller lacks one of the identities.
+// subject returns the subject of a caller's request; the zero Subject if the caller lacks one of the
+// identities.
 func (c *class) subject(caller *caller.Caller) limiter.Subject {
 	s := c.who(caller)
 	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {
@@ -68,7 +68,7 @@ func (c *class) subject(caller *caller.Caller) limiter.Subject {
 	return s.And(c.endpoint)
 }
 
-// who returns the caller of a subject, without the endpoint with which it is combined.
+// who returns subject without the endpoint.
 func (c *class) who(caller *caller.Caller) limiter.Subject {
 	if c.global {
 		return c.endpoint
@@ -111,14 +111,13 @@ func identity(part string, caller *caller.Caller) limiter.Subject {
 	return limiter.Subject{}
 }
 
-// allTiers reports whether callers of several tiers share a subject of c. One user, key or
-// client has one tier at a time, and so have those of one claim.
+// allTiers reports whether callers of several tiers share a subject of c. A user, a key or the callers
+// of one claim have one tier at a time.
 func (c *class) allTiers() bool {
 	return c.global || len(c.parts) == 1 && c.parts[0] == document.PerIP
 }
 
-// countsBy reports whether the subject of c can be one of a kind: user, apikey, ip or
-// claim:<name>.
+// countsBy reports whether a subject of c may be of a kind: user, apikey, ip or claim:<name>.
 func (c *class) countsBy(kind string) bool {
 	return slices.Contains(c.parts, kind) || slices.Contains(c.parts, document.PerClient) && !strings.HasPrefix(kind, document.PerClaim)
 }

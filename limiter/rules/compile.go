@@ -2,7 +2,6 @@ package rules
 
 import (
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -182,16 +181,6 @@ func (c *compiler) pattern(r *document.Rule) (p pattern) {
 	return p
 }
 
-// clamp limits a leaky bucket to what leaves it within Options.MaxDelay.
-func (c *compiler) clamp(r algo.Rate) algo.Rate {
-	interval := int64(r.Window) / max(1, r.Requests)
-	if r.Algorithm == algo.LeakyBucket && c.o.MaxDelay > 0 && interval > 0 {
-		r = r.WithDefaults()
-		r.Burst = min(r.Burst, int64(c.o.MaxDelay)/interval+1)
-	}
-	return r
-}
-
 // horizons returns the longest time for which any limit of a subject must be kept, by the key of
 // the subject. A client's subject is that of a user, an API key or an address.
 func (c *compiler) horizons() map[string]time.Duration {
@@ -226,119 +215,4 @@ func (c *compiler) class(one class) int {
 		c.rules.classes, c.classes[one.key] = append(c.rules.classes, one), i
 	}
 	return i
-}
-
-// make makes a limit and adds it to its rule.
-func (c *compiler) make(s *spec, horizon time.Duration) {
-	r, global := &c.rules.rules[s.rule], c.rules.classes[s.class].global
-	parts, label := []string{s.is.tier, s.is.name, s.is.per}, s.Name
-	if s.byEndpoint() {
-		parts, label = append(parts, s.is.endpoint, s.is.method), r.label()
-	}
-	rate := c.clamp(s.Rate)
-	l, err := limiter.NewLimit(limiter.Limit{
-		Name: s.Name, Rule: label, Rate: rate, ID: limiter.NewID(parts...), Global: global, Version: c.rules.version, Horizon: horizon,
-		Shadow: r.shadow, Spread: c.spread(s.Path, s.Spread, rate, global), OnError: r.onError, LocalProcesses: r.localProcesses,
-	})
-	if err != nil {
-		c.reportField(s.Path, s.Path, r.path, err)
-		return
-	}
-	if costPath := document.Join(r.path, "cost"); r.cost > l.MaxCost() {
-		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s", r.cost, l.MaxCost(), s.Path)
-		return
-	} else if r.cost > l.MaxLocalCost() {
-		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", r.cost, l.MaxLocalCost(), s.Path)
-		return
-	}
-	made := limit{l, s.class, s.Path, s.OnlyBadCredentials}
-	key := limitKey{l.ID, l.Shadow}
-	known := c.known[key]
-	switch {
-	case known == nil:
-		known = &identified{hashed: s.is, made: made, spec: s}
-		c.known[key], c.named[s.Name] = known, append(c.named[s.Name], known)
-		if !c.labels[label] {
-			c.labels[label], c.rules.labels = true, append(c.rules.labels, label)
-		}
-	case !c.shares(s, made, known):
-		return
-	default:
-		made.Limit = known.made.Limit
-	}
-	if r.cost > known.cost {
-		known.cost, known.costPath = r.cost, document.Join(r.path, "cost")
-	}
-	r.limits[s.Tier] = append(r.limits[s.Tier], made)
-}
-
-// shares reports whether a limit can be one count with a known limit, and why if it cannot.
-func (c *compiler) shares(s *spec, made limit, known *identified) bool {
-	was := known.made
-	switch {
-	case known.hashed != s.is:
-		c.doc.Report(document.Join(s.Path, "name"), "has by chance the same hash as that of %s: choose another", was.path)
-	case s.byEndpoint():
-		c.doc.Report(s.Path, "is the same limit as %s: give one of them another name", was.path)
-	case was.Rate != made.Rate || was.Spread != made.Spread:
-		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
-	case was.badCredentials != made.badCredentials:
-		c.doc.Report(s.Path, "shares the count of %s, so it must have the same only_bad_credentials", was.path)
-	case was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses:
-		c.doc.Report(s.Path, "shares the count of %s, so their rules must have the same on_error and local_processes", was.path)
-	default:
-		return true
-	}
-	return false
-}
-
-func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Window) }
-
-// spread returns how a limit spares its item. A large limit for which the document sets nothing gets
-// adaptive shares if it counts all callers, or else leases.
-func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global bool) limiter.Spread {
-	large := c.o.LeaseAbove > 0 && perSecond(r) > c.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
-	switch {
-	case s != (limiter.Spread{}) || !large:
-		return s
-	case global:
-		s.Adaptive = true
-		c.doc.Note(path, "more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
-			"The sum stays within 5 %% of the limit, except for seconds after demand rises; lease never exceeds the limit", c.o.LeaseAbove)
-	case capacity(r) >= 2: // otherwise there is nothing to lease
-		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
-		bucket := ""
-		if r.Algorithm == algo.TokenBucket {
-			bucket = ". Leases spare a bucket little: more than 1,000 requests a second throttle its item. Use a window, or shards"
-		}
-		c.doc.Note(path, "more than %d requests a second: on DynamoDB an environment leases up to %d at once%s", c.o.LeaseAbove, s.Lease, bucket)
-	}
-	return s
-}
-
-// reportField reports why the numbers at path make no limit; base and rule are the paths of the limit
-// and of the rule whose fields they must fit.
-func (c *compiler) reportField(path, base, rule string, err error) {
-	field := fieldOf(err)
-	switch {
-	case field == nil:
-		c.doc.Report(path, "%v", err)
-	case field.Field == document.LocalProcesses && path == base:
-		c.doc.Report(document.Join(rule, field.Field), "got %v, want %s for %s", field.Got, field.Want, path)
-	case field.Field == document.LocalProcesses:
-		c.doc.Report(path, "does not fit %s: got %v, want %s", document.Join(rule, field.Field), field.Got, field.Want)
-	case path != base && slices.Contains(spreadFields, field.Field):
-		c.doc.Report(path, "does not fit %s: got %v, want %s", document.Join(base, field.Field), field.Got, field.Want)
-	default:
-		c.doc.Report(document.Join(path, field.Field), "got %v, want %s", field.Got, field.Want)
-	}
-}
-
-// quoteAll returns words in quotes, as an alternative.
-func quoteAll(words []string) string {
-	quoted := make([]string, len(words))
-	for i, w := range words {
-		quoted[i] = strconv.Quote(w)
-	}
-	return document.AnyOf(quoted)
 }

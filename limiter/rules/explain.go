@@ -14,13 +14,12 @@ import (
 
 // Explanation is why a request is charged what it is, for operators.
 type Explanation struct {
-	// Path is the request's.
 	Path Path
-	// Tier is the one that decides.
+	// Tier is that of the caller, or the default tier.
 	Tier string
 	// Matches are the rules whose endpoint matches the path, in file order.
 	Matches []Match
-	// Charges are those that [Rules.Charges] makes of the request.
+	// Charges are those of [Rules.Charges].
 	Charges []limiter.Charge
 }
 
@@ -29,29 +28,28 @@ type Match struct {
 	Path     string // of the rule in the document, such as "rules[2]"
 	Endpoint string
 	Method   string // "" for any
-	// Reason is why the rule, or a part of it, does not act on the request; "" if nothing
-	// stands in its way.
+	// Reason is why the rule, or a part of it, does not apply to the request; "" if it applies.
 	Reason string
-	// Limits are those of the rule that are for the caller's tier, or for all.
+	// Limits are those for the caller's tier or for all callers.
 	Limits []Listed
 }
 
-// Listed is a limit where it stands in the document.
+// Listed is a limit with its place in the document.
 type Listed struct {
 	Path string // such as "rules[2].limits.free"
-	Tier string // the key that it stands under: a tier, "*" or "global"
+	Tier string // its key in limits: a tier, "*" or "global"
 	// Endpoint and Method are those of the rule; "" is any method.
 	Endpoint, Method string
-	// Charge is what the limit is charged; without a Subject it is skipped.
+	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
-	// Overridden says that the caller has numbers of its own.
+	// Overridden reports that the caller has an override.
 	Overridden bool
 	// Reason is why the limit is skipped, or not charged a second time; "" if it is charged.
 	Reason string
 }
 
-// Explain returns which rules a request meets and what they charge it, and of those whose
-// endpoint matches also which do not act on it and why. Its arguments are those of Charges.
+// Explain returns the rules whose endpoint matches a request, with their charges or the reason why
+// they do not apply. Its arguments are those of Charges.
 func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanation {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -74,7 +72,7 @@ func (c *charger) explain(r *rule, method string) Match {
 		m.Reason = "OPTIONS is never limited"
 		return m
 	case r.method != "" && r.method != method:
-		m.Reason = "is for " + r.method
+		m.Reason = "applies to " + r.method
 		return m
 	}
 	key := c.caller.Tier
@@ -100,23 +98,23 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 	listed := Listed{Path: l.path, Tier: key, Endpoint: r.pattern.text, Method: r.method}
 	switch {
 	case c.caller.Rejected && !class.byIP:
-		listed.Charge.Limit, listed.Reason = l.Limit, "a bad credential is charged only to limits that count by ip"
+		listed.Charge.Limit, listed.Reason = l.Limit, "a bad credential is charged on limits by ip only"
 		return listed
 	case l.badCredentials && !c.caller.Rejected:
-		listed.Charge.Limit, listed.Reason = l.Limit, "only bad credentials are charged to it"
+		listed.Charge.Limit, listed.Reason = l.Limit, "charges bad credentials only"
 		return listed
 	case subject == (limiter.Subject{}):
-		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", and the caller has none"
+		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", which the caller lacks"
 		return listed
 	case len(c.charges) == before:
-		listed.Reason = "is one count with a limit before it: the request is charged once, at the higher cost"
+		listed.Reason = "shares its count with an earlier limit, which is charged once, at the higher cost"
 	}
 	own := c.rules.overrides.of(class, c.caller, l.Limit)
 	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: r.cost}, own != l.Limit
 	return listed
 }
 
-// lacks returns the first identity that caller would need and has not.
+// lacks returns the first identity of the class that the caller lacks.
 func (c *class) lacks(caller *caller.Caller) string {
 	i := slices.IndexFunc(c.parts, func(part string) bool { return identity(part, caller) == limiter.Subject{} })
 	if i < 0 {
@@ -125,10 +123,10 @@ func (c *class) lacks(caller *caller.Caller) string {
 	return c.parts[i]
 }
 
-// Of returns the limits that count in subject, in file order and of every tier: those that
-// requests of caller may meet, whatever their path. caller has the identities that subject is
-// made of, for its overrides. A limit that several rules share is there once. Where subject is a
-// caller who has an item for each endpoint, those are there too: Charge.Subject is the item's.
+// Of returns the limits that count in subject, in file order, for every path and tier. caller has the
+// identities of subject, for its overrides. A limit that several rules share is listed once. If
+// subject is a caller with an item for each endpoint, the list includes the limits of those items;
+// Charge.Subject is the item.
 func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
 	var list []Listed
 	seen := map[*limiter.Limit]bool{}

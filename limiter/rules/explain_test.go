@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// explains reports whether each charge stands in the list of a rule, and each limit there is
-// either charged or has a reason why not.
+// explains reports whether each charge is in the list of a rule, and each limit there is charged or
+// has a reason.
 func explains(e rules.Explanation) bool {
 	listed := map[limiter.Charge]bool{}
 	charged := 0
@@ -55,9 +55,9 @@ func explain(t *testing.T, method, path string, caller caller.Caller) rules.Expl
 	return e
 }
 
-// Each rule whose endpoint matches is there, with what it does or why it does nothing.
+// Each rule whose endpoint matches is listed, with its charges or the reason why it has none.
 func TestRules_Explain(t *testing.T) {
-	const once = "is one count with a limit before it: the request is charged once, at the higher cost"
+	const once = "shares its count with an earlier limit, which is charged once, at the higher cost"
 	for _, c := range []struct {
 		method, path string
 		caller       caller.Caller
@@ -65,17 +65,17 @@ func TestRules_Explain(t *testing.T) {
 	}{
 		{"HEAD", "/api//search/", caller.Caller{User: "alice", Tier: "paid"}, map[string]string{
 			"rules[0]": "", "rules[0].limits.paid": "",
-			"rules[1]": "is for POST",
-			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "", "rules[2].limits.global[2]": "counts by claim:org, and the caller has none",
+			"rules[1]": "applies to POST",
+			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "", "rules[2].limits.global[2]": "counts by claim:org, which the caller lacks",
 			"rules[3]": "has no limit for tier paid, and none for *", "rules[3].limits.global": "",
 			"rules[5]": "", "rules[5].limits.global": once,
 		}},
 		{"OPTIONS", "/other", caller.Caller{}, map[string]string{"rules[3]": "OPTIONS is never limited", "rules[4]": "OPTIONS is never limited"}},
 		{"GET", "/api/a/b", caller.Caller{Rejected: true}, map[string]string{
 			"rules[2]": "", "rules[2].limits.global[0]": "",
-			"rules[2].limits.global[1]": "a bad credential is charged only to limits that count by ip",
-			"rules[2].limits.global[2]": "a bad credential is charged only to limits that count by ip",
-			"rules[3]":                  "", "rules[3].limits.free": "a bad credential is charged only to limits that count by ip", "rules[3].limits.global": "a bad credential is charged only to limits that count by ip",
+			"rules[2].limits.global[1]": "a bad credential is charged on limits by ip only",
+			"rules[2].limits.global[2]": "a bad credential is charged on limits by ip only",
+			"rules[3]":                  "", "rules[3].limits.free": "a bad credential is charged on limits by ip only", "rules[3].limits.global": "a bad credential is charged on limits by ip only",
 		}},
 	} {
 		got := map[string]string{}
@@ -96,10 +96,10 @@ func TestRules_Explain(t *testing.T) {
 	}
 }
 
-// A limit of bad credentials alone is listed for everybody, with the reason why it is skipped.
+// A limit for bad credentials only is listed for every caller, with the reason if it is skipped.
 func TestRules_Explain_badCredentials(t *testing.T) {
 	r := load(t, "testdata/good/bad_credentials.json")
-	for rejected, want := range map[bool]string{false: "only bad credentials are charged to it", true: ""} {
+	for rejected, want := range map[bool]string{false: "charges bad credentials only", true: ""} {
 		e := r.Explain("GET", rules.MustParsePath("/b"), caller.Caller{IP: address, Rejected: rejected})
 		if got := e.Matches[0].Limits[1].Reason; got != want {
 			t.Errorf("rejected %t: %q, want %q", rejected, got, want)
@@ -107,7 +107,7 @@ func TestRules_Explain_badCredentials(t *testing.T) {
 	}
 }
 
-// A caller's own numbers are told, also where only the subject is asked for.
+// Explain reports an override.
 func TestRules_Explain_override(t *testing.T) {
 	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {
 		l := explain(t, "GET", "/api/search", caller.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]

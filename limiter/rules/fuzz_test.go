@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// FuzzRules_Charges looks for a document and a request that break each other: whatever is
-// charged, a store can take in one step for each subject.
+// FuzzRules_Charges searches for a document and a request whose charges a store cannot take in one step
+// for each subject.
 func FuzzRules_Charges(f *testing.F) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil || len(files) == 0 {

@@ -12,15 +12,15 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// What a subject's item of DynamoDB may hold, in bytes. Package dynamostore has its layout, and
-// tests these sizes against it.
+// Sizes of a subject's item of DynamoDB, in bytes. Package dynamostore defines the layout, and tests
+// these sizes against it.
 const (
 	unitBytes = 1024          // of one write unit
 	logBytes  = 8 * unitBytes // of an item that has sliding_logs
 
 	maxNamespace = 64 // of deployments
-	// keyBytes is what every item has: its key, which is the namespace, the format and the
-	// subject, and its time to live.
+	// keyBytes is the size of what every item has: its key (namespace, format and subject) and its
+	// time to live.
 	keyBytes = 2 + maxNamespace + 3 + limiter.MaxSubject + 3 + 6
 
 	nameBytes    = 9 // of an attribute: a letter and the limit's id
@@ -30,7 +30,7 @@ const (
 	entryBytes   = 12
 )
 
-// size is what limits take of an item at most.
+// size is the largest part of an item that limits take.
 type size struct {
 	limits  int
 	bytes   int // without the entries of logs
@@ -43,14 +43,13 @@ func (s size) with(t size) size {
 
 func (s size) total() int { return keyBytes + s.bytes + entryBytes*s.entries }
 
-// fits reports whether one write of one unit charges the limits of an item, or of eight units
-// where it has logs.
+// fits reports whether the limits fit an item: one write unit, or eight if it has logs.
 func (s size) fits() bool {
 	return s.limits <= limiter.MaxCharges && keyBytes+s.bytes <= unitBytes && (s.entries == 0 || s.total() <= logBytes)
 }
 
-// sizeOf returns what a limit of a rate takes; nothing if the rate is wrong. It does not depend
-// on Options: all environments of one version count a caller in the same items.
+// sizeOf returns the size of a limit of a rate; the zero size if the rate is invalid. It does not
+// depend on Options, so all environments of one version count a caller in the same items.
 func sizeOf(r algo.Rate) size {
 	m, err := algo.New(r)
 	if err != nil {
@@ -64,7 +63,7 @@ func sizeOf(r algo.Rate) size {
 			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
 		}
 	case *algo.Window:
-		// The newest index, and three counts: two that a pause has left, and one after it.
+		// The newest index, and three counts: two from before a pause, and one after it.
 		index := math.MaxInt64 / int64(m.Length)
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
@@ -159,7 +158,7 @@ func (c *compiler) misfit() *misfit {
 		if overflow(limits[it], it, "") == nil { // whatever the tier
 			continue
 		}
-		tiers := map[string]bool{document.OtherTiers: true} // which stands for a tier that no rule names
+		tiers := map[string]bool{document.OtherTiers: true} // a tier that no rule names
 		for _, s := range limits[it] {
 			tiers[s.Tier] = true
 		}

@@ -37,8 +37,8 @@ var sharedBelow = []string{
 	rule("/a/b/c", "", `"*":`+list("s", 3, `,"per":["client"]`)),
 }
 
-// Seven windows of a minute, or ten buckets, fit an item. Where a caller has more, by endpoint,
-// there is one for each endpoint; what does not fit even then is refused.
+// Seven windows of a minute, or ten buckets, fit an item. A caller with more limits by endpoint has an
+// item for each endpoint. Limits that do not fit even then are rejected.
 func TestParse_items(t *testing.T) {
 	const whole, split, refused = "", "split", "refused"
 	for _, c := range []struct {
@@ -126,8 +126,8 @@ func TestParse_items_messages(t *testing.T) {
 	}
 }
 
-// A caller's limits by endpoint are charged in one item, or in one for each endpoint, and those
-// of several endpoints in the caller's: what a request writes follows from that.
+// A caller's limits by endpoint are in one item, or in one for each endpoint. Other limits are in the
+// caller's item.
 func TestRules_PerEndpoint(t *testing.T) {
 	shared := rule("*", "", `"*":{"name":"all","requests":9,"window":"1d","per":["client"]}`)
 	for n, want := range map[int][]string{

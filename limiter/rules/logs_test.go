@@ -14,8 +14,8 @@ func sizedLog(name string, requests int, window, rest string) string {
 	return fmt.Sprintf(`{"name":%q,"requests":%d,"window":%q,"algorithm":"sliding_log"%s}`, name, requests, window, rest)
 }
 
-// The logs of one item fit eight write units, beside what else is there. Where those of several
-// endpoints do not, each endpoint has an item; what does not fit even then is refused.
+// The logs of one item fit eight write units together with its other limits. If those of several
+// endpoints do not fit, each endpoint has an item. Limits that do not fit even then are rejected.
 func TestParse_logs(t *testing.T) {
 	const whole, split = "", "split"
 	client := `,"per":["client"]`

@@ -8,22 +8,19 @@ import (
 	"strings"
 )
 
-// ErrMalformedPath is the error of a path in which a % does not begin two hexadecimal
-// digits. Programs disagree on what such a path means, so nothing that reads paths may
-// run for it: answer 400.
+// ErrMalformedPath is the error of a path that has a % without two hexadecimal digits. Programs
+// disagree on what such a path means, so no code that reads paths may run for it: answer 400.
 var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and two hexadecimal digits)")
 
-// Path is the one reading of a request's path: percent-encodings decoded once, empty and
-// "." segments dropped, ".." resolved, no slash at the end, without the stage or base path
-// that the host puts before it. The rules match it, and the router gets it too, so a request
-// runs what it was charged for. Make it with ParsePath, DecodedPath or URLPath; the zero
-// Path is "/". It is immutable, and comparable by ==.
+// Path is the normal form of a request's path: percent-encodings are decoded once, empty and "."
+// segments dropped, ".." resolved, and a slash at the end, the stage and the base path removed. Rules
+// and router share it, so the limits of a request are those of the code that it runs. Make it with
+// ParsePath, DecodedPath or URLPath; the zero Path is "/". It is immutable, and comparable by ==.
 type Path struct{ normal string }
 
-// ParsePath reads a path that is still percent-encoded, as the client sent it: that of a
-// REST API, a function URL, a load balancer or a request line. prefix is the normal form of
-// what the host puts before every path, such as "/v1"; "" for nothing. A path that does not
-// begin with the prefix is read as it is. The error is ErrMalformedPath.
+// ParsePath parses a path that is percent-encoded, as the client sent it: that of a REST API, a
+// function URL, a load balancer or a request line. prefix is the normal form of the stage or base
+// path, such as "/v1"; it is removed where the path begins with it. The error is ErrMalformedPath.
 func ParsePath(encoded, prefix string) (Path, error) {
 	if isNormal(encoded) {
 		return Path{encoded}.without(prefix), nil
@@ -35,8 +32,7 @@ func ParsePath(encoded, prefix string) (Path, error) {
 	return DecodedPath(decoded, prefix), nil
 }
 
-// MustParsePath is ParsePath without a prefix for a path that is known to be well formed;
-// it panics on any other.
+// MustParsePath is ParsePath without a prefix. It panics if the path is malformed.
 func MustParsePath(encoded string) Path {
 	p, err := ParsePath(encoded, "")
 	if err != nil {
@@ -45,11 +41,11 @@ func MustParsePath(encoded string) Path {
 	return p
 }
 
-// DecodedPath reads a path that the host has decoded already, as an HTTP API does: a % stands
-// for itself. prefix is as for ParsePath.
+// DecodedPath parses a path that the host has decoded, as an HTTP API does: a % stands for itself.
+// prefix is as for ParsePath.
 func DecodedPath(decoded, prefix string) Path { return Path{normalize(decoded)}.without(prefix) }
 
-// URLPath reads the path of a URL that package net/url or net/http has parsed.
+// URLPath parses the path of a URL of package net/url.
 func URLPath(u *url.URL) Path {
 	p, err := ParsePath(u.EscapedPath(), "")
 	if err != nil { // never: what EscapedPath returns is well formed
@@ -66,7 +62,7 @@ func (p Path) String() string {
 	return p.normal
 }
 
-// URL returns the URL that a router must get for the path: URLPath of it is p again.
+// URL returns the URL for a router. URLPath of it is p again.
 func (p Path) URL(rawQuery string) *url.URL { return &url.URL{Path: p.String(), RawQuery: rawQuery} }
 
 // without returns p without a prefix. /v10 is not below /v1.
@@ -93,8 +89,8 @@ func normalize(path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// isNormal reports that a path need not be touched: the common case, for which it
-// costs no allocation.
+// isNormal reports whether an encoded path is its own normal form: the common case, which costs no
+// allocation.
 func isNormal(path string) bool {
 	if path == "/" {
 		return true
@@ -160,8 +156,7 @@ func parsePattern(text string) (p pattern, problem string) {
 
 var unnamed = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// name returns what a limit is called that has no name: the last segment that is not a
-// parameter, or "all".
+// name returns the name of a limit without one: the last segment that is not a parameter, or "all".
 func (p pattern) name() string {
 	for _, segment := range slices.Backward(p.segments) {
 		if segment == parameter {
@@ -175,7 +170,7 @@ func (p pattern) name() string {
 	return "all"
 }
 
-// example returns a path that matches p, and of the rules beside it no more than all such paths do.
+// example returns a path that matches p and as few other patterns as possible.
 func (p pattern) example() Path {
 	path := "/" + strings.Join(p.segments, "/")
 	if p.below {

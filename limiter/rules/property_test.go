@@ -18,7 +18,7 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// decide asks a limiter for what a request of caller is charged.
+// decide lets a limiter decide the charges of a request.
 func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	t.Helper()
 	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)
@@ -38,16 +38,16 @@ var callers = []caller.Caller{
 // fitting is how many limits of ten a minute fit an item.
 const fitting = 7
 
-// item is where a store counts: the reference's own idea of it.
+// item is where a store counts, as this reference model computes it.
 type item struct {
 	subject       limiter.Subject
 	endpoint      string
 	shadow, cells bool
 }
 
-// Parse refuses a document exactly if the limits of some caller fit no item, and gives a caller
-// one for each endpoint exactly if they do not fit one, found by counting for each caller and
-// tier.
+// Parse rejects a document exactly if the limits of some caller do not fit an item. It gives a caller an
+// item for each endpoint exactly if they do not fit one item. The reference counts for each caller
+// and tier.
 func TestParse_items_exact(t *testing.T) {
 	refused, split := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {

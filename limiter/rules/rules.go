@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Rules are a document that has been read. They are immutable and safe for concurrent
-// use. Make them with Parse.
+// Rules decide which limits apply to a request. They are immutable and safe for concurrent use. Make
+// them with Parse.
 type Rules struct {
 	version     int64
 	defaultTier string
@@ -24,11 +24,11 @@ type Rules struct {
 	split       bool // a caller has an item for each endpoint
 }
 
-// PerEndpoint reports whether each caller has an item for each endpoint, because the limits that it
-// has by endpoint do not fit one.
+// PerEndpoint reports whether each caller has an item for each endpoint, because its limits do not
+// fit one item.
 func (r *Rules) PerEndpoint() bool { return r.split }
 
-// rule is which limits apply to the requests of an endpoint.
+// rule has the limits that apply to requests of an endpoint.
 type rule struct {
 	path    string // in the document
 	pattern pattern
@@ -41,7 +41,7 @@ type rule struct {
 	localProcesses int
 }
 
-// label returns what metrics call the rule: its method, if it has one, and its endpoint.
+// label returns the rule's label in metrics: its method, if it has one, and its endpoint.
 func (r *rule) label() string {
 	if r.method == "" {
 		return r.pattern.text
@@ -58,11 +58,11 @@ type limit struct {
 	badCredentials bool
 }
 
-// Version returns the version of the rules, as the document or Options gave it.
+// Version returns the version of the document or of Options.
 func (r *Rules) Version() int64 { return r.version }
 
-// Endpoint returns the endpoint of the rule at an index below Len, as the document has it,
-// and its method; "" is any.
+// Endpoint returns the endpoint of the rule at an index below Len, as the document has it, and its
+// method; "" is any method.
 func (r *Rules) Endpoint(i int) (pattern, method string) {
 	return r.rules[i].pattern.text, r.rules[i].method
 }
@@ -70,9 +70,8 @@ func (r *Rules) Endpoint(i int) (pattern, method string) {
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.rules) }
 
-// LocalProcesses returns the least local_processes above 1 of the rules: in an outage, no limit
-// that is divided admits more than it says while no more environments than that run. 0 if no
-// rule divides its limits.
+// LocalProcesses returns the smallest local_processes above 1 of all rules; 0 if no rule divides its
+// limits. With up to so many environments no divided limit is exceeded in an outage.
 func (r *Rules) LocalProcesses() int {
 	least := 0
 	for i := range r.rules {
@@ -83,14 +82,14 @@ func (r *Rules) LocalProcesses() int {
 	return least
 }
 
-// Notes returns what is no mistake and may surprise: what follows from the document that
-// is not written in it, each with its path.
+// Notes returns remarks on consequences of the document that may surprise its author, in file
+// order.
 func (r *Rules) Notes() []Problem { return r.notes }
 
 // Labels returns each Limit.Rule once, in file order.
 func (r *Rules) Labels() []string { return slices.Clone(r.labels) }
 
-// Tiers returns the tiers that the document knows, sorted.
+// Tiers returns the tiers that rules name, sorted.
 func (r *Rules) Tiers() []string {
 	tiers := make([]string, 0, len(r.tiers))
 	for tier := range r.tiers {
@@ -100,8 +99,8 @@ func (r *Rules) Tiers() []string {
 	return tiers
 }
 
-// Tier returns the tier that decides for a caller who claims one: the document's default
-// tier if it knows no such tier.
+// Tier returns the tier of a caller who claims one: the document's default tier if no rule names the
+// claimed tier.
 func (r *Rules) Tier(claimed string) string {
 	if r.tiers[claimed] {
 		return claimed
@@ -174,8 +173,7 @@ func (c *charger) add(r *rule, limits []limit) {
 	}
 }
 
-// subject returns the subject of a class for the caller, the zero one if the caller
-// has none.
+// subject returns the caller's subject of a class; the zero Subject if the caller has none.
 func (c *charger) subject(class int) limiter.Subject {
 	if class >= len(c.subjects) {
 		return c.rules.classes[class].subject(c.caller)

@@ -125,7 +125,7 @@ func TestParse_design(t *testing.T) {
 	}
 }
 
-// What a limit is decides its identity, not where it stands.
+// The identity of a limit does not depend on its place in the document.
 func TestParse_identity(t *testing.T) {
 	ids := func(document string) map[limiter.ID]string {
 		all := map[limiter.ID]string{}
@@ -162,8 +162,8 @@ func TestParse_shared(t *testing.T) {
 	}
 }
 
-// A short limit keeps its subject as long as the longest limit needs that the subject
-// can hold, whichever identity the caller comes with.
+// A short limit keeps its subject as long as the longest limit that the subject may have, for every
+// identity of the caller.
 func TestParse_horizon(t *testing.T) {
 	r := parse(t, `{"version":3,"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
@@ -201,7 +201,7 @@ func TestParse_horizon_combined(t *testing.T) {
 	}
 }
 
-// A horizon is the longest, whatever the order of the rules.
+// The order of the rules does not change a horizon.
 func TestParse_horizon_order(t *testing.T) {
 	windows := []string{"1s", "1h", "2d", "1m"}
 	for i := range windows {
@@ -217,8 +217,8 @@ func TestParse_horizon_order(t *testing.T) {
 	}
 }
 
-// Each limit says which rule it is of, also a caller's own; what several rules share has a
-// name for that.
+// Each limit has the label of its rule, also with an override. A limit that several rules share has its
+// name as the label.
 func TestRules_Labels(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/api/v1/search","method":"GET","limits":{"free":[{"name":"a","requests":1,"window":"1m"},{"name":"b","requests":2,"window":"1h"}],"*":{"requests":3,"window":"1m"}}},
@@ -275,8 +275,7 @@ func TestRules_Tier(t *testing.T) {
 	}
 }
 
-// However many ways to count a document has, each is by what it says, in file order, and
-// behind what the charges held before.
+// Charges are in file order, behind those that dst had, for any number of classes.
 func TestRules_Charges_order(t *testing.T) {
 	var list, want []string
 	claims := map[string]string{}
@@ -306,7 +305,7 @@ func TestRules_Charges_parameter(t *testing.T) {
 	}
 }
 
-// Of the costs of one count the highest is charged, wherever it stands.
+// The highest of the costs of one count is charged, in every order.
 func TestParse_shared_cost(t *testing.T) {
 	for _, costs := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
 		var list []string

@@ -22,7 +22,7 @@ func numbers(charges []limiter.Charge) string {
 	return strings.Join(list, ", ")
 }
 
-// What spreads a limit, and shadows, are as the document says.
+// Limits have the spread and the mode of the document.
 func TestParse_spread(t *testing.T) {
 	r := load(t, "testdata/good/spread.json")
 	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "cells": {Cells: 10}, "queue": {}, "log": {}}
@@ -37,7 +37,7 @@ func TestParse_spread(t *testing.T) {
 	}
 }
 
-// A rule that is tried out stands beside an enforced one of the same name.
+// A shadow limit may have the name of an enforced one.
 func TestParse_shadow(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1m"}}},
@@ -48,8 +48,8 @@ func TestParse_shadow(t *testing.T) {
 	}
 }
 
-// A limit that one DynamoDB item cannot bear spares it, unless it says how it is spread: one of all
-// callers by adaptive shares, one of each caller by leases. The notes say so, with the error bound.
+// A limit that is too large for one DynamoDB item spares it: a limit of all callers by adaptive
+// shares, another by leases, unless the document sets its spread. A note has the error bound.
 func TestParse_large(t *testing.T) {
 	document := func(key string) []byte {
 		return []byte(strings.ReplaceAll(`{"rules":[
@@ -94,7 +94,7 @@ func TestParse_large(t *testing.T) {
 	}
 }
 
-// Whoever waits for his turn waits no longer than is allowed: the queue is as deep.
+// A queue is no deeper than what leaves within MaxDelay.
 func TestParse_maxDelay(t *testing.T) {
 	document := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":10,"window":"1s","burst":50,"algorithm":"leaky_bucket"}}}]}`)
 	for delay, want := range map[time.Duration]string{0: "bucket/100ms/50", 250 * time.Millisecond: "bucket/100ms/3", time.Minute: "bucket/100ms/50"} {
@@ -108,8 +108,7 @@ func TestParse_maxDelay(t *testing.T) {
 	}
 }
 
-// A caller's own numbers stand in place of its tier's, in the same limit, wherever it
-// counts by that identity.
+// An override changes the numbers of a limit, in every rule and tier, and not its identity.
 func TestParse_overrides(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{
@@ -151,7 +150,7 @@ func TestParse_overrides(t *testing.T) {
 	}
 }
 
-// What an override makes is checked as the limits are.
+// The limits of overrides are checked like others.
 func TestParse_overrides_fit(t *testing.T) {
 	const cost = `{"rules":[
 		{"endpoint":"/a","cost":3,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}},
@@ -170,8 +169,8 @@ func TestParse_overrides_fit(t *testing.T) {
 	}
 }
 
-// One override stands in place of every limit of its name that counts by its identity:
-// under each tier, in each rule that shares the count, tried out or enforced.
+// One override applies to every limit of its name that counts by its identity: in each tier, in each
+// rule that shares the count, shadow or enforced.
 func TestParse_overrides_all(t *testing.T) {
 	r := parse(t, `{"default_tier":"paid","rules":[
 		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,"window":"1m","per":["client"]}}},
@@ -196,7 +195,7 @@ func TestParse_overrides_all(t *testing.T) {
 	}
 }
 
-// Where a limit counts by several identities, the caller's own goes before a claim's.
+// An override for a user, key or address precedes one for a claim.
 func TestParse_overrides_combined(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"s","requests":10,"window":"1m","per":["claim:org","client"]}}}],"overrides":[
 		{"claim:org":"acme","limits":{"s":{"requests":50,"window":"1m"}}},
@@ -220,14 +219,14 @@ func TestParse_overrides_combined(t *testing.T) {
 		if got := numbers(charges); got != c.want {
 			t.Errorf("%+v: got %s, want %s", c.caller, got, c.want)
 		}
-		// Whoever the client is, its item is kept as long as any client's.
+		// Every client's item is kept as long as the longest needs.
 		if got, want := charges[0].Limit.Horizon, 60*24*time.Hour; got != want {
 			t.Errorf("%+v: horizon %s, want %s", c.caller, got, want)
 		}
 	}
 }
 
-// The longest of all overrides is the horizon, whatever their order.
+// The horizon is that of the longest override, in every order.
 func TestParse_overrides_horizon(t *testing.T) {
 	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
@@ -238,7 +237,7 @@ func TestParse_overrides_horizon(t *testing.T) {
 	}
 }
 
-// An override spares the store as its own numbers need it.
+// The lease of an override follows its numbers.
 func TestParse_overrides_leases(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":[
 		{"name":"small","requests":10,"window":"1s"},{"name":"large","requests":10000,"window":"1s"},{"name":"said","requests":100,"window":"1s","lease":50}]}}],"overrides":[
@@ -258,8 +257,8 @@ func TestParse_overrides_leases(t *testing.T) {
 	}
 }
 
-// Limits that are spread are as many in an item as others; those in cells are in none, and one
-// request may meet as many.
+// An item holds as many limits with a spread as others. Limits in cells are in no item, and one request
+// may charge ten.
 func TestParse_items_spread(t *testing.T) {
 	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"cells":2`: 10, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
 		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)

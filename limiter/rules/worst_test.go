@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// fill returns pieces with commas between them, as many as a document has room for.
+// fill returns pieces with commas between them, up to the size of a document.
 func fill(most int, piece func(i int) string) string {
 	var b strings.Builder
 	for i := range most {

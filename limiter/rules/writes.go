@@ -27,7 +27,7 @@ type Writes struct {
 	Rejected  int    `json:"bad_credential"`
 }
 
-// exampleAddress is the address of a caller that stands for others.
+// exampleAddress is the address of an example caller.
 var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
 
 // Writes returns what requests write, for the endpoint of each rule, in file order: the most of
@@ -221,7 +221,7 @@ func (w *writer) tiers(matched []int) []string {
 		}
 	}
 	for tier := range w.rules.tiers {
-		if !named[tier] { // it stands for all tiers that no rule names
+		if !named[tier] { // an example of the tiers that none of the rules names
 			named[tier] = true
 			break
 		}

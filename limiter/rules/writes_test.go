@@ -13,8 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A request writes one item where its limits fit one, whatever their number, and one for each
-// item otherwise.
+// A request writes each item that its limits are in, and one if they fit one.
 func TestRules_Writes(t *testing.T) {
 	org := rule("*", "", `"global":[{"name":"address","requests":9,"window":"1d","per":["ip"]},{"name":"org","requests":9,"window":"1d","per":["claim:org"]}]`)
 	for _, c := range []struct {

@@ -237,7 +237,7 @@ func TestExplain(t *testing.T) {
 		}
 		want := []operator.Rule{
 			{Path: "rules[0]", Endpoint: "/search", Method: "GET", Charges: 1},
-			{Path: "rules[1]", Endpoint: "/search", Method: "POST", Reasons: []string{"is for POST"}},
+			{Path: "rules[1]", Endpoint: "/search", Method: "POST", Reasons: []string{"applies to POST"}},
 			{Path: "rules[6]", Endpoint: "*", Charges: 2},
 		}
 		if !reflect.DeepEqual(e.Rules, want) {

@@ -107,10 +107,10 @@ func TestOperator_gateway(t *testing.T) {
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
 				t.Errorf("a path without a route:\n%s", out)
 			}
-			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: a bad credential is charged only to limits that count by ip") {
+			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: a bad credential is charged on limits by ip only") {
 				t.Errorf("a bad token:\n%s", out)
 			}
-			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "is for POST") || !strings.Contains(out, "none: the request is not limited") {
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "applies to POST") || !strings.Contains(out, "none: the request is not limited") {
 				t.Errorf("a near miss:\n%s", out)
 			}
 			if code, out, _ := weir(t, with("usage", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {

@@ -114,8 +114,8 @@ func (r *report) mistakes() Problems {
 	return all
 }
 
-// locate finds the node of a path. What is missing has the line of the closest parent, and comes
-// after all that the parent contains.
+// locate finds the node of a path. A missing node has the line of its closest parent, and is sorted
+// behind all that the parent contains.
 func (r *report) locate(path, message string) located {
 	if r.nodes == nil && r.root != nil {
 		r.nodes = map[string]*node{}
