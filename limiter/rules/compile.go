@@ -33,12 +33,11 @@ const LeaseAboveDynamoDB = 500
 // MaxBytes is the length of the longest document.
 const MaxBytes = document.MaxBytes
 
-// Problem and Problems are those of package document, so that a caller of Parse needs no other
-// import.
-type (
-	Problem  = document.Problem
-	Problems = document.Problems
-)
+// Problem is a mistake or a note, as package document defines it.
+type Problem = document.Problem
+
+// Problems is the error of Parse, as package document defines it.
+type Problems = document.Problems
 
 // Parse reads a document. The error is of type Problems: all mistakes at once.
 func Parse(text []byte, o Options) (*Rules, error) {

@@ -36,14 +36,14 @@ func (p Problem) String() string {
 // In returns the problem in one line that begins with its place in a file, as compilers and editors
 // write it: "rules.json:3:7: rules[0].endpoint: required".
 func (p Problem) In(file string) string {
-	place := file
-	for _, n := range []int{p.Line, p.Column} {
-		if n > 0 {
-			place += ":" + strconv.Itoa(n)
-		}
+	if p.Line > 0 {
+		file += ":" + strconv.Itoa(p.Line)
+	}
+	if p.Column > 0 {
+		file += ":" + strconv.Itoa(p.Column)
 	}
 	p.Line, p.Column = 0, 0
-	return place + ": " + p.String()
+	return file + ": " + p.String()
 }
 
 // Problems are all mistakes of a document, in file order.

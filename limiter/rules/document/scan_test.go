@@ -2,6 +2,7 @@ package document
 
 import (
 	"encoding/json"
+	"errors"
 	"reflect"
 	"strings"
 	"testing"
@@ -44,7 +45,8 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("%q: got error %v, encoding/json says valid: %t", text, err, valid)
 		}
 		if err != nil {
-			if p := err.(*syntaxError).problem(s.text); p.Line < 1 || p.Column < 1 {
+			e, ok := errors.AsType[*syntaxError](err)
+			if p := e.problem(s.text); !ok || p.Line < 1 || p.Column < 1 {
 				t.Fatalf("%q: %+v", text, p)
 			}
 			return
