@@ -60,7 +60,7 @@ func TestRules_Writes_crossing(t *testing.T) {
 		{"* /a/{x} /{y}/b", []int{1, 3, 3}},
 	} {
 		var list []string
-		for _, endpoint := range strings.FieldsSeq(c.endpoints) {
+		for endpoint := range strings.FieldsSeq(c.endpoints) {
 			list = append(list, rule(endpoint, "", `"*":{"requests":10,"window":"1s","shards":2}`))
 		}
 		var got []int
