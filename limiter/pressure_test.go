@@ -74,7 +74,9 @@ func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limite
 }
 
 // A throttled write whose item refuses is refused by that, whoever made the partition busy.
-func TestLimiter_Take_throttled_refuses(t *testing.T) {
+func TestLimiter_Take_throttled_refuses(t *testing.T) { synctest.Test(t, throttledRefuses) }
+
+func throttledRefuses(t *testing.T) {
 	l := pressedLimit(t, algo.SlidingWindow, 1, limiter.OnErrorAllow)
 	e, p := pressed(t, true, l)
 	p.throttle[user] = -1
@@ -90,31 +92,35 @@ func TestLimiter_Take_throttled_hot(t *testing.T) {
 	for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny} {
 		for _, hot := range []bool{true, false} {
 			t.Run(fmt.Sprintf("%s, hot %t", policy, hot), func(t *testing.T) {
-				l := pressedLimit(t, algo.SlidingLog, 300, policy)
-				e, p := pressed(t, hot, l)
-				p.throttle[user] = -1
-				c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-				d := take(t, e, c)
-				if hot && (d.Allowed || d.Reason != limiter.ReasonBusy || d.Failed) {
-					t.Errorf("%+v, want it busy", d)
-				}
-				if !hot && (d.Allowed != (policy != limiter.OnErrorDeny) || d.Reason != limiter.ReasonThrottled) {
-					t.Errorf("%+v, want on_error to decide", d)
-				}
-				before := p.reads
-				d = take(t, e, c)
-				if hot && (d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || p.reads != before) {
-					t.Errorf("at once: %+v, want it busy without a call", d)
-				}
-				if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
-					t.Errorf("a look: %+v, want it to read", look)
-				}
-				p.deaf, before = true, p.reads
-				if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
-					t.Errorf("a look that is throttled: %+v after %d reads, want one, and on_error to decide", look, p.reads-before)
-				}
+				synctest.Test(t, func(t *testing.T) { throttledHot(t, policy, hot) })
 			})
 		}
+	}
+}
+
+func throttledHot(t *testing.T, policy limiter.OnError, hot bool) {
+	l := pressedLimit(t, algo.SlidingLog, 300, policy)
+	e, p := pressed(t, hot, l)
+	p.throttle[user] = -1
+	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
+	d := take(t, e, c)
+	if hot && (d.Allowed || d.Reason != limiter.ReasonBusy || d.Failed) {
+		t.Errorf("%+v, want it busy", d)
+	}
+	if !hot && (d.Allowed != (policy != limiter.OnErrorDeny) || d.Reason != limiter.ReasonThrottled) {
+		t.Errorf("%+v, want on_error to decide", d)
+	}
+	before := p.reads
+	d = take(t, e, c)
+	if hot && (d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || p.reads != before) {
+		t.Errorf("at once: %+v, want it busy without a call", d)
+	}
+	if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
+		t.Errorf("a look: %+v, want it to read", look)
+	}
+	p.deaf, before = true, p.reads
+	if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
+		t.Errorf("a look that is throttled: %+v after %d reads, want one, and on_error to decide", look, p.reads-before)
 	}
 }
 
@@ -146,7 +152,9 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 }
 
 // A write that is throttled by chance is tried again.
-func TestLimiter_Take_throttled_again(t *testing.T) {
+func TestLimiter_Take_throttled_again(t *testing.T) { synctest.Test(t, throttledAgain) }
+
+func throttledAgain(t *testing.T) {
 	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorDeny)
 	e, p := pressed(t, false, l)
 	p.throttle[user] = 3
@@ -217,26 +225,30 @@ func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 		"shallow bucket": {Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l.Name = "a"
-			made := limit(t, l)
-			e, p := pressed(t, true, made)
-			c := limiter.Charge{Subject: user, Limit: made, Cost: 1}
-			p.throttle[user] = 2
-			for range 5 {
-				take(t, e, c)
-			}
-			for _, cost := range p.costs {
-				if cost != 1 {
-					t.Errorf("charges of %d, want 1 each", p.costs)
+			synctest.Test(t, func(t *testing.T) {
+				l.Name = "a"
+				made := limit(t, l)
+				e, p := pressed(t, true, made)
+				c := limiter.Charge{Subject: user, Limit: made, Cost: 1}
+				p.throttle[user] = 2
+				for range 5 {
+					take(t, e, c)
 				}
-			}
+				for _, cost := range p.costs {
+					if cost != 1 {
+						t.Errorf("charges of %d, want 1 each", p.costs)
+					}
+				}
+			})
 		})
 	}
 }
 
 // A flood of subjects that are throttled one after the other is not any one of them: on_error decides
 // at once.
-func TestLimiter_Take_throttled_several(t *testing.T) {
+func TestLimiter_Take_throttled_several(t *testing.T) { synctest.Test(t, throttledSeveral) }
+
+func throttledSeveral(t *testing.T) {
 	l := pressedLimit(t, algo.SlidingWindow, 10, limiter.OnErrorAllow)
 	e, p := pressed(t, false, l)
 	for i := range 8 {

@@ -101,7 +101,7 @@ func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err erro
 		}
 		return taken, err
 	}
-	if !a.hot && !a.changed && a.read == 2 {
+	if !a.hot && !a.changed && a.read >= 2 {
 		return false, quiet(a.err)
 	}
 	l.signal(a.now, a.charges, true)
