@@ -22,7 +22,7 @@ func read(t *testing.T, path string) string {
 	return string(content)
 }
 
-// between returns the part of text from the first begin on up to end.
+// between returns the part of text after the first begin and before end.
 func between(t *testing.T, text, begin, end string) string {
 	t.Helper()
 	_, rest, ok := strings.Cut(text, begin)
@@ -56,7 +56,7 @@ func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
 	named := versioned.FindAllStringSubmatch(read(t, "../ATTACH.md"), -1)
 	if len(named) == 0 {
-		t.Error("the page names no version of aws-cdk")
+		t.Error("no version of aws-cdk")
 	}
 	for _, match := range named {
 		if match[1] != pinned {
@@ -78,7 +78,7 @@ func TestMake_rules(t *testing.T) {
 			t.Errorf("%v: %v: %s", arguments, err, out)
 		}
 		if !want && strings.Contains(string(out), "-c rules=") {
-			t.Errorf("rules that nobody has said: %s", out)
+			t.Errorf("make passes rules without RULES: %s", out)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestATTACH_build(t *testing.T) {
 
 var cell = regexp.MustCompile("`([a-zA-Z0-9-]+)`")
 
-// firstCells returns what stands in backquotes in the first column of a table.
+// firstCells returns the code spans in the first column of a table.
 func firstCells(table string) (names []string) {
 	for line := range strings.Lines(table) {
 		if first, _, ok := strings.Cut(strings.TrimPrefix(line, "|"), "|"); ok && strings.HasPrefix(line, "|") {
@@ -120,7 +120,7 @@ func TestREADME_settings(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(asked)
-	asked = slices.DeleteFunc(slices.Compact(asked), func(key string) bool { return key == "bundles" }) // for tests
+	asked = slices.DeleteFunc(slices.Compact(asked), func(key string) bool { return key == "bundles" }) // for tests only
 	documented := slices.DeleteFunc(firstCells(between(t, read(t, "../README.md"), "## Settings", "\n## ")), func(key string) bool { return key == "ARCH" })
 	if !slices.Equal(asked, documented) {
 		t.Errorf("settings:   %v\ndocumented: %v", asked, documented)
@@ -142,7 +142,7 @@ func TestREADME_alarms(t *testing.T) {
 	}
 }
 
-// Back ends in other languages copy the fields of the decision.
+// The programs in other languages copy the fields of the decision.
 func TestATTACH_backEnds(t *testing.T) {
 	const event = `{"requestContext": {"authorizer": {"rateLimit": "\"search\";r=1;t=2", "rateLimitRemaining": "1", "degraded": "", "weir": "allowed"}}}`
 	const want = `{"RateLimit": "\"search\";r=1;t=2", "X-RateLimit-Remaining": "1"}`

@@ -20,8 +20,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Properties that a golden template would bless whatever they are: each is written here by
-// hand, and by its meaning.
+// These tests state by hand, and by their meaning, the properties that a golden template
+// would accept with any value.
 
 func TestStack_network(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
@@ -32,19 +32,19 @@ func TestStack_network(t *testing.T) {
 	_, endpoint := made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcDynamoDB")
 	records, _ := made.one(t, "AWS::DynamoDB::Table", "LimitsRecords")
 	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"dynamodb:GetItem","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+records+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
-		t.Errorf("the way to DynamoDB:\n got %s\nwant %s", got, want)
+		t.Errorf("route to DynamoDB:\n got %s\nwant %s", got, want)
 	}
 	_, endpoint = made.one(t, "AWS::EC2::VPCEndpoint", "LimitsVpcKinesis")
 	stream, _ := made.one(t, "AWS::Kinesis::Stream", "")
 	if got, want := text(t, endpoint.Properties["PolicyDocument"]), `{"Statement":[{"Action":"kinesis:PutRecords","Effect":"Allow","Principal":{"AWS":"*"},"Resource":{"Fn::GetAtt":["`+stream+`","Arn"]}}],"Version":"2012-10-17"}`; got != want {
-		t.Errorf("the way to Kinesis:\n got %s\nwant %s", got, want)
+		t.Errorf("route to Kinesis:\n got %s\nwant %s", got, want)
 	}
 	_, user := made.one(t, "AWS::ElastiCache::User", "")
 	if got, want := user.Properties["AccessString"], "on ~* resetchannels -@all +"+strings.Join(redisstore.Commands(), " +"); got != want || text(t, user.Properties["AuthenticationMode"]) != `{"Type":"iam"}` {
 		t.Errorf("the cache's user: %s", text(t, user.Properties))
 	}
 	if _, rule := made.one(t, "AWS::EC2::SecurityGroupIngress", "LimitsStreamEndpoint"); rule.Properties["FromPort"] != 443.0 || rule.Properties["SourceSecurityGroupId"] == nil || rule.Properties["CidrIp"] != nil {
-		t.Errorf("who reaches Kinesis: %s", text(t, rule.Properties))
+		t.Errorf("access to Kinesis: %s", text(t, rule.Properties))
 	}
 	for kind, from := range map[string]string{"AWS::EC2::SecurityGroupIngress": "SourceSecurityGroupId", "AWS::EC2::SecurityGroupEgress": "DestinationSecurityGroupId"} {
 		_, rule := made.one(t, kind, map[string]string{"AWS::EC2::SecurityGroupIngress": "LimitsServers"}[kind])
@@ -53,11 +53,11 @@ func TestStack_network(t *testing.T) {
 		}
 	}
 	if ids, _ := made.of("AWS::EC2::NatGateway"); ids != nil {
-		t.Error("the network has a way out")
+		t.Error("the network has a route to the internet")
 	}
 }
 
-// Functions reach the brokers at their ports, and nothing else but DynamoDB.
+// Functions reach the brokers at their ports, and DynamoDB, and nothing else.
 func TestStack_network_kafka(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, toKafka)))
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
@@ -86,7 +86,7 @@ func TestStack_network_kafka(t *testing.T) {
 	}
 }
 
-// statement returns the only statement of a policy with an effect, in JSON.
+// statement returns the statement of a policy with an effect, in JSON.
 func statement(t *testing.T, policy resource, effect string) (found string) {
 	t.Helper()
 	for _, each := range policy.Properties["PolicyDocument"].(map[string]any)["Statement"].([]any) {
@@ -97,7 +97,7 @@ func statement(t *testing.T, policy resource, effect string) (found string) {
 	return found
 }
 
-// The network is in the zones that are chosen, and else in the first two of the region.
+// The network is in the chosen zones, or else in the first two of the region.
 func TestStack_network_zones(t *testing.T) {
 	for want, chosen := range map[string][]string{
 		`["eu-central-1b","eu-central-1c"]`:                                           {"eu-central-1b", "eu-central-1c"},
@@ -114,7 +114,7 @@ func TestStack_network_zones(t *testing.T) {
 	}
 }
 
-// Log groups that a service writes to by the account's one policy are known to it by their prefix.
+// Services write to log groups with the vended prefix under the account's one policy.
 func TestStack_logs_vended(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	_, group := made.one(t, "AWS::Logs::LogGroup", "HttpAccess")
@@ -123,7 +123,7 @@ func TestStack_logs_vended(t *testing.T) {
 	}
 }
 
-// The table takes what is asked of it at once; and by itself nothing is asked.
+// The table is warm for the number of writes that is set. By default none is set.
 func TestStack_warmWrites(t *testing.T) {
 	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
 		_, counters := parse(t, synthesize(t, settings(t, golden[name]))).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
@@ -133,13 +133,19 @@ func TestStack_warmWrites(t *testing.T) {
 	}
 }
 
-// By default all APIs together write no more, in a flood of the dearest requests, than a new
-// table takes; whoever asks for more is warned, and what the warning says is enough.
+// By default all APIs together, in a flood of the most expensive requests, write no more than
+// a new table takes. A higher throttle causes a warning, and the values that it proposes cause
+// none. The documents name the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
 	if got := throttle * 2 * dearest(t); got > ratelimit.NewTableWrites {
-		t.Errorf("the throttles let %v writes a second through, and a new table takes %d", got, ratelimit.NewTableWrites)
+		t.Errorf("the throttles admit %v writes a second, and a new table takes %d", got, ratelimit.NewTableWrites)
+	}
+	for _, file := range []string{"../README.md", "../OPERATIONS.md", "../../local/weir/serve.go"} {
+		if want := fmt.Sprintf("%v requests a second", throttle); !strings.Contains(read(t, file), want) {
+			t.Errorf("%s has no %q", file, want)
+		}
 	}
 	for _, c := range []struct {
 		change func(*stack.Settings)
@@ -162,8 +168,8 @@ func TestStack_throughput(t *testing.T) {
 	}
 }
 
-// dearest returns how many subjects, each of which is a write, the dearest request charges by the
-// rules of this repository.
+// dearest returns the number of subjects, and so of writes, of the most expensive request with
+// the rules of this repository.
 func dearest(t *testing.T) float64 {
 	t.Helper()
 	r, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
@@ -181,7 +187,7 @@ func dearest(t *testing.T) float64 {
 					subjects[c.Subject.String()] = true
 				}
 				if pattern == "/api/v1/login" {
-					subjects["the name"] = true // which the handler charges by itself
+					subjects["the name"] = true // the handler charges it
 				}
 				most = max(most, len(subjects))
 			}
@@ -193,7 +199,7 @@ func dearest(t *testing.T) float64 {
 func TestStack_signingKeys_retries(t *testing.T) {
 	_, invoked := parse(t, synthesize(t, settings(t, everything))).one(t, "AWS::Lambda::EventInvokeConfig", "LimitsSigningKeys")
 	if got := invoked.Properties["MaximumRetryAttempts"]; got != 0.0 {
-		t.Errorf("a fetch that failed is tried %v times more before the next, and each is an error that the alarm counts", got)
+		t.Errorf("Lambda retries a failed fetch %v times, and the alarm counts each retry", got)
 	}
 }
 
@@ -205,7 +211,7 @@ func TestStack_signingKeys(t *testing.T) {
 	}
 }
 
-// What callers depend on stays when the stack goes; counters do not.
+// The records stay when the stack is deleted; the counters do not.
 func TestStack_kept(t *testing.T) {
 	var whole struct {
 		Resources map[string]struct{ Type, DeletionPolicy, UpdateReplacePolicy string }
@@ -228,12 +234,12 @@ func TestStack_kept(t *testing.T) {
 	}
 	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) { s.RecordsTable = "mine" })))
 	if ids, _ := made.of("AWS::DynamoDB::Table"); len(ids) != 1 || !strings.Contains(text(t, made.Resources), ":table/mine") {
-		t.Errorf("a table that is there already: %v", ids)
+		t.Errorf("an existing table: %v", ids)
 	}
 }
 
-// Each alarm tells the topic, and takes silence for a good sign; what it is about, and from
-// when on it rings, is what infra/README.md says.
+// Each alarm notifies the topic, and counts a minute without data as good. infra/README.md
+// has its threshold.
 func TestStack_alarms(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
 	for name, want := range map[string]string{
@@ -260,13 +266,13 @@ func TestStack_alarms(t *testing.T) {
 			t.Fatal(err)
 		}
 		if of != in && !strings.Contains(row, of+" of "+in) && !strings.Contains(row, "one minute of "+in) || above != "0" && !strings.Contains(row, above) {
-			t.Errorf("%s: the README says %q, want %s", name, row, want)
+			t.Errorf("%s: infra/README.md has %q, want %s", name, row, want)
 		}
 	}
 }
 
-// The time of the store is what the functions measure, whichever it is; and an alarm on what a cache
-// refuses is on a metric that it has: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
+// The functions measure the time of every store. The alarms on a cache are on metrics that it
+// has: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
 func TestStack_alarms_store(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
 	for name, want := range map[string]map[string]string{
@@ -303,7 +309,7 @@ func TestStack_alarms_store(t *testing.T) {
 	}
 }
 
-// The shares are of what they say they are of, in numbers.
+// The shares compute what their labels name.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
@@ -340,13 +346,13 @@ func share(t *testing.T, expression string, values map[string]float64) float64 {
 	}
 	sum := 0.0
 	for term := range strings.SplitSeq(strings.Trim(denominator, "()"), " + ") {
-		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0") // where a metric that is zero is missing
+		term, _, _ = strings.Cut(strings.TrimPrefix(term, "FILL("), ", 0") // the default for a missing metric
 		sum += values[term]
 	}
 	return 100 * values[name] / sum
 }
 
-// What logs are searched for is what is written there.
+// The filters and the rule match the lines of the logs.
 func TestStack_logs(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	_, filter := made.one(t, "AWS::Logs::MetricFilter", "")
@@ -356,18 +362,18 @@ func TestStack_logs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := filter.Properties["FilterPattern"]; got != `{ $.responseType = "AUTHORIZER_*" }` || line["responseType"] != "$context.error.responseType" {
-		t.Errorf("%s is searched for in %v", got, line)
+		t.Errorf("the filter %s does not match %v", got, line)
 	}
 	for _, value := range line {
 		if strings.Contains(value, "identity") || strings.Contains(value, "principal") {
-			t.Errorf("the access log says who calls: %s", value)
+			t.Errorf("the access log identifies the caller: %s", value)
 		}
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	body := text(t, rule.Properties["RuleBody"])
 	for _, want := range []string{`$.subject`, `$.limit`, `\"ValueOf\":\"$.refused\"`, `\"In\":[\"refused\"],\"Match\":\"$.weir\"`, "LimitsAuthorizerLogs", "LimitsHandlerLogs"} {
 		if !strings.Contains(body, want) {
-			t.Errorf("the rule of who is refused has no %s: %s", want, body)
+			t.Errorf("the rule of refused callers has no %s: %s", want, body)
 		}
 	}
 }
@@ -390,8 +396,8 @@ func TestStack_prices(t *testing.T) {
 	}
 }
 
-// Functions with rules at AppConfig have its agent, which may read the one configuration; and those
-// with rules in the table may read it already.
+// Functions with rules at AppConfig have its agent, with permission for the one configuration.
+// Functions with rules in the records table need no more than the records.
 func TestStack_rulesFrom(t *testing.T) {
 	const layer = "arn:aws:lambda:eu-central-1:123456789012:layer:AWS-AppConfig-Extension-Arm64:57"
 	made := parse(t, synthesize(t, settings(t, func(s *stack.Settings) {

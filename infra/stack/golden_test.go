@@ -12,8 +12,8 @@ import (
 
 var update = flag.Bool("update", false, "write the golden templates anew")
 
-// golden are the templates that are kept in infra/golden: what deploys, what `make run`
-// loads, and what a change of the stack shows in its diff.
+// golden are the settings of the templates in infra/golden. `make run` loads these templates,
+// and their diff shows the effect of a change.
 var golden = map[string]func(*stack.Settings){
 	"dynamodb":    func(*stack.Settings) {},
 	"elasticache": elasticache,

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// settings returns those of a deployment that says nothing, with bundles of its own.
+// settings returns the default settings, with bundles of their own, after some changes.
 func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	t.Helper()
 	s, err := stack.Read([]byte("{}"), nil, func(string) string { return "" })
@@ -52,7 +52,7 @@ func settings(t *testing.T, changes ...func(*stack.Settings)) stack.Settings {
 	return s
 }
 
-// program returns the head of a program for Linux on a machine, which is all that is looked at.
+// program returns the header of a Linux program for a machine. The check reads no more.
 func program(machine elf.Machine) []byte {
 	header := elf.Header64{
 		Ident: [elf.EI_NIDENT]byte{0x7f, 'E', 'L', 'F', byte(elf.ELFCLASS64), byte(elf.ELFDATA2LSB), byte(elf.EV_CURRENT)},
@@ -63,7 +63,7 @@ func program(machine elf.Machine) []byte {
 	return content.Bytes()
 }
 
-// elasticache and everything are settings of their golden templates.
+// elasticache and everything change the settings to those of their golden templates.
 func elasticache(s *stack.Settings) { s.Store = ratelimit.ElastiCache }
 
 func everything(s *stack.Settings) {
@@ -78,7 +78,7 @@ func everything(s *stack.Settings) {
 	s.RulesFrom = "table"
 }
 
-// toKafka sends events to a cluster that is there, with the state in DynamoDB.
+// toKafka sends events to an existing cluster, with the state in DynamoDB.
 func toKafka(s *stack.Settings) {
 	s.Throttle, s.WarmWrites = 2000, 12000
 	s.Events = "kafka"
@@ -89,7 +89,7 @@ func toKafka(s *stack.Settings) {
 	}
 }
 
-// cdkApp returns an app with the context that cdk.json has.
+// cdkApp returns an app with the context of cdk.json.
 func cdkApp(t *testing.T) awscdk.App {
 	t.Helper()
 	storetest.Program(t, "node")
@@ -108,7 +108,7 @@ func cdkApp(t *testing.T) awscdk.App {
 
 var assetHash = regexp.MustCompile(`[0-9a-f]{64}`)
 
-// synthesize returns the template of a stage, with the hashes of its assets made equal.
+// synthesize returns the template of a stage, with a constant in place of asset hashes.
 func synthesize(t *testing.T, s stack.Settings) []byte {
 	t.Helper()
 	a := cdkApp(t)
@@ -124,8 +124,7 @@ func synthesize(t *testing.T, s stack.Settings) []byte {
 	return append(formatted.Bytes(), '\n')
 }
 
-// synthesizeOnce returns the template of a deployment that says nothing, for tests that only
-// look at it.
+// synthesizeOnce returns the template of the default settings, which all tests share.
 func synthesizeOnce(t *testing.T) []byte {
 	t.Helper()
 	once.Do(func() { plain = synthesize(t, settings(t)) })
@@ -157,7 +156,7 @@ func parse(t *testing.T, content []byte) template {
 	return made
 }
 
-// of returns the resources of a type, by id in order.
+// of returns the resources of a type, in the order of their ids.
 func (m template) of(kind string) (ids []string, all []resource) {
 	for _, id := range slices.Sorted(maps.Keys(m.Resources)) {
 		if m.Resources[id].Type == kind {

@@ -32,8 +32,8 @@ var (
 	searched = regexp.MustCompile(`\{\\"Weir/dev\\",\\"(\w+)\\"\} MetricName=\\"(\w+)\\"`)
 )
 
-// Alarms and the dashboard look at what functions write, under the very names, and at all of it
-// but for what is known not to be looked at.
+// The alarms and the dashboard show every metric that the functions write, except the unused
+// ones, and no other.
 func TestStack_metrics(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	used := map[string]bool{}
@@ -63,21 +63,21 @@ func TestStack_metrics(t *testing.T) {
 	for _, match := range searched.FindAllStringSubmatch(body.String(), -1) {
 		used[match[1]+" "+match[2]] = true
 	}
-	_, filters := made.of("AWS::Logs::MetricFilter") // write metrics of their own
+	_, filters := made.of("AWS::Logs::MetricFilter") // they write metrics of their own
 	for _, f := range filters {
 		delete(used, f.Properties["MetricTransformations"].([]any)[0].(map[string]any)["MetricName"].(string))
 	}
 	looked := slices.Sorted(maps.Keys(used))
 	want := slices.DeleteFunc(written(), func(name string) bool { return slices.Contains(unused, name) })
 	if !slices.Equal(looked, want) {
-		t.Errorf("looked at: %v\nwritten:   %v", looked, want)
+		t.Errorf("shown:   %v\nwritten: %v", looked, want)
 	}
 	if len(want)+len(unused) != 24 {
 		t.Errorf("%d metrics are written; correct their cost here and in infra/COSTS.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
-		t.Error("the dashboard does not show who is refused")
+		t.Error("the dashboard does not show the refused callers")
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// Each function may do what it does, on what it does it on, and nothing else. That the
-// lists are what is really called, tests of their packages see at the SDK's own calls.
+// Each function has permission for its calls, on its resources, and for nothing else. The
+// tests of the packages that call AWS compare the lists with the calls of the SDK.
 func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
@@ -41,7 +41,7 @@ func TestStack_privilege(t *testing.T) {
 				delete(got, resource)
 			}
 			for resource, actions := range got {
-				t.Errorf("%s: %s may %v on %s, and does not need it", name, function, actions, resource)
+				t.Errorf("%s: %s may %v on %s, and does not need to", name, function, actions, resource)
 			}
 		}
 		_, roles := made.of("AWS::IAM::Role")
@@ -53,13 +53,13 @@ func TestStack_privilege(t *testing.T) {
 	}
 }
 
-// What the policies name of a cluster that is not of the stack.
+// ARNs of a cluster that the stack does not make, as the policies contain them.
 const (
 	kafkaCluster = `"arn:aws:kafka:eu-central-1:123456789012:cluster/decisions/0a1b2c3d-0000-1111-2222-333344445555-6"`
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
-// The signing keys' function can write its one record, and no API key.
+// The function SigningKeys can write its own record only, and no API key.
 func TestStack_privilege_signingKeys(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
@@ -72,8 +72,8 @@ func sameActions(a, b []string) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a)), slices.Sorted(slices.Values(b)))
 }
 
-// allowed returns the actions of a policy by resource: the id of one of the template, up
-// to the hash that the CDK adds, or as it stands.
+// allowed returns the actions of a policy by resource: the logical id without the hash that
+// the CDK adds or, for other resources, the value itself.
 func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	t.Helper()
 	all := map[string][]string{}
@@ -100,7 +100,7 @@ func allowed(t *testing.T, made template, policy resource) map[string][]string {
 	return all
 }
 
-// list returns v as a list, which a policy writes as its only element.
+// list returns v as a list. A policy contains a list of one as its element.
 func list(v any) []any {
 	if all, ok := v.([]any); ok {
 		return all

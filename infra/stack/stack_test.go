@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-// Every method but OPTIONS has the authorizer, whose answers are not cached, nor is
-// anything else.
+// Every method except OPTIONS has the authorizer. Neither its results nor anything else is
+// cached.
 func TestStack_authorizer(t *testing.T) {
 	for name, change := range golden {
 		t.Run(name, func(t *testing.T) {
@@ -39,13 +39,13 @@ func TestStack_authorizer(t *testing.T) {
 			}
 			_, stage := made.one(t, "AWS::ApiGateway::Stage", "")
 			if cached := stage.Properties["CacheClusterEnabled"]; cached != nil && cached != false {
-				t.Error("the stage caches answers for everybody")
+				t.Error("the stage has a cache, which all callers share")
 			}
 		})
 	}
 }
 
-// The 429 has what the authorizer says, by the names that it says it under.
+// The 429 contains the values of the authorizer's context, by their keys.
 func TestStack_refusal(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	_, responses := made.of("AWS::ApiGateway::GatewayResponse")
@@ -112,8 +112,8 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// API Gateway serves what was deployed: whatever changes the authorizer or a gateway
-// response must make a new deployment, and nothing else should.
+// API Gateway serves a deployment: a change of the authorizer or of a gateway response must
+// make a new one, and no other change should.
 func TestStack_deployment(t *testing.T) {
 	deployment := func(changes ...func(*stack.Settings)) string {
 		id, _ := parse(t, synthesize(t, settings(t, changes...))).one(t, "AWS::ApiGateway::Deployment", "")
@@ -121,7 +121,7 @@ func TestStack_deployment(t *testing.T) {
 	}
 	first := deployment()
 	if again := deployment(func(s *stack.Settings) { s.AlarmEmail = "operator@example.com" }); again != first {
-		t.Errorf("the deployment is new although nothing of the API is: %s, %s", first, again)
+		t.Errorf("the deployment is new, but the API did not change: %s, %s", first, again)
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, change := range map[string]func(*stack.Settings){
@@ -137,7 +137,7 @@ func TestStack_deployment(t *testing.T) {
 	}
 }
 
-// CloudWatch may tell the topic of alarms, and nobody may without TLS.
+// Only CloudWatch has permission to publish to the topic of alarms, and only with TLS.
 func TestStack_topic(t *testing.T) {
 	_, policy := parse(t, synthesize(t, settings(t))).one(t, "AWS::SNS::TopicPolicy", "")
 	effects := map[string]string{}
@@ -150,7 +150,7 @@ func TestStack_topic(t *testing.T) {
 	}
 }
 
-// Two stages live side by side in one account: nothing has the same name.
+// Two stages can be in one account: no two resources have the same name.
 func TestStack_stages(t *testing.T) {
 	a := cdkApp(t)
 	names := map[string]string{}
@@ -173,7 +173,7 @@ func TestStack_stages(t *testing.T) {
 		}
 	}
 	if len(names) < 20 {
-		t.Errorf("only %d names were looked at", len(names))
+		t.Errorf("only %d names", len(names))
 	}
 }
 
@@ -213,6 +213,6 @@ func TestRead(t *testing.T) {
 	both := `{"prod": {"throttle": "5", "corsOrigins": "https://a.example,https://b.example"}, "dev": {"throttle": "6"}}`
 	s, err := stack.Read([]byte(both), nil, func(key string) string { return map[string]string{"stage": "prod", "throttle": "7"}[key] })
 	if err != nil || s.Throttle != 7 || len(s.CORSOrigins) != 2 {
-		t.Errorf("got %+v, %v: want what the command line says above what the stage's says", s, err)
+		t.Errorf("got %+v, %v: want the command line to override the stage", s, err)
 	}
 }
