@@ -52,7 +52,9 @@ func TestLoad(t *testing.T) {
 		variables []string
 		want      string
 	}{
-		{nil, "environment: Namespace: missing required value: NAMESPACE"},
+		{nil, "NAMESPACE: required"},
+		{[]string{"NAMESPACE=a", "STORE=memory", "MAX_DELAY=x"}, `MAX_DELAY: time: invalid duration "x"`},
+		{[]string{"NAMESPACE=a", "STORE=memory", "EVENTS_SAMPLE=few"}, `EVENTS_SAMPLE: strconv.ParseInt: parsing "few": invalid syntax`},
 		{[]string{"NAMESPACE=a/b", "STORE=memory"}, `NAMESPACE: got "a/b", want 1 to 64 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=tables"}, `RULES_FROM: got "tables", want table, or appconfig:APPLICATION/ENVIRONMENT/PROFILE`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RULES_FROM=appconfig:a/b"}, `RULES_FROM: got "a/b", want APPLICATION/ENVIRONMENT/PROFILE, each an id, or a name of letters, digits, _, . and -`},
@@ -85,7 +87,7 @@ func TestLoad(t *testing.T) {
 		{[]string{"NAMESPACE=a", "STORE=memory", "JWKS=records:", "JWT_ISSUER=i", "JWT_AUDIENCE=w"}, "RECORDS_TABLE: required with JWKS=records:: name of the table that holds the copy of the keys"},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=a/b"}, `RECORDS_TABLE: got "a/b", want the name of a DynamoDB table: 3 to 255 letters, digits, _, . and -`},
 		{[]string{"NAMESPACE=a", "STORE=memory", "RECORDS_TABLE=weir", "API_KEYS_FILE=k", "API_KEY_SECRET_FILE=s", "WEIR_LOCAL=true"}, "RECORDS_TABLE and API_KEYS_FILE: got both, want one; API keys have one source"},
-		{[]string{"NAMESPACE=", "STORE=disk", "IPV6_BITS=129"}, "environment: Namespace: missing required value: NAMESPACE"},
+		{[]string{"NAMESPACE=", "STORE=disk", "IPV6_BITS=129"}, "NAMESPACE: required"},
 		{[]string{"NAMESPACE=/", "STORE=disk", "IPV6_BITS=129"}, "NAMESPACE: got \"/\", want 1 to 64 letters, digits, _, . and -\nSTORE: got \"disk\", want dynamodb, redis or memory\nIPV6_BITS: got 129, want 1 to 128"},
 	} {
 		if _, err := boot.Load(lookup(bad.variables...)); err == nil || err.Error() != bad.want {

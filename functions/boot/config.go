@@ -112,7 +112,7 @@ func Load(lookup func(string) (string, bool)) (Config, error) {
 	var c Config
 	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)})
 	if err != nil {
-		return c, fmt.Errorf("environment: %w", err)
+		return c, variableError(err)
 	}
 	c.dynamo = &dynamoClient{}
 	return c, c.validate()
