@@ -28,7 +28,7 @@ type arrival struct {
 	at time.Time // zero in a closed loop
 }
 
-// Run makes the load and tells m of each request. It returns when all have ended, or soon
+// Run makes the load and records each request in m. It returns when all have ended, or soon
 // after ctx has.
 func Run(ctx context.Context, o Options, m *Meter) {
 	begun := time.Now()
@@ -91,7 +91,7 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss tells m of the requests from the nth on that were due until the end, but not sent.
+// miss records in m the requests from the nth on that were due until the end, but not sent.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)

@@ -9,11 +9,11 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Limit is one limit of a subject, and how it stands.
+// Limit is one limit of a subject, with its usage.
 type Limit struct {
 	Name    string `json:"name"`
 	Path    string `json:"path"` // in the rules document, such as "rules[2].limits.free"
-	Tier    string `json:"tier"` // the key that it stands under: a tier, "*" or "global"
+	Tier    string `json:"tier"` // its key in the rule: a tier, "*" or "global"
 	Subject string `json:"subject"`
 	// Counted are the subjects in which the store counts it, if that is not Subject: those of
 	// shards, and one of its own in shadow mode.
@@ -39,7 +39,7 @@ type Limit struct {
 	State *State `json:"state,omitempty"`
 }
 
-// State is how a limit stands, in requests, at the instant of the answer.
+// State is the usage of a limit, in requests, at the instant of the answer.
 type State struct {
 	// Charged is false if nothing is held of the limit: it is at full quota.
 	Charged   bool  `json:"charged"`

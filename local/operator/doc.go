@@ -1,18 +1,17 @@
-// Package operator answers an operator's questions about the limits: which of them a request
-// meets ([Operator.Explain]), how those of a subject stand ([Operator.Usage]), and it forgets
-// what a subject was charged ([Operator.Reset]). It is one implementation for a process that
-// decides requests itself, which serves it by HTTP ([Operator.Handler], asked by [Client]),
-// and for a command that opens the store of a deployment.
+// Package operator answers an operator's questions about limits: which limits apply to a request
+// ([Operator.Explain]), and the usage of a subject ([Operator.Usage]); and it resets the usage of a
+// subject ([Operator.Reset]). A process that decides requests serves it over HTTP
+// ([Operator.Handler], with [Client] as its client); a command uses it over the store of a
+// deployment.
 //
-// Explain and Usage change nothing and charge nobody. What they tell is what the store
-// holds: a lease counts as charged, and what an environment counts in its own memory (cells,
-// what it has not synchronized, its share while the store fails) is told only by that
-// environment itself. Every answer says so in its notes, where it matters.
+// Explain and Usage change nothing and charge nobody. They show what the store holds. A lease counts
+// as charged. What an environment counts in its own memory (cells, counts that are not synchronized,
+// its share while the store fails) is known to that environment alone. The notes of an answer name
+// what it leaves out.
 //
-// A reset acts at once in the store and in the process that is asked. Other environments may
-// refuse from memory for up to a second, and serve a lease for as long.
+// A reset takes effect at once in the store and in the process that answers. Other environments may
+// refuse from their denial caches for up to a second, and serve a lease for as long.
 //
-// The types here are the JSON that weir explain, usage and reset print: fields are added to
-// them, and none is renamed or changes its meaning. Nothing of this package is in a function
-// that is deployed.
+// The types here are the JSON of weir explain, usage and reset: fields are added, and none is
+// renamed or changes its meaning. No deployed function has this package.
 package operator

@@ -42,8 +42,8 @@ type failure struct {
 }
 
 // Handler answers questions below [Path]: with 200 and the answer, 400 for a mistake in the
-// question, or 502 if the store failed. It checks neither the Host header nor the origin:
-// whoever mounts it does.
+// question, or 502 if the store failed. It checks neither the Host header nor the origin;
+// the handler before it must.
 func (o *Operator) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Explain) })
@@ -69,7 +69,7 @@ func answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.C
 	decoder := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&question); err != nil {
-		write(w, http.StatusBadRequest, failure{"the question is no JSON as it is wanted: " + err.Error()})
+		write(w, http.StatusBadRequest, failure{"invalid JSON: " + err.Error()})
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
@@ -90,7 +90,7 @@ func write(w http.ResponseWriter, status int, body any) {
 	_ = json.NewEncoder(w).Encode(body) // to a client that may be gone
 }
 
-// Client asks the gateway on this machine. It is safe for concurrent use.
+// Client queries the gateway on this machine. It is safe for concurrent use.
 type Client struct{ url string }
 
 // NewClient returns a client of the gateway at a URL such as http://127.0.0.1:8080. It is an
@@ -138,7 +138,7 @@ func post[A any](ctx context.Context, address string, question any) (a A, err er
 	request.Header.Set("Content-Type", "application/json")
 	response, err := client.Do(request)
 	if err != nil {
-		return a, fmt.Errorf("no gateway answers at %s (make run starts one): %w", request.URL.Host, err)
+		return a, fmt.Errorf("no gateway at %s; make run starts one: %w", request.URL.Host, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	content, err := io.ReadAll(io.LimitReader(response.Body, maxAnswer))
@@ -150,7 +150,7 @@ func post[A any](ctx context.Context, address string, question any) (a A, err er
 	}
 	var failed failure
 	if json.Unmarshal(content, &failed) != nil || failed.Error == "" {
-		return a, fmt.Errorf("%s answers %s: is it a gateway that make run started?", request.URL.Host, response.Status)
+		return a, fmt.Errorf("%s answered %s; want a gateway that make run started", request.URL.Host, response.Status)
 	}
 	if response.StatusCode == http.StatusBadRequest {
 		return a, &MistakeError{failed.Error}

@@ -85,7 +85,7 @@ func TestClient_elsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "is it a gateway that make run started?") {
+	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "want a gateway that make run started") {
 		t.Errorf("%v, asked %d times", err, asked)
 	}
 }

@@ -403,7 +403,7 @@ func TestReset_others(t *testing.T) {
 	}
 	f := d.reset("user:alice")
 	e := d.explain(q)
-	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "only this subject is forgotten") {
+	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "other subjects of the same caller") {
 		t.Errorf("%+v, %q", e.Decision, f.Notes)
 	}
 }

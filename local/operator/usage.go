@@ -49,7 +49,7 @@ type Forgotten struct {
 	Notes    []string `json:"notes"`
 }
 
-// Inspect tells how every limit of a subject stands, which is spelled as Explain spells it.
+// Usage returns the usage of every limit of a subject, which is written as in an Explanation.
 func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 	s, caller, err := o.parse(subject)
 	if err != nil {
@@ -123,8 +123,8 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 }
 
 // Reset forgets what a subject was charged: every limit of it that the rules have, and what
-// else the store holds of it. It tells what that was. Requests of the same caller are charged
-// on other subjects too, such as its address: those are as before.
+// else the store holds of it. It returns the usage before. Other subjects of the
+// same caller, such as its address, keep their usage.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
 	s, caller, err := o.parse(subject)
 	if err != nil {
@@ -164,11 +164,11 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 
 // afterwards says what a reset does not reach.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
-	notes := []string{"only this subject is forgotten: what its requests were charged on others (an address, a claim, an endpoint) holds, and explain tells which of them refuse"}
+	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
 	if o.Inside && o.Kind == memory {
 		return notes
 	}
-	notes = append(notes, "other environments may refuse from memory for up to a second, and serve what they have leased for as long")
+	notes = append(notes, "other environments may refuse from their denial caches for up to a second, and serve what they have leased for as long")
 	var sync, own bool
 	for _, l := range listed {
 		limit := l.Charge.Limit
@@ -176,10 +176,10 @@ func (o *Operator) afterwards(listed []rules.Listed) []string {
 		own = own || limit.Spread.Cells > 0 || limit.OnError == limiter.OnErrorLocal
 	}
 	if sync {
-		notes = append(notes, "what they counted of a limit with sync_ms or adaptive shares since they last reported it, they still charge")
+		notes = append(notes, "they still charge what they have counted of a limit with sync_ms or adaptive shares since their last report")
 	}
 	if own {
-		notes = append(notes, "what they count in their own memory (cells, the share of on_error local) they keep")
+		notes = append(notes, "they keep what they count in their own memory (cells, the share of on_error local)")
 	}
 	return notes
 }

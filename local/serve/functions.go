@@ -105,7 +105,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 		if s.live == nil {
 			s.live = e.Rules
-			s.live.Observe(s.tellRules)
+			s.live.Observe(s.printReload)
 		}
 		s.operate(c, e, store, role)
 		switch {
@@ -126,8 +126,8 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
 }
 
-// operate lets operators ask about the limits of a function, first about those of the REST
-// API's authorizer.
+// operate adds the limiter of a function to the operator. The limiter of the REST API's authorizer
+// comes first, and answers.
 func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
@@ -172,7 +172,7 @@ func (s *Server) variablesOf(environment map[string]string) map[string]string {
 // openStore opens the store, and makes its table where that is ours to do.
 func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
 	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
-		return nil, errors.New("DYNAMODB_ENDPOINT: is missing: a local run must not charge a table at AWS unasked")
+		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table at AWS")
 	}
 	if c.Store == "dynamodb" && loopback.URL(c.DynamoDBEndpoint) {
 		if _, err := checkout.MakeTable(ctx, c.DynamoDBEndpoint, c.Table); err != nil {

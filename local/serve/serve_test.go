@@ -332,7 +332,7 @@ func TestServe_noStore(t *testing.T) {
 		t.Errorf("%s %v", r.Status, r.Header)
 	}
 	s := &Server{}
-	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: is missing") {
+	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {
 		t.Errorf("DynamoDB without an endpoint: %v", err)
 	}
 }

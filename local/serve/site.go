@@ -27,7 +27,7 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 // operating returns what answers operators.
 func (s *Server) operating() http.Handler {
 	if s.Environments > 0 && s.Store == Memory {
-		return operator.Refusal("each environment keeps its own counts in memory, where nothing can be asked: start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
+		return operator.Refusal("usage is not available: each environment keeps its counts in its own memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
 	}
 	return s.operator.Handler()
 }

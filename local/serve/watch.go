@@ -11,16 +11,16 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// rulesPoll is how often the file of the rules is looked at, so that who edits it is told.
-// Functions in processes of their own look at it by themselves, when a request comes.
+// rulesPoll is how often the rules file is checked, so that an edit is reported soon. Functions in
+// processes of their own check it themselves, at a request.
 const rulesPoll = 500 * time.Millisecond
 
-// watchRules looks at the file of the rules until ctx ends.
+// watchRules checks the rules file until ctx ends.
 func (s *Server) watchRules(ctx context.Context) {
 	for tick := time.NewTicker(rulesPoll); ; {
 		select {
 		case <-tick.C:
-			_ = s.live.Refresh(ctx, s.Clock()) // tellRules is told
+			_ = s.live.Refresh(ctx, s.Clock()) // printReload prints the result
 		case <-ctx.Done():
 			tick.Stop()
 			return
@@ -28,8 +28,8 @@ func (s *Server) watchRules(ctx context.Context) {
 	}
 }
 
-// tellRules says which rules are in force since the file has changed, or why they are not.
-func (s *Server) tellRules(_ time.Time, n live.Reload) {
+// printReload prints which rules are in force after a change of the file, or what is wrong with it.
+func (s *Server) printReload(_ time.Time, n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
 		fmt.Fprintf(s.Out, "rules  %s (%s, version %d) are in force now\n", s.Rules, count(n.Rules.Len()), n.Rules.Version())

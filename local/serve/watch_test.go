@@ -100,7 +100,7 @@ func TestServe_rulesChange(t *testing.T) {
 }
 
 // Who edits the file is told at once, and once, what is in force.
-func TestServe_tellRules(t *testing.T) {
+func TestServe_printReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	const valid = `{"version":%d,"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1m"}}}]}`
 	write := func(document string) {

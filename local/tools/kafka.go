@@ -32,7 +32,7 @@ type topic struct {
 
 func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if o.topic == "" {
-		return nil, command.Usage("--topic: is missing: the topic of the events (or set KAFKA_TOPIC)")
+		return nil, command.Usage("--topic: required: the topic of the events (or set KAFKA_TOPIC)")
 	}
 	connection, err := sinks.KafkaOptions(ctx, boot.Config{EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}})
 	if err != nil {
@@ -48,12 +48,12 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 		if errors.Is(err, kerr.UnknownTopicOrPartition) {
 			return nil, fmt.Errorf("--topic: kafka at %v has no topic %s", o.brokers, o.topic)
 		}
-		return nil, fmt.Errorf("kafka at %v does not answer (%w): is it running, and are --brokers, --tls and --iam right?", o.brokers, err)
+		return nil, fmt.Errorf("kafka at %v: no answer (%w); check --brokers, --tls and --iam", o.brokers, err)
 	}
 	return t, nil
 }
 
-// find asks for the offsets of what there is, of the time last if it is not 0.
+// find reads the offsets of the start and the end; last, if not 0, is the age of the start.
 func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -116,7 +116,7 @@ func (t topic) read(ctx context.Context, follow bool, emit func([]byte) error) e
 	return nil
 }
 
-// done asks for no more of a partition.
+// done ends the reading of a partition.
 func (t topic) done(left map[int32]int64, partition int32) {
 	delete(left, partition)
 	t.client.PauseFetchPartitions(map[string][]int32{t.name: {partition}})

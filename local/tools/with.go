@@ -43,7 +43,7 @@ func withCommand() *cobra.Command {
 			return w.run(c.Context(), strings.Split(args[0], ","), args[1:])
 		},
 	}
-	c.Flags().BoolVar(&install, "install", false, "install what is missing, where that needs no question: on Debian, as root")
+	c.Flags().BoolVar(&install, "install", false, "install what is missing; works on Debian, as root")
 	return c
 }
 

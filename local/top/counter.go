@@ -9,7 +9,7 @@ import (
 // size is how many callers and limits a counter keeps.
 const size = 1000
 
-// Caller is who was refused, and by what.
+// Caller is a caller that was refused, and the limit that refused it.
 type Caller struct {
 	Subject string `json:"subject"` // a hash
 	Limit   string `json:"limit,omitempty"`

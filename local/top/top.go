@@ -9,7 +9,7 @@ import (
 // slices of a sliding time.
 const parts = 10
 
-// Table is who was refused most.
+// Table lists the callers that were refused most.
 type Table struct {
 	Refused int64     `json:"refused"` // in all
 	Others  int64     `json:"others"`  // of them by callers that the lines do not name
@@ -20,8 +20,8 @@ type Table struct {
 // maxName bounds what is kept of a line, in bytes: a hash has 16, and the name of a limit 64 at most.
 const maxName = 64
 
-// maxAhead is how far the clock of who wrote a line may be ahead of the reader's. What is further
-// ahead would make all other lines old.
+// maxAhead is how far the clock of a line's writer may be ahead of the reader's. A line further
+// ahead would make all others old.
 const maxAhead = 5 * time.Minute
 
 // Top reads lines. Make one with New. It is for one goroutine.
@@ -40,7 +40,7 @@ func New(last time.Duration, clock func() time.Time) *Top {
 	return &Top{last: last, clock: clock, counters: map[int64]*counter{}}
 }
 
-// line is what is read of a line: an event, metrics, or who is refused in the metrics log.
+// line is what is read of a line: an event, metrics, or a refused caller of the metrics log.
 type line struct {
 	Time    time.Time `json:"time"`
 	Outcome string    `json:"outcome"`
@@ -63,7 +63,7 @@ func (l *line) when() time.Time {
 	return l.Time
 }
 
-// Line reads a line. What stands before the first brace does not count: exports of CloudWatch
+// Line reads a line. Text before the first brace does not count: exports of CloudWatch
 // Logs have a time there, and the local log an environment.
 func (t *Top) Line(text []byte) {
 	text = bytes.TrimSpace(text)
@@ -91,7 +91,7 @@ func (t *Top) Line(text []byte) {
 	}
 }
 
-// tick is told of the time of a line. Counters that are too old are dropped.
+// tick sets the time of the newest line, and drops counters that are too old.
 func (t *Top) tick(at time.Time) {
 	if !at.After(t.now) {
 		return

@@ -145,7 +145,7 @@ func (c checked) printWrites(out io.Writer) error {
 	return t.Flush()
 }
 
-// everyCount stands for the counts of a document that this version of weir cannot parse.
+// everyCount is the text for a document in force that this version of weir cannot parse.
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
 // restartText names in one line the counts that restart.

@@ -76,7 +76,7 @@ func TestCommands(t *testing.T) {
 func TestHelp_width(t *testing.T) {
 	var help func(c *cobra.Command)
 	help = func(c *cobra.Command) {
-		args := append(strings.Fields(c.CommandPath())[1:], "--help")
+		args := strings.Fields(c.CommandPath() + " --help")[1:]
 		_, out, _ := weir(t, args...)
 		for line := range strings.Lines(out) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > command.HelpWidth {

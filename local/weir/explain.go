@@ -57,7 +57,7 @@ func explainCommand() *cobra.Command {
 	return c
 }
 
-// explain asks q, and prints the answer.
+// explain prints the explanation of q.
 func (t *target) explain(c *cobra.Command, q operator.Question) error {
 	to, closeIt, err := t.open(c.Context(), c)
 	defer func() { _ = closeIt() }()
@@ -66,7 +66,7 @@ func (t *target) explain(c *cobra.Command, q operator.Question) error {
 	}
 	e, err := to.Explain(c.Context(), q)
 	if err != nil {
-		return asked(err)
+		return usageOrFailure(err)
 	}
 	if t.json {
 		return command.PrintJSON(c.OutOrStdout(), e)

@@ -66,11 +66,11 @@ func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {
 	}
 	subject, err := operator.ParseSubject(text, o.ipv6Bits)
 	if err != nil {
-		return madeHash{}, asked(err)
+		return madeHash{}, usageOrFailure(err)
 	}
 	if o.namespace == "" {
 		if o.table != "" {
-			return madeHash{}, command.Usage("--namespace: required with --table: that of the deployment, such as its stage")
+			return madeHash{}, command.Usage("--namespace: required with --table: the namespace of the deployment, usually its stage")
 		}
 		o.namespace = localNamespace
 	}

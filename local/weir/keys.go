@@ -51,7 +51,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case add && k.ID == "":
-				return command.Usage("--add: want --id too: the id that gets one more key")
+				return command.Usage("--add: needs --id: the id that gets another key")
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
@@ -61,7 +61,7 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	c.Flags().StringVar(&k.ID, "id", "", "what is counted: 1 to 64 letters, digits, _, . and -; default a random one")
 	c.Flags().StringVar(&k.Tier, "tier", "", "the tier; default that of the rules document")
 	completeTiers(c, new(string))
-	c.Flags().StringVar(&k.Owner, "owner", "", "who has the key, for people")
+	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key, for people")
 	c.Flags().BoolVar(&add, "add", false, "give an id that has a key one more")
 	return c
 }
@@ -124,14 +124,14 @@ type keysOptions struct {
 	json  bool
 }
 
-// open returns the keys in the table. What takes long says so on progress.
+// open returns the keys in the table. Progress of a long read goes to progress.
 func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
 		return nil, err
 	}
 	keys := apikeys.New(client, o.table)
-	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read, and there are more\n", n) }
+	keys.Progress = func(n int) { fmt.Fprintf(progress, "weir: %d keys read; reading more\n", n) }
 	keys.Warn = func(err error) { fmt.Fprintf(progress, "weir: warning: %v\n", err) }
 	return keys, nil
 }
@@ -139,7 +139,7 @@ func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Ke
 // openRecords returns a client for the records table of a deployment.
 func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if table == "" {
-		return nil, command.Usage("--table: is missing: the records table of the deployment (or set RECORDS_TABLE)")
+		return nil, command.Usage("--table: required: the records table of the deployment (or set RECORDS_TABLE)")
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
 	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: loopback.URL(endpoint)}.DynamoDBClient(ctx)
@@ -149,27 +149,27 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err := hasCredentials(ctx, client); err != nil {
 		return nil, err
 	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // nobody waits for it
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // no request waits for it
 }
 
-// hasCredentials says what a client of DynamoDB lacks before it is asked for anything.
+// hasCredentials returns an error if a client of DynamoDB lacks a region or credentials.
 func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
 	if client.Options().Region == "" {
-		return errors.New("there is no AWS region: set AWS_REGION to that of the deployment, or AWS_PROFILE to a profile that has it")
+		return errors.New("AWS_REGION: required: the region of the deployment (or set AWS_PROFILE to a profile that has one)")
 	}
 	if _, err := client.Options().Credentials.Retrieve(ctx); err != nil {
-		return fmt.Errorf("there are no AWS credentials: set AWS_PROFILE, or log in: %w", err)
+		return fmt.Errorf("no AWS credentials; set AWS_PROFILE, or log in: %w", err)
 	}
 	return nil
 }
 
-// explain says what to do about an error.
+// explain adds to an error what to do about it.
 func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
 
-// explainRecords says what to do about an error of the records table.
+// explainRecords adds to an error of the records table what to do about it.
 func explainRecords(table string, err error) error {
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return fmt.Errorf("there is no table %q in this account and region: want the records table of the deployment, and AWS_PROFILE and AWS_REGION of its stack", table)
+		return fmt.Errorf("--table: no table %q in this account and region; want the records table of the deployment, with AWS_PROFILE and AWS_REGION of its stack", table)
 	}
 	return err
 }
@@ -182,7 +182,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 	key, made, err := keys.Create(ctx, time.Now(), k, add)
 	switch {
 	case errors.Is(err, apikeys.ErrExists):
-		return fmt.Errorf("%w: give it one more with --add, or choose another --id", err)
+		return fmt.Errorf("%w; add a second key with --add, or choose another --id", err)
 	case err != nil:
 		return o.explain(err)
 	case o.json:
@@ -191,7 +191,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 			APIKey string `json:"apiKey"`
 		}{made, key})
 	}
-	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. The key is not shown again: it is kept nowhere. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
+	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. Save the key: it is stored nowhere, and never shown again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
 	return err
 }
 
@@ -220,7 +220,7 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), k.Created.Format(time.DateTime), k.Hash, k.Owner)
 	}
 	if len(list) == 0 && failed == nil {
-		fmt.Fprintf(t, "there is no API key in %s: weir keys create makes one\n", o.table)
+		fmt.Fprintf(t, "no API keys in %s; make one with weir keys create\n", o.table)
 	}
 	return errors.Join(t.Flush(), o.explain(failed))
 }
@@ -238,7 +238,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
 	}
 	if failed == nil {
-		fmt.Fprintln(out, "requests with it are refused within about a minute")
+		fmt.Fprintln(out, "functions reject it within about a minute")
 	}
 	return o.explain(failed)
 }
@@ -250,12 +250,12 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 	}
 	switch err := keys.Rotate(ctx, time.Now(), force); {
 	case errors.Is(err, apikeys.ErrInUse):
-		return fmt.Errorf("%w: replace them (weir keys create --add) and revoke them, or end them with --force", err)
+		return fmt.Errorf("%w; replace them (weir keys create --add) and revoke them, or end them with --force", err)
 	case err != nil:
 		return o.explain(err)
 	case o.json:
 		return command.PrintJSON(out, struct{}{})
 	}
-	_, err = fmt.Fprintln(out, "keys made from now on are hashed with a new secret, which functions know within about a minute;\nthose that there are stay good until the next rotation")
+	_, err = fmt.Fprintln(out, "new keys are hashed with a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation")
 	return err
 }

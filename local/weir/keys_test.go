@@ -60,7 +60,7 @@ func ok(t *testing.T, args ...string) string {
 // A key is printed once, good until it is revoked, and its id may change it.
 func TestKeys(t *testing.T) {
 	lookup := recordsTable(t)
-	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "there is no API key in weir-test-") {
+	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "no API keys in weir-test-") {
 		t.Errorf("empty: %q", out)
 	}
 	if out := ok(t, "keys", "list", "--json"); out != "[]\n" {
@@ -68,10 +68,10 @@ func TestKeys(t *testing.T) {
 	}
 	out := ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--owner", "Acme Ltd.")
 	first, rest, _ := strings.Cut(out, "\n")
-	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "not shown again") {
+	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "never shown again") {
 		t.Errorf("%+v, %v: %q", r, err, out)
 	}
-	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key: give it one more with --add, or choose another --id\n" {
+	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
 		t.Errorf("the id again: exit %d, %q, %q", code, out, errs)
 	}
 	var made struct{ ID, Tier, Hash, APIKey string }
@@ -125,7 +125,7 @@ func TestKeys_mistakes(t *testing.T) {
 			t.Errorf("%v: exit %d, %q", args, code, errs)
 		}
 	}
-	for want, region := range map[string]string{"weir: there is no AWS region: ": "", "weir: there are no AWS credentials: ": "eu-central-1"} {
+	for want, region := range map[string]string{"weir: AWS_REGION: required: ": "", "weir: no AWS credentials; ": "eu-central-1"} {
 		t.Run(region, func(t *testing.T) {
 			for _, name := range []string{"DYNAMODB_ENDPOINT", "AWS_PROFILE", "AWS_DEFAULT_REGION", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} {
 				t.Setenv(name, "")
@@ -140,7 +140,7 @@ func TestKeys_mistakes(t *testing.T) {
 	}
 	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
 	for want, args := range map[string][]string{
-		`weir: there is no table "weir-test-none" in this account`: {"keys", "list", "--table", "weir-test-none"},
+		`weir: --table: no table "weir-test-none" in this account`: {"keys", "list", "--table", "weir-test-none"},
 		`weir: id: got "a b", want 1 to 64`:                        {"keys", "create", "--table", "weir-test-none", "--id", "a b"},
 	} {
 		if code, _, errs := weir(t, args...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
@@ -188,7 +188,7 @@ func TestKeys_rotate(t *testing.T) {
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
-	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would end keys from before the last one (1 of them): replace them") {
+	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would end keys from before the last one (1 of them); replace them") {
 		t.Errorf("again: exit %d, %q", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
@@ -218,7 +218,7 @@ func TestKeysOptions_open(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", server.URL)
-	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read, and there are more\n" {
+	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read; reading more\n" {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
 	}
 }

@@ -84,12 +84,12 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// begunAnew goes to the start of a file that has become shorter than what was read of it, as
-// make run does to its log, and reports whether it has.
+// begunAnew returns to the start of a file that has become shorter than what was read of it, and
+// reports whether it has. make run truncates its log in this way.
 func begunAnew(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return false, nil //nolint:nilerr // what cannot be sought, such as a pipe, does not begin anew
+		return false, nil //nolint:nilerr // a pipe cannot be sought, and never restarts
 	}
 	info, err := f.Stat()
 	if err != nil || info.Size() >= at {

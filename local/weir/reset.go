@@ -37,7 +37,7 @@ func resetCommand() *cobra.Command {
 			}
 			f, err := to.Reset(c.Context(), args[0])
 			if err != nil {
-				return asked(err)
+				return usageOrFailure(err)
 			}
 			if t.json {
 				return command.PrintJSON(c.OutOrStdout(), f)

@@ -34,7 +34,7 @@ type rulesOptions struct {
 	json     bool
 	maxDelay time.Duration
 
-	restartCounts bool // put also what counts in other items
+	restartCounts bool // publish although counts restart
 }
 
 func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
@@ -45,15 +45,15 @@ func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 	return rulestore.New(client, o.table), nil
 }
 
-// explain says what to do about an error.
+// explain adds to an error what to do about it.
 func (o *rulesOptions) explain(err error) error {
 	if errors.Is(err, rulestore.ErrConflict) {
-		return fmt.Errorf("%w: look at weir rules history, and try again", err)
+		return fmt.Errorf("%w; see weir rules history, and try again", err)
 	}
 	return explainRecords(o.table, err)
 }
 
-// publishFlags adds the flags of those commands that put something into force.
+// publishFlags adds the flags of the commands that publish.
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish although counts of limits restart")
 	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the deployment's setting maxDelay, if it has one; it bounds leaky buckets")

@@ -36,7 +36,7 @@ func TestRules(t *testing.T) {
 		}
 		return all
 	}
-	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "there are no rules in weir-test-") || len(history()) != 0 {
+	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "no rules in weir-test-") || len(history()) != 0 {
 		t.Errorf("empty: %q", out)
 	}
 	for _, args := range [][]string{{"rules", "get"}, {"rules", "diff", "--from", "7"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
@@ -50,10 +50,10 @@ func TestRules(t *testing.T) {
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
-	if want := fmt.Sprintf("version %d is put: functions decide by it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
+	if want := fmt.Sprintf("published version %d; functions decide by it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
 		t.Errorf("put: %+v, %q, want %q", first, out, want)
 	}
-	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing changes: version %d says the same\n", first.Version) || len(history()) != 1 {
+	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing changes: version %d is the same\n", first.Version) || len(history()) != 1 {
 		t.Errorf("the same again: %q", out)
 	}
 	write(6)
@@ -232,7 +232,7 @@ func TestRules_put_mistakes(t *testing.T) {
 		t.Errorf("exit %d, %q", code, out)
 	}
 	for want, args := range map[string][]string{
-		"--table: is missing":                               {"rules", "history"},
+		"--table: required": {"rules", "history"},
 		"want one of diff, get, history, publish, rollback": {"rules", "delete"},
 		"want a FILE, or --from VERSION":                    {"rules", "diff", "--table", "x"},
 		"got no argument, want FILE":                        {"rules", "publish"},

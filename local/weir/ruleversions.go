@@ -55,7 +55,7 @@ type published struct {
 	Diff     string   `json:"diff"`               // unified; empty if nothing was put, because it is in force already
 }
 
-// put puts a proposal upon the version in force, which must be after unless that is 0.
+// publish publishes a proposal after the version in force, which must be after unless that is 0.
 func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -92,13 +92,13 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	case o.json:
 		return command.PrintJSON(out, r)
 	case r.Diff == "":
-		_, err = fmt.Fprintf(out, "nothing changes: version %d says the same\n", r.Version.Version)
+		_, err = fmt.Fprintf(out, "nothing changes: version %d is the same\n", r.Version.Version)
 	default:
 		text := r.Diff
 		if len(r.Restarts) > 0 {
 			text += restartText(r.Restarts) + "\n"
 		}
-		_, err = fmt.Fprintf(out, "%sversion %d is put: functions decide by it within a minute\n", text, r.Version.Version)
+		_, err = fmt.Fprintf(out, "%spublished version %d; functions decide by it within a minute\n", text, r.Version.Version)
 	}
 	return err
 }
@@ -188,7 +188,7 @@ func (o *rulesOptions) history(ctx context.Context, out io.Writer) error {
 	case o.json:
 		return command.PrintJSON(out, all)
 	case len(all) == 0:
-		_, err = fmt.Fprintf(out, "there are no rules in %s: weir rules publish puts them there\n", o.table)
+		_, err = fmt.Fprintf(out, "no rules in %s; publish them with weir rules publish FILE\n", o.table)
 		return err
 	}
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -209,7 +209,7 @@ func (o *rulesOptions) rollback(ctx context.Context, out io.Writer, to int64, no
 	case err != nil:
 		return o.explain(err)
 	case len(all) == 0, to == 0 && len(all) == 1:
-		return fmt.Errorf("there is no version before the one in force: %s has %d", o.table, len(all))
+		return fmt.Errorf("no version before the one in force: %s has %d", o.table, len(all))
 	case to == 0:
 		to = all[1].Version
 	}

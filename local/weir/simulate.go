@@ -106,7 +106,7 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 		return command.AsUsage(err)
 	}
 	progress, begun := simulate.NewProgress(plan), time.Now()
-	stop := s.tell(errs, progress, len(plan))
+	stop := s.report(errs, progress, len(plan))
 	results, err := simulate.RunPlan(ctx, plan, s.parallel, progress)
 	stop()
 	if err != nil {
@@ -139,12 +139,12 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	return simulate.Plan(s.Parameters, s.Limits, only)
 }
 
-// tell prints every two seconds how far a plan of n limits is, until it is stopped.
-func (s simulation) tell(to io.Writer, progress *simulate.Progress, n int) (stop func()) {
+// report prints the progress of a plan of n limits every two seconds, until it is stopped.
+func (s simulation) report(to io.Writer, progress *simulate.Progress, n int) (stop func()) {
 	total := float64(n) * s.Rate * (s.Warmup + s.Measured).Seconds()
-	done, told := make(chan struct{}), make(chan struct{})
+	done, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(told)
+		defer close(stopped)
 		tick := time.NewTicker(2 * time.Second)
 		defer tick.Stop()
 		for {
@@ -157,5 +157,5 @@ func (s simulation) tell(to io.Writer, progress *simulate.Progress, n int) (stop
 			}
 		}
 	}()
-	return func() { close(done); <-told }
+	return func() { close(done); <-stopped }
 }

@@ -23,14 +23,14 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// operating is what an operator asks, of a gateway or over a store.
+// operating answers questions about limits: a gateway, or an operator over a store.
 type operating interface {
 	Explain(context.Context, operator.Question) (operator.Explanation, error)
 	Usage(ctx context.Context, subject string) (operator.Usage, error)
 	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
 }
 
-// target is whom explain, usage and reset ask: the gateway of make run, or the store of a
+// target is what explain, usage and reset query: the gateway of make run, or the store of a
 // deployment.
 type target struct {
 	url                               string
@@ -58,14 +58,13 @@ func (t *target) flags(c *cobra.Command) {
 
 const defaultGateway = "http://127.0.0.1:8080"
 
-// open returns whom to ask, and what closes it. For people an error of the store is
-// explained.
+// open returns what to query, and a function that closes it.
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
 		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
 			if c.Flags().Changed(name) {
-				return nil, none, command.Usage("--%s: is for --store dynamodb or redis: the gateway at %s has its own", name, t.url)
+				return nil, none, command.Usage("--%s: needs --store dynamodb or redis; the gateway at %s has its own", name, t.url)
 			}
 		}
 		client, err := operator.NewClient(t.url)
@@ -76,11 +75,11 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	}
 	switch {
 	case t.store == serve.Memory:
-		return nil, none, command.Usage("--store: got memory, want dynamodb or redis: what is in memory is known to its process alone: ask it by --url")
+		return nil, none, command.Usage("--store: got memory, want dynamodb or redis; only the process itself knows its memory: use --url")
 	case t.store != "dynamodb" && t.store != "redis":
 		return nil, none, command.Usage("--store: got %q, want dynamodb or redis", t.store)
 	case t.rules != "" && t.recordsTable != "":
-		return nil, none, command.Usage("--rules and --records-table: want one of them: the rules that the functions have")
+		return nil, none, command.Usage("--rules and --records-table: want one of them, the one with the rules of the functions")
 	case c.Flags().Changed("url"):
 		return nil, none, command.Usage("--url and --store: want one of them")
 	}
@@ -112,23 +111,23 @@ func (t *target) config() (boot.Config, error) {
 	if t.rules == "" {
 		checkout, err := checkout.Find()
 		if err != nil {
-			return boot.Config{}, fmt.Errorf("--rules: is missing: %w", err)
+			return boot.Config{}, fmt.Errorf("--rules: required: %w", err)
 		}
 		t.rules = checkout.Path("functions", "rules.json")
 	}
 	if name, _ := t.lookup("NAMESPACE"); name == "" {
-		return boot.Config{}, errors.New("--namespace: is missing: that of the deployment, such as its stage (or set NAMESPACE)")
+		return boot.Config{}, errors.New("--namespace: required: the namespace of the deployment, usually its stage (or set NAMESPACE)")
 	}
 	return boot.Load(t.lookup)
 }
 
-// operator returns who answers over a store.
+// operator returns an operator over a store.
 func (t *target) operator(ctx context.Context, config boot.Config, store limiter.Store) (*operator.Operator, error) {
 	e, err := config.Environment(ctx, store, boot.Options{Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return nil, err
 	}
-	if t.recordsTable != "" { // or the first question would be of the rules before
+	if t.recordsTable != "" { // before the first question
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
 			return nil, fmt.Errorf("--records-table: %w", err)
 		}
@@ -146,8 +145,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	return o, nil
 }
 
-// where names the store of a deployment, for who is asked whether to change it; without the
-// password that may be in the URL of a cache.
+// where names the store of a deployment in a question, without the password of a cache's URL.
 func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
@@ -160,7 +158,7 @@ func (t *target) where() string {
 	return fmt.Sprintf("Redis at %s, namespace %s", address, value("NAMESPACE"))
 }
 
-// reachable says what is missing to ask DynamoDB anything.
+// reachable returns an error if DynamoDB cannot be called for want of a region or credentials.
 func reachable(ctx context.Context, config boot.Config) error {
 	client, err := config.DynamoDBClient(ctx)
 	if err != nil {
@@ -181,7 +179,7 @@ func (t *target) lookup(name string) (string, bool) {
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // by flag alone: it decides which rules are believed
+	case name == "RULES_FROM": // only by a flag, because it decides which rules apply
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}
@@ -189,7 +187,7 @@ func (t *target) lookup(name string) (string, bool) {
 	case ok:
 	case name == "WEIR_LOCAL":
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
-	case name == "RULES_VERSION": // of a document that says none, as make run has it
+	case name == "RULES_VERSION": // of a document without one, as in make run
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
 		}
@@ -197,8 +195,8 @@ func (t *target) lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// asked turns the error of a question into one of the command.
-func asked(err error) error {
+// usageOrFailure makes a mistake in a question a usage error.
+func usageOrFailure(err error) error {
 	if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken {
 		return command.AsUsage(err)
 	}

@@ -74,7 +74,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 		return command.Usage("--number: got %d, want 1 to %d", o.n, maxShown)
 	}
 	if o.last < 0 {
-		return command.Usage("--last: got %s, want a time such as 5m, or 0 for all there is", o.last)
+		return command.Usage("--last: got %s, want a time such as 5m, or 0 for all lines", o.last)
 	}
 	from, err := o.source(file)
 	if err != nil {
@@ -132,10 +132,10 @@ func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error 
 
 // source returns what the command line names.
 func (o *topOptions) source(file string) (source, error) {
-	switch {
-	case file == "-":
+	switch file {
+	case "-":
 		return reader{o.in}, nil
-	case file == "":
+	case "":
 		c, err := checkout.Find()
 		if err != nil {
 			return nil, fmt.Errorf("%w: name a FILE", err)

@@ -37,7 +37,7 @@ func usageCommand() *cobra.Command {
 			}
 			i, err := to.Usage(c.Context(), args[0])
 			if err != nil {
-				return asked(err)
+				return usageOrFailure(err)
 			}
 			if t.json {
 				return command.PrintJSON(c.OutOrStdout(), i)
