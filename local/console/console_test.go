@@ -272,7 +272,7 @@ func TestConsole_vendored(t *testing.T) {
 }
 
 // The picture of the README is small enough for a repository. The screenshot mode of
-// TestConsole_sizes renews it: go test -run TestConsole_sizes ./local/weir -args -screenshot
+// TestConsole_sizes renews it: go test -run TestConsole_sizes ./local/serve -args -screenshot
 func TestScreenshot(t *testing.T) {
 	file, err := os.Open("console.png")
 	if err != nil {
