@@ -130,3 +130,13 @@ func (s *accounts) forget(subject Subject) {
 		}
 	}
 }
+
+// counted returns the count of the counter of a limit; no Machine if there is none.
+func (s *accounts) counted(subject Subject, id ID) algo.Result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.table[accountKey{subject, id}]; a != nil {
+		return a.counter.Result
+	}
+	return algo.Result{}
+}

@@ -17,7 +17,7 @@ import (
 //     still counts (recall.go).
 //  5. Charge: the stores take every part, all subjects at the same time. Requests of this process
 //     on one subject share a call (stores.go, group.go).
-//  6. Fall back: OnError decides for parts whose store failed (onerror.go).
+//  6. Fall back: OnError decides for parts whose store failed (outage.go).
 //  7. Settle: accounts get the leases that the request renewed. If one part refuses, the others
 //     are refunded (settle.go).
 //

@@ -29,7 +29,7 @@ func (r *request) recall() {
 		p.size(r.now)
 	}
 	if !r.refused() {
-		l.refusedLocally(r)
+		r.recallOutage()
 	}
 }
 

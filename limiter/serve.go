@@ -209,7 +209,7 @@ func (r *request) sync(ctx context.Context, it *item) bool {
 	if err == nil {
 		r.clamped += clamped(charges, results)
 	} else {
-		l.outlive(r.now, it)
+		r.outlive(it)
 	}
 	switch {
 	case err == nil, busy(err) && (it.limit.reports != nil || a.counter.Known()):

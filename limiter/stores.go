@@ -158,15 +158,3 @@ func (p *part) shrink(now algo.Instant) bool {
 	}
 	return shrunk
 }
-
-// fallBack decides by OnError what stores failed to decide. Then it charges to this process what the
-// stores admitted, as long as it still counts charges of an outage.
-func (r *request) fallBack() {
-	l := r.limiter
-	if !r.denied() {
-		l.degrade(r)
-	}
-	if !r.denied() {
-		l.chargeLocally(r)
-	}
-}
