@@ -62,7 +62,7 @@ func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, err
 		return v.Peek(now)
 	}
 	done, err := v.begin(ctx, now, load, func(s *state[V], reading bool) bool {
-		return s.due(v.policy, now) && !(reading && s.usable(v.policy, now))
+		return s.due(v.policy, now) && (!reading || !s.usable(v.policy, now))
 	})
 	if done != nil {
 		err = wait(ctx, done)

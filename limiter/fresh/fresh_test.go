@@ -148,7 +148,7 @@ func TestValue_Renew(t *testing.T) {
 	renew(time.Second, 3, nil, 2)
 	s.err = errBad
 	renew(2*time.Second, 3, nil, 3)
-	if v.Err() != errBad {
+	if !errors.Is(v.Err(), errBad) {
 		t.Errorf("the last read: %v", v.Err())
 	}
 	renew(7*time.Second-1, 3, nil, 3) // may is not called after a failure
