@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 	"github.com/weir-limits/weir/limiter/httplimit"
 	"github.com/weir-limits/weir/limiter/memstore"
+	"github.com/weir-limits/weir/limiter/outcome"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
@@ -45,5 +48,35 @@ func TestGate_path(t *testing.T) {
 		if gate.Wrap(mux).ServeHTTP(httptest.NewRecorder(), r); ran != want || *r.URL != before {
 			t.Errorf("%s: charged %q, ran %q, want %q", sent, charged, ran, want)
 		}
+	}
+}
+
+// A request with a malformed path is answered with 400 and recorded by address. It is neither charged
+// nor served, and its credential is not checked.
+func TestGate_malformedPath(t *testing.T) {
+	address := netip.MustParseAddr("203.0.113.7")
+	var observed []outcome.Outcome
+	gate := httplimit.New(httplimit.Options{
+		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
+		Charges: func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
+			t.Error("charged")
+			return nil, ""
+		},
+		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
+			if r.Header != nil || r.Address != address {
+				t.Errorf("identified by %+v, want the address alone", r)
+			}
+			return caller.Caller{IP: netip.PrefixFrom(r.Address, 32), Rejected: true}, caller.ErrMissingCredential
+		},
+		Observe: func(o outcome.Outcome) { observed = append(observed, o) },
+	})
+	w, r := httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+	request := httplimit.Request{Method: http.MethodGet, Malformed: true, Header: http.Header{"Authorization": {"Bearer x"}}, Address: address}
+	gate.Serve(w, r, request, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("served") }))
+	if w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), `"error":"malformed_path"`) || w.Header().Get("Retry-After") != "" {
+		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
+	}
+	if len(observed) != 1 || observed[0].Class() != outcome.Refused || observed[0].Caller.IP.Addr() != address || observed[0].Err != nil {
+		t.Errorf("observed %+v, want one refusal of the address", observed)
 	}
 }
