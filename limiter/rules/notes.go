@@ -56,10 +56,9 @@ func (c *compiler) noteWindow(s *spec) {
 		return
 	}
 	days := strconv.FormatFloat(float64(s.Rate.Window)/float64(day), 'f', -1, 64)
-	switch a := s.Rate.Algorithm; {
-	case a == algo.FixedWindow:
+	if a := s.Rate.Algorithm; a == algo.FixedWindow {
 		c.doc.Note(s.Path, "its windows are no calendar weeks or months: each takes %s days, counted from 1 January 1970 UTC", days)
-	case a == algo.SlidingWindow || a == algo.SlidingLog:
+	} else if a == algo.SlidingWindow || a == algo.SlidingLog {
 		c.doc.Note(s.Path, "its window is no calendar week or month: usage expires over the next %s days, and is not reset at once", days)
 	}
 }
