@@ -1,8 +1,17 @@
 package limiter
 
+import (
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
 // InFlight returns of how many subjects a call of the store is in flight.
 func (l *Limiter) InFlight() int {
 	l.groups.mu.Lock()
 	defer l.groups.mu.Unlock()
 	return len(l.groups.waiting)
 }
+
+// FallbackHolds reports whether this process counts anything of an outage at now.
+func (l *Limiter) FallbackHolds(now time.Time) bool { return l.fallback.Holds(algo.InstantOf(now)) }

@@ -47,8 +47,8 @@ type Options struct {
 // DefaultTimeout is how long a decision waits for a shared store, at most.
 const DefaultTimeout = 900 * time.Millisecond
 
-// DefaultFallback is how many subjects a process counts by itself in an outage. They take about
-// 10 MB.
+// DefaultFallback is how many subjects a process counts by itself in an outage. With one limit each
+// they take about 10 MB (TestFallback_memory).
 const DefaultFallback = 50_000
 
 // complete returns o with its defaults in place of zero values. An error wraps

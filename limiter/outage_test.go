@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-limits/weir/limiter"
@@ -404,4 +405,35 @@ func TestOutage_reset(t *testing.T) {
 	if d := take(t, l, c); !d.Allowed {
 		t.Errorf("after a reset: %+v", d)
 	}
+}
+
+// What this process counted in an outage is dropped once the store counts as much, but not while
+// another request is being decided: its charge may not be counted here yet.
+func TestOutage_dropAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newPaced()
+		store.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
+		l := over(store, 0)
+		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 10, Window: time.Hour}})}
+		theirs := limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "theirs", 10)}
+		takeAt(t, l, noon, c) // counted here
+		store.fail[user] = nil
+		elsewhere := over(store, 0)
+		for range 3 { // the store counts more than this process does
+			takeAt(t, elsewhere, noon, c)
+		}
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			time.Sleep(store.takes / 2)
+			takeAt(t, l, noon, theirs) // is still under way when the next one ends
+		}()
+		if d := takeAt(t, l, noon, c); !d.Allowed || !l.FallbackHolds(noon) {
+			t.Errorf("beside another request: %+v, holds %t; want it held", d, l.FallbackHolds(noon))
+		}
+		<-done
+		if d := takeAt(t, l, noon, c); !d.Allowed || l.FallbackHolds(noon) {
+			t.Errorf("alone: %+v, holds %t; want nothing held", d, l.FallbackHolds(noon))
+		}
+	})
 }
