@@ -474,7 +474,7 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 // A definition that is not of Limits.Definition is a conflict.
 func TestLimits_Attach_definition(t *testing.T) {
 	inline := func(change func(map[string]any)) func(*ratelimit.Limits) awsapigateway.ApiDefinition {
-		return func(l *ratelimit.Limits) awsapigateway.ApiDefinition {
+		return func(*ratelimit.Limits) awsapigateway.ApiDefinition {
 			var document map[string]any
 			if err := json.Unmarshal([]byte(openAPI), &document); err != nil {
 				t.Fatal(err)
