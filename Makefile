@@ -151,8 +151,9 @@ fuzz: ## Fuzz every target there is, one after another
 	done <<<"$$targets"; \
 	if [[ -n $$failed ]]; then echo "found something:$$failed (the input is in testdata/fuzz beside the test)"; exit 1; fi
 
-soak: .bin/weir-tools ## Run ten environments and 64 clients over each store, with faults switched on and off
+soak: .bin/weir-tools ## Run load and faults on each store, and the long form of randomized tests
 	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
+	WEIR_SOAK=1 go test -count=1 -timeout=30m ./limiter/rules
 
 lint: $(LINT) ## Check formatting, vet and lint
 	go mod tidy -diff
