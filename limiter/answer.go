@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"context"
-	"log/slog"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -19,8 +18,8 @@ func (r *request) answer(ctx context.Context, charges []Charge, recalled bool) D
 	if d.Reason == ReasonBusy {
 		d.RetryAfter = l.busyWait()
 	}
-	if d.Shadowed != nil && l.shadowed.allow(r.now, time.Second) {
-		l.logger.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", d.Shadowed.Name))
+	if d.Shadowed != nil {
+		l.log.refused(ctx, r.now, d.Shadowed)
 	}
 	return d
 }

@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +19,7 @@ type Limiter struct {
 	connector Connector // nil if the store is none
 	intN      func(n int) int
 	clock     Clock
-	logger    *slog.Logger
+	log       logs
 	scratch   sync.Pool // of *request
 
 	// The rest is what this process keeps of a shared store; the pointers are nil for a Local one.
@@ -31,9 +30,6 @@ type Limiter struct {
 	pulse    pulse
 	failing  atomic.Bool  // the store did not answer the last call
 	active   atomic.Int64 // requests that are being decided
-
-	superseded, shadowed throttle // of log lines
-	failures             failureLog
 }
 
 // New returns a Limiter over store. The error names the option that is out of range.
@@ -45,7 +41,7 @@ func New(store Store, o Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, clock: o.Clock, logger: o.Logger}
+	l := &Limiter{store: store, cells: o.Cells, timeout: o.Timeout, intN: o.IntN, clock: o.Clock, log: logs{Logger: o.Logger}}
 	l.connector, _ = store.(Connector)
 	l.scratch.New = func() any { return new(request) }
 	if _, ok := store.(Local); ok {

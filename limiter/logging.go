@@ -59,44 +59,59 @@ func (f *failureLog) allow(now algo.Instant, kind failureKind) (suppressed int64
 	return suppressed, true
 }
 
-// logProblem logs an error of a store, at most once a second for each message and reason.
-func (l *Limiter) logProblem(ctx context.Context, now algo.Instant, level slog.Level, message string, err error) {
+// logs is the log of a Limiter.
+type logs struct {
+	*slog.Logger
+	failures             failureLog
+	superseded, shadowed throttle
+}
+
+// problem logs an error of a store, at most once a second for each message and reason.
+func (l *logs) problem(ctx context.Context, now algo.Instant, level slog.Level, message string, err error) {
 	kind := failureKind{message, reasonOf(err)}
 	if suppressed, ok := l.failures.allow(now, kind); ok {
-		l.logger.LogAttrs(ctx, level, message, slog.String("reason", string(kind.reason)), slog.Int64("suppressed", suppressed), slog.Any("err", err))
+		l.LogAttrs(ctx, level, message, slog.String("reason", string(kind.reason)), slog.Int64("suppressed", suppressed), slog.Any("err", err))
 	}
 }
 
-// logFailures logs how stores failed r, and that a store decided by superseding rules.
+// failure logs the failure of a store.
+func (l *logs) failure(ctx context.Context, now algo.Instant, err error) {
+	l.problem(ctx, now, slog.LevelError, "store failed", err)
+}
+
+// refused logs, at most once a second, that a shadow limit would have refused.
+func (l *logs) refused(ctx context.Context, now algo.Instant, shadow *Limit) {
+	if l.shadowed.allow(now, time.Second) {
+		l.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", shadow.Name))
+	}
+}
+
+// decidedBy logs, at most once a minute, that newer rules of the store decided an item.
+func (l *logs) decidedBy(ctx context.Context, now algo.Instant, it *item, m algo.Machine) {
+	if !l.superseded.allow(now, time.Minute) {
+		return
+	}
+	l.LogAttrs(ctx, slog.LevelWarn, "rules superseded: the store holds a limit of a higher version, or other numbers of this version; give changed rules a higher version",
+		slog.String("limit", it.limit.Name), slog.Int64("version", it.limit.Version), slog.String("rules", it.limit.fingerprint), slog.String("decided_by", m.Fingerprint()))
+}
+
+// logFailures logs how stores failed r, and that newer rules of a store decided.
 func (r *request) logFailures(ctx context.Context) {
-	l := r.limiter
+	log := &r.limiter.log
 	for i := range r.parts {
 		p := &r.parts[i]
 		if busy(p.err) {
-			l.logProblem(ctx, r.now, slog.LevelWarn, "subject busy", p.err)
+			log.problem(ctx, r.now, slog.LevelWarn, "subject busy", p.err)
 		} else if p.err != nil {
-			l.logFailure(ctx, r.now, p.err)
+			log.failure(ctx, r.now, p.err)
 		}
 		for j := range p.items {
 			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
-				l.logSuperseded(ctx, r.now, it, p.results[j])
+				log.decidedBy(ctx, r.now, it, p.results[j].Machine)
 			}
 		}
 	}
 	if r.failure != nil {
-		l.logFailure(ctx, r.now, r.failure)
+		log.failure(ctx, r.now, r.failure)
 	}
-}
-
-func (l *Limiter) logFailure(ctx context.Context, now algo.Instant, err error) {
-	l.logProblem(ctx, now, slog.LevelError, "store failed", err)
-}
-
-// logSuperseded logs, at most once a minute, that newer rules of the store decide.
-func (l *Limiter) logSuperseded(ctx context.Context, now algo.Instant, it *item, r algo.Result) {
-	if !l.superseded.allow(now, time.Minute) {
-		return
-	}
-	l.logger.LogAttrs(ctx, slog.LevelWarn, "rules superseded: the store holds a limit of a higher version, or other numbers of this version; give changed rules a higher version",
-		slog.String("limit", it.limit.Name), slog.Int64("version", it.limit.Version), slog.String("rules", it.limit.fingerprint), slog.String("decided_by", r.Machine.Fingerprint()))
 }

@@ -217,7 +217,7 @@ func (r *request) sync(ctx context.Context, it *item) bool {
 		r.unsynced, r.unasked = it, err
 		return false
 	case it.limit.Shadow:
-		l.logFailure(ctx, r.now, err)
+		l.log.failure(ctx, r.now, err)
 	}
 	return true
 }

@@ -121,7 +121,7 @@ func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elap
 	}
 	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
 	if err != nil {
-		l.logProblem(ctx, now, slog.LevelWarn, "refund dropped", err)
+		l.log.problem(ctx, now, slog.LevelWarn, "refund dropped", err)
 	}
 	return Refunds{given, len(r.charges) - given}
 }

@@ -29,7 +29,7 @@ func (l *Limiter) decideSimple(ctx context.Context, r *request, at time.Time, ch
 		default: // a Local store has no fallback
 			d.Failed, d.LocalFull = true, it.limit.OnError == OnErrorLocal
 		}
-		l.logFailure(ctx, now, err)
+		l.log.failure(ctx, now, err)
 		return d
 	}
 	d.Clamped = clamped(r.charges, r.results)
@@ -37,7 +37,7 @@ func (l *Limiter) decideSimple(ctx context.Context, r *request, at time.Time, ch
 		d.RetryAfter = 0
 	}
 	if d.Superseded {
-		l.logSuperseded(ctx, now, &it, r.results[0])
+		l.log.decidedBy(ctx, now, &it, r.results[0].Machine)
 	}
 	return d
 }
