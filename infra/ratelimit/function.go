@@ -95,6 +95,7 @@ func (l *Limits) Equip(f awslambda.Function) {
 		l.network.join(f)
 	}
 	allow(f, contract.RecordActions(), l.records.TableArn())
+	permit(f, l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey))
 	variables := map[string]*string{contract.VariableRecordsTable: l.records.TableName()}
 	for _, each := range []map[string]string{l.props.variables(), l.props.Variables} {
 		for name, value := range each {
@@ -181,6 +182,18 @@ func setVariables(f awslambda.Function, variables map[string]*string) {
 // allow permits a function to perform actions on resources.
 func allow(f awslambda.Function, actions []string, resources ...*string) {
 	permit(f, &awsiam.PolicyStatementProps{Actions: jsii.Strings(actions...), Resources: &resources})
+}
+
+// record returns a statement for the one item of the records table with a key.
+func (l *Limits) record(actions []string, key string) *awsiam.PolicyStatementProps {
+	return &awsiam.PolicyStatementProps{
+		Actions:   jsii.Strings(actions...),
+		Resources: &[]*string{l.records.TableArn()},
+		Conditions: &map[string]any{
+			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{key}},
+			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
+		},
+	}
 }
 
 // permit adds a statement to the policy of a function's role.

@@ -73,11 +73,13 @@ func (l *Limits) newVpc() awsec2.IVpc {
 	}
 	vpc := awsec2.NewVpc(l, jsii.String("Vpc"), p)
 	endpoint := vpc.AddGatewayEndpoint(jsii.String("DynamoDB"), &awsec2.GatewayVpcEndpointOptions{Service: awsec2.GatewayVpcEndpointAwsService_DYNAMODB()})
-	endpoint.AddToPolicy(awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
-		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
-		Actions:    jsii.Strings(contract.RecordActions()...),
-		Resources:  &[]*string{l.records.TableArn()},
-	}))
+	for _, statement := range []*awsiam.PolicyStatementProps{
+		{Actions: jsii.Strings(contract.RecordActions()...), Resources: &[]*string{l.records.TableArn()}},
+		l.record(contract.SubjectKeyActions(), contract.SubjectKeyKey),
+	} {
+		statement.Principals = &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()}
+		endpoint.AddToPolicy(awsiam.NewPolicyStatement(statement))
+	}
 	Excuse(vpc, "AwsSolutions-VPC7", "The network reaches only the cache and one table, and both authenticate their callers.")
 	return vpc
 }

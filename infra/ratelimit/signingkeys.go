@@ -7,7 +7,6 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsevents"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awseventstargets"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
@@ -27,14 +26,7 @@ func (l *Limits) newSigningKeys() {
 	}, "")
 	defer done()
 	setVariables(f, map[string]*string{contract.VariableJWKS: jsii.String(l.props.Tokens.JWKS), contract.VariableRecordsTable: l.records.TableName()})
-	permit(f, &awsiam.PolicyStatementProps{
-		Actions:   jsii.Strings(contract.SigningKeyActions()...),
-		Resources: &[]*string{l.records.TableArn()},
-		Conditions: &map[string]any{
-			"ForAllValues:StringEquals": map[string]any{"dynamodb:LeadingKeys": []string{contract.SigningKeysKey}},
-			"Null":                      map[string]string{"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
-		},
-	})
+	permit(f, l.record(contract.SigningKeyActions(), contract.SigningKeysKey))
 	l.NewAlarm(l, Alarm{"signing-keys", "Three fetches of the issuer's keys in a row failed. Look at the log of the function SigningKeys. The keys of the last fetch stay valid, and tokens signed with newer ones get 401.", LambdaMetric(f, "Errors", "Sum"), 0, 3, 20})
 	// The next fetch is the retry. Lambda would retry twice before it, and the alarm would count
 	// each retry.

@@ -15,19 +15,20 @@ func TestStack_privilege(t *testing.T) {
 	logs := []string{"logs:CreateLogStream", "logs:PutLogEvents"}
 	xray := []string{"xray:PutTelemetryRecords", "xray:PutTraceSegments"}
 	network := []string{"ec2:AssignPrivateIpAddresses", "ec2:CreateNetworkInterface", "ec2:DeleteNetworkInterface", "ec2:DescribeNetworkInterfaces", "ec2:DescribeSubnets", "ec2:UnassignPrivateIpAddresses"}
+	records := slices.Concat(contract.RecordActions(), contract.SubjectKeyActions())
 	for name, want := range map[string]map[string]map[string][]string{
 		"dynamodb": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions()},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records},
 		},
 		"everything": {
-			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
-			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": contract.RecordActions(), "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"Authorizer":  {"LimitsAuthorizerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
+			"Handler":     {"LimitsHandlerLogs": logs, "LimitsCache": {"elasticache:Connect"}, "LimitsUser": {"elasticache:Connect"}, "LimitsRecords": records, "Decisions": contract.KinesisActions(), "*": slices.Concat(network, xray)},
 			"SigningKeys": {"LimitsSigningKeysLogs": logs, "LimitsRecords": contract.SigningKeyActions(), "*": xray},
 		},
 		"kafka": {
-			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
-			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": contract.RecordActions(), kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Authorizer": {"LimitsAuthorizerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
+			"Handler":    {"LimitsHandlerLogs": logs, "LimitsCounters": contract.CounterActions(), "LimitsRecords": records, kafkaCluster: contract.KafkaClusterActions(), kafkaTopic: contract.KafkaTopicActions(), "*": network},
 		},
 	} {
 		made := parse(t, synthesize(t, settings(t, golden[name])))
@@ -59,12 +60,15 @@ const (
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
-// The function SigningKeys can write its own record only, and no API key.
-func TestStack_privilege_signingKeys(t *testing.T) {
+// Each function can write one record of its own, and no API key.
+func TestStack_privilege_records(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
-	_, policy := made.one(t, "AWS::IAM::Policy", "LimitsSigningKeysRole")
-	if want := `{"dynamodb:LeadingKeys":["` + contract.SigningKeysKey + `"]}`; !strings.Contains(text(t, policy.Properties), want) {
-		t.Errorf("got %s, want %s", text(t, policy.Properties), want)
+	for function, key := range map[string]string{"SigningKeys": contract.SigningKeysKey, "Authorizer": contract.SubjectKeyKey, "Handler": contract.SubjectKeyKey} {
+		_, policy := made.one(t, "AWS::IAM::Policy", "Limits"+function+"Role")
+		want := `{"Action":"dynamodb:PutItem","Condition":{"ForAllValues:StringEquals":{"dynamodb:LeadingKeys":["` + key + `"]},"Null":{"dynamodb:LeadingKeys":"false"}},"Effect":"Allow"`
+		if got := text(t, policy.Properties); strings.Count(got, "dynamodb:PutItem") != 1 || !strings.Contains(got, want) {
+			t.Errorf("%s: got %s, want %s", function, got, want)
+		}
 	}
 }
 
