@@ -1,5 +1,5 @@
-// Package functions holds the rules document that the functions are built with: the
-// one file that a user of this repository edits.
+// Package functions embeds rules.json, the rules document that the functions are built with. Edit that
+// file to change the limits, and package sample to change the API.
 package functions
 
 import _ "embed"

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// Agent is the AppConfig agent, asked for one configuration. It is a live.Source. Make one with
+// Agent reads one configuration from the AppConfig agent. It is a live.Source. Make one with
 // New; it is safe for concurrent use.
 type Agent struct {
 	url    string
@@ -21,15 +21,15 @@ type Agent struct {
 
 var _ live.Source = (*Agent)(nil)
 
-// maxIdle is after how long an idle connection is dropped: Lambda freezes both ends.
+// maxIdle is the time after which an idle connection is closed: Lambda freezes both ends.
 const maxIdle = 5 * time.Second
 
-// New returns the agent at a port of this machine.
+// New returns an Agent for a configuration, on a port of this machine.
 func New(port int, c contract.Configuration) *Agent {
 	return &Agent{
 		url: fmt.Sprintf("http://127.0.0.1:%d%s", port, c.Path()),
 		client: &http.Client{
-			Transport:     &http.Transport{IdleConnTimeout: maxIdle}, // and no proxy
+			Transport:     &http.Transport{IdleConnTimeout: maxIdle}, // without a proxy
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}
@@ -43,13 +43,13 @@ func (a *Agent) Document(ctx context.Context) (live.Document, error) {
 	}
 	response, err := a.client.Do(request)
 	if err != nil {
-		return live.Document{}, fmt.Errorf("AppConfig agent: %w: is its layer in the function?", err)
+		return live.Document{}, fmt.Errorf("AppConfig agent: %w; check that the function has its layer", err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return live.Document{}, fmt.Errorf("AppConfig agent: status %d for %s: is the configuration deployed, and may the function read it?", response.StatusCode, a.url)
+		return live.Document{}, fmt.Errorf("AppConfig agent: status %d for %s; check that the configuration is deployed and that the function may read it", response.StatusCode, a.url)
 	}
-	// Longer than any document: Parse says so.
+	// One byte more than the largest document, which the parser then rejects.
 	content, err := io.ReadAll(io.LimitReader(response.Body, rules.MaxBytes+1))
 	if err != nil {
 		return live.Document{}, fmt.Errorf("AppConfig agent: %w", err)
