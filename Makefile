@@ -58,7 +58,7 @@ help: ## List the targets
 	@echo "  FUZZTIME=30s  on each target of make fuzz, 10000000x is so many inputs; SOAK=60s  on each store of make soak"
 
 run: .bin/weir ## Run the REST API, the HTTP API and a page that shows their limits act, on this machine
-	@$(if $(filter-out 0,$(ENVIRONMENTS)),$(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
+	@$(if $(filter-out 0,$(ENVIRONMENTS)),echo "building the functions for ENVIRONMENTS=$(ENVIRONMENTS); the first time this takes about a minute ..." && $(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)"
 
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)

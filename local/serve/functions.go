@@ -53,6 +53,7 @@ func (s *Server) prepare(ctx context.Context) error {
 	}
 	address := os.Getenv(variable)
 	if address == "" {
+		fmt.Fprintf(s.Out, "starting %s on this machine; some seconds ...\n", s.Store)
 		started, err := s.startServer(ctx)
 		if err != nil {
 			return err

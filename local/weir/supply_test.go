@@ -3,6 +3,7 @@ package main
 import (
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -81,5 +82,21 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A cold make run stays short because weir links no client of Kafka or Kinesis, and nothing of
+// weir-tools.
+func TestSupply_links(t *testing.T) {
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dependency := range strings.Lines(string(out)) {
+		for _, heavy := range []string{"franz-go", "service/kinesis", "local/tools"} {
+			if strings.Contains(dependency, heavy) {
+				t.Errorf("weir links %s", dependency)
+			}
+		}
 	}
 }
