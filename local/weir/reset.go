@@ -21,7 +21,7 @@ func resetCommand() *cobra.Command {
 			"On a terminal it asks before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
-			"  weir reset apikey:acme --yes --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
+			"  weir reset apikey:acme --yes \\\n    --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
 		Args:              command.Exactly(1),
 		ValidArgsFunction: completeSubject,
 		RunE: func(c *cobra.Command, args []string) error {
