@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// errBusy marks the failure of a call as pressure on one subject. The request is refused, and
-// on_error has no say: a caller who makes its own item busy must not pass for it.
+// errBusy marks the failure of a call as pressure on one subject. The request is denied whatever
+// on_error is: a caller gains nothing by making its own item busy.
 var errBusy = errors.New("subject busy")
 
 // pressure returns err, the failure of a call, as pressure on its subject.
@@ -24,18 +24,18 @@ func busy(err error) bool {
 // who were refused together do not come back together.
 func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
 
-// silence is after how many calls in a row without an answer the store does not live. Until then
-// a timeout of a busy subject is pressure.
+// silence is the number of calls in a row without an answer after which the store counts as down.
+// Until then a timeout of a busy subject is pressure.
 const silence = 5
 
-// pulse is what a process knows of the life of a shared store.
+// pulse records whether a shared store answers this process.
 type pulse struct {
 	answers  atomic.Int64 // calls that were answered
-	failures atomic.Int64 // those that were not since the last one that was
+	failures atomic.Int64 // calls without an answer since the last answer
 }
 
-// judge notes how a call ended that began when there had been begun answers. If the store did not
-// answer it in time but answered others meanwhile, that is pressure and no outage.
+// judge records how a call ended; begun is the number of answers when it began. A timeout is
+// pressure and no outage if the store answered other calls meanwhile.
 func (p *pulse) judge(begun int64, err error) error {
 	if Answered(err) {
 		p.answers.Add(1)
@@ -50,7 +50,7 @@ func (p *pulse) judge(begun int64, err error) error {
 }
 
 // crowded returns the failure of a call on a subject with more than one request at a time. A
-// timeout is pressure as long as the store is known to live.
+// timeout is pressure until silence calls in a row had no answer.
 func (l *Limiter) crowded(err error) error {
 	if TimedOut(err) && l.pulse.failures.Load() < silence {
 		return pressure(err)

@@ -55,7 +55,7 @@ func (s *sick) answer(ctx context.Context) error {
 
 func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	err := s.answer(ctx)
-	if reads := charges[0].Cost == 0; err != nil && !(reads && errors.Is(err, limiter.ErrItemThrottled)) { // they have a capacity of their own
+	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // reads have a capacity of their own
 		return false, err
 	}
 	return s.Store.Take(ctx, now, subject, charges, results)
