@@ -17,11 +17,17 @@ function refusers(limits) {
   return list.length ? ` by ${list.map((l) => `${l.name} of ${l.subject}`).join(" and ")}` : "";
 }
 
+/** The decision as the end of a sentence. */
+function verdict(decision, limits) {
+  if (decision.allowed) return "allowed.";
+  if (decision.unrouted) return `answered ${decision.status}: no API has a route for it.`;
+  return `refused with ${decision.status}${refusers(limits)}: retry after ${decision.retryAfter} s.`;
+}
+
 /** Shows the decision on the request of an order after a text, and returns the subject that it would charge. */
 async function explain({ method, path, tier, user }, before = "") {
   const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
-  $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ` +
-    (decision.allowed ? "allowed." : `refused with ${decision.status}${refusers(limits)}: retry after ${decision.retryAfter} s.`);
+  $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ${verdict(decision, limits)}`;
   fill($("limits"), ["Limit", "Subject", "Algorithm", "At most", "Remaining"], limits.map((l) => [
     l.name, l.subject, l.algorithm.replaceAll("_", " "), `${l.requests} in ${l.windowSeconds} s`,
     l.state ? `${l.state.remaining} of ${l.state.capacity}` : "unknown here",
