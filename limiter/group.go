@@ -58,7 +58,7 @@ type waiter struct {
 	taken   bool
 	made    int // of the calls, those that this request accounts for
 	err     error
-	results []Result
+	results []algo.Result
 }
 
 // enter reports whether p may call the store now; then leave MUST follow. If a call for its subject
@@ -73,7 +73,7 @@ func (g *groups) enter(ctx context.Context, r *request, p *part) *waiter {
 		return nil
 	}
 	w := &waiter{ctx: ctx, now: r.now, look: r.look, charges: slices.Clone(p.charges), wants: make([]int64, len(p.items)),
-		done: make(chan struct{}), results: make([]Result, len(p.charges))}
+		done: make(chan struct{}), results: make([]algo.Result, len(p.charges))}
 	for i := range p.items {
 		if !r.look {
 			w.wants[i] = p.items[i].want
@@ -131,16 +131,16 @@ type group struct {
 	at      algo.Instant
 	totals  []total
 	charges []Charge
-	results []Result
+	results []algo.Result
 }
 
 // total is what a group charges on one limit.
 type total struct {
-	Charge        // the sum of the members' costs
-	known  Result // as the last call returned it; the zero value if it did not
-	next   Result // with the charges of the members so far
-	result Result // as this call returned it
-	least  int64  // of the members' costs
+	Charge             // the sum of the members' costs
+	known  algo.Result // as the last call returned it; the zero value if it did not
+	next   algo.Result // with the charges of the members so far
+	result algo.Result // as this call returned it
+	least  int64       // of the members' costs
 }
 
 // serve makes calls until nobody waits for the subject of g.
@@ -233,7 +233,7 @@ func (g *group) place(w *waiter) bool {
 		at := slices.IndexFunc(g.totals, func(t total) bool { return t.Limit.ID == c.Limit.ID })
 		if at < 0 {
 			at = len(g.totals)
-			t := total{Charge: Charge{Subject: c.Subject, Limit: c.Limit}, next: Result{Machine: c.Limit.machine}}
+			t := total{Charge: Charge{Subject: c.Subject, Limit: c.Limit}, next: algo.Result{Machine: c.Limit.machine}}
 			if k := slices.IndexFunc(g.known, func(k total) bool { return k.Limit.same(c.Limit) }); k >= 0 {
 				t.known = g.known[k].result
 				t.known.Clamped = false // that was answered
@@ -453,7 +453,7 @@ func (g *group) answerTaken(calls int) {
 	for i, w := range slices.Backward(g.members) {
 		for j, c := range w.charges {
 			next := &g.totals[w.at[j]].next
-			w.results[j] = Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
+			w.results[j] = algo.Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
 			if !w.sees {
 				next.State = without(next.Machine, next.State, c.Cost)
 			}

@@ -63,9 +63,6 @@ type Connector interface {
 	ConnectTimeout(now algo.Instant) time.Duration
 }
 
-// Result is algo.Result.
-type Result = algo.Result
-
 // Held is one limit of a subject as a store holds it. The zero value is a limit
 // never charged.
 type Held struct {
