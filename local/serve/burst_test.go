@@ -131,7 +131,6 @@ func TestServe_burst(t *testing.T) {
 		for n := 1; n <= 2; n++ {
 			t.Run(fmt.Sprintf("%s, %d gateways", store, n), func(t *testing.T) {
 				storetest.Server(t, store, servers.Variables[store])
-				t.Setenv("STORE_TIMEOUT", limiter.DefaultTimeout.String())
 				c, again := checkouttest.Scratch(t), 5
 				urls := burstGateways(t, c, store, checkouttest.Namespace(), n)
 				for _, connections := range []int{4, 64, 256} {
