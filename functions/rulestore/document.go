@@ -102,7 +102,7 @@ func parseDocument(it records.Item) (v Version, document []byte, err error) {
 	}
 	compressed := it.Binary(documentAttribute)
 	if compressed == nil {
-		return v, nil, fmt.Errorf("records table: item %s: %s: missing", it.Text(contract.KeyAttribute), documentAttribute)
+		return v, nil, fmt.Errorf("records table: item %s: attribute %s is missing; publish the rules again", it.Text(contract.KeyAttribute), documentAttribute)
 	}
 	if document, err = expand(compressed); err != nil {
 		return v, nil, fmt.Errorf("records table: item %s: %s: %w", it.Text(contract.KeyAttribute), documentAttribute, err)

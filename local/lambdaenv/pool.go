@@ -66,7 +66,7 @@ type member struct {
 // NewPool returns a Pool without environments: the first invocation starts one.
 func NewPool(o PoolOptions) (*Pool, error) {
 	if o.Max < 1 {
-		return nil, fmt.Errorf("function %s: got %d environments at most, want 1 or more", o.Name, o.Max)
+		return nil, fmt.Errorf("function %s: Max: got %d, want 1 or more", o.Name, o.Max)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()

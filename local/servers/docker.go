@@ -37,7 +37,7 @@ func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
 	path, err := exec.LookPath("dockerd")
 	if err != nil {
-		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s %s", errMissing, defaultDocker, install)
+		return nil, fmt.Errorf("dockerd %w on the PATH, and no engine answers at %s; install Docker %s", errMissing, defaultDocker, install)
 	}
 	if os.Geteuid() != 0 {
 		return nil, fmt.Errorf("no Docker engine answers at %s, and only root can start one; start it and give this user access", defaultDocker)

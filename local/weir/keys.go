@@ -58,8 +58,8 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 			return o.create(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), k, add)
 		},
 	}
-	c.Flags().StringVar(&k.ID, "id", "", "what is counted: 1 to 64 letters, digits, _, . and -; default a random one")
-	c.Flags().StringVar(&k.Tier, "tier", "", "the tier; default that of the rules document")
+	c.Flags().StringVar(&k.ID, "id", "", "id that limits count: 1 to 64 letters, digits, _, . and - (default: a random one)")
+	c.Flags().StringVar(&k.Tier, "tier", "", "tier of the key (default: default_tier of the rules)")
 	completeTiers(c, new(string))
 	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key, for people")
 	c.Flags().BoolVar(&add, "add", false, "give an id that has a key one more")
@@ -104,8 +104,8 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 	var force bool
 	c := &cobra.Command{
 		Use:   "rotate",
-		Short: "Replace the secret that keys are hashed with",
-		Long: "Replace the secret that keys are hashed with. Existing keys stay valid until the next rotation, because the table keeps one old secret beside the new one. " +
+		Short: "Replace the secret that hashes the keys",
+		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the next rotation, because the table keeps one old secret beside the new one. " +
 			"The next rotation ends all keys that were made before this one.\n\n" +
 			"So give each caller a new key first (weir keys create --add) and revoke the old one. While such keys are left, a rotation is rejected without --force. Functions use a new secret within about a minute.",
 		Example: "  weir keys rotate",

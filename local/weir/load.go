@@ -54,18 +54,18 @@ func loadCommand() *cobra.Command {
 		},
 	}
 	f := c.Flags()
-	f.Float64Var(&l.rate, "rate", 0, fmt.Sprintf("requests that begin a second, at most %d; 0: as fast as answers come", maxLoadRate))
-	f.BoolVar(&l.poisson, "poisson", false, "with --rate: at random instants, as independent callers send")
-	f.IntVar(&l.clients, "clients", 10, fmt.Sprintf("the most requests that are under way at once, at most %d", maxLoadClients))
-	f.IntVar(&l.requests, "requests", 10_000, fmt.Sprintf("the most requests, at most %d", maxLoadRequests))
-	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long requests begin, at most %s", maxLoadDuration))
+	f.Float64Var(&l.rate, "rate", 0, fmt.Sprintf("requests to start per second, at most %d; 0: as fast as answers arrive", maxLoadRate))
+	f.BoolVar(&l.poisson, "poisson", false, "with --rate: at random instants, like independent callers")
+	f.IntVar(&l.clients, "clients", 10, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxLoadClients))
+	f.IntVar(&l.requests, "requests", 10_000, fmt.Sprintf("maximum number of requests, at most %d", maxLoadRequests))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long to start requests, at most %s", maxLoadDuration))
 	f.StringVar(&l.method, "method", http.MethodGet, "the method")
 	f.StringArrayVar(&l.headers, "header", nil, "a header field, as name: value; may be repeated")
 	f.StringVar(&l.body, "body", "", "the body")
 	f.IntVar(&l.users, "users", 0, fmt.Sprintf("spread the requests over this many users, at most %d", maxLoadUsers))
 	f.StringVar(&l.tier, "tier", "", "the tier of the users; without --users, of one user")
-	f.BoolVar(&l.polite, "polite", false, "keep to the limits")
-	f.StringVar(&l.allowed, "host-allowed", "", "another host that may be sent load; it must be yours")
+	f.BoolVar(&l.polite, "polite", false, "wait as the answers require")
+	f.StringVar(&l.allowed, "host-allowed", "", "permit load on this host; you must own it")
 	f.BoolVar(&l.asJSON, "json", false, "print one JSON object")
 	return c
 }

@@ -18,8 +18,8 @@ func seedCommand() *cobra.Command {
 	var renew, asJSON bool
 	c := &cobra.Command{
 		Use:   "seed",
-		Short: "Show the sample API keys, and make what a local run needs",
-		Long: "Show the sample API keys of this checkout, one a tier, and make what a local run needs: the keys, and the table if an endpoint of DynamoDB Local is given.\n\n" +
+		Short: "Show the sample API keys, and create them if they are missing",
+		Long: "Show the sample API keys of this checkout, one for each tier. Create them if they are missing, and the table if --endpoint names a DynamoDB Local.\n\n" +
 			"No deployment accepts these keys. They are kept below .weir.",
 		Example: "  weir seed\n  weir seed --endpoint http://127.0.0.1:8000 --json",
 		Args:    command.Exactly(0),

@@ -15,11 +15,11 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
-		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that run at AWS: in this process " +
-			"or, with --environments, in processes of their own that are frozen between requests, as Lambda does. " +
+		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that Lambda runs: in this process " +
+			"or, with --environments, in separate processes that are frozen between requests, as in Lambda. " +
 			"A page at /_weir/ of the first port sends requests and shows the answers.\n\n" +
 			"The throttle of the template's stages applies here, too. Above it, at 600 requests a second for each API, the gateway answers 429 \"throttled\".\n\n" +
-			"--store dynamodb and --store redis start the server of the state, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
+			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
 			"It passes on two variables of the functions: SAMPLE_LOGIN, the user:password of the sample API's login (demo:demo), and MAX_DELAY, how long a request may wait in a leaky bucket.",
 		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
 		Args:    command.Exactly(0),

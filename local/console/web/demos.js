@@ -44,7 +44,7 @@ const demos = {
       chart.set(runs.map((run) => cumulative(left(run), 1.5)), 1.5);
       figures(list, runs.map((run, i) => [`${names[run.algorithm]}, within ${places(span)} ms`, run.admitted, i ? "allowed" : "refused"]));
       fill(table, ["Algorithm", "Admitted", "Refused", "Most in a second"], runs.map((run) => [names[run.algorithm], run.admitted, run.refused, run.mostInASecond]));
-      return `Within ${places(span)} ms a fixed window admits ${runs[0].admitted}, a sliding window ${runs[1].admitted}, a log ${runs[2].admitted}.`;
+      return `Within ${places(span)} ms a fixed window admits ${runs[0].admitted}, a sliding window ${runs[1].admitted}, a sliding log ${runs[2].admitted}.`;
     },
   },
 
