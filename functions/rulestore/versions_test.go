@@ -194,7 +194,7 @@ func TestVersions_bounds(t *testing.T) {
 		"expands to more than 1048576 bytes": {"version": number, "document": binary(bomb.Bytes())},
 		"document: gzip":                     {"version": number, "document": binary([]byte("{}{}{}{}{}{}"))},
 		"document: unexpected EOF":           {"version": number, "document": binary(bomb.Bytes()[:40])},
-		"document: missing":                  {"version": number},
+		"attribute document is missing":      {"version": number},
 		"version: want a number":             {"document": binary(bomb.Bytes())},
 	} {
 		item["pk"] = &types.AttributeValueMemberS{Value: "rules"}

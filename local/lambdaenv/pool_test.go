@@ -396,7 +396,7 @@ func TestPool_start(t *testing.T) {
 	if !strings.Contains(p.log.String(), `last="STORE: got"`) {
 		t.Errorf("the log has not what it said:\n%s", p.log)
 	}
-	if _, err := lambdaenv.NewPool(lambdaenv.PoolOptions{Name: "f"}); err == nil || err.Error() != "function f: got 0 environments at most, want 1 or more" {
+	if _, err := lambdaenv.NewPool(lambdaenv.PoolOptions{Name: "f"}); err == nil || err.Error() != "function f: Max: got 0, want 1 or more" {
 		t.Errorf("got %v", err)
 	}
 }
