@@ -22,48 +22,49 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 )
 
-// patience is how long a browser may take to start, and for anything that is waited for.
+// patience is the longest time to wait for a browser or for a condition.
 const patience = 30 * time.Second
 
-// tab is a page in a browser. The test fails if anything in it complains: a script, the
-// console, or the content security policy.
+// tab is a page in a browser. The test fails if the browser reports an error: from a script, from
+// the console, or from the content security policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu         sync.Mutex
 	complaints []string
-	expected   string // a part of those that the test provokes
+	expected   string // substring of the errors that the test expects
 }
 
-// openTab starts a browser with an empty page of a size.
+// openTab starts a browser of the given size with an empty page.
 func openTab(t *testing.T, width, height int64) *tab {
 	t.Helper()
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(storetest.Server(t, "browser", "WEIR_BROWSER")))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	// It outlives the context of the test, which ends before cleanups.
+	// The browser must outlive the test's context, because that context ends before the cleanups
+	// run.
 	allocated, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocated)
 	t.Cleanup(cancel)
 	b := &tab{t: t, ctx: ctx}
 	if err := chromedp.Listen(ctx, b.note); err != nil {
-		t.Fatalf("start of the browser: %v", err)
+		t.Fatalf("start the browser: %v", err)
 	}
 	t.Cleanup(func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, complaint := range b.complaints {
-			t.Errorf("the browser complains: %s", complaint)
+			t.Errorf("unexpected browser error: %s", complaint)
 		}
 	})
 	b.do(chromedp.EmulateViewport(width, height))
 	return b
 }
 
-// note keeps what the browser complains of.
+// note records an error that the browser reports.
 func (b *tab) note(event any) {
 	var complaint string
 	switch e := event.(type) {
@@ -99,7 +100,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// evaluate returns the value of an expression, or of the promise that it is.
+// evaluate returns the value of an expression. It awaits a promise.
 func evaluate[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -111,13 +112,13 @@ func evaluate[T any](b *tab, expression string) T {
 	return value
 }
 
-// await waits until an expression, or the promise that it is, is true.
+// await waits until an expression is true. It also awaits a promise.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	evaluate[bool](b, `new Promise((done) => { const look = async () => await (`+expression+`) ? done(true) : setTimeout(look, 10); look(); })`)
 }
 
-// media makes the browser prefer something, such as a dark colour scheme.
+// media sets a media preference of the browser, such as a dark colour scheme.
 func (b *tab) media(feature, value string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -126,7 +127,7 @@ func (b *tab) media(feature, value string) {
 	}))
 }
 
-// openConsole opens the page, and waits until all demonstrations are played.
+// openConsole opens the page and waits until every demonstration has run.
 func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
 	t.Helper()
 	b := openTab(t, width, height)
@@ -135,7 +136,7 @@ func openConsole(t *testing.T, api *httptest.Server, width, height int64) *tab {
 	return b
 }
 
-// screenshots is the folder for pictures of the page, for people.
+// screenshots is the folder for pictures of the page.
 func screenshots(t *testing.T) string {
 	t.Helper()
 	c, err := checkout.Find()
@@ -149,10 +150,10 @@ func screenshots(t *testing.T) string {
 	return dir
 }
 
-// screenshot makes TestConsole_sizes write the picture of the README.
+// screenshot makes TestConsole_sizes write the picture for the README.
 var screenshot = flag.Bool("screenshot", false, "write local/console/console.png")
 
-// view writes a picture of what the window shows.
+// view writes a picture of the visible part of the page.
 func (b *tab) view(file string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -166,7 +167,7 @@ func (b *tab) view(file string) {
 	}
 }
 
-// picture writes one of the whole page.
+// picture writes a picture of the whole page.
 func (b *tab) picture(dir, name string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)

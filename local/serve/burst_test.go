@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// The burst: more requests at once than a limit allows in a day.
+// A burst has more requests at once than the limit allows in a day.
 const (
 	burstLimit    = 57
 	burstRequests = 640
@@ -35,7 +35,7 @@ var bursts = flag.Int("bursts", 2, "how many bursts are sent over each number of
 
 var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
 
-// burstGateways returns n REST APIs as serve runs them, over one store and one limit.
+// burstGateways starts n REST APIs as serve runs them. They share one store and one limit.
 func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n int) (urls []string) {
 	t.Helper()
 	document := filepath.Join(t.TempDir(), "rules.json")
@@ -47,7 +47,7 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := filepath.Join(t.TempDir(), "template.json") // the limits are to refuse, and not the stage
+	template := filepath.Join(t.TempDir(), "template.json") // the limits must refuse, not the throttle of the stage
 	if err := os.WriteFile(template, throttleNumbers.ReplaceAll(golden, []byte("${1}10000")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	return urls
 }
 
-// burst sends the requests of one caller over so many new connections, spread over urls, and
-// returns how many of them passed, and how many had each answer.
+// burst sends the requests of one caller over the given number of new connections to urls. It
+// returns the number of admitted requests and a count of each answer.
 func burst(t *testing.T, urls []string, token string, connections int) (passed int64, answers map[string]int) {
 	t.Helper()
 	var admitted, next atomic.Int64
@@ -122,10 +122,10 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 	return admitted.Load(), answers
 }
 
-// 640 requests of one caller come at once, over few connections and over many, through one gateway
-// and through two: exactly the 57 that the limit allows in a day pass, each time. Where the machine
-// is too busy for a deadline, a request may be charged and refused: then never more than 57 pass, and
-// the burst says nothing else and is sent again, a few times.
+// A burst of 640 requests of one caller admits exactly 57, the limit of a day. The test uses few
+// connections and many, one gateway and two. On a busy machine a request can be charged but
+// refused, because its deadline passed. The test then checks only that at most 57 pass, and sends
+// the burst again.
 func TestServe_burst(t *testing.T) {
 	for _, store := range stores[1:] {
 		for n := 1; n <= 2; n++ {
@@ -148,7 +148,7 @@ func TestServe_burst(t *testing.T) {
 							continue
 						}
 						if passed != burstLimit {
-							t.Errorf("round %d over %d connections: %d passed, want %d; %v", round+1, connections, passed, burstLimit, answers)
+							t.Errorf("round %d over %d connections: got %d admitted, want %d; answers %v", round+1, connections, passed, burstLimit, answers)
 						}
 					}
 				}
@@ -157,7 +157,7 @@ func TestServe_burst(t *testing.T) {
 	}
 }
 
-// On a machine that is busy with other work, never more than that pass.
+// A burst on a busy machine never admits more than the limit.
 func TestServe_burst_busyMachine(t *testing.T) {
 	for _, store := range stores[1:] {
 		t.Run(store, func(t *testing.T) {
@@ -181,7 +181,7 @@ func TestServe_burst_busyMachine(t *testing.T) {
 					t.Fatal(err)
 				}
 				if passed, answers := burst(t, urls, token, connections); passed > burstLimit {
-					t.Errorf("%d passed over %d connections, at most %d; %v", passed, connections, burstLimit, answers)
+					t.Errorf("got %d admitted over %d connections, want at most %d; answers %v", passed, connections, burstLimit, answers)
 				}
 			}
 		})

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// played returns the result of a scenario with the parameters of All and others.
+// played returns the result of a scenario with the defaults of All and the given parameters.
 func played[R any](t *testing.T, name, query string) R {
 	t.Helper()
 	values, err := url.ParseQuery(query)
@@ -44,17 +44,16 @@ func played[R any](t *testing.T, name, query string) R {
 	return result.(R)
 }
 
-// shown is what a section of the page shows of a demonstration.
+// shown is the part of the page that shows one demonstration.
 type shown struct {
 	Figures []string       // the numbers
-	Table   [][]string     // of the body
+	Table   [][]string     // cells of the table body
 	Status  string         // the sentence
 	Plotted [][][2]float64 // points of each series
-	Error   string         // below the form
+	Error   string         // message below the form
 }
 
-// replay sets parameters of a demonstration as a user does, by the keyboard, plays it, and
-// returns what it then shows.
+// replay sets parameters of a demonstration by keyboard, runs it, and returns what the page shows.
 func (b *tab) replay(name, query string) shown {
 	b.t.Helper()
 	values, err := url.ParseQuery(query)
@@ -92,7 +91,7 @@ func (s shown) last() (values []float64) {
 	return values
 }
 
-// at returns what a series of steps is at an x.
+// at returns the value of a step series at x.
 func (s shown) at(series int, x float64) (y float64) {
 	for _, point := range s.Plotted[series] {
 		if point[0] <= x {
@@ -109,8 +108,8 @@ func texts(numbers ...int) (list []string) {
 	return list
 }
 
-// Each demonstration shows the numbers of the algorithms: in its figures, its sentence, its
-// table and its chart, as it is opened and with other parameters.
+// Each demonstration shows the numbers that the algorithms compute, with default and with other
+// parameters. The test checks the figures, the sentence, the table and the chart.
 func TestConsole_demos(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -119,14 +118,14 @@ func TestConsole_demos(t *testing.T) {
 			want, got := played[scenario.BucketResult](t, "bucket", query), b.replay("bucket", query)
 			run := want.Runs[0]
 			if !slices.Equal(got.Figures, texts(run.AtOnce, run.Admitted, run.Refused, run.Most)) || len(got.Table) != len(run.PerSecond) {
-				t.Errorf("%q: %+v, want %+v", query, got.Figures, run)
+				t.Errorf("%q: got figures %+v, want those of %+v", query, got.Figures, run)
 			}
 			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused may retry after 100 ms." {
 				t.Error(got.Status)
 			}
 			for i, level := range want.Levels {
 				if p := got.Plotted[0][i]; p[0] != float64(level.At)/1000 || p[1] != float64(level.Tokens) {
-					t.Fatalf("%q: point %d of the level is %v, want %+v", query, i, p, level)
+					t.Fatalf("%q: point %d of the level: got %v, want %+v", query, i, p, level)
 				}
 			}
 		}
@@ -140,11 +139,11 @@ func TestConsole_demos(t *testing.T) {
 			got := b.replay("boundary", query)
 			result := played[scenario.BoundaryResult](t, "boundary", query)
 			if !slices.Equal(got.Figures, want) || want[0] != strconv.Itoa(result.Runs[0].Admitted) || !strings.HasPrefix(got.Status, fmt.Sprintf("Within %v ms a fixed window admits %s,", result.Span, want[0])) {
-				t.Errorf("%q: %v, %s", query, got.Figures, got.Status)
+				t.Errorf("%q: unexpected figures %v or status %s", query, got.Figures, got.Status)
 			}
 			for i, y := range got.last() {
 				if strconv.Itoa(int(y)) != want[i] || got.at(i, 0.999) != float64(result.Runs[0].Admitted/2) {
-					t.Errorf("%q: series %d: %v of %v", query, i, got.at(i, 0.999), y)
+					t.Errorf("%q: series %d: got %v, want %v", query, i, got.at(i, 0.999), y)
 				}
 			}
 		}
@@ -163,18 +162,18 @@ func TestConsole_demos(t *testing.T) {
 			got := b.replay("sync", query)
 			result := played[scenario.SyncResult](t, "sync", query)
 			if !slices.Equal(got.Figures[:len(want)], want) || got.last()[0] != float64(result.Admitted) || len(got.Table[0]) != len(result.PerNode)+1 {
-				t.Errorf("%q: %v, want %v", query, got.Figures, want)
+				t.Errorf("%q: got %v, want %v", query, got.Figures, want)
 			}
 			sweep := evaluate[[][]string](b, `[...document.getElementById("sweep").tBodies[0].rows].map((row) => [...row.cells].map((e) => e.textContent))`)
 			for i, c := range result.Sweep {
 				if want := append([]string{fmt.Sprintf("%d ms", c.Interval)}, texts(c.Admitted, c.Overshoot, c.StoreCalls)...); !slices.Equal(sweep[i], want) {
-					t.Errorf("%q: sweep %v, want %v", query, sweep[i], want)
+					t.Errorf("%q: sweep: got %v, want %v", query, sweep[i], want)
 				}
 			}
 		}
 		b.expect("400 (Bad Request)")
 		if got := b.replay("sync", "intervalMs=5"); got.Error != "intervalMs: got 5, want 0, or 10 to 1000" {
-			t.Errorf("an interval of 5 ms: %q", got.Error)
+			t.Errorf("interval of 5 ms: unexpected error text %q", got.Error)
 		}
 	})
 	t.Run("algorithms", func(t *testing.T) {
@@ -187,24 +186,25 @@ func TestConsole_demos(t *testing.T) {
 					column = append(column, row[i+1])
 				}
 				if got.Figures[i] != want[1] || !slices.Equal(column, want) || got.last()[i] != float64(run.Admitted) {
-					t.Errorf("%q %s: %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], column, got.last()[i], want)
+					t.Errorf("%q %s: got %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], column, got.last()[i], want)
 				}
-				// All of them admit the capacity at once; from the queue one leaves after the other.
+				// Every algorithm admits the full capacity at once. The queue releases one request
+				// after another.
 				if y := got.at(i, 0); (run.Algorithm == algo.LeakyBucket) != (y == 1) || run.Algorithm != algo.LeakyBucket && y != float64(run.AtOnce) {
-					t.Errorf("%q %s: %v at first", query, run.Algorithm, y)
+					t.Errorf("%q %s: unexpected first value %v", query, run.Algorithm, y)
 				}
 			}
 		}
 	})
 }
 
-// counts are those of the live section.
+// counts are the counters of the live section.
 func (b *tab) counts() []string {
 	b.t.Helper()
 	return evaluate[[]string](b, `["sent", "allowed", "refused", "other"].map((id) => document.getElementById(id).textContent)`)
 }
 
-// burst sends requests from the page, and waits until they are answered.
+// burst sends requests from the page and waits for their answers.
 func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 	b.t.Helper()
 	choose := func(field, value string) {
@@ -223,8 +223,8 @@ func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ` + strconv.Itoa(count) + ` sent") || document.getElementById("live-error").textContent`)
 }
 
-// The live section sends what is asked for, to both APIs and as any tier, and shows what the
-// rules make of it: no request more or less, and the last answer as it came.
+// The live section sends the chosen number of requests to both APIs, with each tier. It shows the
+// decisions of the rules and the last answer.
 func TestConsole_live(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -234,7 +234,7 @@ func TestConsole_live(t *testing.T) {
 		line, policy, wait        string
 	}{
 		{"REST", "GET /api/v1/search", "free", "alice", 26, 20, "429 Too Many Requests", `"search";q=100;w=60`, "1"},
-		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // one caller, one count
+		{"HTTP", "GET /api/v1/search", "free", "alice", 2, 0, "429 Too Many Requests", `"search";q=100;w=60`, "1"}, // both APIs share the caller's count
 		{"HTTP", "POST /api/v1/data", "free", "alice", 12, 10, "429 Too Many Requests", `"data";q=10;w=60`, ""},
 		{"REST", "GET /api/v1/search", "paid", "bob", 101, 100, "429 Too Many Requests", `"search";q=1000;w=60`, "1"},
 		{"REST", "GET /api/v1/search", "enterprise", "eve", 3, 3, "200 OK", `"search";q=10000;w=60`, ""},
@@ -244,37 +244,38 @@ func TestConsole_live(t *testing.T) {
 			b.do(chromedp.Click(`#clear`))
 			b.burst(c.api, c.endpoint, c.tier, c.user, c.count)
 			if want := texts(c.count, c.allowed, c.count-c.allowed, 0); !slices.Equal(b.counts(), want) {
-				t.Errorf("%v, want %v", b.counts(), want)
+				t.Errorf("counts: got %v, want %v", b.counts(), want)
 			}
 			b.await(`document.getElementById("live-chart").plotted.slice(0, 2).map((points) => points.reduce((sum, p) => sum + p[1], 0)).join() === "` + fmt.Sprintf("%d,%d", c.count, c.allowed) + `"`)
-			// The line of the limit is at its rate.
+			// The chart draws the limit at its rate.
 			var requests, window float64
 			if _, err := fmt.Sscanf(strings.TrimLeft(c.policy, `"abcdefghijklmnopqrstuvwxyz`), ";q=%f;w=%f", &requests, &window); err != nil {
 				t.Fatal(err)
 			}
 			if line := evaluate[[][2]float64](b, `document.getElementById("live-chart").plotted[2]`); len(line) != 2 || math.Abs(line[0][1]-requests/window) > 1e-9 || line[1][1] != line[0][1] {
-				t.Errorf("limit at %v, want %v", line, requests/window)
+				t.Errorf("line of the limit: got %v, want %v", line, requests/window)
 			}
 			last := evaluate[map[string]string](b, `Object.fromEntries([["line", document.getElementById("last-line").textContent],
 				...[...document.querySelectorAll("#last-header dt")].map((e) => [e.textContent, e.nextElementSibling.textContent])])`)
 			if last["line"] != c.line || last["RateLimit-Policy"] != c.policy || c.wait != "" && last["Retry-After"] != c.wait {
-				t.Errorf("last: %v, want %s by %s, after %s s", last, c.line, c.policy, c.wait)
+				t.Errorf("last answer: got %v, want %s by %s, after %s s", last, c.line, c.policy, c.wait)
 			}
 			if rows := evaluate[int](b, `document.getElementById("log").rows.length`); rows != min(c.count, 10) {
-				t.Errorf("%d of the last answers", rows)
+				t.Errorf("got %d rows of last answers", rows)
 			}
 		})
 	}
 	if body := evaluate[string](b, `document.getElementById("last-body").textContent`); !json.Valid([]byte(body)) || !strings.Contains(body, `"error": "rate_limit_exceeded"`) {
-		t.Errorf("body: %s", body)
+		t.Errorf("unexpected body: %s", body)
 	}
-	// No token gets into the page.
+	// The page does not contain a token.
 	if evaluate[bool](b, `document.documentElement.outerHTML.includes("eyJ")`) {
-		t.Error("the page has a token")
+		t.Error("the page contains a token")
 	}
 }
 
-// A caller that is refused is explained, and passes again once it is reset; others are not.
+// The page explains a refused caller. A reset lets this caller pass again and does not change
+// others.
 func TestConsole_caller(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -291,25 +292,25 @@ func TestConsole_caller(t *testing.T) {
 	}
 	said("explain", "GET /api/v1/search by user:alice, tier free, would be refused with 429 by search of user:alice: retry after 1 s.")
 	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "0 of 20"}; !slices.Equal(limits(), want) {
-		t.Errorf("%v, want %v", limits(), want)
+		t.Errorf("limits: got %v, want %v", limits(), want)
 	}
 	said("reset", "The usage of user:alice is reset. GET /api/v1/search by user:alice, tier free, would be allowed.")
 	if want := []string{"search", "user:alice", "token bucket", "100 in 60 s", "20 of 20"}; !slices.Equal(limits(), want) {
-		t.Errorf("%v, want %v", limits(), want)
+		t.Errorf("limits: got %v, want %v", limits(), want)
 	}
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 21)
 	if want := texts(21, 20, 1, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("alice afterwards: %v, want %v", b.counts(), want)
+		t.Errorf("alice after the reset: got %v, want %v", b.counts(), want)
 	}
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "GET /api/v1/search", "free", "other", 1)
 	if want := texts(1, 0, 1, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("another caller: %v, want %v", b.counts(), want)
+		t.Errorf("another caller: got %v, want %v", b.counts(), want)
 	}
 }
 
-// Who is refused by its address too is told so after a reset.
+// The page reports after a reset that a limit of the address still refuses the caller.
 func TestConsole_callerOfAddress(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
@@ -322,7 +323,7 @@ func TestConsole_callerOfAddress(t *testing.T) {
 	b.await(`/^The usage of user:alice is reset\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
 }
 
-// Without rules there is nothing to send to, and the page says so.
+// Without rules the page has no endpoint to send to, and shows that.
 func TestConsole_noRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[]}`), 0o600); err != nil {
@@ -332,11 +333,11 @@ func TestConsole_noRules(t *testing.T) {
 	b.do(chromedp.Click(`#one`), chromedp.Click(`#explain`))
 	b.await(`document.getElementById("caller-error").textContent === "No rule applies to an endpoint of this API."`)
 	if want := texts(0, 0, 0, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("%v, want %v", b.counts(), want)
+		t.Errorf("counts: got %v, want %v", b.counts(), want)
 	}
 }
 
-// Rules that are edited act on what the page sends, and it says which are in force.
+// Edited rules apply to the requests of the page, and the page shows the version in force.
 func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(version, requests int) {
@@ -356,27 +357,27 @@ func TestConsole_rules(t *testing.T) {
 	version := func() string { return evaluate[string](b, `document.getElementById("version").textContent`) }
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 5)
 	if want := texts(5, 3, 2, 0); !slices.Equal(b.counts(), want) || version() != "1" {
-		t.Errorf("version %s: %v, want %v", version(), b.counts(), want)
+		t.Errorf("version %s: got %v, want %v", version(), b.counts(), want)
 	}
 	write(2, 10)
-	l.wait(5 * time.Minute)                                     // the file is looked at again, and the window is over
-	b.burst("REST", "GET /api/v1/search", "free", "another", 1) // which begins the reading
+	l.wait(5 * time.Minute)                                     // the gateway checks the file again, and the window ends
+	b.burst("REST", "GET /api/v1/search", "free", "another", 1) // this request starts the reload
 	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 12)
 	b.await(`document.getElementById("version").textContent === "2"`)
 	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("version 2: %v, want %v", b.counts(), want)
+		t.Errorf("version 2: got %v, want %v", b.counts(), want)
 	}
-	b.do(chromedp.Reload()) // which offers the endpoint of the new rule
+	b.do(chromedp.Reload()) // the page now offers the endpoint of the new rule
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "POST /api/v1/data", "free", "alice", 2)
 	if want := texts(2, 1, 1, 0); !slices.Equal(b.counts(), want) {
-		t.Errorf("the endpoint of a new rule: %v, want %v", b.counts(), want)
+		t.Errorf("endpoint of a new rule: got %v, want %v", b.counts(), want)
 	}
 }
 
-// Lines are read wherever the network has cut them, in the middle of a letter too.
+// Lines are read correctly wherever the network splits them, even inside a multi-byte letter.
 func TestConsole_lines(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
 	for _, size := range []int{1, 2, 7, 100} {
@@ -389,12 +390,12 @@ func TestConsole_lines(t *testing.T) {
 			return read.join();
 		})()`, console.Path, size, size))
 		if got != "é€,2" {
-			t.Errorf("cut every %d bytes: %q", size, got)
+			t.Errorf("split every %d bytes: got %q", size, got)
 		}
 	}
 }
 
-// A run that is stopped sends no more.
+// A stopped run sends no more requests.
 func TestConsole_stop(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -404,17 +405,17 @@ func TestConsole_stop(t *testing.T) {
 	b.await(`document.getElementById("live-status").textContent.startsWith("Stopped: ")`)
 	sent, err := strconv.Atoi(b.counts()[0])
 	if err != nil || sent < 2 || sent >= console.MaxCount {
-		t.Errorf("%d sent, %v", sent, err)
+		t.Errorf("got %d sent, error %v", sent, err)
 	}
-	// What was sent is what the page says, but for one that was under way.
+	// The page shows every sent request, except at most one that had no answer yet.
 	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
 	if remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining")); err != nil || 19-remaining < sent || 19-remaining > sent+1 {
-		t.Errorf("%d are charged, %d were shown", 19-remaining, sent)
+		t.Errorf("got %d charged, but the page shows %d", 19-remaining, sent)
 	}
 }
 
-// Everything can be done without a mouse: the first stop leads past the navigation, a run is
-// sent by the keyboard alone, and the focus is not lost to it.
+// The page can be used without a mouse: the first tab stop skips the navigation, the keyboard
+// starts a run, and the focus stays in place.
 func TestConsole_keyboard(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -423,7 +424,7 @@ func TestConsole_keyboard(t *testing.T) {
 	}
 	b.do(chromedp.KeyEvent(kb.Tab))
 	if focused() != "skip" {
-		t.Errorf("the first stop is %s", focused())
+		t.Errorf("first tab stop: got %s", focused())
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await(`document.activeElement.id === "main"`)
@@ -441,14 +442,14 @@ func TestConsole_keyboard(t *testing.T) {
 		}
 	}
 	if want := []string{"api", "endpoint", "tier", "user", "count", "rate"}; !slices.Equal(stops, want) {
-		t.Fatalf("stops %v, want %v", stops, want)
+		t.Fatalf("tab stops: got %v, want %v", stops, want)
 	}
 	b.do(chromedp.KeyEvent(kb.Enter))
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ")`)
 	if want := texts(23, 20, 3, 0); !slices.Equal(b.counts(), want) || focused() != "rate" {
-		t.Errorf("%v with the focus on %s, want %v", b.counts(), focused(), want)
+		t.Errorf("got %v with the focus on %s, want %v", b.counts(), focused(), want)
 	}
-	// Start, pressed, becomes Stop, and then Start again.
+	// The Start button becomes Stop during a run, and then Start again.
 	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(" "))
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ") && document.getElementById("sent").textContent === "46"`)
 	if label := evaluate[string](b, `document.activeElement.textContent`); label != "Start" {
@@ -456,12 +457,12 @@ func TestConsole_keyboard(t *testing.T) {
 	}
 	// Each control shows that it has the focus.
 	if evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle === "none"`) {
-		t.Error("the focus cannot be seen")
+		t.Error("the focus is not visible")
 	}
 }
 
-// The page fits and is accessible, in both colour schemes and on a phone. Pictures of it are
-// in .weir/screenshots.
+// The page fits the window and is accessible, in both colour schemes and on a phone. The test
+// writes pictures to .weir/screenshots.
 func TestConsole_sizes(t *testing.T) {
 	c, err := checkout.Find()
 	if err != nil {
@@ -493,7 +494,7 @@ func TestConsole_sizes(t *testing.T) {
 			b.await(`[...document.querySelectorAll(".chart canvas")].every((c) => Math.abs(c.clientWidth - c.closest(".chart").clientWidth) < 2)`)
 			b.picture(dir, c.name)
 			if wide := evaluate[int64](b, `document.documentElement.scrollWidth`); wide > c.width {
-				t.Errorf("the page is %d wide, the window %d", wide, c.width)
+				t.Errorf("page width: got %d, want at most %d", wide, c.width)
 			}
 			found := evaluate[struct {
 				Violations []string
@@ -503,21 +504,21 @@ func TestConsole_sizes(t *testing.T) {
 				t.Error(violation)
 			}
 			if cut := evaluate[[]string](b, `[...document.querySelectorAll(".scroll")].filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.ariaLabel ?? e.getAttribute("aria-labelledby"))`); len(cut) > 0 {
-				t.Errorf("tables are cut: %v", cut)
+				t.Errorf("clipped tables: %v", cut)
 			}
 			if found.Passes < 20 {
-				t.Errorf("%d checks of accessibility passed, want more to have been made", found.Passes)
+				t.Errorf("got only %d accessibility checks that passed", found.Passes)
 			}
 		})
 	}
 }
 
-// record writes the picture of the README: eight seconds of requests, of which the limit
-// refuses most after its burst.
+// record writes the picture for the README: eight seconds of requests. The limit refuses most of
+// them after the burst.
 func (b *tab) record(l *local, file string) {
 	b.t.Helper()
 	b.media("prefers-color-scheme", "light")
-	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`) // not the path of this machine
+	evaluate[bool](b, `(document.querySelector(".facts .path").textContent = "functions/rules.json") !== ""`) // hides the path of this machine
 	for range 8 {
 		b.do(chromedp.Evaluate[chromedp.Void](`document.getElementById("live-status").textContent = ""`))
 		b.burst("REST", "GET /api/v1/search", "free", "alice", 10, 10)
@@ -531,7 +532,7 @@ func (b *tab) record(l *local, file string) {
 	l.wait(time.Hour)
 }
 
-// On a phone the counters and the Start button are in view together.
+// On a phone the counters and the Start button are visible together.
 func TestConsole_phone(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 375, 812)
 	b.do(chromedp.ScrollIntoView(`#order [type=submit]`))
@@ -540,20 +541,20 @@ func TestConsole_phone(t *testing.T) {
 			const counter = document.getElementById("`+id+`"), { left, right, top, bottom } = counter.getBoundingClientRect();
 			return top >= 0 && bottom <= innerHeight && document.elementFromPoint((left + right) / 2, (top + bottom) / 2) === counter;
 		})()`) {
-			t.Errorf("%s is not in view with the Start button", id)
+			t.Errorf("%s is not visible together with the Start button", id)
 		}
 	}
 }
 
-// Who wants less motion gets none but that of the chart, once a second.
+// With reduced motion only the chart moves, once a second.
 func TestConsole_motion(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
 	moves := `[getComputedStyle(document.documentElement).scrollBehavior, getComputedStyle(document.getElementById("one")).transitionDuration].join()`
-	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} { // in this order: what follows needs "reduce"
+	for _, c := range []struct{ value, want string }{{"no-preference", "smooth,0.12s, 0.12s"}, {"reduce", "auto,0s"}} { // keep this order: the code below needs "reduce"
 		b.media("prefers-reduced-motion", c.value)
 		if got := evaluate[string](b, moves); got != c.want {
-			t.Errorf("%s: %s, want %s", c.value, got, c.want)
+			t.Errorf("%s: got %s, want %s", c.value, got, c.want)
 		}
 	}
 	evaluate[bool](b, `(() => {
@@ -565,11 +566,11 @@ func TestConsole_motion(t *testing.T) {
 	})()`)
 	b.burst("REST", "GET /api/v1/search", "free", "alice", 20)
 	if drawn := evaluate[int](b, `window.drawn`); drawn > 10 {
-		t.Errorf("the chart was drawn %d times for 20 answers", drawn)
+		t.Errorf("got %d drawings of the chart for 20 answers", drawn)
 	}
 }
 
-// Requests go to routes that rules are for, and each is one that there is.
+// The page sends requests to routes that have rules, and each request has a route.
 func TestTargets(t *testing.T) {
 	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
 	for _, c := range []struct {
@@ -582,10 +583,10 @@ func TestTargets(t *testing.T) {
 		{endpoint{"/nowhere", ""}, nil},
 	} {
 		if got := targets([]endpoint{c.rule, c.rule}, routes); !slices.Equal(got, c.want) {
-			t.Errorf("%v: %v, want %v", c.rule, got, c.want)
+			t.Errorf("%v: got %v, want %v", c.rule, got, c.want)
 		}
 	}
 	if got := targets([]endpoint{{"/x/{y}/z", "DELETE"}}, []gateway.Route{{Method: "ANY", Path: "$default"}}); !slices.Equal(got, []console.Endpoint{{Method: "DELETE", Path: "/x/1/z"}}) {
-		t.Errorf("the route for all else: %v", got)
+		t.Errorf("default route: got %v", got)
 	}
 }

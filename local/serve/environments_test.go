@@ -23,8 +23,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// Ten environments of each function over one store, and 64 clients of one caller: exactly
-// the limit is admitted, by the authorizer and by the handler.
+// Ten environments of each function share one store. 64 clients of one caller get exactly the
+// limit, from the authorizer and from the handler.
 func TestEnvironments(t *testing.T) {
 	rules, err := filepath.Abs("testdata/exact.json")
 	if err != nil {
@@ -39,19 +39,19 @@ func TestEnvironments(t *testing.T) {
 			for i, function := range []string{"LimitsAuthorizer", "LimitsHandler"} {
 				for _, tier := range []string{"sliding", "fixed"} {
 					if admitted := admittedOf(t, c, apis[i].URL+"/api/v1/search", function, tier); admitted != 50 {
-						t.Errorf("%s, %s: %d admitted of a limit of 50", function, tier, admitted)
+						t.Errorf("%s, %s: got %d admitted, want the limit of 50", function, tier, admitted)
 					}
 				}
 				if n := strings.Count(log.String(), `msg="cold start" environment=`+function); n != 10 {
-					t.Errorf("%s has %d environments, want 10:\n%s", function, n, log)
+					t.Errorf("%s: got %d environments, want 10:\n%s", function, n, log)
 				}
 			}
 		})
 	}
 }
 
-// serving runs the APIs of s until the test ends. Decisions have more time than at AWS: so
-// many processes at once are slow here.
+// serving runs the APIs of s until the test ends. Decisions have longer timeouts than at AWS,
+// because many processes share this machine.
 func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
 	t.Helper()
 	t.Cleanup(s.Close)
@@ -74,9 +74,9 @@ func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
 	return apis
 }
 
-// admittedOf returns how many of 256 requests are admitted, which 64 clients of one caller
-// send. A round in which the server had no time for a decision, as it may on a busy machine,
-// says nothing. Then another caller tries, with fewer clients at once.
+// admittedOf returns how many of 256 requests are admitted. 64 clients of one caller send them. If
+// the server is too busy to decide in time, the round has no result. Then another caller tries with
+// fewer clients.
 func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64 {
 	t.Helper()
 	for clients := 64; ; clients /= 2 {
@@ -92,9 +92,9 @@ func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64
 	}
 }
 
-// crowd sends requests from so many clients until 256 have been decided. It returns how many
-// were admitted, and how many let through undecided, because the time was up. Where there
-// is no environment left, a client tries again when another one is answered.
+// crowd sends requests from the given number of clients until 256 are decided. It returns the
+// number of admitted requests and the number that passed undecided after a timeout. If no
+// environment is free, a client tries again after another client gets its answer.
 func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) {
 	t.Helper()
 	var n, undecided atomic.Int64
@@ -105,18 +105,18 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 			for decided := 0; decided < 256/clients; {
 				r := send(t, http.MethodGet, url, token)
 				switch degraded := r.Header.Get("Weir-Degraded"); {
-				case degraded != "" && degraded != "none": // which the REST API's 429 has
+				case degraded != "" && degraded != "none": // the REST API's 429 has the field too
 					undecided.Add(1)
 				case r.StatusCode == http.StatusOK:
 					n.Add(1)
 				case r.StatusCode == http.StatusTooManyRequests:
 				case r.StatusCode == http.StatusInternalServerError && r.Header.Get("x-amzn-ErrorType") != "":
-					n.Add(1) // the authorizer has admitted it, and then no handler was free
+					n.Add(1) // the authorizer admitted the request, but no handler was free
 				case r.StatusCode == http.StatusServiceUnavailable, r.StatusCode == http.StatusInternalServerError:
 					<-answered
 					continue
 				default:
-					t.Errorf("%s: %s", r.Status, r.body)
+					t.Errorf("unexpected answer %s: %s", r.Status, r.body)
 				}
 				decided++
 				select {
@@ -130,7 +130,7 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 	return n.Load(), undecided.Load()
 }
 
-// Environments know the keys of the checkout, and what they count and write is their own.
+// Environments use the keys of the checkout. Each environment has its own counts, log and metrics.
 func TestEnvironments_memory(t *testing.T) {
 	checkouttest.Built(t)
 	var out bytes.Buffer
@@ -141,28 +141,28 @@ func TestEnvironments_memory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, remaining := range []string{"19", "19", "18"} { // of the authorizer, and twice of the handler
+	for i, remaining := range []string{"19", "19", "18"} { // the first is from the authorizer, the others from the handler
 		if r := send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
-			t.Errorf("%s %v, want %s to remain", r.Status, r.Header, remaining)
+			t.Errorf("got %s %v, want %s remaining", r.Status, r.Header, remaining)
 		}
 	}
 	if r := send(t, http.MethodGet, apis[0].URL+"/api/v1/search", token+"x"); r.StatusCode != http.StatusUnauthorized {
-		t.Errorf("a bad token: %s", r.Status)
+		t.Errorf("bad token: got %s", r.Status)
 	}
 	s.greet(nil)
 	for _, want := range []string{"state  in memory of each environment: each counts for itself\n", "each function has up to 2 environments of its own; their metrics are in " + s.checkout.MetricsFile() + "\n"} {
 		if !strings.Contains(out.String(), want) {
-			t.Errorf("%q is not in\n%s", want, &out)
+			t.Errorf("output lacks %q:\n%s", want, &out)
 		}
 	}
 	s.Close()
 	metrics, err := os.ReadFile(s.checkout.MetricsFile())
 	if err != nil || !regexp.MustCompile(`(?m)^LimitsHandler\w+/1  \{.*"_aws".*\}$`).Match(metrics) {
-		t.Errorf("%v, %s", err, metrics)
+		t.Errorf("metrics: error %v, content %s", err, metrics)
 	}
 }
 
-// What is for people is in the log, line by line.
+// Text for people goes to the log, line by line.
 func TestServer_line(t *testing.T) {
 	var log, metrics bytes.Buffer
 	s := &Server{Options: Options{Log: &log}, metrics: &metrics}
@@ -170,12 +170,12 @@ func TestServer_line(t *testing.T) {
 	s.line("f/2", []byte(`{"_aws":1}`))
 	s.line("f/3", nil)
 	if log.String() != "f/1  level=WARN\nf/3  \n" || metrics.String() != "f/2  {\"_aws\":1}\n" {
-		t.Errorf("log %q, metrics %q", &log, &metrics)
+		t.Errorf("got log %q, metrics %q", &log, &metrics)
 	}
 }
 
-// Two runs of a checkout write into one file, and neither loses what the other wrote; one that
-// has become large is begun anew.
+// Two runs of a checkout write to one file, and no line is lost. A run starts the file again if it
+// is too large.
 func TestServer_openMetrics(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	write := func(text string) {
@@ -191,13 +191,13 @@ func TestServer_openMetrics(t *testing.T) {
 	write("a")
 	write("b")
 	if got, err := os.ReadFile(c.MetricsFile()); err != nil || string(got) != "ab" {
-		t.Errorf("%q, %v", got, err)
+		t.Errorf("got %q, error %v", got, err)
 	}
 	if err := os.Truncate(c.MetricsFile(), maxMetrics+1); err != nil {
 		t.Fatal(err)
 	}
 	write("c")
 	if got, err := os.ReadFile(c.MetricsFile()); err != nil || string(got) != "c" {
-		t.Errorf("%d bytes, %v", len(got), err)
+		t.Errorf("got %d bytes, error %v", len(got), err)
 	}
 }

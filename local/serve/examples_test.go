@@ -13,19 +13,19 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// times sends a request n times and fails unless the first admitted are answered status
-// and the others are refused in the name of limit.
+// times sends a request n times. The test fails unless the first requests (admitted) get status and
+// the limit refuses the others.
 func (l *local) times(n, admitted, status int, limit string, request func() reply) {
 	l.t.Helper()
 	for i := range n {
 		r := request()
 		switch {
 		case i < admitted && r.StatusCode != status:
-			l.t.Fatalf("request %d of %d: %s %s, want %d", i+1, admitted, r.Status, r.body, status)
+			l.t.Fatalf("request %d of %d: got %s %s, want %d", i+1, admitted, r.Status, r.body, status)
 		case i >= admitted && r.StatusCode != http.StatusTooManyRequests:
-			l.t.Fatalf("request %d: %s, want a refusal by %s", i+1, r.Status, limit)
+			l.t.Fatalf("request %d: got %s, want a refusal by %s", i+1, r.Status, limit)
 		case i >= admitted && !strings.HasPrefix(r.Header.Get("RateLimit-Policy"), `"`+limit+`";`):
-			l.t.Fatalf("refused by %s, want %s", r.Header.Get("RateLimit-Policy"), limit)
+			l.t.Fatalf("refusing limit: got %s, want %s", r.Header.Get("RateLimit-Policy"), limit)
 		}
 	}
 }
@@ -52,7 +52,8 @@ func (l *local) search(api *httptest.Server, token string) func() reply {
 	return func() reply { return l.send(api, http.MethodGet, "/api/v1/search", token) }
 }
 
-// Users, API keys, addresses and an endpoint count apart, and all must pass.
+// Users, API keys, addresses and an endpoint have separate counts, and a request must pass all of
+// them.
 func TestExample_identities(t *testing.T) {
 	eachStore(t, "identities.json", func(l *local, api *httptest.Server) {
 		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("alice", "")))
@@ -69,18 +70,18 @@ func TestExample_identities(t *testing.T) {
 	})
 }
 
-// What an address, a user, and a user at one endpoint may send, in layers.
+// Layered limits apply to an address, to a user, and to a user at one endpoint.
 func TestExample_layered(t *testing.T) {
 	eachStore(t, "layered.json", func(l *local, api *httptest.Server) {
 		l.times(22, 20, http.StatusOK, "user-endpoint", l.search(api, l.token("alice", "")))
 		items := func() reply { return l.send(api, http.MethodGet, "/api/v1/items/1", l.token("alice", "")) }
-		l.times(12, 10, http.StatusOK, "address", items) // 30 from this address
-		l.wait(2 * time.Second)                          // a token every two seconds
+		l.times(12, 10, http.StatusOK, "address", items) // the address has a limit of 30
+		l.wait(2 * time.Second)                          // a token arrives every two seconds
 		l.times(2, 1, http.StatusOK, "address", items)
 	})
 }
 
-// Five failures an hour a name; a success gives its attempt back.
+// The limit allows five failures an hour for a name. A success refunds its attempt.
 func TestExample_login(t *testing.T) {
 	eachStore(t, "login.json", func(l *local, api *httptest.Server) {
 		login := func(user, password string) func() reply {
@@ -92,7 +93,7 @@ func TestExample_login(t *testing.T) {
 		l.times(4, 4, http.StatusUnauthorized, "login", login("demo", "guess"))
 		l.times(2, 2, http.StatusOK, "login", login("demo", "demo"))
 		l.times(1, 1, http.StatusUnauthorized, "login", login("Demo", "guess"))
-		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // also who knows it has to wait
+		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // a correct password also has to wait
 		l.times(1, 1, http.StatusUnauthorized, "login", login("other", "guess"))
 		l.wait(30 * time.Minute)
 		l.times(1, 0, http.StatusOK, "login", login("demo", "demo"))
@@ -105,12 +106,12 @@ func TestExample_login(t *testing.T) {
 			return login(fmt.Sprint("name", names), "guess")()
 		})
 		if r := l.sendWith(api, http.MethodPost, "/api/v1/search", "", nil); r.StatusCode < 400 {
-			l.t.Errorf("no such route: %s", r.Status)
+			l.t.Errorf("missing route: got %s", r.Status)
 		}
 	})
 }
 
-// Busy limits are spread, a shadow refuses nobody.
+// A busy limit uses shards, and a shadow limit refuses nothing.
 func TestExample_busy(t *testing.T) {
 	eachStore(t, "busy.json", func(l *local, api *httptest.Server) {
 		l.times(50, 50, http.StatusOK, "", l.search(api, ""))
@@ -119,7 +120,7 @@ func TestExample_busy(t *testing.T) {
 	})
 }
 
-// Every example can be read, and a test here names it.
+// Every example document is valid and has a test.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../examples/*.json")
 	if err != nil || len(files) == 0 {

@@ -25,14 +25,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// down is a store that is.
+// down is a store that always fails.
 type down struct{ limiter.Store }
 
 func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 
-// newOutage is newLocal with a store that is down, behind a breaker.
+// newOutage is newLocal with a failing store behind a breaker.
 func newOutage(t *testing.T, document string) *local {
 	t.Helper()
 	rules := filepath.Join(t.TempDir(), "rules.json")
@@ -78,7 +78,7 @@ func newOutage(t *testing.T, document string) *local {
 	return l
 }
 
-// What a client sees of each on_error while the store is down, through both APIs.
+// Each on_error value gives its documented answer during an outage, through both APIs.
 func TestServe_onError(t *testing.T) {
 	l := newOutage(t, `{"version":1,"rules":[
 		{"endpoint":"/api/v1/search","on_error":"allow","limits":{"*":{"requests":10,"window":"1m"}}},
@@ -96,22 +96,22 @@ func TestServe_onError(t *testing.T) {
 			for i, status := range c.statuses {
 				r := l.send(api, c.method, c.path, "")
 				if r.StatusCode != status {
-					t.Fatalf("%s: %s, request %d: %s, want %d: %s", name, c.path, i+1, r.Status, status, r.body)
+					t.Fatalf("%s: %s, request %d: got %s, want %d: %s", name, c.path, i+1, r.Status, status, r.body)
 				}
 				reason := r.Header.Get("Weir-Degraded")
-				// The 503 of an authorizer is a static one.
+				// API Gateway sends a static response for the authorizer's 503.
 				if static := status == 503 && api == l.rest; !static && reason != "store_unavailable" && reason != "store_breaker" || static && reason != "" {
-					t.Errorf("%s: %s, request %d: Weir-Degraded: %q", name, c.path, i+1, reason)
+					t.Errorf("%s: %s, request %d: got Weir-Degraded %q", name, c.path, i+1, reason)
 				}
 				if status < 400 {
 					continue
 				}
 				var problem struct{ Type, Error string }
 				if err := json.Unmarshal([]byte(r.body), &problem); err != nil || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
-					t.Errorf("%s: %s: %v %s, %v", name, c.path, r.Header, r.body, err)
+					t.Errorf("%s: %s: unexpected answer %v %s, %v", name, c.path, r.Header, r.body, err)
 				}
 				if status == 503 && (r.Header.Get("Retry-After") != "1" || problem.Error != map[bool]string{true: "authorizer_failed", false: "store_unavailable"}[api == l.rest]) {
-					t.Errorf("%s: %v %s", name, r.Header, r.body)
+					t.Errorf("%s: unexpected answer %v %s", name, r.Header, r.body)
 				}
 			}
 		}

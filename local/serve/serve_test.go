@@ -25,8 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// local is the REST API and the HTTP API as serve runs them, with a clock that the
-// test winds.
+// local runs the REST API and the HTTP API as serve runs them. The test sets the clock.
 type local struct {
 	t          *testing.T
 	checkout   checkout.Checkout
@@ -37,7 +36,7 @@ type local struct {
 	now        time.Time
 }
 
-// start is a whole second, so that a wait in whole seconds is exact.
+// start is a whole second, so a wait in whole seconds is exact.
 var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
 
 func newLocal(t *testing.T, store, rules string) *local {
@@ -89,7 +88,7 @@ func (l *local) token(user, tier string) string {
 	return token
 }
 
-// reply is an answer with its body read.
+// reply is an answer with its body.
 type reply struct {
 	*http.Response
 	body string
@@ -100,7 +99,7 @@ func (l *local) send(api *httptest.Server, method, path, token string) reply {
 	return send(l.t, method, api.URL+path, token)
 }
 
-// sendWith sends a body and a header.
+// sendWith sends a request with a body and a header.
 func (l *local) sendWith(api *httptest.Server, method, path, body string, header http.Header) reply {
 	l.t.Helper()
 	request, err := http.NewRequestWithContext(l.t.Context(), method, api.URL+path, strings.NewReader(body))
@@ -111,13 +110,13 @@ func (l *local) sendWith(api *httptest.Server, method, path, body string, header
 	return do(l.t, request)
 }
 
-// apiKey returns a key that the gateway knows.
+// apiKey returns a key that the gateway accepts.
 func (l *local) apiKey() string {
 	l.t.Helper()
 	for _, key := range l.apiKeys {
 		return key
 	}
-	l.t.Fatal("no API key was made")
+	l.t.Fatal("no API key exists")
 	return ""
 }
 
@@ -149,7 +148,7 @@ func do(t *testing.T, request *http.Request) reply {
 
 var stores = []string{"memory", "dynamodb", "redis"}
 
-// The document of the design, on every store and both APIs.
+// The document of the design gives the documented answers on every store and both APIs.
 func TestServe_document(t *testing.T) {
 	for _, store := range stores {
 		for _, kind := range []string{"REST", "HTTP"} {
@@ -161,9 +160,9 @@ func TestServe_document(t *testing.T) {
 				}
 				l.searches(api, l.token("frank", "free"), 20)
 				l.searches(api, l.token("paula", "paid"), 100)
-				l.searches(api, l.token("ulla", "gold"), 20) // an unknown tier is free
+				l.searches(api, l.token("ulla", "gold"), 20) // an unknown tier counts as free
 				l.searches(api, l.token("nina", ""), 20)
-				l.searches(api, "", 20) // so is nobody in particular
+				l.searches(api, "", 20) // an anonymous caller counts as free
 				l.enterprise(api)
 				l.data(api)
 			})
@@ -171,8 +170,8 @@ func TestServe_document(t *testing.T) {
 	}
 }
 
-// searches expects n searches at once, a refusal as the design has it, and after the
-// wait that it tells, one more.
+// searches expects that n searches pass at once, that the next one gets the documented refusal, and
+// that one more passes after Retry-After.
 func (l *local) searches(api *httptest.Server, token string, n int) {
 	l.t.Helper()
 	now, quota := l.clock().Unix(), n*5
@@ -182,7 +181,7 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	for i := range n {
 		r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token)
 		if r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(n-1-i) || r.Header.Get("X-RateLimit-Limit") != strconv.Itoa(n) {
-			l.t.Fatalf("search %d of %d: %s %v", i+1, n, r.Status, r.Header)
+			l.t.Fatalf("search %d of %d: got %s %v, want 200", i+1, n, r.Status, r.Header)
 		}
 		if i == 2 && n == 20 {
 			l.expect(r, map[string]string{
@@ -193,7 +192,7 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	}
 	r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token)
 	if r.StatusCode != http.StatusTooManyRequests {
-		l.t.Fatalf("search %d: %s", n+1, r.Status)
+		l.t.Fatalf("search %d: got %s, want 429", n+1, r.Status)
 	}
 	full := map[int]int64{20: 12, 100: 6}[n]
 	l.expect(r, map[string]string{
@@ -207,7 +206,7 @@ func (l *local) searches(api *httptest.Server, token string, n int) {
 	}
 	l.wait(time.Second)
 	if r := l.send(api, http.MethodGet, "/api/v1/search?q=weir", token); r.StatusCode != http.StatusOK {
-		l.t.Errorf("having waited as told: %s", r.Status)
+		l.t.Errorf("after Retry-After: got %s, want 200", r.Status)
 	}
 }
 
@@ -215,7 +214,7 @@ func (l *local) expect(r reply, fields map[string]string) {
 	l.t.Helper()
 	for name, want := range fields {
 		if got := r.Header.Get(name); got != want {
-			l.t.Errorf("%s: %q, want %q", name, got, want)
+			l.t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 }
@@ -228,26 +227,26 @@ func (l *local) enterprise(api *httptest.Server) {
 	l.expect(r, map[string]string{"X-RateLimit-Limit": "10000", "X-RateLimit-Remaining": "9999", "RateLimit-Policy": `"search";q=10000;w=60`, "X-RateLimit-Reset": strconv.FormatInt(reset.Unix(), 10)})
 }
 
-// data expects POSTs charged to the caller's limit of 10 and to everybody's.
+// data expects that a POST charges the caller's limit of 10 and the global limit.
 func (l *local) data(api *httptest.Server) {
 	l.t.Helper()
 	token := l.token("dora", "free")
 	for i := range 10 {
 		if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(9-i) {
-			l.t.Fatalf("POST %d: %s %v", i+1, r.Status, r.Header)
+			l.t.Fatalf("POST %d: got %s %v", i+1, r.Status, r.Header)
 		}
 	}
 	if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusTooManyRequests {
-		l.t.Errorf("POST 11: %s", r.Status)
+		l.t.Errorf("POST 11: got %s", r.Status)
 	}
-	// A paid caller has no limit of its own here, and the global one does not speak.
+	// A paid caller has no own limit here, and the response does not report the global limit.
 	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
-		l.t.Errorf("paid: %s %v", r.Status, r.Header)
+		l.t.Errorf("paid: got %s %v", r.Status, r.Header)
 	}
 }
 
-// A global limit counts all callers, refuses in its own name, and what a caller's own
-// limit was charged meanwhile is given back.
+// A global limit counts all callers and reports its own name when it refuses. The caller's own
+// limit then gets its charge back.
 func TestServe_global(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
@@ -263,31 +262,31 @@ func TestServe_global(t *testing.T) {
 				l.everybody(api, "")
 				l.wait(2 * time.Minute)
 				if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user0", "")); r.Header.Get("X-RateLimit-Remaining") != "9" {
-					t.Errorf("two minutes later: %v", r.Header)
+					t.Errorf("two minutes later: got %v", r.Header)
 				}
 				l.wait(2 * time.Minute)
-				l.everybody(api, "paid") // who have no limit of their own
+				l.everybody(api, "paid") // the tier paid has no own limit
 			})
 		}
 	}
 }
 
-// everybody expects four requests by callers of a tier to be admitted, and no more.
+// everybody expects that exactly four requests by different callers of a tier pass.
 func (l *local) everybody(api *httptest.Server, tier string) {
 	l.t.Helper()
 	for i := range 6 {
 		r := l.send(api, http.MethodPost, "/api/v1/data", l.token("user"+strconv.Itoa(i%2), tier))
 		if want := map[bool]int{true: http.StatusCreated, false: http.StatusTooManyRequests}[i < 4]; r.StatusCode != want {
-			l.t.Fatalf("POST %d: %s", i+1, r.Status)
+			l.t.Fatalf("POST %d: got %s", i+1, r.Status)
 		}
 		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
-			l.t.Errorf("refused by %s", r.Header.Get("RateLimit-Policy"))
+			l.t.Errorf("refusing limit: got %s", r.Header.Get("RateLimit-Policy"))
 		}
 	}
 }
 
-// Bad credentials are 401 on both APIs, cost the claimed user nothing, and are charged
-// to the address where the rules have a limit for that.
+// A bad credential gets 401 on both APIs and does not charge the claimed user. It charges the
+// address if the rules have a limit for addresses.
 func TestServe_credentials(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"*","limits":{
@@ -310,42 +309,42 @@ func TestServe_credentials(t *testing.T) {
 		for name, token := range map[string]string{"expired": expired, "alg none": none, "another key": stranger, "changed": good[:len(good)-8] + "AAAAAAAA"} {
 			r := l.send(api, http.MethodGet, "/api/v1/search", token)
 			if r.StatusCode != http.StatusUnauthorized || r.Header.Get("X-RateLimit-Limit") != "" || !json.Valid([]byte(r.body)) {
-				t.Errorf("%s: %s %v %s", name, r.Status, r.Header, r.body)
+				t.Errorf("%s: unexpected answer %s %v %s", name, r.Status, r.Header, r.body)
 			}
 		}
 	}
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", none); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("RateLimit-Policy") != `"address";q=8;w=60` {
-		t.Errorf("the ninth bad credential of the address: %s %v", r.Status, r.Header)
+		t.Errorf("ninth bad credential of the address: got %s %v", r.Status, r.Header)
 	}
 	l.wait(2 * time.Minute)
 	for i, api := range []*httptest.Server{l.rest, l.http} {
 		if r := l.send(api, http.MethodGet, "/api/v1/search", l.token("alice", "free")); r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(7-i) {
-			t.Errorf("alice afterwards: %s %v", r.Status, r.Header)
+			t.Errorf("alice after bad credentials: got %s %v", r.Status, r.Header)
 		}
 	}
 }
 
-// An empty name of a store is memory, and not DynamoDB at AWS.
+// An empty store name means the memory store, not DynamoDB at AWS.
 func TestServe_noStore(t *testing.T) {
 	l := newLocal(t, "", "testdata/design.json")
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
-		t.Errorf("%s %v", r.Status, r.Header)
+		t.Errorf("got %s %v", r.Status, r.Header)
 	}
 	s := &Server{}
 	if _, err := s.openStore(t.Context(), boot.Config{Store: "dynamodb", Table: checkout.Table, Local: true}); err == nil || !strings.HasPrefix(err.Error(), "DYNAMODB_ENDPOINT: required") {
-		t.Errorf("DynamoDB without an endpoint: %v", err)
+		t.Errorf("DynamoDB without an endpoint: got error %v", err)
 	}
 }
 
-// What is deployed with a store is what runs here with it, and nothing of it is looked for
-// at AWS.
+// A run with a store uses the template that is deployed for this store, and no variable points to
+// AWS.
 func TestServe_template(t *testing.T) {
 	for store, file := range map[string]string{"": "dynamodb", "memory": "dynamodb", "dynamodb": "dynamodb", "redis": "elasticache"} {
 		c := checkouttest.Scratch(t)
 		s := &Server{Options: Options{Store: store}}
 		template, err := s.read()
 		if err != nil || s.Template != c.Path("infra", "golden", file+".template.json") {
-			t.Fatalf("%q: %s, %v", store, s.Template, err)
+			t.Fatalf("%q: got template %s, error %v", store, s.Template, err)
 		}
 		for _, f := range template.Functions() {
 			s.variables = map[string]string{"REDIS_URL": "redis://127.0.0.1:1", "STORE": "redis"}
@@ -353,17 +352,17 @@ func TestServe_template(t *testing.T) {
 			for name := range f.Environment {
 				value, ok := lookup(name)
 				if foreign := strings.HasPrefix(name, "REDIS_") && name != "REDIS_URL" || name == "RECORDS_TABLE" || name == "RULES_VERSION"; foreign == ok {
-					t.Errorf("%s of %s: %q", name, f.ID, value)
+					t.Errorf("%s of %s: got %q", name, f.ID, value)
 				}
 			}
 			if url, _ := lookup("REDIS_URL"); url != "redis://127.0.0.1:1" {
-				t.Errorf("REDIS_URL of %s: %q", f.ID, url)
+				t.Errorf("REDIS_URL of %s: got %q", f.ID, url)
 			}
 		}
 	}
 }
 
-// Functions that do not say what they are cannot be run.
+// A template is rejected if no function has WEIR_FUNCTION.
 func TestServe_templateOfNobody(t *testing.T) {
 	s := &Server{Options: Options{Template: "../gateway/template/testdata/good/sample.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
@@ -378,8 +377,8 @@ func TestServe_templateOfNobody(t *testing.T) {
 	}
 }
 
-// The greeting says by which version of the rules the functions decide, which rules
-// nothing can match, and how to use an API key.
+// The greeting prints the version of the rules, the rules that match no route, and a request with
+// an API key.
 func TestServe_greet(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
@@ -387,7 +386,7 @@ func TestServe_greet(t *testing.T) {
 	}
 	checkouttest.Scratch(t)
 	var first string
-	for range 2 { // the second run shows the same keys
+	for range 2 { // the second run prints the same keys
 		var out bytes.Buffer
 		s := &Server{Options: Options{Rules: document, Port: 8080, Out: &out, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 		template, err := s.read()
@@ -404,17 +403,17 @@ func TestServe_greet(t *testing.T) {
 			first = out.String()
 		}
 		if out.String() != first {
-			t.Errorf("the second run prints\n%s\nthe first\n%s", &out, first)
+			t.Errorf("second run prints\n%s\nwant as the first\n%s", &out, first)
 		}
 		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"} {
 			if !strings.Contains(out.String(), text) {
-				t.Errorf("%q is not in\n%s", text, &out)
+				t.Errorf("output lacks %q:\n%s", text, &out)
 			}
 		}
 	}
 }
 
-// A file of the keys that is gone is made again; one that is spoiled is named.
+// A missing key file is created again. The error for a damaged key file names the file.
 func TestServe_keys(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	open := func() (*Server, error) {
@@ -435,7 +434,7 @@ func TestServe_keys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := open(); err != nil {
-			t.Errorf("without %s: %v", file, err)
+			t.Errorf("without %s: got error %v", file, err)
 		}
 		good, err := os.ReadFile(file)
 		if err != nil {
@@ -445,7 +444,7 @@ func TestServe_keys(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to start anew") {
-			t.Errorf("%s is spoiled: %v", file, err)
+			t.Errorf("damaged %s: got error %v", file, err)
 		}
 		if err := os.WriteFile(file, good, 0o600); err != nil {
 			t.Fatal(err)
@@ -459,18 +458,18 @@ func TestUnmatched(t *testing.T) {
 		{"*", ""}, {"/a/{x}", "GET"}, {"/a/b", ""}, {"/a/*", ""}, {"/{x}/b", ""}, {"/a/b/*", ""}, {"/h", "GET"}, {"/g/*", "PUT"}, {"/g/b", ""}, {"/g/b/c", "GET"}, {"/", "POST"},
 	} {
 		if lines := unmatched([]endpoint{rule}, apis); lines != nil {
-			t.Errorf("%v: %s", rule, lines)
+			t.Errorf("%v: got %s", rule, lines)
 		}
 	}
 	for _, rule := range []endpoint{{"/a", ""}, {"/a/b", "POST"}, {"/a/b/c", ""}, {"/a/b/c/*", ""}, {"/g", ""}, {"/h", "POST"}, {"/o", ""}, {"/b", ""}, {"/", "GET"}} {
 		if lines := unmatched([]endpoint{rule}, apis); len(lines) != 1 {
-			t.Errorf("%v: %s", rule, lines)
+			t.Errorf("%v: got %s", rule, lines)
 		}
 	}
 	if lines := unmatched([]endpoint{{"*", ""}, {"/b", "PUT"}}, append(apis, &gateway.API{})); len(lines) != 1 || lines[0] != "rules[1] matches no route: PUT /b" {
 		t.Error(lines)
 	}
 	if lines := unmatched([]endpoint{{"/b", "PUT"}}, []*gateway.API{{Routes: []gateway.Route{{Method: "ANY", Path: "$default"}}}}); lines != nil {
-		t.Errorf("the route for all else: %s", lines)
+		t.Errorf("default route: got %s", lines)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// What a page of another origin can send is answered with a refusal; an API is not touched.
+// A request that a page of another origin can send is rejected. The API handler does not receive
+// site requests.
 func TestSite_guard(t *testing.T) {
 	mux := http.NewServeMux()
 	reached := 0
@@ -49,7 +50,7 @@ func TestSite_guard(t *testing.T) {
 		w, before := httptest.NewRecorder(), reached
 		h.ServeHTTP(w, r)
 		if w.Code != c.want || (reached > before) != (c.want == http.StatusOK) || w.Header().Get("Cache-Control") != "no-store" {
-			t.Errorf("%s by host %q with %v: %d, want %d", c.method, c.host, c.header, w.Code, c.want)
+			t.Errorf("%s by host %q with %v: got %d, want %d", c.method, c.host, c.header, w.Code, c.want)
 		}
 	}
 	for _, path := range []string{"/api/v1/search", "//_weir/thing", "/_weir", "/_weird/"} {
@@ -58,7 +59,7 @@ func TestSite_guard(t *testing.T) {
 		r.URL.Path = path
 		h.ServeHTTP(w, r)
 		if !strings.HasPrefix(w.Body.String(), "the API's "+path) {
-			t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
 		}
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// cold is a store whose server is not warm yet: its first calls take long.
+// cold is a store with a cold server: its first calls take long.
 type cold struct {
 	limiter.Store
 	mu    sync.Mutex
 	calls int
-	most  int // at once
+	most  int // calls at once
 	now   int
 	held  map[limiter.Subject]bool
 }
@@ -44,13 +44,12 @@ func (c *cold) Reset(ctx context.Context, s limiter.Subject) error {
 	return c.Store.Reset(ctx, s)
 }
 
-// What is started answers as many calls at once as a burst has before it answers requests, and
-// nothing of that stays.
+// The warm-up makes as many calls at once as a burst does, and removes all its subjects.
 func TestWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cold{Store: storetest.Must(memstore.New(memstore.Options{})), held: map[limiter.Subject]bool{}}
 		if err := warm(t.Context(), c); err != nil || c.calls != warmCallers*warmCalls || c.most != warmCallers || len(c.held) != 0 {
-			t.Errorf("%d calls, %d at once, %d subjects are left: %v", c.calls, c.most, len(c.held), err)
+			t.Errorf("got %d calls, %d at once, %d subjects left: error %v", c.calls, c.most, len(c.held), err)
 		}
 	})
 	if err := warm(t.Context(), storetest.Must(memstore.New(memstore.Options{}))); err != nil {

@@ -28,9 +28,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// changes are documents that come one after the other, with the answers that alice, of the
-// tier free, then gets by GET /api/v1/search, and what the last one says is left. Whatever is
-// changed acts, up and down, and hands out no quota anew.
+// changes are documents that replace each other. Each has the answers that alice (tier free) then
+// gets for GET /api/v1/search, and the remaining quota of the last answer. A change applies at
+// once, up or down, and does not reset the usage.
 var changes = []struct {
 	name, document string
 	statuses       []int
@@ -50,10 +50,10 @@ var changes = []struct {
 	{"a rule anew", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
 }
 
-// changed returns one of changes, with its version.
+// changed returns the document of one of changes, with its version.
 func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
 
-// follow puts each of changes into force by put, and asks each time.
+// follow publishes each of changes with put and checks the answers.
 func follow(t *testing.T, put func(document []byte), search func() reply) {
 	t.Helper()
 	for i, c := range changes {
@@ -61,16 +61,16 @@ func follow(t *testing.T, put func(document []byte), search func() reply) {
 		var last reply
 		for j, want := range c.statuses {
 			if last = search(); last.StatusCode != want {
-				t.Errorf("%s, request %d: %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.body)
+				t.Errorf("%s, request %d: got %d, want %d: %s", c.name, j+1, last.StatusCode, want, last.body)
 			}
 		}
 		if got := last.Header.Get("X-RateLimit-Remaining"); got != c.remaining {
-			t.Errorf("%s: %q remain, want %q", c.name, got, c.remaining)
+			t.Errorf("%s: got %q remaining, want %q", c.name, got, c.remaining)
 		}
 	}
 }
 
-// A gateway that runs sees a change of its file within a second, on every store.
+// A running gateway uses a changed rules file within a second, on every store.
 func TestServe_rulesChange(t *testing.T) {
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
@@ -86,12 +86,12 @@ func TestServe_rulesChange(t *testing.T) {
 			follow(t, func(document []byte) { put(document); l.wait(time.Second) }, func() reply {
 				return l.send(l.rest, http.MethodGet, "/api/v1/search", token)
 			})
-			// A spoiled file changes nothing, and neither does one that is gone.
+			// An invalid or missing file does not change the rules in force.
 			put([]byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":0,"window":"1h"}}}]}`))
 			for _, what := range []string{"spoiled", "gone"} {
 				l.wait(time.Second)
 				if r := l.send(l.rest, http.MethodGet, "/api/v1/search", token); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("X-RateLimit-Limit") != "10" {
-					t.Errorf("%s: %d, %v", what, r.StatusCode, r.Header)
+					t.Errorf("%s: got %d, %v", what, r.StatusCode, r.Header)
 				}
 				_ = os.Remove(file)
 			}
@@ -99,7 +99,7 @@ func TestServe_rulesChange(t *testing.T) {
 	}
 }
 
-// Who edits the file is told at once, and once, what is in force.
+// An edit of the file prints one line about the rules in force.
 func TestServe_printReload(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	const valid = `{"version":%d,"rules":[{"endpoint":"*","limits":{"*":{"name":"all","requests":1,"window":"1m"}}}]}`
@@ -110,7 +110,7 @@ func TestServe_printReload(t *testing.T) {
 	}
 	write(fmt.Sprintf(valid, 1))
 	checkouttest.Scratch(t)
-	crowd := fmt.Sprintf(valid, 4) // with more limits of a caller than one item holds
+	crowd := fmt.Sprintf(valid, 4) // more limits of one caller than one item holds
 	for i := range 14 {
 		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
 	}
@@ -125,7 +125,7 @@ func TestServe_printReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ document, want string }{
-		{fmt.Sprintf(valid, 1), ""}, // the greeting has said it
+		{fmt.Sprintf(valid, 1), ""}, // the greeting already reports this document
 		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
 		{`{"rules":[{"endpoint":"*"}]}`, ""},
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, but the documents differ: give the changed one a higher version\n"},
@@ -142,13 +142,13 @@ func TestServe_printReload(t *testing.T) {
 		}
 		_ = s.live.Refresh(t.Context(), time.Now())
 		if want := strings.ReplaceAll(c.want, "FILE", file); out.String() != want {
-			t.Errorf("%s\n got %q\nwant %q", c.document, &out, want)
+			t.Errorf("%s:\n got %q\nwant %q", c.document, &out, want)
 		}
 	}
 }
 
-// A gateway that runs over a table of rules sees a new version within a minute, without a reading
-// in between, and goes on by it while the table cannot be read.
+// A running gateway uses a new version from the records table within a minute. It keeps its rules
+// while the table cannot be read.
 func TestServe_rulesTable(t *testing.T) {
 	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
 	dynamo, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
@@ -190,7 +190,7 @@ func TestServe_rulesTable(t *testing.T) {
 		}
 		newest = v.Version
 		l.wait(time.Minute)
-		_ = e.Rules.At(t.Context(), l.clock()) // a machine that has much to do may need longer than a request waits
+		_ = e.Rules.At(t.Context(), l.clock()) // on a busy machine a reload can take longer than a request waits
 		for range 20 {
 			e.Rules.Settle()
 		}
