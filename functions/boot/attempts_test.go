@@ -31,22 +31,23 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// flaky is a server that hangs up on some requests, by their number on their connection.
+// flaky is a server that closes the connection instead of answering some requests. hangUp chooses
+// them by the number of the connection and of the request.
 type flaky struct {
 	mu     sync.Mutex
-	counts map[string]int // by the client's address
+	counts map[string]int // number of requests by the client's address
 	got    []request
-	hangUp func(connection, n int) bool // from 1
-	answer string                       // the name of an error of DynamoDB, and what else it has; empty: {}
+	hangUp func(connection, n int) bool // both numbers start at 1
+	answer string                       // name of a DynamoDB error and the rest of its JSON object; empty: the answer is {}
 }
 
-// request is one that the server got: the nth of its connection.
+// request is a request that the server received: the nth of its connection.
 type request struct {
 	n        int
 	answered bool
 }
 
-// next counts a request, and reports whether it gets an answer.
+// next counts a request and reports whether the server answers it.
 func (f *flaky) next(client string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,7 +60,7 @@ func (f *flaky) next(client string) bool {
 	return r.answered
 }
 
-// taken returns the requests that came since the last time.
+// taken returns the requests since its last call.
 func (f *flaky) taken() []request {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -68,7 +69,7 @@ func (f *flaky) taken() []request {
 	return got
 }
 
-// ServeHTTP is DynamoDB, with an empty table.
+// ServeHTTP acts as DynamoDB with an empty table.
 func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	if !f.next(r.RemoteAddr) {
@@ -83,7 +84,7 @@ func (f *flaky) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, `{}`)
 }
 
-// serveRedis is a Redis that answers every script with an error.
+// serveRedis starts a Redis that answers every script with an error.
 func (f *flaky) serveRedis(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -120,7 +121,7 @@ func (f *flaky) serveRedis(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// open returns a store of boot over f.
+// open returns the store that package boot opens on f.
 func (f *flaky) open(t *testing.T, store string) limiter.Store {
 	t.Helper()
 	variables := []string{"STORE=" + store}
@@ -153,14 +154,14 @@ func ask(ctx context.Context, s limiter.Store) error {
 	return err
 }
 
-// A connection that was used before, and is dead, costs one more attempt, and one only; a new
-// one costs none. A refund is made once in any case.
+// A call on a dead connection is attempted once more if the connection was used before. It is not
+// repeated on a new connection. A refund is never repeated.
 func TestOpenStore_deadConnection(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
 		for _, c := range []struct {
 			name   string
 			hangUp func(connection, n int) bool
-			dead   bool // old connections are
+			dead   bool // old connections are dead
 		}{
 			{"alive", nil, false},
 			{"an old one", func(_, n int) bool { return n == 2 }, true},
@@ -170,11 +171,12 @@ func TestOpenStore_deadConnection(t *testing.T) {
 			t.Run(store+" "+c.name, func(t *testing.T) {
 				f, retried := &flaky{hangUp: c.hangUp}, false
 				s := f.open(t, store)
-				// net/http may drop a connection by itself, so what is wanted follows from what came.
+				// net/http may drop a connection itself, so the expected count depends on the
+				// received requests.
 				for i := 0; i < 3 || c.dead && !retried && i < 1000; i++ {
 					err := ask(t.Context(), s)
 					if store == "redis" && err != nil && strings.Contains(err.Error(), "ERR busy") {
-						err = nil // that is an answer
+						err = nil // the server answered
 					}
 					got := f.taken()
 					want := 1
@@ -182,11 +184,11 @@ func TestOpenStore_deadConnection(t *testing.T) {
 						want, retried = 2, true
 					}
 					if len(got) != want || (err == nil) != got[len(got)-1].answered {
-						t.Fatalf("call %d: %d requests, want %d: %+v, %v", i+1, len(got), want, got, err)
+						t.Fatalf("call %d: got %d requests, want %d: %+v, %v", i+1, len(got), want, got, err)
 					}
 				}
 				if retried != c.dead {
-					t.Errorf("retried: %t, want %t", retried, c.dead)
+					t.Errorf("call was retried: got %t, want %t", retried, c.dead)
 				}
 			})
 		}
@@ -202,20 +204,19 @@ func TestOpenStore_deadConnection(t *testing.T) {
 				_, err := s.Refund(t.Context(), charged.Subject, []limiter.Charge{charged}, []algo.Result{{Machine: charged.Limit.Machine(), State: state}}, 0)
 				got := f.taken()
 				if len(got) != 1 {
-					t.Fatalf("%d requests, want 1: %v", len(got), err)
+					t.Fatalf("refund: got %d requests, want 1: %v", len(got), err)
 				}
 				if !got[0].answered {
 					return
 				}
 			}
-			t.Error("no connection was used twice")
+			t.Error("no connection was used twice in 1000 rounds")
 		})
 	}
 }
 
-// What DynamoDB answers is not tried again, and no quota of the SDK's stands between a call
-// and its one attempt, however many fail. Throttling says so, and so does what is wrong with one
-// item alone.
+// The client does not retry an error that DynamoDB returns. The SDK's retry quota never blocks
+// the one attempt of a call. An error reports throttling, and whether only one item is affected.
 func TestDynamoDBClient_attempts(t *testing.T) {
 	f := &flaky{answer: "InternalServerError"}
 	server := httptest.NewServer(f)
@@ -238,11 +239,11 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 	}
 	for i := range 600 { // the SDK's quota is 500, and a retry costs 5
 		if err := get(); err == nil || attempts.Load() != int64(i+1) || len(f.taken()) != 1 {
-			t.Fatalf("call %d: %d attempts: %v", i+1, attempts.Load(), err)
+			t.Fatalf("after call %d: got %d attempts, want one for each call: %v", i+1, attempts.Load(), err)
 		}
 	}
 	if transport := client.Options().HTTPClient.(*awshttp.BuildableClient).GetTransport(); transport.IdleConnTimeout != 5*time.Second {
-		t.Errorf("idle connections are kept for %s", transport.IdleConnTimeout)
+		t.Errorf("idle connections are closed after %s, want 5s", transport.IdleConnTimeout)
 	}
 	const (
 		byItem  = `{"reason":"TableWriteKeyRangeThroughputExceeded","resource":"arn:aws:dynamodb:eu-west-1:1:table/t"}`
@@ -260,17 +261,17 @@ func TestDynamoDBClient_attempts(t *testing.T) {
 		s := f.open(t, "dynamodb")
 		for i := range 20 { // most of them on an old connection
 			want := want
-			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // an outage, which opens the breaker
+			if errors.Is(want, limiter.ErrThrottled) && i >= 5 { // throttling of the table is an outage, which opens the breaker
 				want = limiter.ErrBreakerOpen
 			}
 			if err := ask(t.Context(), s); !errors.Is(err, want) || !errors.Is(err, limiter.ErrUnavailable) || (len(f.taken()) == 1) != !errors.Is(want, limiter.ErrBreakerOpen) {
-				t.Errorf("%s, call %d: %v, want %v", answer, i+1, err, want)
+				t.Errorf("%s, call %d: got %v, want %v", answer, i+1, err, want)
 			}
 		}
 	}
 }
 
-// After a number of failures the store is left alone.
+// After five failures the breaker opens, and calls do not reach the store.
 func TestOpenStore_breaker(t *testing.T) {
 	f := &flaky{hangUp: func(int, int) bool { return true }}
 	s := f.open(t, "redis")
@@ -280,11 +281,11 @@ func TestOpenStore_breaker(t *testing.T) {
 		}
 	}
 	if err := ask(t.Context(), s); !errors.Is(err, limiter.ErrBreakerOpen) || len(f.taken()) != 5 {
-		t.Errorf("the sixth call: %v", err)
+		t.Errorf("sixth call: got %v, want an open breaker and no request", err)
 	}
 }
 
-// hanging is a store that does not answer.
+// hanging is a store that never answers.
 type hanging struct{ limiter.Store }
 
 func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []limiter.Charge, _ []algo.Result) (bool, error) {
@@ -292,7 +293,8 @@ func (hanging) Take(ctx context.Context, _ algo.Instant, _ limiter.Subject, _ []
 	return false, limiter.ErrUnavailable
 }
 
-// How long a decision waits for a store, and that on_error local has its memory.
+// A decision waits for the store until its deadline. Then on_error "local" decides from local
+// state.
 func TestConfig_Environment_deadline(t *testing.T) {
 	const rule = `{"version":1,"rules":[{"endpoint":"/a","on_error":"local","local_processes":1,"limits":{"*":{"requests":2,"window":"1m"}}}]}`
 	file := write(t, "rules.json", rule)
@@ -314,14 +316,14 @@ func TestConfig_Environment_deadline(t *testing.T) {
 				begun := time.Now()
 				d, err := e.Limiter.Take(t.Context(), begun, e.Rules.Current().Charges(nil, http.MethodGet, rules.MustParsePath("/a"), caller.Caller{User: "a"}))
 				if took := time.Since(begun); err != nil || took != want || d.Allowed != (i < 2) || d.Failed {
-					t.Errorf("%v: decision %d took %s, want %s: %+v, %v", c.variables, i+1, took, want, d, err)
+					t.Errorf("%v: decision %d took %s, want %s; got %+v, %v", c.variables, i+1, took, want, d, err)
 				}
 			}
 		})
 	}
 }
 
-// memstoreOf hides that a store is in this process.
+// memstoreOf returns a store that the limiter does not recognize as one in this process.
 func memstoreOf() limiter.Store {
 	return struct{ limiter.Store }{storetest.Must(memstore.New(memstore.Options{}))}
 }

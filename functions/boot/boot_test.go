@@ -42,11 +42,11 @@ func lookup(variables ...string) func(string) (string, bool) {
 func TestLoad(t *testing.T) {
 	c, err := boot.Load(lookup("NAMESPACE=dev", "TABLE=weir", "DYNAMODB_ENDPOINT="))
 	if err != nil || c.Store != "dynamodb" || c.IPv6Bits != 64 || c.DynamoDBEndpoint != "" || len(c.JWTAlgorithms) != 1 || c.JWTAlgorithms[0] != "RS256" {
-		t.Errorf("defaults: %+v, %v", c, err)
+		t.Errorf("defaults: got %+v, %v", c, err)
 	}
 	c, err = boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "STORE_TIMEOUT=999ms", "BASE_PATH=/a/v1.x", "CORS_ORIGINS=https://a.example:8443, http://localhost:3000,http://[::1]"))
 	if err != nil || len(c.CORSOrigins) != 3 || c.CORSOrigins[1] != "http://localhost:3000" || c.Timeout != 999*time.Millisecond || c.BasePath != "/a/v1.x" {
-		t.Errorf("as much as is allowed: %+v, %v", c, err)
+		t.Errorf("largest allowed values: got %+v, %v", c, err)
 	}
 	for _, bad := range []struct {
 		variables []string
@@ -120,8 +120,9 @@ func write(t *testing.T, name, content string) string {
 
 const oneRule = `{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1m"}}}]}`
 
-// Whose version counts: the document's, RULES_VERSION, or on somebody's own machine the
-// file's time. A test is built without version control, so there is no commit's.
+// The version of the rules is that of the document or RULES_VERSION. On a developer's machine it
+// can also be the time of the file. A test binary has no version control information, so it has
+// no commit time.
 func TestConfig_Environment_version(t *testing.T) {
 	silent, speaking := write(t, "rules.json", oneRule), write(t, "rules.json", `{"version":7,`+oneRule[1:])
 	changed := time.Unix(1_700_000_000, 0)
@@ -144,12 +145,12 @@ func TestConfig_Environment_version(t *testing.T) {
 		e, err := load(t, append(c.variables, "STORE=memory")...).Environment(t.Context(), store, quiet)
 		if c.want == 0 {
 			if err == nil || !strings.Contains(err.Error(), "add a version") || !strings.Contains(err.Error(), "RULES_VERSION") {
-				t.Errorf("%v: got error %v", c.variables, err)
+				t.Errorf("%v: got error %v, want one that names RULES_VERSION", c.variables, err)
 			}
 			continue
 		}
 		if err != nil || e.Rules.Current().Version() != c.want {
-			t.Errorf("%v: version %d, want %d: %v", c.variables, e.Rules.Current().Version(), c.want, err)
+			t.Errorf("%v: got version %d, want %d: %v", c.variables, e.Rules.Current().Version(), c.want, err)
 		}
 	}
 }
@@ -162,7 +163,7 @@ var quiet = boot.Options{Logger: slog.New(slog.DiscardHandler)}
 func TestConfig_Environment(t *testing.T) {
 	e, err := load(t, "STORE=memory", "WEIR_LOCAL=true").Environment(t.Context(), store, quiet)
 	if err != nil || e.Rules.Current().Len() == 0 || e.Recorder != nil || e.Events != nil {
-		t.Fatalf("the rules that are built in: %v", err)
+		t.Fatalf("built-in rules: got error %v, or wrong contents", err)
 	}
 	rules := write(t, "rules.json", oneRule)
 	keys, err := events.Files.ReadFile("jwks.json")
@@ -178,13 +179,13 @@ func TestConfig_Environment(t *testing.T) {
 		t.Fatal(err)
 	}
 	if caller, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{APIKey: "the-key"}); err != nil || caller.APIKey != "k1" {
-		t.Errorf("API key: %+v, %v", caller, err)
+		t.Errorf("API key: got %+v, %v; want k1", caller, err)
 	}
 	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{Authorization: "Bearer x"}); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("bad token: %v", err)
+		t.Errorf("bad token: got %v, want ErrInvalidCredential", err)
 	}
 	if _, err := e.Identifier.Caller(t.Context(), time.Now(), caller.Credentials{}); !errors.Is(err, caller.ErrMissingCredential) || e.BasePath != "/v1" {
-		t.Errorf("no credential: %v", err)
+		t.Errorf("no credential: got %v, want ErrMissingCredential and the base path /v1", err)
 	}
 	for want, variables := range map[string][]string{
 		"rules: open nowhere":                                      {"STORE=memory", "RULES_FILE=nowhere"},
@@ -203,7 +204,7 @@ func TestConfig_Environment(t *testing.T) {
 	}
 }
 
-// The variable of the origins reaches the answers.
+// CORS_ORIGINS sets the allowed origins of the environment.
 func TestConfig_Environment_cors(t *testing.T) {
 	c := load(t, "STORE=memory", "CORS_ORIGINS=https://a.example,https://b.example", "RULES_VERSION=1")
 	store, _, err := c.OpenStore(t.Context())
@@ -215,7 +216,7 @@ func TestConfig_Environment_cors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"https://a.example", "https://b.example"}; !slices.Equal(e.CORSOrigins, want) {
-		t.Errorf("got %q, want %q", e.CORSOrigins, want)
+		t.Errorf("CORS origins: got %q, want %q", e.CORSOrigins, want)
 	}
 }
 
@@ -223,7 +224,7 @@ func TestConfig_OpenStore(t *testing.T) {
 	if _, _, err := load(t, "TABLE=t", "DYNAMODB_ENDPOINT=localhost:8000").OpenStore(t.Context()); err == nil || !strings.HasPrefix(err.Error(), `DYNAMODB_ENDPOINT: got "localhost:8000",`) {
 		t.Error(err)
 	}
-	// Whatever a password that was not escaped is taken for, no error has a part of it.
+	// An invalid URL may contain an unescaped password. The error contains no part of it.
 	for _, address := range []string{
 		"http://hunter2", "redis://user:hunt/er2@127.0.0.1:1", "redis://user:/hunter2@127.0.0.1:1", "redis://user:12?hunter2@127.0.0.1", "redis://user:#hunter2@127.0.0.1:1",
 		"redis://user:12#hunter2@127.0.0.1:1", "redis://127.0.0.1:1/0#", "redis://127.0.0.1:1/0?hunter2=1", "redis://127.0.0.1:1/0?read_timeout=hunter2", "redis://127.0.0.1:1/hunter2", "redis://user:1/2/hunter2@127.0.0.1:1", "hunter2",
@@ -231,7 +232,7 @@ func TestConfig_OpenStore(t *testing.T) {
 		for _, cluster := range []string{"false", "true"} {
 			_, _, err := load(t, "STORE=redis", "REDIS_URL="+address, "REDIS_CLUSTER="+cluster).OpenStore(t.Context())
 			if err == nil || !strings.HasPrefix(err.Error(), "REDIS_URL: invalid URL (want redis://host:6379 ") || strings.Contains(err.Error(), "hunt") || strings.Contains(err.Error(), "er2") {
-				t.Errorf("%s, cluster %s: got %v", address, cluster, err)
+				t.Errorf("%s, cluster %s: got error %v, want one without the password", address, cluster, err)
 			}
 		}
 	}
@@ -243,7 +244,7 @@ func TestConfig_OpenStore(t *testing.T) {
 		}
 		err = c.Probe(t.Context(), s)
 		if ok := c.Store == "memory"; (err == nil) != ok || err != nil && (strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "does not answer")) {
-			t.Errorf("%v: %v", variables, err)
+			t.Errorf("%v: probe returned %v", variables, err)
 		}
 		if err := closeStore(); err != nil {
 			t.Error(err)
@@ -251,8 +252,8 @@ func TestConfig_OpenStore(t *testing.T) {
 	}
 }
 
-// What is in the user's own AWS configuration does not matter to a local run, nor can
-// an endpoint get to know it.
+// A local run ignores the AWS configuration of the user and never sends its credentials to the
+// endpoint.
 func TestConfig_DynamoDBClient_local(t *testing.T) {
 	t.Setenv("AWS_PROFILE", "no-such-profile")
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAOFTHEUSER")
@@ -263,15 +264,15 @@ func TestConfig_DynamoDBClient_local(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key, err := client.Options().Credentials.Retrieve(t.Context()); err != nil || key.AccessKeyID != "local" {
-		t.Errorf("credentials %q, %v", key.AccessKeyID, err)
+		t.Errorf("credentials: got %q, %v; want local", key.AccessKeyID, err)
 	}
 	c.Local = false
 	if _, err := c.DynamoDBClient(t.Context()); err == nil || !strings.Contains(err.Error(), "no-such-profile") {
-		t.Errorf("at AWS the profile counts: %v", err)
+		t.Errorf("client for AWS: got error %v, want one about the missing profile", err)
 	}
 }
 
-// A server that is not there is asked once, not until the time is up.
+// The client dials an unreachable server once and does not retry until the deadline.
 func TestConfig_RedisClient(t *testing.T) {
 	u, err := load(t, "STORE=redis", "REDIS_URL=redis://127.0.0.1:1").RedisClient(t.Context())
 	if err != nil {
@@ -286,12 +287,12 @@ func TestConfig_RedisClient(t *testing.T) {
 		return dial(ctx, network, address)
 	}
 	if err := client.Ping(t.Context()).Err(); err == nil || dialed.Load() != 1 {
-		t.Errorf("%d attempts to connect, %v", dialed.Load(), err)
+		t.Errorf("got %d dials, %v; want 1 and an error", dialed.Load(), err)
 	}
 }
 
-// A server that takes the connection and says nothing is waited for as long as the
-// request has, once.
+// The client waits for a silent server until the deadline of the request and opens one
+// connection.
 func TestConfig_RedisClient_silent(t *testing.T) {
 	for _, cluster := range []string{"false", "true"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -317,7 +318,7 @@ func TestConfig_RedisClient_silent(t *testing.T) {
 			begun := time.Now()
 			err = u.Get(ctx, "key").Err()
 			if took := time.Since(begun); err == nil || dialed != 1 || took != 20*time.Millisecond {
-				t.Errorf("cluster %s: %d connections in %s, %v", cluster, dialed, took, err)
+				t.Errorf("cluster %s: got %d connections in %s, %v; want 1 in 20ms and an error", cluster, dialed, took, err)
 			}
 			if err := u.Close(); err != nil {
 				t.Error(err)
@@ -326,7 +327,7 @@ func TestConfig_RedisClient_silent(t *testing.T) {
 	}
 }
 
-// What an operator reads when the store does not answer.
+// Explain turns an error of the store into a message that names the problem and the remedy.
 func TestConfig_Explain(t *testing.T) {
 	refused := fmt.Errorf("%w: %w", limiter.ErrUnavailable, &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")})
 	noTable := fmt.Errorf("%w: %w", limiter.ErrUnavailable, &types.ResourceNotFoundException{})

@@ -27,7 +27,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// ailment is what a server does to who asks it.
+// ailment is a fault of the server or of the network.
 type ailment = string
 
 const (
@@ -45,15 +45,15 @@ const (
 	hungUp      ailment = "old connections are reset"
 )
 
-// line is a server in this process, and the network to it. Its time is that of the test.
+// line is a server in this process and the network to it. It uses the clock of the test.
 type line struct {
-	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request
+	speak func(net.Conn, *bufio.Reader) (answer string, err error) // reads a request and returns its answer
 
 	mu      sync.Mutex
 	ailment ailment
-	since   int // connections that are older than it
+	since   int // the fault affects the connections up to this number
 	dials   int
-	far     time.Duration // how long a connection takes
+	far     time.Duration // time to open a connection
 }
 
 func (l *line) fallIll(a ailment) {
@@ -62,7 +62,7 @@ func (l *line) fallIll(a ailment) {
 	l.ailment, l.since = a, l.dials
 }
 
-// state returns what the server does to connection n.
+// state returns the current fault of connection n.
 func (l *line) state(n int) ailment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	case refusing:
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
 	case unreachable:
-		select { // net/http goes on dialing when nobody waits any more
+		select { // net/http continues to dial after the request has ended
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-time.After(time.Second):
@@ -100,7 +100,8 @@ func (l *line) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return pipe{ours}, nil
 }
 
-// pipe fails as a TCP connection does where the server has hung up: when it is read.
+// pipe is a connection on which only reads and writes fail after the server has closed it, as
+// with TCP.
 type pipe struct{ net.Conn }
 
 func (p pipe) SetReadDeadline(t time.Time) error {
@@ -108,7 +109,7 @@ func (p pipe) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// serve answers a connection, until it is closed.
+// serve answers the requests of a connection until it is closed.
 func (l *line) serve(n int, c net.Conn) {
 	defer func() { _ = c.Close() }()
 	for r := bufio.NewReader(c); ; {
@@ -153,7 +154,7 @@ func (l *line) recover(n int) {
 	}
 }
 
-// speakHTTP is DynamoDB, with an empty table.
+// speakHTTP acts as DynamoDB with an empty table.
 func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
 	request, err := http.ReadRequest(r)
 	if err != nil {
@@ -169,14 +170,14 @@ func speakHTTP(_ net.Conn, r *bufio.Reader) (string, error) {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/x-amz-json-1.0\r\nContent-Length: %d\r\n\r\n%s", len(body), body), nil
 }
 
-// speakRedis is Redis, with nothing in it, and busy when a script is to run.
+// speakRedis acts as an empty Redis that answers every script with BUSY.
 func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
 		args, err := readCommand(r)
 		switch {
 		case err != nil:
 			return "", err
-		case strings.EqualFold(args[0], "time"): // in the round trip of what comes next
+		case strings.EqualFold(args[0], "time"): // TIME shares a round trip with the next command
 			if _, err := io.WriteString(c, "-NOPERM\r\n"); err != nil {
 				return "", err
 			}
@@ -192,14 +193,14 @@ func speakRedis(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// speakCluster is a Redis Cluster of one node, and else as speakRedis.
+// speakCluster acts as a Redis Cluster of one node, otherwise like speakRedis.
 func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	for {
 		args, err := readCommand(r)
 		switch {
 		case err != nil:
 			return "", err
-		case strings.EqualFold(args[0], "time"): // in the round trip of what comes next
+		case strings.EqualFold(args[0], "time"): // TIME shares a round trip with the next command
 			if _, err := io.WriteString(c, "-NOPERM\r\n"); err != nil {
 				return "", err
 			}
@@ -217,7 +218,7 @@ func speakCluster(c net.Conn, r *bufio.Reader) (string, error) {
 	}
 }
 
-// ward is an environment over a line, as a function builds it.
+// ward is an environment that uses a line, built as a function builds it.
 type ward struct {
 	*line
 	config boot.Config
@@ -256,7 +257,7 @@ func newWard(t *testing.T, store string) *ward {
 		w.speak = speakHTTP
 		w.config = load(t, append(variables, "TABLE=t")...)
 	}
-	// The records are in DynamoDB in any case.
+	// The records table is in DynamoDB with every store.
 	client, err := w.config.DynamoDBClient(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -274,17 +275,17 @@ func newWard(t *testing.T, store string) *ward {
 	return w
 }
 
-// end closes what is open, and waits until nothing goes on.
+// end closes the connections and waits until all goroutines have ended.
 func (w *ward) end(t *testing.T) {
 	t.Helper()
 	w.fallIll(healthy)
 	if err := w.close(); err != nil {
 		t.Error(err)
 	}
-	time.Sleep(10 * time.Second) // idle connections of HTTP are dropped, and dials given up
+	time.Sleep(10 * time.Second) // HTTP drops idle connections and ends pending dials
 }
 
-// ask decides a request of as many subjects as its path has.
+// ask decides a request: /a charges one subject, and /b two.
 func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -295,7 +296,8 @@ func (w *ward) ask(t *testing.T, path string) (limiter.Decision, time.Duration) 
 	return d, time.Since(begun)
 }
 
-// look decides what a request would get: Redis, which is busy with scripts, can answer that.
+// look returns a decision without a charge. The fake Redis can answer it, because it needs no
+// script.
 func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration) {
 	t.Helper()
 	begun := time.Now()
@@ -308,16 +310,16 @@ func (w *ward) look(t *testing.T, path string) (limiter.Decision, time.Duration)
 
 var deadlines = map[string]time.Duration{"redis": 50 * time.Millisecond, "cluster": 50 * time.Millisecond, "dynamodb": 100 * time.Millisecond}
 
-// Whatever becomes of a store, a decision ends when its deadline does, to the nanosecond: the
-// first of an environment after 900 ms, the others after 50 and 100 ms, and with no delay at all
-// where the fault shows at once. So does the start of an environment, after 900 ms. The clients
-// are those of the functions, and the time is the test's.
+// A decision never waits longer than its deadline, for any fault of the store. The deadline is
+// 900 ms for the first decision, then 50 ms (Redis) or 100 ms (DynamoDB). A fault that shows at
+// once causes no wait. The start of an environment waits at most 900 ms. The test uses the
+// clients of the functions and a fake clock.
 func TestDeadline(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, c := range []struct {
 			ailment ailment
 			reason  limiter.Reason
-			waits   bool // until the deadline, or fails at once
+			waits   bool // true: waits until the deadline; false: fails at once
 			first   time.Duration
 		}{
 			{silent, limiter.ReasonTimeout, true, 900 * time.Millisecond},
@@ -350,9 +352,9 @@ func TestDeadline(t *testing.T) {
 								t.Errorf("decision %d took %s, want %s: %+v", i+1, took, want, d)
 							}
 							answered := c.ailment == slowed && i == 0
-							opened := d.Reason == limiter.ReasonBreaker && i == 2 && path == "/b" // in the middle of it
+							opened := d.Reason == limiter.ReasonBreaker && i == 2 && path == "/b" // the breaker opens between the two subjects
 							if d.Reason != c.reason && !answered && !opened {
-								t.Errorf("decision %d: %+v", i+1, d)
+								t.Errorf("decision %d: wrong reason: %+v", i+1, d)
 							}
 						}
 					})
@@ -367,7 +369,7 @@ func TestDeadline(t *testing.T) {
 					w.config.Warm(t.Context(), w.store, w.app)
 					took := time.Since(begun)
 					if took > 900*time.Millisecond || c.waits != (took > 0) {
-						t.Errorf("the start took %s", took)
+						t.Errorf("start took %s, want at most 900ms, and 0s if the fault shows at once", took)
 					}
 				})
 			})
@@ -375,8 +377,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// Outages of up to a minute: no decision waits longer than its deadline, or 250 ms after a pause, few wait at all, and the
-// store is used again within half a second and one deadline of their end.
+// During an outage of up to a minute no decision exceeds its deadline, or 250 ms after a pause.
+// Few decisions wait at all. After the outage the store is used again within half a second plus
+// one deadline.
 func TestDeadline_outage(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis"} {
 		for i, a := range []ailment{silent, swallowing, slowed, resetting, babbling, unreachable, unreachable, unreachable, refusing, refusing, refusing} {
@@ -387,27 +390,27 @@ func TestDeadline_outage(t *testing.T) {
 					defer w.end(t)
 					w.config.Warm(t.Context(), w.store, w.app)
 					if d, took := w.look(t, "/b"); d.Reason != limiter.ReasonNone || took != 0 {
-						t.Fatalf("before it: %s: %+v", took, d)
+						t.Fatalf("before the outage: decision took %s: %+v", took, d)
 					}
 					w.fallIll(a)
 					begun, waited, most := time.Now(), 0, deadlines[store]
 					for time.Since(begun) < length {
 						d, took := w.look(t, "/b")
 						if took > most || d.Reason == limiter.ReasonNone {
-							t.Fatalf("after %s: %s: %+v", time.Since(begun), took, d)
+							t.Fatalf("%s after the start of the outage: decision took %s: %+v", time.Since(begun), took, d)
 						}
 						if took > 0 {
 							waited++
 						}
 						pause := 10 * time.Millisecond
 						most = deadlines[store]
-						if waited == 20 { // nobody asks for longer than connections live
+						if waited == 20 { // a pause that is longer than the life of idle connections
 							pause, waited, most = 6*time.Second, 21, 250*time.Millisecond
 						}
 						time.Sleep(pause)
 					}
-					if waited > 3+60*2 { // of two subjects each
-						t.Errorf("%d decisions waited", waited)
+					if waited > 3+60*2 { // each decision has two subjects
+						t.Errorf("%d decisions waited, want at most 123", waited)
 					}
 					w.fallIll(healthy)
 					begun = time.Now()
@@ -415,7 +418,7 @@ func TestDeadline_outage(t *testing.T) {
 						time.Sleep(time.Millisecond)
 					}
 					if took := time.Since(begun); took > 500*time.Millisecond+deadlines[store] {
-						t.Errorf("the store was used again after %s", took)
+						t.Errorf("the store was used again after %s, want at most 500ms and one deadline", took)
 					}
 				})
 			})
@@ -423,11 +426,11 @@ func TestDeadline_outage(t *testing.T) {
 	}
 }
 
-// A connection that leads nowhere costs one decision its deadline, which is then degraded; the
-// next one opens another. After 5 s none is used again.
+// A dead connection costs one decision its deadline, and that decision is degraded. The next
+// decision opens a new connection. A connection that was idle for 5 s is not used again.
 func TestDeadline_oldConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWard(t, "redis") // net/http may drop a connection by itself
+		w := newWard(t, "redis") // net/http may drop a connection itself
 		defer w.end(t)
 		w.config.Warm(t.Context(), w.store, w.app)
 		w.look(t, "/a")
@@ -440,13 +443,13 @@ func TestDeadline_oldConnection(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		w.fallIll(forgetting)
 		if d, took := w.look(t, "/a"); took != 0 || d.Reason != limiter.ReasonNone {
-			t.Errorf("after a pause: %s: %+v", took, d)
+			t.Errorf("after a pause: decision took %s, want 0s and no failure: %+v", took, d)
 		}
 	})
 }
 
-// Connections that take longer than a deadline: 16 requests at once after a pause wait for them, and
-// of an environment that is asked every 10 s only the request to a store that hangs is not served.
+// New connections take longer than a deadline here. After a pause 16 concurrent requests wait for
+// them and succeed. With one request every 10 s only the request during the fault fails.
 func TestDeadline_slowConnection(t *testing.T) {
 	for store, far := range map[string]time.Duration{"dynamodb": 120 * time.Millisecond, "redis": 60 * time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
@@ -459,7 +462,7 @@ func TestDeadline_slowConnection(t *testing.T) {
 			for range 16 {
 				together.Go(func() {
 					if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took > far {
-						t.Errorf("%s, one of 16: %+v after %s", store, d, took)
+						t.Errorf("%s: one of 16 requests: got %+v after %s", store, d, took)
 					}
 				})
 			}
@@ -475,15 +478,15 @@ func TestDeadline_slowConnection(t *testing.T) {
 				w.fallIll(healthy)
 			}
 			if reasons[limiter.ReasonTimeout] != 1 || reasons[limiter.ReasonNone] != 359 {
-				t.Errorf("%s: %v, want one timeout", store, reasons)
+				t.Errorf("%s: got reasons %v, want one timeout and 359 successes", store, reasons)
 			}
 		})
 	}
 }
 
-// A store that hangs costs the first request after a pause 250 ms, for its connections have been
-// dropped; those that follow wait for 50 and 100 ms until the breaker opens. Nobody waits for
-// 900 ms but the first request of an environment.
+// A store hangs after a pause. The first request waits 250 ms, because idle connections were
+// dropped. Later requests wait 50 or 100 ms until the breaker opens. Only the first request of an
+// environment may wait 900 ms.
 func TestDeadline_idle(t *testing.T) {
 	for _, store := range []string{"dynamodb", "redis", "cluster"} {
 		for _, a := range []ailment{silent, swallowing, unreachable} {
@@ -494,7 +497,7 @@ func TestDeadline_idle(t *testing.T) {
 						defer w.end(t)
 						w.config.Warm(t.Context(), w.store, w.app)
 						if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != 0 {
-							t.Fatalf("before it: %s: %+v", took, d)
+							t.Fatalf("before the fault: decision took %s, want 0s: %+v", took, d)
 						}
 						time.Sleep(pause)
 						w.fallIll(a)
@@ -511,9 +514,9 @@ func TestDeadline_idle(t *testing.T) {
 	}
 }
 
-// A connection that turns out to be dead while requests come costs them no deadline: the call is
-// made once more, and has 250 ms for a connection that takes longer than a deadline to open. For
-// DynamoDB net/http makes it once more by itself, within the deadline.
+// A dead connection does not cost a frequent caller its deadline. The client repeats the call and
+// waits at most 250 ms for a new connection. For DynamoDB, net/http repeats the call within the
+// deadline.
 func TestDeadline_deadConnection(t *testing.T) {
 	for _, store := range []string{"redis", "cluster"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -524,19 +527,18 @@ func TestDeadline_deadConnection(t *testing.T) {
 			w.far = 60 * time.Millisecond
 			w.fallIll(hungUp)
 			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonNone || took != w.far {
-				t.Errorf("%s: %+v after %s, want it served after %s", store, d, took, w.far)
+				t.Errorf("%s: got %+v after %s, want success after %s", store, d, took, w.far)
 			}
 			w.far = 260 * time.Millisecond
 			w.fallIll(hungUp)
 			if d, took := w.look(t, "/a"); d.Reason != limiter.ReasonTimeout || took != 250*time.Millisecond {
-				t.Errorf("%s: %+v after %s, want it to wait for 250ms", store, d, took)
+				t.Errorf("%s: got %+v after %s, want a timeout after 250ms", store, d, took)
 			}
 		})
 	}
 }
 
-// A dial that nobody waits for any more is given up after 900 ms, by each client: its own
-// goroutine, or that of net/http, has no other end.
+// Each client ends an abandoned dial after 900 ms. Nothing else ends the dialing goroutine.
 func TestDeadline_dial(t *testing.T) {
 	const want = 900 * time.Millisecond
 	c := load(t, "TABLE=t", "WEIR_LOCAL=true", "DYNAMODB_ENDPOINT=http://store")
@@ -545,7 +547,7 @@ func TestDeadline_dial(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := dynamo.Options().HTTPClient.(*awshttp.BuildableClient).GetDialer().Timeout; got != want {
-		t.Errorf("dynamodb: %s", got)
+		t.Errorf("dynamodb: dial timeout: got %s, want 900ms", got)
 	}
 	for _, cluster := range []string{"false", "true"} {
 		client, err := load(t, "STORE=redis", "REDIS_URL=redis://store:6379", "REDIS_CLUSTER="+cluster).RedisClient(t.Context())
@@ -560,7 +562,7 @@ func TestDeadline_dial(t *testing.T) {
 			got = client.Options().DialTimeout
 		}
 		if got != want {
-			t.Errorf("redis, cluster %s: %s", cluster, got)
+			t.Errorf("redis, cluster %s: dial timeout: got %s, want 900ms", cluster, got)
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)

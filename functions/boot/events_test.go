@@ -18,7 +18,7 @@ import (
 func TestLoad_events(t *testing.T) {
 	c, err := boot.Load(lookup("NAMESPACE=a", "STORE=memory", "EVENTS=kafka", "KAFKA_BROKERS=b-1.example:9098,[::1]:9092", "KAFKA_TOPIC=weir", "KAFKA_IAM=true"))
 	if err != nil || len(c.KafkaBrokers) != 2 || !c.KafkaTLS || c.Sample != 100 {
-		t.Errorf("got %+v, %v", c.EventsConfig, err)
+		t.Errorf("events configuration: got %+v, %v", c.EventsConfig, err)
 	}
 	for _, bad := range []struct{ variables, want string }{
 		{"EVENTS=sqs", `EVENTS: got "sqs", want kafka, kinesis, or empty for no events`},
@@ -37,8 +37,8 @@ func TestLoad_events(t *testing.T) {
 	}
 }
 
-// asked is a context that records whether its Done was called. A timer derived from it calls Done
-// too, on a goroutine of its own.
+// asked is a context that records calls of its Done. A timer that is derived from it also calls
+// Done, on its own goroutine.
 type asked struct {
 	context.Context
 	done atomic.Bool
@@ -50,7 +50,7 @@ func (a *asked) Done() <-chan struct{} {
 	return a.Context.Done()
 }
 
-// A function waits for its events, because Lambda freezes it when it has answered.
+// A function waits until its events are sent, because Lambda freezes it after the answer.
 func TestOpen_events(t *testing.T) {
 	held := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-held }))
@@ -64,6 +64,6 @@ func TestOpen_events(t *testing.T) {
 	e.Events.Begin(e.Clock())
 	ctx := &asked{Context: t.Context()}
 	if e.Events.Wait(ctx); !ctx.done.Load() {
-		t.Error("nobody waits for events")
+		t.Error("the function did not wait for its events")
 	}
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Share makes client the one that the store and the records share. Call it before any of
-// them is made.
+// Share sets the DynamoDB client that the store and the records use. Call it before either is
+// created.
 func (c Config) Share(client *dynamodb.Client) {
 	c.dynamo.once.Do(func() { c.dynamo.client = client })
 }
 
-// Guarded returns store as an environment uses it. err is that of making it.
+// Guarded returns store behind the circuit breaker of an environment. err is the error of the
+// store's constructor.
 func (c Config) Guarded(store limiter.Store, err error) (limiter.Store, error) {
 	return c.guarded(store, err)
 }
@@ -32,5 +33,5 @@ func (c Config) Warm(ctx context.Context, store limiter.Store, e *lambdahttp.Env
 	c.warm(ctx, store, e)
 }
 
-// Open is what Start does before the first event.
+// Open does the work of Start before the first event.
 var Open = open

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks"
 )
 
-// TestMain lets a test start a function as a process of its own.
+// TestMain lets a test start a function as a separate process.
 func TestMain(m *testing.M) {
 	switch os.Getenv("WEIR_TEST_FUNCTION") {
 	case "authorizer":
@@ -31,8 +31,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lambdaRuntime is the part of Lambda that a function talks to: it hands out one event
-// and takes the answer.
+// lambdaRuntime starts the API of the Lambda runtime. It delivers one event and returns the
+// function's answer.
 func lambdaRuntime(t *testing.T, event []byte) (address string, answers <-chan string) {
 	t.Helper()
 	answered, handedOut := make(chan string, 1), false
@@ -69,7 +69,7 @@ func function(t *testing.T, environment ...string) (*exec.Cmd, *bytes.Buffer) {
 	return c, &output
 }
 
-// The function's process answers an event that Lambda hands it.
+// The function's process answers an event of Lambda and writes metrics.
 func TestStart(t *testing.T) {
 	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
 	if err != nil {
@@ -83,22 +83,21 @@ func TestStart(t *testing.T) {
 	select {
 	case answer := <-answers:
 		if !strings.HasPrefix(answer, "/2018-06-01/runtime/invocation/1/response ") || !strings.Contains(answer, `"Effect":"Allow"`) || !strings.Contains(answer, `"rateLimitRemaining":"19"`) {
-			t.Errorf("answered %s", answer)
+			t.Errorf("got answer %s, want Allow", answer)
 		}
 	case <-time.After(30 * time.Second):
-		t.Errorf("no answer: %s", output)
+		t.Errorf("got no answer: %s", output)
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // killed
+	_ = c.Wait() // the process was killed
 	if !strings.Contains(output.String(), `"Namespace":"Weir/test"`) || !strings.Contains(output.String(), `"Allowed":1,`) || !strings.Contains(output.String(), `"RulesVersion":7,`) {
-		t.Errorf("no metrics: %s", output)
+		t.Errorf("metrics are missing or wrong: %s", output)
 	}
 }
 
-// A line of the log says which invocation it is of, by Lambda's request id, also one of the
-// limiter itself.
+// Every log line of an invocation has Lambda's request id, also a line that the limiter logs.
 func TestStart_requestID(t *testing.T) {
 	event, err := events.Files.ReadFile("rest-authorizer-anonymous.json")
 	if err != nil {
@@ -112,41 +111,41 @@ func TestStart_requestID(t *testing.T) {
 	select {
 	case <-answers:
 	case <-time.After(30 * time.Second):
-		t.Error("no answer")
+		t.Error("got no answer")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // killed
+	_ = c.Wait() // the process was killed
 	told := false
 	for line := range strings.Lines(output.String()) {
 		if strings.Contains(line, `"store failed"`) {
 			told = true
 			if !strings.Contains(line, `"requestId":"1"`) {
-				t.Errorf("no request id: %s", line)
+				t.Errorf("log line has no request id: %s", line)
 			}
 		}
 	}
 	if !told {
-		t.Errorf("no store failed: %s", output)
+		t.Errorf("the log has no line \"store failed\": %s", output)
 	}
 }
 
-// A document that is refused is counted before the process ends; a file that is not there
-// is no document.
+// A rejected document is counted before the process ends. A missing file is not counted, because
+// there is no document.
 func TestStart_rulesRefused(t *testing.T) {
-	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} { // the built-in ones say no version
+	for rules, want := range map[string]int{write(t, "rules.json", `{"rules":[{}]}`): 1, "": 1, "nowhere": 0} { // the built-in document has no version
 		c, output := function(t, "STORE=memory", "NAMESPACE=test", "RULES_FILE="+rules)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 ||
 			strings.Count(output.String(), "\n") != 1+want || strings.Count(output.String(), `"RulesRefused":1`) != want {
-			t.Errorf("%q: %v: %s", rules, err, output)
+			t.Errorf("rules %q: %v, want exit status 1 and the count in the metrics: %s", rules, err, output)
 		}
 	}
 }
 
-// A configuration that is wrong, or a document that is refused, ends the process with one
-// line of the log that says so, whatever the store does.
+// An invalid configuration or a rejected document ends the process with one log line that names
+// it. The store has no influence on this.
 func TestStart_mistake(t *testing.T) {
 	bad := write(t, "rules.json", `{"rules":[{"endpoint":"x","limits":{}}]}`)
 	for want, variables := range map[string][]string{
@@ -156,13 +155,13 @@ func TestStart_mistake(t *testing.T) {
 		c, output := function(t, append(variables, "NAMESPACE=test")...)
 		err := c.Run()
 		if status, ok := errors.AsType[*exec.ExitError](err); !ok || status.ExitCode() != 1 || strings.Count(output.String(), "level=") != 1 || !strings.Contains(output.String(), want) {
-			t.Errorf("%v: %s", err, output)
+			t.Errorf("got %v, want exit status 1 and one log line: %s", err, output)
 		}
 	}
 }
 
-// The table of records is read at the start, before the first key comes, and a function whose
-// table does not answer starts all the same.
+// A function reads the records table at its start. If the table fails, the function logs a
+// warning and starts.
 func TestStart_records(t *testing.T) {
 	table := make(chan string, 10)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -180,13 +179,13 @@ func TestStart_records(t *testing.T) {
 	select {
 	case <-answers:
 	case <-time.After(30 * time.Second):
-		t.Error("no answer")
+		t.Error("got no answer")
 	}
 	if err := c.Process.Kill(); err != nil {
 		t.Error(err)
 	}
-	_ = c.Wait() // killed
+	_ = c.Wait() // the process was killed
 	if !strings.Contains(output.String(), `"records table not reached"`) || len(table) != 2 || !strings.Contains(<-table, `"subjectkey"`) || !strings.Contains(<-table, `"secrets"`) {
-		t.Errorf("%d reads: %s", len(table), output)
+		t.Errorf("got %d reads of the records table, want 2 and a warning: %s", len(table), output)
 	}
 }

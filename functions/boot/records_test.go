@@ -33,8 +33,8 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// deployment is a records table on DynamoDB Local, behind a door that can be shut, and an
-// environment that reads it.
+// deployment is a records table on DynamoDB Local and an environment that reads it through a
+// proxy. The proxy, called the door, can fail every request.
 type deployment struct {
 	*lambdahttp.Environment
 	keys     *apikeys.Keys
@@ -42,20 +42,20 @@ type deployment struct {
 	table    string
 	endpoint string // of the door
 	shut     atomic.Bool
-	faults   atomic.Int64 // connections that die before there is an answer
-	requests atomic.Int64 // through the door
-	shared   atomic.Int64 // of them, by the client that the environment shares
+	faults   atomic.Int64 // connections to close without an answer
+	requests atomic.Int64 // requests through the door
+	shared   atomic.Int64 // those of them that use the environment's shared client
 	now      time.Time
 	logged   bytes.Buffer
 	metrics  bytes.Buffer
 }
 
-// options are those of an Environment with the deployment's clock, log and metrics.
+// options returns the Options of an environment with the deployment's clock, log and metrics.
 func (d *deployment) options() boot.Options {
 	return boot.Options{Logger: slog.New(slog.NewTextHandler(&d.logged, nil)), Metrics: &d.metrics, Clock: func() time.Time { return d.now }}
 }
 
-// newDeployment returns one of the variables besides those of the table.
+// newDeployment returns a deployment with these variables besides those of the table.
 func newDeployment(t *testing.T, variables ...string) *deployment {
 	t.Helper()
 	local, err := url.Parse(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"))
@@ -102,7 +102,7 @@ func newDeployment(t *testing.T, variables ...string) *deployment {
 	return d
 }
 
-// count counts the requests of a client.
+// count counts the requests of the shared client.
 func (d *deployment) count(o *dynamodb.Options) {
 	o.APIOptions = append(o.APIOptions, func(s *middleware.Stack) error {
 		return s.Deserialize.Add(middleware.DeserializeMiddlewareFunc("count", func(ctx context.Context, in middleware.DeserializeInput, next middleware.DeserializeHandler) (middleware.DeserializeOutput, middleware.Metadata, error) {
@@ -142,8 +142,8 @@ func event(t *testing.T, file, key string) []byte {
 	return []byte(strings.ReplaceAll(string(b), samples.APIKey, key))
 }
 
-// answers are what both functions say to a request with a key: the authorizer its
-// principal or its error, the handler a status; and the limit of the tier.
+// answers sends both functions a request with a key. It returns the authorizer's principal or
+// error, the handler's status, and the limit that each reports.
 func (d *deployment) answers(t *testing.T, key string) (principal, limit string, status int, handlerLimit string) {
 	t.Helper()
 	var policy events.APIGatewayCustomAuthorizerResponse
@@ -174,11 +174,12 @@ func (d *deployment) want(t *testing.T, what, key, principal, limit string, stat
 	t.Helper()
 	p, l, s, h := d.answers(t, key)
 	if p != principal || l != limit || s != status || h != limit {
-		t.Errorf("%s: the authorizer says %q, limit %q; the handler %d, limit %q; want %q, %q, %d", what, p, l, s, h, principal, limit, status)
+		t.Errorf("%s: got principal %q with limit %q from the authorizer, status %d with limit %q from the handler; want %q, %q, %d", what, p, l, s, h, principal, limit, status)
 	}
 }
 
-// The life of an API key, through both functions.
+// Both functions accept a new API key, reject an unknown one, and reject a revoked one a minute
+// after the revocation.
 func TestConfig_Environment_apiKeys(t *testing.T) {
 	for _, store := range []string{"STORE=memory", "TABLE=weir-test-" + rand.Text()} {
 		t.Run(store, func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			d.want(t, "mistyped", key[:len(key)-1], "Unauthorized", "", 401)
 			d.want(t, "no key of ours", "x", "Unauthorized", "", 401)
 			if got := d.requests.Load() - before; got != 0 {
-				t.Errorf("malformed keys cost %d requests", got)
+				t.Errorf("malformed keys cost %d requests, want 0", got)
 			}
 			d.want(t, "unknown", caller.NewAPIKey(), "Unauthorized", "", 401)
 			if _, err := d.keys.Revoke(t.Context(), "acme", ""); err != nil {
@@ -202,13 +203,14 @@ func TestConfig_Environment_apiKeys(t *testing.T) {
 			d.want(t, "revoked", key, "Unauthorized", "", 401)
 			d.want(t, "another", other, "apikey:beta", "30", 201)
 			if all, shared := d.requests.Load(), d.shared.Load(); shared != all || shared == 0 {
-				t.Errorf("%d of %d requests are by one client: the store and the records share it", shared, all)
+				t.Errorf("%d of %d requests use the shared client, want all", shared, all)
 			}
 		})
 	}
 }
 
-// While the table fails, what is remembered is good, and of other keys it cannot be told.
+// While the table fails, cached keys remain valid for an hour. A key that is not cached causes a
+// 503.
 func TestConfig_Environment_tableFails(t *testing.T) {
 	d := newDeployment(t, "STORE=memory")
 	key, other := d.create(t, apikeys.Key{ID: "acme", Tier: "paid"}), d.create(t, apikeys.Key{ID: "beta"})
@@ -227,8 +229,8 @@ func TestConfig_Environment_tableFails(t *testing.T) {
 	d.want(t, "after", other, "apikey:beta", "10", 201)
 }
 
-// The function signingkeys copies what the issuer has, and the others verify tokens by the
-// copy, without reaching the issuer.
+// The function signingkeys copies the issuer's keys. The other functions verify tokens with the
+// copy and never call the issuer.
 func TestStartSigningKeys(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "JWKS=records:")
 	authorize := func() string {
@@ -243,7 +245,7 @@ func TestStartSigningKeys(t *testing.T) {
 		return string(answer)
 	}
 	if got := authorize(); !strings.HasPrefix(got, "credential cannot be checked: records table: no signing keys") {
-		t.Errorf("before: %s", got)
+		t.Errorf("before the copy: got %s", got)
 	}
 	keys, err := samples.Files.ReadFile("jwks.json")
 	if err != nil {
@@ -266,24 +268,24 @@ func TestStartSigningKeys(t *testing.T) {
 			return "no answer: " + output.String()
 		}
 	}
-	d.faults.Store(1) // nobody waits, so it is tried again
+	d.faults.Store(1) // the function retries a failed read or write
 	if got := copyKeys(); got != "/2018-06-01/runtime/invocation/1/response null" {
-		t.Errorf("copied: %s", got)
+		t.Errorf("copy of a valid key set: got %s", got)
 	}
 	document = "{}"
 	if got := copyKeys(); !strings.HasPrefix(got, "/2018-06-01/runtime/invocation/1/error ") || !strings.Contains(got, "key set: keys: missing") {
-		t.Errorf("no key set: %s", got)
+		t.Errorf("copy of an invalid key set: got %s", got)
 	}
 	d.now = d.now.Add(3 * time.Second)
 	if got := authorize(); !strings.Contains(got, `"principalId":"user:alice"`) {
-		t.Errorf("after: %s", got)
+		t.Errorf("token after the copy: got %s", got)
 	}
 	for want, variables := range map[string][]string{
 		"RECORDS_TABLE": {"JWKS=" + issuer.URL}, "JWKS: key set: URL": {"RECORDS_TABLE=weir", "JWKS=http://issuer.example/keys"},
 	} {
 		c, output := function(t, append(variables, "WEIR_TEST_FUNCTION=signingkeys")...)
 		if err := c.Run(); err == nil || strings.Count(output.String(), "\n") != 1 || !strings.Contains(output.String(), want) {
-			t.Errorf("%v: %v: %s", variables, err, output)
+			t.Errorf("%v: got %v, want one log line that names the variable: %s", variables, err, output)
 		}
 	}
 }

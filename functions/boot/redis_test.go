@@ -24,7 +24,7 @@ import (
 
 var serverless = []string{"STORE=redis", "REDIS_URL=rediss://cache.example:6379", "REDIS_CLUSTER=true", "REDIS_IAM_USER=weir-dev", "REDIS_IAM_CACHE=weir-dev-cache"}
 
-// credentials are those of a function's role.
+// credentials sets the credentials of a function's role.
 func credentials(t *testing.T) {
 	t.Helper()
 	for name, value := range map[string]string{
@@ -35,12 +35,12 @@ func credentials(t *testing.T) {
 	}
 }
 
-// cache is an ElastiCache Serverless cache, as far as logging in goes: one virtual node.
+// cache is the login of an ElastiCache Serverless cache, with one virtual node.
 type cache struct {
-	old  bool   // does not know HELLO
-	deaf string // the command at which it hangs up
+	old  bool   // does not support HELLO
+	deaf string // the command at which the cache closes the connection
 	mu   sync.Mutex
-	cut  int        // how often it has
+	cut  int        // number of connections that the cache closed so
 	auth [][]string // user and password of each connection
 }
 
@@ -73,7 +73,7 @@ func (s *cache) answer(args []string) string {
 		return ""
 	case name == "hello" && s.old:
 		return "-ERR unknown command\r\n"
-	case name == "hello": // hello 3 auth user password
+	case name == "hello": // the command is: hello 3 auth user password
 		if len(args) > 3 {
 			s.auth = append(s.auth, args[3:])
 		}
@@ -110,8 +110,8 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, err
 }
 
-// Each connection to a serverless cache logs in with a token of its own, signed at that
-// time, and one that was idle for long is not used again.
+// Each connection to a serverless cache logs in with a new token, which is signed at that time. A
+// connection that was idle for too long is not used again.
 func TestConfig_RedisClient_serverless(t *testing.T) {
 	credentials(t)
 	for _, server := range []*cache{{}, {old: true}} {
@@ -122,16 +122,16 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 			}
 			client := u.(*redis.ClusterClient)
 			if life := client.Options().ConnMaxLifetime; life <= 0 || life > 6*time.Hour {
-				t.Errorf("a connection lives for %s, want less than the 12 hours of ElastiCache", life)
+				t.Errorf("maximum life of a connection: got %s, want less than the 12 hours of ElastiCache", life)
 			}
 			if tls := client.Options().TLSConfig; tls == nil || tls.ServerName != "cache.example" || tls.InsecureSkipVerify {
-				t.Errorf("TLS: %+v", tls)
+				t.Errorf("TLS configuration: got %+v", tls)
 			}
 			client.Options().Dialer, client.Options().TLSConfig = server.dial, nil
 			ping := func(connections int) {
 				t.Helper()
 				if err := client.Get(t.Context(), "key").Err(); err != nil || len(server.auth) != connections {
-					t.Fatalf("%d connections, want %d: %v", len(server.auth), connections, err)
+					t.Fatalf("got %d connections, want %d: %v", len(server.auth), connections, err)
 				}
 			}
 			ping(1)
@@ -139,10 +139,10 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			ping(1)
 			time.Sleep(5 * time.Second)
-			ping(2) // it was idle
+			ping(2) // the old connection was idle for too long
 			for i, at := range []time.Time{begun, begun.Add(9 * time.Second)} {
 				if user := server.auth[i][len(server.auth[i])-2]; user != "weir-dev" {
-					t.Errorf("connection %d: user %q", i+1, user)
+					t.Errorf("connection %d: got user %q, want weir-dev", i+1, user)
 				}
 				verify(t, server.auth[i][len(server.auth[i])-1], at)
 			}
@@ -153,7 +153,7 @@ func TestConfig_RedisClient_serverless(t *testing.T) {
 	}
 }
 
-// verify checks a token by the description of signature version 4 alone.
+// verify checks a token. It implements signature version 4 independently of the SDK.
 func verify(t *testing.T, token string, at time.Time) {
 	t.Helper()
 	host, rest, ok := strings.Cut(token, "/?")
@@ -168,7 +168,7 @@ func verify(t *testing.T, token string, at time.Time) {
 		"X-Amz-Algorithm": "AWS4-HMAC-SHA256", "X-Amz-Credential": "AKIDEXAMPLE/" + scope, "X-Amz-Security-Token": "session/token+=",
 	} {
 		if got := query[name]; !slices.Equal(got, []string{want}) {
-			t.Errorf("%s: %q, want %q", name, got, want)
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 	signature := query.Get("X-Amz-Signature")
@@ -184,7 +184,7 @@ func verify(t *testing.T, token string, at time.Time) {
 		key = h.Sum(nil)
 	}
 	if want := hex.EncodeToString(key); signature != want {
-		t.Errorf("signature %s, want %s", signature, want)
+		t.Errorf("signature: got %s, want %s", signature, want)
 	}
 }
 
@@ -193,18 +193,18 @@ func hexSum(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Without a region, or credentials, there is no token, and the error says so.
+// Without a region the client cannot sign a token, and the error names AWS_REGION.
 func TestConfig_RedisClient_noRegion(t *testing.T) {
 	credentials(t)
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	if _, err := load(t, serverless...).RedisClient(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "AWS_REGION: required") {
-		t.Errorf("got %v", err)
+		t.Errorf("without a region: got error %v, want AWS_REGION: required", err)
 	}
 }
 
-// A cluster that is not there is asked once too, and a command whose answer is lost is not
-// sent again.
+// A cluster client dials an unreachable server once. It does not repeat a command whose answer is
+// lost.
 func TestConfig_RedisClient_cluster(t *testing.T) {
 	for name, dial := range map[string]func(*cache) (net.Conn, error){
 		"not there": func(*cache) (net.Conn, error) { return nil, &net.OpError{Op: "dial", Err: io.ErrClosedPipe} },
@@ -223,7 +223,7 @@ func TestConfig_RedisClient_cluster(t *testing.T) {
 			return dial(server)
 		}
 		if err := client.EvalSha(t.Context(), "script", []string{"key"}).Err(); err == nil || dialed != 1 || server.cut > 1 {
-			t.Errorf("%s: %d connections, sent %d times: %v", name, dialed, server.cut, err)
+			t.Errorf("%s: got %d connections and %d sent commands, want 1 and at most 1: %v", name, dialed, server.cut, err)
 		}
 		if err := client.Close(); err != nil {
 			t.Error(err)

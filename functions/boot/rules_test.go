@@ -20,19 +20,19 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// allows returns which rules decide on a request at the deployment's time: their version, and how
-// many requests they allow.
+// allows returns the version of the rules in force at the deployment's time, and the number of
+// requests that they allow.
 func (d *deployment) allows(t *testing.T) (version, requests int64) {
 	t.Helper()
 	_ = d.Rules.At(t.Context(), d.now)
-	for range 20 { // no request waits that long; a machine that has much to do may
+	for range 20 { // waits longer than a request does, because the machine may be busy
 		d.Rules.Settle()
 	}
 	r := d.Rules.At(t.Context(), d.now)
 	return r.Version(), r.Charges(nil, http.MethodGet, rules.MustParsePath("/api/a"), caller.Caller{User: "alice"})[0].Limit.Rate.Requests
 }
 
-// putRules puts a document with so many requests a minute.
+// putRules publishes a document that allows this number of requests a minute.
 func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 	t.Helper()
 	document := fmt.Appendf(nil, `{"version":3,"rules":[{"endpoint":"/api/*","limits":{"*":{"requests":%d,"window":"1m"}}}]}`, requests)
@@ -43,14 +43,14 @@ func (d *deployment) putRules(t *testing.T, requests int, after int64) int64 {
 	return v.Version
 }
 
-// The rules of the table go before those that the function was deployed with, whatever the versions
-// of documents say, and cost a read a minute. Those that it has stay while the table fails.
+// The rules in the table replace the deployed document, whatever its version. They cost one read
+// a minute and stay in force while the table fails.
 func TestConfig_rules_table(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	want := func(what string, version, requests int64) {
 		t.Helper()
 		if gotVersion, got := d.allows(t); gotVersion != version || got != requests {
-			t.Errorf("%s: version %d with %d requests, want %d with %d", what, gotVersion, got, version, requests)
+			t.Errorf("%s: got version %d with %d requests, want %d with %d", what, gotVersion, got, version, requests)
 		}
 	}
 	want("no rules in the table", 1, 10)
@@ -72,12 +72,12 @@ func TestConfig_rules_table(t *testing.T) {
 		want("a minute later", second, 12)
 	}
 	if reads := d.requests.Load() - before; reads < 1 || reads > 2 {
-		t.Errorf("%d reads in a minute", reads)
+		t.Errorf("got %d reads in a minute, want 1 or 2", reads)
 	}
 }
 
-// A bundle whose version is above the time in Unix seconds, such as one in milliseconds, gives way
-// to what is put into the table, in environments that are running too.
+// A deployed document may have a version above the current Unix time, such as one in
+// milliseconds. A document in the table still replaces it, also in running environments.
 func TestConfig_rules_bundleAhead(t *testing.T) {
 	for _, version := range []int64{9_999_999_999, noon.UnixMilli()} {
 		d := newDeployment(t, "STORE=memory")
@@ -93,21 +93,21 @@ func TestConfig_rules_bundleAhead(t *testing.T) {
 		}
 		d.Environment = e
 		if got, requests := d.allows(t); got != 1 || requests != 10 {
-			t.Errorf("%d: version %d with %d requests while the table is empty", version, got, requests)
+			t.Errorf("bundle %d, empty table: got version %d with %d requests, want 1 with 10", version, got, requests)
 		}
 		put := d.putRules(t, 11, 0)
 		d.now = d.now.Add(time.Minute)
 		if got, requests := d.allows(t); got != put || requests != 11 {
-			t.Errorf("%d: version %d with %d requests after a put, want %d with 11", version, got, requests, put)
+			t.Errorf("bundle %d, after publishing: got version %d with %d requests, want %d with 11", version, got, requests, put)
 		}
 	}
 }
 
-// An environment that starts while the table fails decides by what it was deployed with, which
-// gives way to whatever the state was counted by, until the table answers.
+// An environment that starts while the table fails uses its deployed document. That document has
+// the lowest version, so existing state keeps its parameters until the table answers.
 func TestConfig_rules_coldStart(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
-	d.now = time.Now() // from which on it does not know
+	d.now = time.Now() // the age of the rules is unknown from this time on
 	age := func() (seconds int) {
 		t.Helper()
 		d.metrics.Reset()
@@ -115,29 +115,30 @@ func TestConfig_rules_coldStart(t *testing.T) {
 		d.Recorder.Record(outcome.Outcome{Time: d.now, Decision: limiter.Decision{Allowed: true}})
 		var line struct{ RulesAge, RulesVersion int }
 		if err := json.Unmarshal(d.metrics.Bytes(), &line); err != nil || int64(line.RulesVersion) != version {
-			t.Errorf("%s: %v", &d.metrics, err)
+			t.Errorf("metrics %s: wrong version of the rules: %v", &d.metrics, err)
 		}
 		return line.RulesAge
 	}
 	d.shut.Store(true)
-	if seconds := age(); seconds != 3600 { // as old at once as an alarm wants it
-		t.Errorf("the table fails: %d s", seconds)
+	if seconds := age(); seconds != 3600 { // old enough to start an alarm immediately
+		t.Errorf("age while the table fails: got %d s, want 3600 s", seconds)
 	}
 	if version, requests := d.allows(t); version != 0 || requests != 10 {
-		t.Errorf("the table fails: version %d with %d requests", version, requests)
+		t.Errorf("while the table fails: got version %d with %d requests, want 0 with 10", version, requests)
 	}
 	d.shut.Store(false)
 	first := d.putRules(t, 11, 0)
 	d.now = d.now.Add(time.Second)
 	if seconds := age(); seconds != 0 {
-		t.Errorf("back: %d s", seconds)
+		t.Errorf("age after the table has recovered: got %d s, want 0 s", seconds)
 	}
 	if version, requests := d.allows(t); version != first || requests != 11 {
-		t.Errorf("back: version %d with %d requests", version, requests)
+		t.Errorf("after the table has recovered: got version %d with %d requests", version, requests)
 	}
 }
 
-// A reload that counts limits in other items logs which counts restart, once and in few words.
+// A reload that moves limits to other items logs once which counts restart. The line lists only
+// some of them.
 func TestConfig_rules_restarts(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	version := int64(0)
@@ -165,12 +166,12 @@ func TestConfig_rules_restarts(t *testing.T) {
 		}
 	}
 	if text := d.logged.String(); !strings.Contains(text, "count=10") || !strings.Contains(text, "rules[9].limits.* (e9)") {
-		t.Errorf("logged %s", text)
+		t.Errorf("restarted counts: got log %s, want 10 counts with rules[9].limits.*", text)
 	}
 }
 
-// A document with mistakes leaves what is in force, is counted once and told with its mistakes; the
-// age of the rules grows until a good one comes.
+// A document with mistakes is rejected, counted once and logged once. The previous rules stay in
+// force, and their age grows until a valid document is published.
 func TestConfig_rules_refused(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	first := d.putRules(t, 11, 0)
@@ -187,38 +188,38 @@ func TestConfig_rules_refused(t *testing.T) {
 	for range 5 {
 		d.now = d.now.Add(time.Minute)
 		if version, _ := d.allows(t); version != first {
-			t.Errorf("version %d", version)
+			t.Errorf("got version %d, want the previous one", version)
 		}
 		d.Recorder.Record(outcome.Outcome{Time: d.now, Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	}
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 1 || strings.Contains(d.metrics.String(), `"RulesRefused":2`) {
-		t.Errorf("counted %d times:\n%s", n, &d.metrics)
+		t.Errorf("got %d rejected documents, want 1:\n%s", n, &d.metrics)
 	}
 	if !strings.Contains(d.metrics.String(), fmt.Sprintf(`"RulesVersion":%d`, first)) || !strings.Contains(d.metrics.String(), `"RulesAge":300`) {
-		t.Errorf("version and age are missing:\n%s", &d.metrics)
+		t.Errorf("metrics lack the version or the age of the rules:\n%s", &d.metrics)
 	}
 	if n := strings.Count(d.logged.String(), "rules refused"); n != 1 || !strings.Contains(d.logged.String(), "unknown0") || strings.Contains(d.logged.String(), "unknown10") || !strings.Contains(d.logged.String(), "mistakes=50") {
-		t.Errorf("told %d times:\n%s", n, &d.logged)
+		t.Errorf("rejected document logged %d times, want once with at most 10 of its mistakes:\n%s", n, &d.logged)
 	}
 	good := d.putRules(t, 13, bad.Version)
 	d.now = d.now.Add(time.Minute)
 	if version, requests := d.allows(t); version != good || requests != 13 {
-		t.Errorf("mended: version %d with %d requests", version, requests)
+		t.Errorf("after a valid document: got version %d with %d requests", version, requests)
 	}
 }
 
-// The table is read at the start, before the first request comes.
+// The rules table is read at the start, before the first request.
 func TestConfig_rules_warm(t *testing.T) {
 	d := newDeployment(t, "STORE=memory", "RULES_FROM=table")
 	put := d.putRules(t, 11, 0)
 	load(t, "STORE=memory").Warm(t.Context(), storetest.Must(memstore.New(memstore.Options{})), d.Environment)
 	if version := d.Rules.Current().Version(); version != put {
-		t.Errorf("version %d, want %d", version, put)
+		t.Errorf("got version %d, want %d", version, put)
 	}
 }
 
-// AppConfig's agent is asked within the time that is left of the minute, and its document says its
-// version.
+// A document from the AppConfig agent comes into force within 15 seconds. Its version is that in
+// the document; an older version is rejected.
 func TestConfig_rules_appConfig(t *testing.T) {
 	var document atomic.Value
 	document.Store("")
@@ -247,14 +248,14 @@ func TestConfig_rules_appConfig(t *testing.T) {
 		document.Store(c.document)
 		d.now = d.now.Add(15 * time.Second)
 		if version, requests := d.allows(t); version != c.version || requests != c.requests {
-			t.Errorf("%s: version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
+			t.Errorf("document %s: got version %d with %d requests, want %d with %d", c.document, version, requests, c.version, c.requests)
 		}
-	} // The older one, and the one without a version.
+	} // Two documents were rejected: the older one and the one without a version.
 	d.Recorder.Record(outcome.Outcome{Time: d.now.Add(time.Minute), Duration: time.Millisecond, Decision: limiter.Decision{Allowed: true}})
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 2 {
-		t.Errorf("counted %d times:\n%s", n, &d.metrics)
+		t.Errorf("got %d rejected documents, want 2:\n%s", n, &d.metrics)
 	}
 	if told := d.logged.String(); strings.Count(told, "rules refused: older than the rules in force") != 1 || !strings.Contains(told, "got version 4, want more than 5") {
-		t.Errorf("told:\n%s", told)
+		t.Errorf("log of the rejected documents: got\n%s", told)
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// hashOf returns the hash of alice in an environment that starts now, and what it logs.
+// hashOf starts an environment and returns its hash of alice and its log.
 func hashOf(t *testing.T, c boot.Config) (hash, log string) {
 	t.Helper()
 	var out bytes.Buffer
@@ -23,8 +23,8 @@ func hashOf(t *testing.T, c boot.Config) (hash, log string) {
 	return of(limiter.User("alice")), out.String()
 }
 
-// All environments hash a caller alike from the first start on. An environment that cannot read the key
-// uses another one and logs a warning.
+// All environments use the same hash key from the first start. An environment that cannot read
+// the key uses a random one and logs a warning.
 func TestConfig_SubjectHash(t *testing.T) {
 	d := newDeployment(t, "NAMESPACE=dev", "STORE=memory")
 	c := load(t, "NAMESPACE=dev", "STORE=memory", "RECORDS_TABLE="+d.table, "DYNAMODB_ENDPOINT="+d.endpoint, "WEIR_LOCAL=true")
@@ -38,23 +38,23 @@ func TestConfig_SubjectHash(t *testing.T) {
 	}
 	for range 2 {
 		if got, log := hashOf(t, c); got != telemetry.NewSubjectHash("dev", key)(limiter.User("alice")) || log != "" {
-			t.Errorf("with a key: %s, logged %q", got, log)
+			t.Errorf("with a key: got hash %s, logged %q", got, log)
 		}
 	}
 	d.shut.Store(true)
 	first, log = hashOf(t, c)
 	if second, _ := hashOf(t, c); first == second || !strings.Contains(log, "no subject hash key") {
-		t.Errorf("the table fails: hashes %s and %s, logged %q", first, second, log)
+		t.Errorf("the table fails: got hashes %s and %s, logged %q; want different hashes and a warning", first, second, log)
 	}
 	file := write(t, "key", "sixteen bytes or more")
 	if got, log := hashOf(t, load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+file)); got != telemetry.NewSubjectHash("dev", []byte("sixteen bytes or more"))(limiter.User("alice")) || log != "" {
-		t.Errorf("with a file: %s, logged %q", got, log)
+		t.Errorf("with a file: got hash %s, logged %q", got, log)
 	}
 	short := load(t, "NAMESPACE=dev", "STORE=memory", "WEIR_LOCAL=true", "SUBJECT_KEY_FILE="+write(t, "short", "short"))
 	if _, err := short.SubjectHash(t.Context(), slog.Default()); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
-		t.Errorf("a key that is too short: %v", err)
+		t.Errorf("short key: got error %v", err)
 	}
 	if _, err := boot.Load(lookup("NAMESPACE=dev", "STORE=memory", "SUBJECT_KEY_FILE="+file)); err == nil || !strings.Contains(err.Error(), "SUBJECT_KEY_FILE") {
-		t.Errorf("a file at AWS: %v", err)
+		t.Errorf("key file at AWS: got error %v", err)
 	}
 }
