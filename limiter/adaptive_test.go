@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// traffic is a Poisson process of requests to random ones of many environments.
+// traffic is a Poisson process of requests. Each request goes to a random environment.
 type traffic struct {
 	t      *testing.T
 	all    []*limiter.Limiter
@@ -31,7 +31,8 @@ func adaptive(t *testing.T, n int, store limiter.Store, l limiter.Limit) *traffi
 	return tr
 }
 
-// run lets requests come at a rate for a time, and returns how many came and were admitted.
+// run sends requests at a rate for a time. It returns how many requests came and how many were
+// admitted.
 func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) {
 	for end := tr.now.Add(during); ; {
 		next := tr.now.Add(time.Duration(tr.random.ExpFloat64() * float64(time.Second) / rate))
@@ -46,7 +47,7 @@ func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) 
 			tr.t.Fatal(err)
 		}
 		if !d.Allowed && d.Reason == limiter.ReasonNone && (d.Limit != tr.charge.Limit || d.RetryAfter <= 0 || d.Superseded) {
-			tr.t.Fatalf("refused with %+v", d)
+			tr.t.Fatalf("got a refusal %+v, want an admission", d)
 		}
 		if d.Allowed {
 			admitted++
@@ -54,15 +55,15 @@ func (tr *traffic) run(rate float64, during time.Duration) (came, admitted int) 
 	}
 }
 
-// Environments that have reported admit the limit between them, and refuse hardly anybody of a
-// traffic below it.
+// Environments that have reported admit the limit in total. They refuse almost no request while the
+// traffic is below the limit.
 func TestAdaptive(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		for _, n := range []int{1, 3, 20, 300} {
 			store := newRemote()
 			tr := adaptive(t, n, store, limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: 2000, Window: time.Second}})
 			if came, admitted := tr.run(1000, 8*time.Second); admitted*100 < came*99 {
-				t.Errorf("%s, %d environments at half the limit: %d of %d admitted", algorithm, n, admitted, came)
+				t.Errorf("%s, %d environments at half the limit: %d of %d requests admitted, want nearly all", algorithm, n, admitted, came)
 			}
 			tr.run(4000, 4*time.Second)
 			calls := store.takes.Load()
@@ -70,14 +71,15 @@ func TestAdaptive(t *testing.T) {
 				t.Errorf("%s, %d environments at twice the limit: %d admitted in 8 s, want 16000", algorithm, n, admitted)
 			}
 			if calls = store.takes.Load() - calls; calls > int64(min(500, 2*n+2)*8) {
-				t.Errorf("%s, %d environments: %d calls in 8 s", algorithm, n, calls)
+				t.Errorf("%s, %d environments: %d store calls in 8 s, want fewer", algorithm, n, calls)
 			}
 		}
 	}
 }
 
-// A demand that rises fivefold adds at most what Spread.Adaptive says: two seconds of the limit, and for
-// each environment a request and twice the root of those in a second.
+// When demand rises fivefold, the excess stays within the bound that Spread.Adaptive documents. The
+// bound is two seconds of the limit plus, for each environment, one request and twice the square
+// root of its requests in a second.
 func TestAdaptive_surge(t *testing.T) {
 	const requests = 4000
 	for _, n := range []int{20, 300} {
@@ -90,7 +92,7 @@ func TestAdaptive_surge(t *testing.T) {
 			over += float64(admitted) - requests*1.05
 			t.Log(n, admitted, over)
 			if over > most {
-				t.Fatalf("%d environments: %g too many, at most %g", n, over, most)
+				t.Fatalf("%d environments: %g requests above the limit, want at most %g", n, over, most)
 			}
 		}
 		if _, admitted := tr.run(requests*5/2, 4*time.Second); admitted > 4*requests*105/100 {
@@ -99,42 +101,43 @@ func TestAdaptive_surge(t *testing.T) {
 	}
 }
 
-// A long window is kept in the store: what is left of it is divided, and it is used up.
+// A long window counts in the store. The environments divide what is left of the window, and use
+// all of it.
 func TestAdaptive_longWindow(t *testing.T) {
 	const requests = 30_000
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		tr := adaptive(t, 20, newRemote(), limiter.Limit{Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}})
-		// Ten times the rate is there at once, because the window is empty.
+		// The full rate is ten times higher and is available at once, because the window is empty.
 		if came, admitted := tr.run(5000, 3*time.Second); admitted*100 < came*99 {
-			t.Errorf("%s: %d of %d admitted in an empty window", algorithm, admitted, came)
+			t.Errorf("%s: %d of %d requests admitted in an empty window", algorithm, admitted, came)
 		}
 		total := 15_000
 		_, admitted := tr.run(5000, 56*time.Second)
 		total += admitted
 		most := requests
-		if algorithm == algo.TokenBucket { // it fills again meanwhile
+		if algorithm == algo.TokenBucket { // a bucket refills meanwhile
 			most *= 2
 		}
 		if total > most*105/100 || total < most*90/100 {
-			t.Errorf("%s: %d admitted in a minute of %d", algorithm, total, most)
+			t.Errorf("%s: %d admitted in a minute, want about %d", algorithm, total, most)
 		}
 	}
 }
 
-// The store counts no demand twice, though calls and answers are lost.
+// The store counts no demand twice, although calls and answers are lost.
 func TestAdaptive_lost(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newLossy(seed)
 		tr := adaptive(t, 5, store, limiter.Limit{OnError: limiter.OnErrorAllow, Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
 		_, admitted := tr.run(100, 20*time.Second)
 		if counted := used(t, store, tr.now, tr.charge); counted > int64(admitted) || counted == 0 {
-			t.Errorf("seed %d: the store counts %d of %d that were admitted", seed, counted, admitted)
+			t.Errorf("seed %d: the store counts %d requests, but %d were admitted", seed, counted, admitted)
 		}
 	}
 }
 
-// An item that is throttled stops nobody: environments go on with the shares that they have, and
-// report less often. In an outage on_error decides.
+// A throttled item does not stop the environments. They continue with their current shares and
+// report less often. In an outage, on_error decides.
 func TestAdaptive_failure(t *testing.T) {
 	for _, c := range []struct {
 		failure error
@@ -154,33 +157,34 @@ func TestAdaptive_failure(t *testing.T) {
 		calls := store.takes.Load()
 		came, admitted := tr.run(1000, 5*time.Second)
 		if admitted*5000 < c.least*came || c.least == 0 && admitted > 0 {
-			t.Errorf("%v, %s: %d of %d admitted", c.failure, c.policy, admitted, came)
+			t.Errorf("%v, %s: %d of %d requests admitted", c.failure, c.policy, admitted, came)
 		}
 		if n := store.takes.Load() - calls; errors.Is(c.failure, limiter.ErrItemThrottled) && n > 30 {
-			t.Errorf("%v: %d calls in 5 s", c.failure, n)
+			t.Errorf("%v: %d store calls in 5 s, want fewer", c.failure, n)
 		}
 		if d, err := tr.all[0].Take(ctx, tr.now, []limiter.Charge{tr.charge}); err != nil || d.Reason != c.reason || d.Failed != (c.least == 0) {
-			t.Errorf("%v, %s: %+v, %v", c.failure, c.policy, d, err)
+			t.Errorf("%v, %s: unexpected decision %+v, %v", c.failure, c.policy, d, err)
 		}
 	}
 }
 
-// Environments that find the item throttled from their first look on admit by themselves.
+// Environments whose first read of the item is throttled admit requests by themselves.
 func TestAdaptive_throttledFromStart(t *testing.T) {
 	store := newRemote()
 	store.fail = map[limiter.Subject]error{limiter.Global(): errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)}
 	tr := adaptive(t, 10, store, limiter.Limit{OnError: limiter.OnErrorDeny, Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	if came, admitted := tr.run(1000, 5*time.Second); admitted != came {
-		t.Errorf("%d of %d admitted", admitted, came)
+		t.Errorf("%d of %d requests admitted", admitted, came)
 	}
 	store.fail = nil
 	tr.run(4000, 12*time.Second)
 	if _, admitted := tr.run(4000, 4*time.Second); admitted > 8400 {
-		t.Errorf("%d admitted in 4 s of 8000, once the item answers", admitted)
+		t.Errorf("%d of 8000 requests admitted in 4 s after the item answers again", admitted)
 	}
 }
 
-// What another limit refuses, or is given back, is neither demand nor admitted.
+// A charge that another limit refuses, or that is refunded, counts neither as demand nor as
+// admitted.
 func TestAdaptive_undo(t *testing.T) {
 	store := newRemote()
 	tr := adaptive(t, 1, store, limiter.Limit{Rate: algo.Rate{Requests: 10_000, Window: 24 * time.Hour}})
@@ -203,12 +207,12 @@ func TestAdaptive_undo(t *testing.T) {
 	}
 }
 
-// Costs above the share are admitted now and then, and rules that change keep what was counted.
+// Costs above the share are admitted sometimes. A change of the rules keeps the counts.
 func TestAdaptive_costs(t *testing.T) {
 	tr := adaptive(t, 50, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
-	tr.charge.Cost = 400 // a share is 40 a second
+	tr.charge.Cost = 400 // a share is 40 units a second
 	if came, admitted := tr.run(2, 20*time.Second); admitted != came {
-		t.Errorf("%d of %d admitted", admitted, came)
+		t.Errorf("%d of %d requests admitted", admitted, came)
 	}
 	tr.run(10, 30*time.Second)
 	if _, admitted := tr.run(10, 60*time.Second); admitted > 60*5*115/100 || admitted < 60*5*70/100 {
@@ -216,12 +220,12 @@ func TestAdaptive_costs(t *testing.T) {
 	}
 }
 
-// Inspect shows what environments reported, as a part of the limit.
+// Inspect shows the usage that the environments reported, as a part of the limit.
 func TestAdaptive_inspect(t *testing.T) {
 	tr := adaptive(t, 10, newRemote(), limiter.Limit{Rate: algo.Rate{Requests: 2000, Window: time.Second}})
 	tr.run(1000, 12*time.Second)
 	list, err := tr.all[0].Inspect(ctx, tr.now, []limiter.Charge{tr.charge})
 	if err != nil || len(list) != 1 || list[0].Capacity != 2000 || list[0].Remaining < 850 || list[0].Remaining > 1150 || list[0].Superseded {
-		t.Errorf("%+v, %v: want half of 2000 to remain", list, err)
+		t.Errorf("got %+v, %v, want half of 2000 to remain", list, err)
 	}
 }

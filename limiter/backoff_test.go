@@ -9,27 +9,28 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// An environment whose calls others overtake makes three that are refused, and then about one in
-// Trust; the store's refusals report the wait of its state, those of the back-off its end.
+// An environment that loses against other environments makes three calls that are refused. Then it
+// makes about one call in each Trust period. A refusal by the store reports the wait of its state.
+// A refusal by the back-off reports the end of the back-off.
 func TestLimiter_Take_overtaken(t *testing.T) {
 	r := newRemote()
-	draw := func(n int) int { return n - 1 } // the latest
+	draw := func(n int) int { return n - 1 } // the latest instant
 	first := storetest.Must(limiter.New(r, limiter.Options{}))
 	second := storetest.Must(limiter.New(r, limiter.Options{IntN: draw}))
 	charge := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 10, Burst: 1, Window: time.Second}})}
 	for i, c := range []struct {
 		ms    int
-		taken bool // the first environment takes what there is
-		asked int  // by the second
+		taken bool // the first environment takes all that is left
+		asked int  // store calls by the second environment
 		wait  time.Duration
 	}{
 		{0, true, 1, 100 * time.Millisecond},
-		{99, false, 0, time.Millisecond}, // by its state
+		{99, false, 0, time.Millisecond}, // refused by the state
 		{100, true, 1, 100 * time.Millisecond},
 		{200, true, 1, 100 * time.Millisecond}, // until 1 s, when no more than two are unpaid
 		{300, true, 0, 700 * time.Millisecond},
 		{999, true, 0, time.Millisecond},
-		{1099, false, 1, 0}, // there is room, and it is asked
+		{1099, false, 1, 0}, // there is room, and the store is called
 		{1199, true, 1, 100 * time.Millisecond},
 		{1999, true, 0, time.Millisecond},
 		{2000, true, 1, 99 * time.Millisecond},
@@ -39,44 +40,44 @@ func TestLimiter_Take_overtaken(t *testing.T) {
 			takeAt(t, first, now, charge)
 		}
 		if d := takeAt(t, second, now, charge); d.Allowed != (c.wait == 0) || d.RetryAfter != c.wait || d.StoreCalls != c.asked {
-			t.Errorf("%d, after %d ms: %+v, want %d calls and to wait %s", i, c.ms, d, c.asked, c.wait)
+			t.Errorf("step %d, after %d ms: got %+v, want %d calls and a wait of %s", i, c.ms, d, c.asked, c.wait)
 		}
 	}
 }
 
-// What a cost of 50 was refused backs no smaller cost off that the state had room for; nor does it
-// look, nor force, and nobody else waits for it.
+// The refusal of a cost of 50 backs off no smaller cost that the state had room for. It also backs
+// off no look and no forced charge, and no other caller waits for it.
 func TestLimiter_Take_backOff_cost(t *testing.T) {
 	r := newRemote()
-	draw := func(n int) int { return n - 1 } // the latest
+	draw := func(n int) int { return n - 1 } // the latest instant
 	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{IntN: draw}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Burst: 60, Window: time.Second}})
 	charge := func(cost int64) limiter.Charge { return limiter.Charge{Subject: user, Limit: l, Cost: cost} }
 	now := noon
-	for range 10 { // others take what the second environment foresees for 50
+	for range 10 { // other environments take the quota that the second one expects for 50
 		takeAt(t, first, now, charge(50))
 		if d := takeAt(t, second, now, charge(50)); d.Allowed {
-			t.Fatalf("%+v, want it refused", d)
+			t.Fatalf("got %+v, want a refusal", d)
 		}
 		now = now.Add(50 * time.Millisecond)
 	}
 	if d := takeAt(t, second, now, charge(50)); d.Allowed || !d.FromCache || d.RetryAfter < 100*time.Millisecond {
-		t.Errorf("a cost of 50: %+v, want it backed off", d)
+		t.Errorf("a cost of 50: got %+v, want a back-off", d)
 	}
 	if d := takeAt(t, second, now, charge(1)); !d.Allowed {
-		t.Errorf("a cost of 1: %+v, want it allowed", d)
+		t.Errorf("a cost of 1: got %+v, want it allowed", d)
 	}
 	if d, err := second.Peek(ctx, now, []limiter.Charge{charge(50)}); err != nil || !d.Allowed {
-		t.Errorf("a look: %+v, %v, want it allowed", d, err)
+		t.Errorf("a look: got %+v, %v, want it allowed", d, err)
 	}
 	forced := charge(50)
 	forced.Force = true
 	if d := takeAt(t, second, now, forced); !d.Allowed || d.StoreCalls != 1 {
-		t.Errorf("forced: %+v, want it charged", d)
+		t.Errorf("a forced charge: got %+v, want it charged", d)
 	}
 }
 
-// A shadow limit that is backed off is not asked, and does not count as a refusal.
+// A shadow limit in back-off makes no store call and does not count as a refusal.
 func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	r := newRemote()
 	first, second := storetest.Must(limiter.New(r, limiter.Options{})), storetest.Must(limiter.New(r, limiter.Options{}))
@@ -89,16 +90,17 @@ func TestLimiter_Take_backOff_shadow(t *testing.T) {
 	}
 	before := r.takes.Load()
 	if d := takeAt(t, second, now, charge); !d.Allowed || d.Shadowed != nil || r.takes.Load() != before {
-		t.Errorf("backed off, where there is room: %+v after %d calls, want no refusal counted and no call", d, r.takes.Load()-before)
+		t.Errorf("backed off although there is room: got %+v after %d calls, want no counted refusal and no call", d, r.takes.Load()-before)
 	}
 	takeAt(t, first, now, charge)
 	if d := takeAt(t, first, now, charge); d.Shadowed == nil {
-		t.Errorf("refused by its state: %+v, want it counted", d)
+		t.Errorf("refused by its state: got %+v, want the refusal counted", d)
 	}
 }
 
-// A flood over many environments costs each of them about one refused call a second, also
-// where there is room for another request every few milliseconds, and admits as much as ever.
+// During a flood over many environments, each environment makes about one refused call a second.
+// This holds also where room for a request appears every few milliseconds. The flood does not
+// reduce what is admitted.
 func TestLimiter_Take_floodOfMany(t *testing.T) {
 	const n, seconds, perSecond = 50, 20, 100
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
@@ -122,13 +124,13 @@ func TestLimiter_Take_floodOfMany(t *testing.T) {
 				t.Errorf("%d admitted in 10 s, want %d to %d", admitted, low, perSecond*10+perSecond)
 			}
 			if most := int64(n * 10 * 2); refused > most {
-				t.Errorf("%d calls were refused in 10 s, want %d at most", refused, most)
+				t.Errorf("%d calls refused in 10 s, want at most %d", refused, most)
 			}
 		})
 	}
 }
 
-// A clock that is set back does not make a pause longer.
+// A clock that is set back does not make a back-off longer.
 func TestLimiter_Take_pause_clockBack(t *testing.T) {
 	r := newRemote()
 	both := environments(2, r)
@@ -140,6 +142,6 @@ func TestLimiter_Take_pause_clockBack(t *testing.T) {
 	}
 	r.takes.Store(0)
 	if takeAt(t, both[1], noon.Add(-time.Hour), charge); r.takes.Load() != 1 {
-		t.Error("refused an hour before it was seen")
+		t.Error("got a back-off an hour before the refusal, want none")
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// What a decision costs in this process, over a store in memory: one limit, three, one of a
-// shared store, and one that a lease serves.
+// BenchmarkDecide measures a decision in this process over a store in memory. The cases are one
+// limit, three limits, a limit of a shared store, and a limit with a lease.
 func BenchmarkLimiter_Take(b *testing.B) {
 	rate := algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
 	for _, n := range []int{1, 3} {
@@ -26,7 +26,7 @@ func BenchmarkLimiter_Take(b *testing.B) {
 			benchmarkTake(b, l, charges)
 		})
 	}
-	b.Run("shared store", func(b *testing.B) { // as if it answered at once
+	b.Run("shared store", func(b *testing.B) { // with no delay
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 		benchmarkTake(b, l, []limiter.Charge{{Subject: other, Limit: limit(b, limiter.Limit{Name: "a", Rate: rate}), Cost: 1}})
 	})

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Pressure on one subject refuses its requests, whatever on_error says, and what other subjects
-// were charged is given back. A refusal that is known names its limit.
+// Pressure on one subject refuses its requests, whatever on_error is. The charges of other subjects
+// in the request are refunded. A refusal by a limit names that limit.
 func TestLimiter_Take_busy(t *testing.T) {
 	for name, err := range map[string]error{
 		"lost races":   limiter.ErrContended,
@@ -33,27 +33,27 @@ func TestLimiter_Take_busy(t *testing.T) {
 				r.fail = map[limiter.Subject]error{user: err}
 				for _, wait := range []time.Duration{2 * time.Second, 3 * time.Second, time.Second} {
 					if d := take(t, l, c); d.Allowed || d.Failed || d.Limit != nil || d.Reason != limiter.ReasonBusy || d.RetryAfter != wait {
-						t.Errorf("%+v, want it busy and to wait %s", d, wait)
+						t.Errorf("got %+v, want a busy subject and a wait of %s", d, wait)
 					}
 				}
 				if d := take(t, l, theirs, c); d.Allowed || d.Reason != limiter.ReasonBusy || d.Refunds.Given != 1 {
-					t.Errorf("with another subject: %+v, want it busy and the other refunded", d)
+					t.Errorf("with another subject: got %+v, want a busy subject and a refund of the other", d)
 				}
 				if d := take(t, l, theirs); !d.Allowed {
-					t.Errorf("the other was charged: %+v", d)
+					t.Errorf("the other subject: got %+v, want no charge", d)
 				}
 				if d := take(t, l, theirs, c); d.Allowed || d.Limit != theirs.Limit || d.Reason != limiter.ReasonNone {
-					t.Errorf("refused by another subject too: %+v", d)
+					t.Errorf("refused by another subject too: unexpected decision %+v", d)
 				}
 				if look := mustPeek(t, l, noon, c); look.Reason != limiter.ReasonBusy || look.Allowed {
-					t.Errorf("a look: %+v, want it busy", look)
+					t.Errorf("a look: got %+v, want a busy subject", look)
 				}
 			})
 		}
 	}
 }
 
-// A limit on trial refuses nobody, busy or not.
+// A shadow limit refuses no request, busy or not.
 func TestLimiter_Take_busy_shadow(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -62,13 +62,13 @@ func TestLimiter_Take_busy_shadow(t *testing.T) {
 		r.fail = map[limiter.Subject]error{s: limiter.ErrContended}
 	}
 	if d := take(t, l, limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
-		t.Errorf("%+v, want it allowed", d)
+		t.Errorf("got %+v, want it allowed", d)
 	}
 }
 
-// Throttling of a whole table is an outage, of one item it is not.
+// Throttling of a whole table is an outage. Throttling of one item is not.
 func TestAnswered_throttled(t *testing.T) {
 	if limiter.Answered(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrThrottled)) || !limiter.Answered(errors.Join(limiter.ErrUnavailable, limiter.ErrItemThrottled)) {
-		t.Error("want that throttling of one item is an answer, and of all is none")
+		t.Error("want throttling of one item to be an answer, and throttling of the table to be none")
 	}
 }

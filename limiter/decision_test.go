@@ -12,11 +12,11 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// far is a shared store whose answers take 3 ms to take, and 2 ms to give back.
+// far is a shared store. It needs 3 ms to take a charge and 2 ms to refund one.
 type far struct{ limiter.Store }
 
 func (f far) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(3 * time.Millisecond) // of the bubble
+	time.Sleep(3 * time.Millisecond) // in the time of the bubble
 	return f.Store.Take(ctx, now, s, charges, results)
 }
 
@@ -25,8 +25,8 @@ func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Ch
 	return f.Store.Refund(ctx, s, charges, results, elapsed)
 }
 
-// A decision tells how long it waited for the store, which calls that are made at once do
-// not lengthen, and what became of what it gave back.
+// A decision reports its wait for the store and the result of its refunds. Concurrent calls do not
+// add up in that wait.
 func TestDecision_store(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storetest.Must(limiter.New(far{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Trust: -1}))
@@ -49,22 +49,22 @@ func TestDecision_store(t *testing.T) {
 		} {
 			d := takeAt(t, l, noon, step.charges...)
 			if d.StoreTime != step.took || d.Refunds != step.refunds {
-				t.Errorf("%s: %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
+				t.Errorf("%s: got %s and %+v, want %s and %+v", step.name, d.StoreTime, d.Refunds, step.took, step.refunds)
 			}
 		}
-		// A bucket that others have used since keeps what may have leaked away.
+		// A bucket that other callers used since the charge keeps what may have leaked meanwhile.
 		d, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{bucket, mine})
 		if err != nil || !d.Allowed {
 			t.Fatal(d, err)
 		}
 		takeAt(t, l, noon, bucket)
 		if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{Given: 1, Dropped: 1}) {
-			t.Errorf("%+v, want the window's charge given back and the bucket's withheld", done)
+			t.Errorf("got %+v, want the window's charge refunded and the bucket's refund dropped", done)
 		}
 	})
 }
 
-// What fails is withheld, and what a lease or a counter has moved on from too.
+// A refund is dropped if it fails, or if a lease or a counter has changed since the charge.
 func TestReceipt_Refund_withheld(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"store": {}, "lease": {Lease: 8}, "counter": {Sync: time.Second}} {
 		s := &sulky{Store: storetest.Must(memstore.New(memstore.Options{}))}
@@ -74,22 +74,23 @@ func TestReceipt_Refund_withheld(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		takeAt(t, l, noon.Add(3*time.Second), c) // asks the store anew
+		takeAt(t, l, noon.Add(3*time.Second), c) // calls the store again
 		if done := receipt.Refund(ctx, noon.Add(3*time.Second)); done != (limiter.Refunds{Dropped: 1}) {
-			t.Errorf("%s: %+v, want it withheld", name, done)
+			t.Errorf("%s: got %+v, want the refund dropped", name, done)
 		}
 	}
 }
 
-// sulky is a shared store that gives nothing back.
+// sulky is a shared store that rejects all refunds.
 type sulky struct{ limiter.Store }
 
 func (*sulky) Refund(context.Context, limiter.Subject, []limiter.Charge, []algo.Result, time.Duration) (int, error) {
 	return 0, limiter.ErrUnavailable
 }
 
-// State that a wrong clock has left is told once, where it is clamped, and neither by a look
-// nor by what is remembered of it. Until then the clock that is behind shares what is left of it.
+// A decision reports a state that a wrong clock wrote only once, when the state is clamped. Neither
+// a look nor the denial cache reports it. Until then, the environment with the slow clock can use
+// what is left of the state.
 func TestDecision_Mended(t *testing.T) {
 	for name, store := range map[string]limiter.Store{"here": storetest.Must(memstore.New(memstore.Options{})), "shared": newRemote()} {
 		for _, more := range []limiter.Charge{{}, {Subject: user, Limit: perMinute(t, "b", 9), Cost: 1}} {
@@ -100,24 +101,24 @@ func TestDecision_Mended(t *testing.T) {
 			l := storetest.Must(limiter.New(store, limiter.Options{}))
 			takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), c...)
 			if d := mustPeek(t, l, noon, c[0]); d.Clamped != 0 || !d.Allowed {
-				t.Errorf("%s: a look: %+v", name, d)
+				t.Errorf("%s: a look: unexpected decision %+v", name, d)
 			}
 			for i := range 6 {
 				if d := takeAt(t, l, noon.Add(time.Duration(2+i)*time.Second), c...); d.Clamped != 0 || d.Allowed != (i < 4) {
-					t.Errorf("%s: request %d of the 4 that are left: %+v", name, i+1, d)
+					t.Errorf("%s: request %d of the 4 that are left: unexpected decision %+v", name, i+1, d)
 				}
 			}
 			clamped := noon.Add(2*time.Second + 2*time.Minute + 5*time.Second)
 			if d := mustPeek(t, l, clamped, c[0]); d.Clamped != 0 || d.Allowed {
-				t.Errorf("%s: a look: %+v", name, d)
+				t.Errorf("%s: a look: unexpected decision %+v", name, d)
 			}
-			clamped = clamped.Add(2 * time.Second) // when that is forgotten
+			clamped = clamped.Add(2 * time.Second) // when the denial cache has dropped it
 			if d := takeAt(t, l, clamped, c...); d.Clamped != len(c) || d.Allowed {
-				t.Errorf("%s: %d mended, want %d and a refusal: %+v", name, d.Clamped, len(c), d)
+				t.Errorf("%s: got %d clamped, want %d and a refusal: %+v", name, d.Clamped, len(c), d)
 			}
 			for range 3 {
 				if d := takeAt(t, l, clamped, c...); d.Clamped != 0 || d.Allowed {
-					t.Errorf("%s: again %d mended: %+v", name, d.Clamped, d)
+					t.Errorf("%s: second time: got %d clamped, want 0: %+v", name, d.Clamped, d)
 				}
 			}
 			if err := l.Reset(ctx, c); err != nil {
@@ -127,16 +128,16 @@ func TestDecision_Mended(t *testing.T) {
 	}
 }
 
-// A counter that comes together with a store tells what that had to mend for it.
+// A counter that synchronizes with a store reports the states that the store clamped.
 func TestDecision_Mended_counter(t *testing.T) {
 	store := newRemote()
 	l := storetest.Must(limiter.New(store, limiter.Options{}))
 	c := limiter.Charge{Subject: user, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Sync: time.Second}}), Cost: 1}
 	takeAt(t, l, noon, c)
 	takeAt(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Hour), limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1})
-	takeAt(t, l, noon.Add(2*time.Second), c) // brings what was counted at noon, and finds it ahead
+	takeAt(t, l, noon.Add(2*time.Second), c) // sends the count of noon, and finds the state ahead
 	takeAt(t, l, noon.Add(3*time.Minute), c)
 	if d := takeAt(t, l, noon.Add(4*time.Minute), c); d.Clamped != 1 || d.StoreCalls != 1 {
-		t.Errorf("%d mended, want 1: %+v", d.Clamped, d)
+		t.Errorf("got %d clamped, want 1: %+v", d.Clamped, d)
 	}
 }

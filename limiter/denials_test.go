@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The denial cache is bounded by the limits that it remembers, and not by their subjects alone.
+// The denial cache is bounded by the number of limits in it, not only by the number of subjects.
 func TestLimiter_Remember_weight(t *testing.T) {
 	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // of 8 subjects
 		l := storetest.Must(limiter.New(newRemote(), limiter.Options{Remember: 8}))
@@ -30,14 +30,14 @@ func TestLimiter_Remember_weight(t *testing.T) {
 		for who := range 8 {
 			for _, l0 := range limits[len(limits)-1:] {
 				if d := send(7-who, l0); d.Allowed || d.RetryAfter == 0 {
-					t.Fatalf("%+v", d)
+					t.Fatalf("unexpected decision %+v", d)
 				} else if d.FromCache {
 					remembered++
 				}
 			}
 		}
 		if remembered > most || most == 8 && remembered < 5 {
-			t.Errorf("%d limits each: %d of 8 subjects are remembered, want at most %d", each, remembered, most)
+			t.Errorf("%d limits each: %d of 8 subjects are in the cache, want at most %d", each, remembered, most)
 		}
 	}
 }

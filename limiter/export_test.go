@@ -6,12 +6,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// InFlight returns of how many subjects a call of the store is in flight.
+// InFlight returns the number of subjects with a store call in flight.
 func (l *Limiter) InFlight() int {
 	l.groups.mu.Lock()
 	defer l.groups.mu.Unlock()
 	return len(l.groups.waiting)
 }
 
-// FallbackHolds reports whether this process counts anything of an outage at now.
+// FallbackHolds reports whether this process holds counts of an outage at now.
 func (l *Limiter) FallbackHolds(now time.Time) bool { return l.fallback.Holds(algo.InstantOf(now)) }

@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// world is a store with several writers, of which one is a Limiter. It notes every charge that is
-// made, in order.
+// world is a store with several writers. One of them is a Limiter. world records every charge in
+// order.
 type world struct {
 	limiter.Store
 	plan plan
@@ -29,20 +29,20 @@ type world struct {
 	random   *rand.Rand
 	inFlight map[limiter.Subject]int
 	calls    int
-	used     map[limiter.ID]int64   // of each limit, by all
-	states   map[limiter.ID][]int64 // that it had
-	mine     map[limiter.ID]int64   // charged for the Limiter
+	used     map[limiter.ID]int64   // usage of each limit by all writers
+	states   map[limiter.ID][]int64 // the states of each limit so far
+	mine     map[limiter.ID]int64   // usage that the Limiter charged
 	problems []string
 }
 
-// plan is what a run is made of.
+// plan has the parameters of a run.
 type plan struct {
 	Seed       uint64
 	Goroutines int
-	Requests   int // of each
+	Requests   int // of each caller
 	Limits     int
 	Capacity   int64
-	Dearest    int64 // cost
+	Dearest    int64 // highest cost
 	Pause      time.Duration
 	Looks      bool
 	Alike      bool // every request charges all limits
@@ -86,7 +86,7 @@ func (w *world) problem(format string, args ...any) {
 	w.problems = append(w.problems, fmt.Sprintf(format, args...))
 }
 
-// enter counts a call in flight; it returns how it ends.
+// enter counts a call in flight and returns the function that ends it.
 func (w *world) enter(s limiter.Subject, n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -96,8 +96,8 @@ func (w *world) enter(s limiter.Subject, n int) {
 	w.calls += max(0, n)
 }
 
-// Take is a call of the Limiter: it is made some time after it is sent, and answered some time
-// after it is made.
+// Take is a call of the Limiter. It is executed some time after it is sent, and answered some time
+// after it is executed.
 func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	w.enter(s, 1)
 	defer w.enter(s, -1)
@@ -115,7 +115,7 @@ func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 		return false, limiter.ErrUnavailable
 	case 1:
 		return false, limiter.ErrContended
-	case 2: // hangs
+	case 2: // the call hangs
 		<-ctx.Done()
 		return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 	}
@@ -131,7 +131,7 @@ func (w *world) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 	return taken, err
 }
 
-// charge charges in the store, and notes what that makes of it.
+// charge charges the store and records the result.
 func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result, mine bool) (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -153,19 +153,19 @@ func (w *world) charge(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return taken, nil
 }
 
-// span is what one admission uses of a limit: more than from, up to to.
+// span is the usage that one admission adds to a limit: above from, up to and including to.
 type span struct{ from, to int64 }
 
-// outcomes are what the requests of a run were answered.
+// outcomes are the answers to the requests of a run.
 type outcomes struct {
 	mu       sync.Mutex
-	spans    map[limiter.ID][]span  // of what was admitted, where the decision names the limit
-	admitted map[limiter.ID]int64   // costs
-	lost     map[limiter.ID]int64   // costs of what may or may not be charged
-	refused  map[limiter.ID][]int64 // costs of what the limit refused
+	spans    map[limiter.ID][]span  // of admitted requests, where the decision names the limit
+	admitted map[limiter.ID]int64   // total cost
+	lost     map[limiter.ID]int64   // total cost of requests whose charge is unknown
+	refused  map[limiter.ID][]int64 // costs that the limit refused
 }
 
-// note checks one decision and keeps it.
+// note checks one decision and records it.
 func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -174,7 +174,7 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 		w.problem("answered after %s, the deadline is %s", took, p.Timeout)
 	}
 	most := 2 * latency
-	if p.Others > 0 || !p.Alike { // then a call may not return the limits of those who wait
+	if p.Others > 0 || !p.Alike { // then a call may not return the limits of the requests that wait
 		most = 6 * latency
 	}
 	if !p.Faults && took > most {
@@ -211,14 +211,14 @@ func (o *outcomes) note(w *world, d limiter.Decision, look bool, took time.Durat
 		o.refused[d.Limit.ID] = append(o.refused[d.Limit.ID], d.Cost)
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		// A look may see a call half done.
+		// A look may see a call that is half done.
 		if used := p.Capacity - d.Remaining; !look && used > 0 && !slices.Contains(w.states[d.Limit.ID], used) {
 			w.problems = append(w.problems, fmt.Sprintf("refused by %d used of %s, which it never was: %v", used, d.Limit.Name, w.states[d.Limit.ID]))
 		}
 	}
 }
 
-// check compares the run with a sequence of charges.
+// check compares the run with a sequence of single charges.
 func (o *outcomes) check(w *world) {
 	for id, used := range w.mine {
 		if lost := o.lost[id]; used < o.admitted[id] || used > o.admitted[id]+lost || !w.plan.Faults && used != o.admitted[id] {
@@ -254,7 +254,7 @@ func (o *outcomes) check(w *world) {
 	}
 }
 
-// run plays a plan, and returns what is wrong with it.
+// run executes a plan and returns the problems.
 func (p plan) run(t *testing.T) []string {
 	t.Helper()
 	w := &world{Store: storetest.Must(memstore.New(memstore.Options{})), plan: p, random: rand.New(rand.NewPCG(p.Seed, 1)), inFlight: map[limiter.Subject]int{},
@@ -306,7 +306,7 @@ func (p plan) run(t *testing.T) []string {
 			}
 		})
 		wg.Wait()
-		time.Sleep(time.Second) // calls that nobody waits for any more
+		time.Sleep(time.Second) // lets abandoned calls end
 		if n := l.InFlight(); n != 0 {
 			w.problem("%d subjects in flight at the end", n)
 		}
@@ -315,13 +315,13 @@ func (p plan) run(t *testing.T) []string {
 	return w.problems
 }
 
-// Whatever comes together, whoever leaves or writes meanwhile and however calls fail: one call is
-// in flight at a time, the store is charged what was admitted, no limit is passed, and every
-// answer is that of a sequence of single charges.
+// The group of one subject keeps its guarantees for any arrivals, departures, other writers and
+// store failures. One call is in flight at a time, and the store is charged exactly what was
+// admitted. No limit is exceeded, and every answer is that of a sequence of single charges.
 func TestGroup_property(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		if problems := drawPlan(rt).run(t); len(problems) > 0 {
-			rt.Fatalf("%d problems, such as %s", len(problems), problems[0])
+			rt.Fatalf("got %d problems, want none; the first is %s", len(problems), problems[0])
 		}
 	})
 }

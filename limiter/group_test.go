@@ -16,11 +16,11 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// paced is a store whose calls take a while. It notes each call, and how many are in flight.
+// paced is a store with slow calls. It records each call and the number of calls in flight.
 type paced struct {
 	*remote
 	takes  time.Duration
-	answer func(call int, ctx context.Context) error // nil: the store's own
+	answer func(call int, ctx context.Context) error // nil: the answer of the store
 
 	mu       sync.Mutex
 	inFlight int
@@ -55,13 +55,13 @@ func (p *paced) Take(ctx context.Context, now algo.Instant, s limiter.Subject, c
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// over returns a Limiter over store.
+// over returns a Limiter that uses store.
 func over(store limiter.Store, timeout time.Duration) *limiter.Limiter {
 	return storetest.Must(limiter.New(store, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// oneByOne starts n requests in this order, so that each waits for those before it, and returns
-// what they are answered.
+// oneByOne starts n requests in order, so that each one waits for those before it. It returns their
+// decisions.
 func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
 	decisions := make([]limiter.Decision, n)
 	var wg sync.WaitGroup
@@ -73,8 +73,8 @@ func oneByOne(n int, request func(i int) limiter.Decision) []limiter.Decision {
 	return decisions
 }
 
-// 64 requests at once cost two calls, whatever the limit has room for, and each sees the state
-// after its own charge.
+// 64 concurrent requests cost two store calls, whatever room the limit has. Each request sees the
+// state after its own charge.
 func TestGroup(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.FixedWindow, Requests: 57, Window: time.Hour},
@@ -92,21 +92,21 @@ func TestGroup(t *testing.T) {
 				for i, d := range oneByOne(64, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
 					calls += d.StoreCalls
 					if d.Allowed != (i < 57) || d.Remaining != int64(max(0, 56-i)) || d.Reason != limiter.ReasonNone || (d.RetryAfter > 0) == d.Allowed {
-						t.Errorf("request %d: %+v", i+1, d)
+						t.Errorf("request %d: unexpected decision %+v", i+1, d)
 					}
 					if want := time.Duration(i) * rate.Window / 57; rate.Algorithm == algo.LeakyBucket && d.Allowed && (d.Delay-want).Abs() > time.Microsecond {
-						t.Errorf("request %d: its turn comes after %s, want %s", i+1, d.Delay, want)
+						t.Errorf("request %d: got a delay of %s, want %s", i+1, d.Delay, want)
 					}
 				}
 				if took := time.Since(begun); took != 20*time.Millisecond || store.most != 1 || len(store.costs) != 2 || calls != 2 || l.InFlight() != 0 {
-					t.Errorf("took %s, %d at once, costs %v, %d calls in the answers, %d in flight", took, store.most, store.costs, calls, l.InFlight())
+					t.Errorf("took %s; %d calls at once; costs %v; %d calls in the decisions; %d in flight", took, store.most, store.costs, calls, l.InFlight())
 				}
 			})
 		})
 	}
 }
 
-// A cost that does not fit waits for those before it, and a smaller one after it passes.
+// A cost that does not fit waits for the requests before it. A smaller cost after it is admitted.
 func TestGroup_costs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -122,17 +122,18 @@ func TestGroup_costs(t *testing.T) {
 		})
 		for i, want := range []bool{true, true, false, true, false, true, true} { // 1 + 2 + 3 + 2 + 1
 			if decisions[i].Allowed != want {
-				t.Errorf("cost %d: %+v", costs[i], decisions[i])
+				t.Errorf("cost %d: unexpected decision %+v", costs[i], decisions[i])
 			}
 		}
 		if want := [][]int64{{1}, {8, 1}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
-			t.Errorf("calls of %v, want %v", store.costs, want)
+			t.Errorf("got calls of %v, want %v", store.costs, want)
 		}
 	})
 }
 
-// Another process takes the room that was left: the store refuses the sum, and half of those who
-// still fit are charged next. If it does so time and again, the rest is refused as busy.
+// Another process takes the room that was left, so the store refuses the sum. The next call charges
+// half of the requests that still fit. If the store refuses again and again, the remaining requests
+// are refused as busy.
 func TestGroup_otherProcess(t *testing.T) {
 	for _, c := range []struct {
 		limit    int64
@@ -167,13 +168,14 @@ func TestGroup_otherProcess(t *testing.T) {
 				}
 			}
 			if allowed != c.allowed || busy != c.busy || len(store.costs) != c.calls {
-				t.Errorf("%v by others: %d allowed, %d busy, calls of %v; want %+v", c.writes, allowed, busy, store.costs, c)
+				t.Errorf("writes %v by another process: %d allowed, %d busy, calls of %v; want %+v", c.writes, allowed, busy, store.costs, c)
 			}
 		})
 	}
 }
 
-// Looks join for free: by the state that a call has just returned, or by that of the next.
+// Looks join a group without a store call of their own. They use the state that a call has just
+// returned, or that of the next call.
 func TestGroup_looks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -190,17 +192,17 @@ func TestGroup_looks(t *testing.T) {
 		})
 		for i, want := range []int64{9, 9, 8, 20, 7} {
 			if d := decisions[i]; !d.Allowed || d.Remaining != want {
-				t.Errorf("request %d: %+v, want %d to remain", i+1, d, want)
+				t.Errorf("request %d: got %+v, want %d to remain", i+1, d, want)
 			}
 		}
 		if want := [][]int64{{1}, {2, 0}}; !slices.EqualFunc(store.costs, want, slices.Equal) {
-			t.Errorf("calls of %v, want %v", store.costs, want)
+			t.Errorf("got calls of %v, want %v", store.costs, want)
 		}
 	})
 }
 
-// A request that leaves while its call is in flight stays charged, and cancels nothing for the
-// others: the call lives until the latest of their deadlines.
+// A request that leaves while its call is in flight stays charged. It does not cancel the call for
+// the other requests: the call ends at the latest of their deadlines.
 func TestGroup_leaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -222,10 +224,10 @@ func TestGroup_leaving(t *testing.T) {
 		}
 		wg.Wait()
 		if d := decisions; !d[0].Allowed || d[1].Reason != limiter.ReasonBusy || !d[2].Allowed || d[2].Remaining != 7 {
-			t.Errorf("%+v", d)
+			t.Errorf("unexpected decision %+v", d)
 		}
 		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 7 || l.InFlight() != 0 {
-			t.Errorf("%+v, %d in flight", d, l.InFlight())
+			t.Errorf("unexpected decision %+v, %d calls in flight", d, l.InFlight())
 		}
 	})
 }
@@ -244,22 +246,22 @@ func TestGroup_leaving_unsent(t *testing.T) {
 		begun := time.Now()
 		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, begun, c) }) {
 			if d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 {
-				t.Errorf("request %d: %+v", i+1, d)
+				t.Errorf("request %d: unexpected decision %+v", i+1, d)
 			}
 		}
 		if took := time.Since(begun); took != 50*time.Millisecond {
-			t.Errorf("they waited %s", took)
+			t.Errorf("the requests waited %s", took)
 		}
 		first.Wait()
 		synctest.Wait()
 		if d := mustPeek(t, l, time.Now(), c); d.Remaining != 10 || l.InFlight() != 0 {
-			t.Errorf("%+v, %d in flight", d, l.InFlight())
+			t.Errorf("unexpected decision %+v, %d calls in flight", d, l.InFlight())
 		}
 	})
 }
 
-// A timeout of a request that is alone is an outage, unless the store answers others meanwhile.
-// Where several come together it is pressure, until the store is known not to live.
+// The timeout of a single request is an outage, unless the store answers other requests meanwhile.
+// The timeout of several requests together is pressure, until the store is known to be down.
 func TestGroup_timeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{remote: newRemote()}
@@ -267,10 +269,10 @@ func TestGroup_timeouts(t *testing.T) {
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
 		together := func(n int, want limiter.Reason) {
 			t.Helper()
-			synctest.Wait() // for calls that nobody waits for any more
+			synctest.Wait() // for abandoned calls
 			for i, d := range oneByOne(n, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
 				if d.Reason != want {
-					t.Errorf("request %d of %d: %+v, want %s", i+1, n, d, want)
+					t.Errorf("request %d of %d: got %+v, want %s", i+1, n, d, want)
 				}
 			}
 		}
@@ -284,17 +286,17 @@ func TestGroup_timeouts(t *testing.T) {
 		takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit})
 		store.answers = false
 		if wg.Wait(); d.Reason != limiter.ReasonBusy {
-			t.Errorf("while the store answers others: %+v", d)
+			t.Errorf("while the store answers others: unexpected decision %+v", d)
 		}
 		for range 4 {
 			together(3, limiter.ReasonBusy)
 		}
-		together(1, limiter.ReasonTimeout) // that is the fifth call in a row
+		together(1, limiter.ReasonTimeout) // the fifth call in a row
 		together(3, limiter.ReasonTimeout)
 	})
 }
 
-// A store that panics wakes all who wait.
+// A panic of the store wakes all waiting requests.
 func TestGroup_panic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -319,11 +321,11 @@ func TestGroup_panic(t *testing.T) {
 		})
 		for i, d := range decisions[1:] {
 			if !d.Allowed || d.Reason != limiter.ReasonUnavailable {
-				t.Errorf("request %d: %+v, want on_error to decide", i+2, d)
+				t.Errorf("request %d: got %+v, want on_error to decide", i+2, d)
 			}
 		}
 		if d := takeAt(t, l, time.Now(), c); panics != 1 || d.Remaining != 9-4 || len(store.costs) != 3 || l.InFlight() != 0 { // four were decided here
-			t.Errorf("%d panics; then %+v after calls of %v, %d in flight", panics, d, store.costs, l.InFlight())
+			t.Errorf("got %d panics, want 1; then %+v after calls of %v, %d in flight", panics, d, store.costs, l.InFlight())
 		}
 	})
 }
@@ -339,23 +341,24 @@ func (b blank) Take(ctx context.Context, now algo.Instant, s limiter.Subject, ch
 	return taken, err
 }
 
-// A store that returns no state has failed: nobody panics over it, and all who wait are answered.
+// A store that returns no state has failed. No caller panics, and all waiting requests get an
+// answer.
 func TestGroup_blank(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := storetest.Must(limiter.New(blank{newPaced()}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
 		for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) })[1:] {
 			if !d.Allowed || d.Reason != limiter.ReasonUnavailable {
-				t.Errorf("request %d: %+v, want on_error to decide", i+2, d)
+				t.Errorf("request %d: got %+v, want on_error to decide", i+2, d)
 			}
 		}
 		if l.InFlight() != 0 {
-			t.Errorf("%d in flight", l.InFlight())
+			t.Errorf("got %d calls in flight, want 0", l.InFlight())
 		}
 	})
 }
 
-// An error of the store is that of all whom the call was for.
+// An error of a store call is the error of all requests in the call.
 func TestGroup_failure(t *testing.T) {
 	for err, want := range map[error]limiter.Reason{
 		limiter.ErrUnavailable: limiter.ReasonUnavailable, limiter.ErrBreakerOpen: limiter.ReasonBreaker, limiter.ErrContended: limiter.ReasonBusy, limiter.ErrItemThrottled: limiter.ReasonBusy,
@@ -367,23 +370,23 @@ func TestGroup_failure(t *testing.T) {
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: perMinute(t, "a", 10)}
 			for i, d := range oneByOne(9, func(int) limiter.Decision { return takeAt(t, l, time.Now(), c) }) {
 				if d.Reason != want || d.Allowed != (want != limiter.ReasonBusy) {
-					t.Errorf("request %d: %+v, want %s", i+1, d, want)
+					t.Errorf("request %d: got %+v, want %s", i+1, d, want)
 				}
 			}
 			calls := store.costs
-			if errors.Is(err, limiter.ErrItemThrottled) { // the plan of each call: see throttled.go
+			if errors.Is(err, limiter.ErrItemThrottled) { // see throttled.go for the plan of each call
 				calls = slices.DeleteFunc(slices.Clone(calls), func(costs []int64) bool { return costs[0] == 0 })
 				calls = slices.CompactFunc(calls, slices.Equal)
 			}
 			if fmt.Sprint(calls) != "[[1] [8]]" {
-				t.Errorf("calls of %v", store.costs)
+				t.Errorf("unexpected calls of %v", store.costs)
 			}
 		})
 	}
 }
 
-// Each request gives back its own cost, and nobody's else. What a window or a log was charged
-// comes back in full, a bucket never holds more than without them.
+// Each request refunds only its own cost. The charge of a window or a log comes back in full. A
+// bucket never holds more than it would hold without these requests.
 func TestGroup_refund(t *testing.T) {
 	for _, a := range []algo.Algorithm{algo.FixedWindow, algo.SlidingWindow, algo.SlidingLog, algo.TokenBucket} {
 		t.Run(string(a), func(t *testing.T) {
@@ -404,24 +407,24 @@ func TestGroup_refund(t *testing.T) {
 				left := int64(36) // 1 + ... + 8
 				for _, i := range []int{7, 3, 0, 5, 1, 6, 2, 4} {
 					given := receipts[i].Refund(ctx, begun).Given
-					if a != algo.TokenBucket || i == 7 { // the last one finds its bucket as it left it
+					if a != algo.TokenBucket || i == 7 { // the last one finds its bucket unchanged
 						left -= int64(i + 1)
 					} else if given > 0 {
 						left = min(left, 100-mustPeek(t, l, begun, c).Remaining)
 					}
 					if d := mustPeek(t, l, begun, c); d.Remaining != 100-left || given == 0 && a != algo.TokenBucket {
-						t.Errorf("after giving back %d: %d remain, want %d", i+1, d.Remaining, 100-left)
+						t.Errorf("after the refund of %d: got %d remaining, want %d", i+1, d.Remaining, 100-left)
 					}
 				}
 				if d := mustPeek(t, l, begun, c); d.Remaining > 100 || len(store.costs) < 2 {
-					t.Errorf("%+v, calls of %v", d, store.costs)
+					t.Errorf("unexpected decision %+v, calls of %v", d, store.costs)
 				}
 			})
 		})
 	}
 }
 
-// A forced charge has a call of its own, and takes nothing from those who wait.
+// A forced charge uses a separate call and takes no quota from waiting requests.
 func TestGroup_spend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -446,7 +449,7 @@ func TestGroup_spend(t *testing.T) {
 	})
 }
 
-// Requests by different rules, or at distant instants, do not share a call, and none is lost.
+// Requests under different rules, or at distant instants, do not share a call. No request is lost.
 func TestGroup_apart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -463,22 +466,22 @@ func TestGroup_apart(t *testing.T) {
 			return takeAt(t, l, begun.Add(time.Duration(i/3)*time.Minute), c)
 		}) {
 			if !d.Allowed && d.Reason != limiter.ReasonBusy {
-				t.Errorf("request %d: %+v", i+1, d)
+				t.Errorf("request %d: unexpected decision %+v", i+1, d)
 			}
 		}
 		for _, costs := range store.costs {
 			if len(costs) != 1 || costs[0] > 2 {
-				t.Errorf("calls of %v", store.costs)
+				t.Errorf("unexpected calls of %v", store.costs)
 			}
 		}
 		if store.most != 1 || l.InFlight() != 0 {
-			t.Errorf("%d at once, %d in flight", store.most, l.InFlight())
+			t.Errorf("%d calls at once, %d in flight", store.most, l.InFlight())
 		}
 	})
 }
 
-// A lease that a group renews is shrunk to its request where the rest has no room, and what it
-// holds is used.
+// A lease that a group renews shrinks to its request where the other requests leave no room.
+// Requests then use what the lease holds.
 func TestGroup_leases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -498,7 +501,7 @@ func TestGroup_leases(t *testing.T) {
 					allowed++
 				}
 				if i%4 == 3 && !d.Allowed {
-					t.Errorf("%+v", d)
+					t.Errorf("unexpected decision %+v", d)
 				}
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// What ParseID reads is spelled in one way only.
+// ParseID accepts only one spelling of an ID.
 func FuzzParseID(f *testing.F) {
 	for _, s := range []string{limiter.NewID("search").String(), "", "00000000", "0000000", "VVVVVVVV", "vvvvvvvv", "0000\n0000", "00000000=", "WWWWWWWW", "0000000000000000"} {
 		f.Add(s)
@@ -14,7 +14,7 @@ func FuzzParseID(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		id, err := limiter.ParseID(s)
 		if err == nil && id.String() != s {
-			t.Errorf("%q is read as %s", s, id)
+			t.Errorf("%q: parsed as %s, want an error", s, id)
 		}
 	})
 }

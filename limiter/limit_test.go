@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// What a store has no room for is no limit.
+// Validation rejects a limit that no store can hold.
 func TestNewLimit_mistakes(t *testing.T) {
 	good := limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, ID: 1<<40 - 1, Version: limiter.MaxVersion}
 	limit(t, good)
@@ -37,7 +37,7 @@ func TestNewLimit_mistakes(t *testing.T) {
 	}
 }
 
-// An ID has 40 bits, all of them used, and its text is read back.
+// An ID has 40 bits and uses all of them. ParseID reads its text back.
 func TestID_bits(t *testing.T) {
 	var all limiter.ID
 	for _, part := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
@@ -48,17 +48,17 @@ func TestID_bits(t *testing.T) {
 		}
 	}
 	if all>>38 != 3 || all >= 1<<40 {
-		t.Errorf("bits %x", uint64(all))
+		t.Errorf("got the bits %x, want all 40", uint64(all))
 	}
 	for _, text := range []string{"", "0123456", "012345678", "zzzzzzzz", "0123456*"} {
 		if id, err := limiter.ParseID(text); err == nil {
-			t.Errorf("%q is read as %s", text, id)
+			t.Errorf("%q: parsed as %s, want an error", text, id)
 		}
 	}
 }
 
-// A cost that no limit can hold, at a limit that was lowered, is refused for good, and an
-// instant that no state can hold is a mistake.
+// A cost above a lowered limit's capacity is refused for good. An instant that no state can hold
+// returns an error.
 func TestLimiter_Take_extremes(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
@@ -69,7 +69,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 		take(t, l, limiter.Charge{Subject: who, Limit: made(1, 300), Cost: 300})
 		d := takeAt(t, l, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: made(2, 5), Cost: math.MaxInt64})
 		if d.Allowed || d.RetryAfter != 0 {
-			t.Errorf("%s: %+v", algorithm, d)
+			t.Errorf("%s: unexpected decision %+v", algorithm, d)
 		}
 	}
 	for _, now := range []time.Time{{}, time.Unix(-1, 0), time.Date(2263, 1, 1, 0, 0, 0, 0, time.UTC)} {
@@ -80,7 +80,7 @@ func TestLimiter_Take_extremes(t *testing.T) {
 	}
 }
 
-// An environment that gave its own charge back does not go on refusing from memory.
+// After an environment refunds its own charge, the denial cache refuses no more requests.
 func TestReceipt_Refund(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := []limiter.Charge{{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}}
@@ -90,10 +90,10 @@ func TestReceipt_Refund(t *testing.T) {
 				t.Fatal(d, err)
 			}
 			if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{Given: 1}) {
-				t.Errorf("%+v, want one given back", done)
+				t.Errorf("got %+v, want one refund", done)
 			}
 			if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{}) {
-				t.Errorf("the second time %+v", done)
+				t.Errorf("second refund: got %+v, want none", done)
 			}
 		}
 		take(t, l, c...)
@@ -102,21 +102,21 @@ func TestReceipt_Refund(t *testing.T) {
 			t.Fatal(d, receipt, err)
 		}
 		if done := receipt.Refund(ctx, noon); done != (limiter.Refunds{}) {
-			t.Errorf("of a refusal %+v", done)
+			t.Errorf("refund of a refusal: got %+v, want none", done)
 		}
 		if take(t, l, c...).Allowed {
-			t.Error("a refusal gave something back")
+			t.Error("the refund of a refusal returned quota, want none")
 		}
 	}
 }
 
-// A look says what a request would get, and charges nothing.
+// A look reports what a request would get and charges nothing.
 func TestLimiter_Peek(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 4}
 		for range 3 {
 			if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 10 {
-				t.Fatalf("fresh: %+v", d)
+				t.Fatalf("no usage: unexpected decision %+v", d)
 			}
 		}
 		take(t, l, c)
@@ -128,32 +128,32 @@ func TestLimiter_Peek(t *testing.T) {
 		}
 		c.Cost = 2
 		if d := mustPeek(t, l, noon, c); !d.Allowed || d.Remaining != 2 {
-			t.Errorf("2 of the last 2: %+v", d)
+			t.Errorf("2 of the last 2: unexpected decision %+v", d)
 		}
 	}
 }
 
-// What is spent past a limit is a debt that refuses others.
+// A forced charge past a limit is a debt, which refuses other requests.
 func TestCharge_Force(t *testing.T) {
 	for _, l := range []*limiter.Limiter{storetest.Must(limiter.New(newRemote(), limiter.Options{})), storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))} {
 		a := perMinute(t, "a", 10)
 		for i, want := range []int64{6, 2, 0, 0} {
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 4, Force: true}); !d.Allowed || d.Remaining != want {
-				t.Fatalf("spending %d: %+v", i, d)
+				t.Fatalf("forced charge %d: unexpected decision %+v", i, d)
 			}
 		}
 		if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed {
-			t.Fatalf("in debt: %+v", d)
+			t.Fatalf("in debt: unexpected decision %+v", d)
 		}
-		// What is refused elsewhere in the request does not spend.
+		// A forced charge does not happen when another limit of the request refuses.
 		b := perMinute(t, "b", 1)
 		both := []limiter.Charge{{Subject: other, Limit: a, Cost: 1, Force: true}, {Subject: other, Limit: b, Cost: 1}}
 		take(t, l, both...)
 		if d := take(t, l, both...); d.Allowed || d.Limit != b {
-			t.Fatalf("refused by the other: %+v", d)
+			t.Fatalf("refused by the other limit: unexpected decision %+v", d)
 		}
 		if d := mustPeek(t, l, noon, limiter.Charge{Subject: other, Limit: a, Cost: 1}); d.Remaining != 9 {
-			t.Errorf("the refused request spent: %+v", d)
+			t.Errorf("the refused request was charged: %+v", d)
 		}
 	}
 }

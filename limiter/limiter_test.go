@@ -26,11 +26,11 @@ var (
 	other = limiter.User("43")
 )
 
-// key is of a context.
+// key is the type of a context key.
 type key struct{}
 
-// remote is a store that is not in this process, as far as the Limiter can see. It
-// counts its calls, and fails subjects on demand.
+// remote is a store that the Limiter treats as shared. It counts its calls and fails chosen
+// subjects.
 type remote struct {
 	limiter.Store
 	takes, refunds atomic.Int64
@@ -107,8 +107,8 @@ func TestLimiter_Take(t *testing.T) {
 	}
 }
 
-// Of several limits the strictest speaks: refused, the longest wait; allowed, the
-// least remaining, global ones left out.
+// Of several limits, the strictest one decides the answer. For a refusal it has the longest wait;
+// for an admission it has the least quota remaining. An admission ignores global limits.
 func TestLimiter_Take_speaks(t *testing.T) {
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
 	wide, narrow := perMinute(t, "wide", 10), perMinute(t, "narrow", 5)
@@ -124,33 +124,33 @@ func TestLimiter_Take_speaks(t *testing.T) {
 	}
 	d := take(t, l, charges(4)...)
 	if !d.Allowed || d.Limit != narrow || d.Remaining != 1 {
-		t.Errorf("allowed: %q speaks with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
+		t.Errorf("allowed: got %q with %d remaining, want narrow with 1", d.Limit.Name, d.Remaining)
 	}
-	// narrow, slow and global refuse the next; narrow comes first, but only within one
-	// subject is all asked: user's limits refuse before other's are reached.
+	// narrow, slow and global refuse the next request. narrow comes first. Only the limits of one
+	// subject are all charged: user's limits refuse before other's are reached.
 	d = take(t, l, charges(2)...)
 	if d.Allowed || d.Limit != narrow {
-		t.Errorf("refused: %q speaks, want narrow", d.Limit.Name)
+		t.Errorf("refused: got %q, want narrow", d.Limit.Name)
 	}
 	d = take(t, l, limiter.Charge{Subject: user, Limit: wide, Cost: 7}, limiter.Charge{Subject: user, Limit: narrow, Cost: 11})
 	if d.Allowed || d.Limit != narrow || d.RetryAfter != 0 {
-		t.Errorf("a cost above the capacity: %q speaks, retry after %s, want narrow and no time", d.Limit.Name, d.RetryAfter)
+		t.Errorf("a cost above the capacity: got %q with retry after %s, want narrow and no time", d.Limit.Name, d.RetryAfter)
 	}
 	d = take(t, l, limiter.Charge{Subject: limiter.Global(), Limit: global, Cost: 0})
 	if !d.Allowed || d.Limit != nil {
-		t.Errorf("only a global limit, allowed: %+v, want nobody to speak", d)
+		t.Errorf("only a global limit, allowed: got %+v, want no limit in the answer", d)
 	}
 	d = take(t, l, limiter.Charge{Subject: limiter.Global(), Limit: global, Cost: 1})
 	if d.Allowed || d.Limit != global {
-		t.Errorf("a global limit refuses: %+v, want it to speak", d)
+		t.Errorf("a global limit refuses: got %+v, want it in the answer", d)
 	}
 	if d := take(t, l); !d.Allowed || d.Limit != nil || d.Reason != limiter.ReasonNone {
-		t.Errorf("no charges: %+v", d)
+		t.Errorf("no charges: unexpected decision %+v", d)
 	}
 }
 
-// What one subject was charged is given back when another refuses, on a store in this
-// process and on one that takes all subjects at once.
+// When one subject refuses, the charge of the other subject is refunded. This holds for a store in
+// this process and for a store that takes all subjects at once.
 func TestLimiter_Take_refund(t *testing.T) {
 	for _, name := range []string{"local", "remote"} {
 		t.Run(name, func(t *testing.T) {
@@ -165,24 +165,24 @@ func TestLimiter_Take_refund(t *testing.T) {
 			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
 			for i := range 6 {
 				if d := take(t, l, charges...); d.Allowed != (i < 3) {
-					t.Fatalf("request %d: allowed %t", i+1, d.Allowed)
+					t.Fatalf("request %d: unexpected result, allowed %t", i+1, d.Allowed)
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 0}); d.Remaining != 7 {
-				t.Errorf("%d of 10 remain after 3 admitted and 3 refused by another subject, want 7", d.Remaining)
+				t.Errorf("got %d of 10 remaining after 3 admitted and 3 refused by another subject, want 7", d.Remaining)
 			}
 			if d := take(t, l, limiter.Charge{Subject: user, Limit: bucket, Cost: 0}); d.Remaining != 997 {
-				t.Errorf("%d of 1000 remain in the bucket, want 997", d.Remaining)
+				t.Errorf("got %d of 1000 remaining in the bucket, want 997", d.Remaining)
 			}
 			if refunds := r.refunds.Load(); name == "remote" && refunds != 3 {
-				t.Errorf("%d refunds, want 3", refunds)
+				t.Errorf("got %d refunds, want 3", refunds)
 			}
 		})
 	}
 }
 
-// A flood that is refused costs one store call a second, whatever the algorithm, and
-// memory never admits.
+// A refused flood costs one store call a second, whatever the algorithm. The denial cache never
+// admits a request.
 func TestLimiter_Take_flood(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Algorithm: algo.TokenBucket, Requests: 10, Window: time.Minute},
@@ -201,67 +201,67 @@ func TestLimiter_Take_flood(t *testing.T) {
 			for i := range 4000 { // 4 seconds
 				d := takeAt(t, l, now, charge)
 				if d.Allowed {
-					t.Fatalf("admitted from memory after %d ms", i)
+					t.Fatalf("the denial cache admitted a request after %d ms", i)
 				}
 				if d.Limit != flooded || d.RetryAfter <= 0 || !d.FromCache && i%1001 != 0 {
-					t.Fatalf("refused after %d ms: %+v", i, d)
+					t.Fatalf("refused after %d ms: unexpected decision %+v", i, d)
 				}
 				now = now.Add(time.Millisecond)
 			}
 			if calls := r.takes.Load(); calls != 3 { // the last admission is trusted for the first second
-				t.Errorf("%d store calls for a flood of 4 s, want 3", calls)
+				t.Errorf("got %d store calls for a flood of 4 s, want 3", calls)
 			}
 			now = noon.Add(10 * time.Minute)
 			if d := takeAt(t, l, now, charge); !d.Allowed {
-				t.Error("refused from memory when the quota was back")
+				t.Error("the denial cache refused a request after the quota was back")
 			}
 		})
 	}
 }
 
-// Every decision tells the store what was seen last, and new rules are not judged by
-// what old ones left in memory.
+// Every Take passes the last seen state to the store as a hint. States of old rules do not decide
+// under new rules.
 func TestLimiter_Take_remembers(t *testing.T) {
 	now, r := noon, newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Remember: 4}))
 	a, b := perMinute(t, "a", 1), perMinute(t, "b", 10)
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 3})
 	if r.hints[0].Machine != nil {
-		t.Errorf("a caller never seen comes with the hint %+v", r.hints[0])
+		t.Errorf("got the hint %+v for a new caller, want none", r.hints[0])
 	}
 	now = now.Add(time.Hour)
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}, limiter.Charge{Subject: user, Limit: b, Cost: 1})
 	if r.hints[0].Machine != nil || r.hints[1].State.Count != 3 {
-		t.Errorf("hints %+v, want none for a and a count of 3 for b", r.hints)
+		t.Errorf("got hints %+v, want none for a and a count of 3 for b", r.hints)
 	}
 	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: a, Cost: 1}); d.Allowed || !d.FromCache {
-		t.Errorf("a is used up: %+v", d)
+		t.Errorf("a is used up: unexpected decision %+v", d)
 	}
 	if d := takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1}); !d.Allowed {
-		t.Errorf("b is not: %+v", d)
+		t.Errorf("b is not used up: unexpected decision %+v", d)
 	}
 	raised := perMinute(t, "a", 2)
 	calls := r.takes.Load()
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: raised, Cost: 1})
 	if r.takes.Load() == calls {
-		t.Error("a changed limit was judged by what was remembered of the old one")
+		t.Error("the cached state of the old limit decided for the changed limit")
 	}
-	// A decision from memory leaves out what is too old to be trusted.
+	// A decision from the denial cache leaves out states that are too old to trust.
 	old := limiter.Charge{Subject: other, Limit: a, Cost: 1}
 	takeAt(t, l, now, old)
 	now = now.Add(2 * time.Second)
 	tight := perMinute(t, "tight", 1)
 	takeAt(t, l, now, limiter.Charge{Subject: other, Limit: tight, Cost: 1})
 	if d := takeAt(t, l, now, old, limiter.Charge{Subject: other, Limit: tight, Cost: 1}); !d.FromCache || d.Limit != tight {
-		t.Errorf("%+v, want a refusal by tight from memory", d)
+		t.Errorf("got %+v, want a refusal by tight from the cache", d)
 	}
-	// It is bounded.
+	// The denial cache is bounded.
 	for i := range 8 {
 		takeAt(t, l, now, limiter.Charge{Subject: limiter.User(fmt.Sprint("crowd", i)), Limit: b, Cost: 1})
 	}
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 1})
 	if r.hints[0].Machine != nil {
-		t.Error("with room for 4 subjects, the ninth last is still remembered")
+		t.Error("with room for 4 subjects, the ninth most recent is still in the cache")
 	}
 }
 
@@ -273,12 +273,12 @@ func TestLimiter_Take_trust(t *testing.T) {
 		take(t, l, charge)
 	}
 	if calls := r.takes.Load(); calls != 3 {
-		t.Errorf("%d calls of 3 with memory not trusted", calls)
+		t.Errorf("got %d calls for 3 requests without a trusted cache, want 3", calls)
 	}
 }
 
-// A store that fails leaves the decision to this process, says why and is logged once; a refusal
-// that is known wins all the same.
+// When a store fails, this process decides. The decision has the reason, and one line is logged. A
+// known refusal takes precedence.
 func TestLimiter_Take_failure(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -297,25 +297,24 @@ func TestLimiter_Take_failure(t *testing.T) {
 			mine, theirs := perMinute(t, "mine", 10), perMinute(t, "theirs", 1)
 			d := take(t, l, limiter.Charge{Subject: user, Limit: mine, Cost: 1})
 			if !d.Allowed || d.Reason != c.want || d.Limit != mine || d.Remaining != 9 || d.Superseded {
-				t.Errorf("got %+v, want it allowed by this process for %s", d, c.want)
+				t.Errorf("got %+v, want this process to allow it for %s", d, c.want)
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 1 || !strings.Contains(log.String(), string(c.want)) || strings.Contains(log.String(), user.String()) {
 				t.Errorf("logged %q, want one line with the reason and without the subject", log.String())
 			}
 			both := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: other, Limit: theirs, Cost: 1}}
 			if d := take(t, l, both...); !d.Allowed || d.Reason != c.want || d.Limit != theirs {
-				t.Errorf("one of two failed: %+v", d)
+				t.Errorf("one of two subjects failed: unexpected decision %+v", d)
 			}
 			r.fail[other] = nil
 			if d := take(t, l, both...); d.Allowed || d.Limit != theirs {
-				t.Errorf("one failed and one refused: %+v, want it refused", d)
+				t.Errorf("one failed and one refused: got %+v, want a refusal", d)
 			}
 		})
 	}
 }
 
-// A caller who hangs up has still asked: its charge is made, under the Limiter's own
-// deadline.
+// A caller that cancels its request is still charged. The charge has the Limiter's deadline.
 func TestLimiter_Take_cancelled(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Timeout: 100 * time.Millisecond}))
@@ -324,13 +323,13 @@ func TestLimiter_Take_cancelled(t *testing.T) {
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 10), Cost: 1}
 	d, err := l.Take(gone, noon, []limiter.Charge{charge})
 	if err != nil || d.Remaining != 9 || d.Reason != limiter.ReasonNone {
-		t.Errorf("cancelled: %+v, %v", d, err)
+		t.Errorf("cancelled: unexpected decision %+v, %v", d, err)
 	}
 	if r.ctx.Value(key{}) != "kept" {
-		t.Error("the values of the context are lost")
+		t.Error("the store call lost the values of the context")
 	}
 	if _, ok := r.ctx.Deadline(); !ok {
-		t.Error("the store has no deadline")
+		t.Error("the store call has no deadline")
 	}
 }
 
@@ -358,12 +357,12 @@ func TestLimiter_Take_invalid(t *testing.T) {
 		}
 	}
 	if d := take(t, l, limiter.Charge{Subject: user, Limit: a, Cost: 0}); d.Remaining != 10 {
-		t.Errorf("an invalid request was charged: %d remain of 10", d.Remaining)
+		t.Errorf("an invalid request was charged: %d of 10 remain", d.Remaining)
 	}
 }
 
-// Concurrent requests on a caller's limit and a global one: exactly as many are
-// admitted as the global limit has, and no caller is left charged for more.
+// Concurrent requests charge a caller's limit and a global one. The number of admissions equals the
+// global limit, and no caller stays charged for more than its admissions.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1}))
@@ -392,12 +391,12 @@ func TestLimiter_Take_concurrent(t *testing.T) {
 		}
 	}
 	if total != 20 {
-		t.Errorf("%d admitted by a global limit of 20", total)
+		t.Errorf("a global limit of 20 admitted %d", total)
 	}
 }
 
-// Where the store holds newer rules, their numbers decide and are told, and the log says
-// so once a minute.
+// Where the store holds newer rules, their parameters decide and appear in the decision. One line a
+// minute is logged.
 func TestLimiter_Take_superseded(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
@@ -408,18 +407,18 @@ func TestLimiter_Take_superseded(t *testing.T) {
 	for i := range 3 {
 		d := takeAt(t, l, noon.Add(time.Duration(i)*25*time.Second), limiter.Charge{Subject: user, Limit: older, Cost: 1})
 		if !d.Superseded || d.Limit != older || d.Capacity != 9 || d.Remaining != int64(7-i) {
-			t.Errorf("request %d: %+v", i, d)
+			t.Errorf("request %d: unexpected decision %+v", i, d)
 		}
 	}
 	if n := strings.Count(log.String(), "rules superseded"); n != 1 || !strings.Contains(log.String(), "version=1") || !strings.Contains(log.String(), "sliding/1m0s/9") {
 		t.Errorf("logged %d times: %s", n, log.String())
 	}
 	if d := takeAt(t, l, noon.Add(time.Hour), limiter.Charge{Subject: other, Limit: older, Cost: 1}); d.Superseded {
-		t.Errorf("own numbers decided: %+v", d)
+		t.Errorf("the process's own parameters decided: %+v", d)
 	}
 }
 
-// A decision says how often it asked a shared store, as the store has counted it.
+// StoreCalls of a decision equals the number of calls that the shared store counted.
 func TestDecision_StoreCalls(t *testing.T) {
 	r := newRemote()
 	cells := storetest.Must(memstore.New(memstore.Options{}))
@@ -456,10 +455,10 @@ func TestDecision_StoreCalls(t *testing.T) {
 		before := r.takes.Load() + r.refunds.Load()
 		d := take(t, l, step.charges...)
 		if made := r.takes.Load() + r.refunds.Load() - before; d.StoreCalls != step.want || int(made) != step.want {
-			t.Errorf("%s: says %d calls and made %d, want %d", step.what, d.StoreCalls, made, step.want)
+			t.Errorf("%s: decision says %d calls, store counted %d, want %d", step.what, d.StoreCalls, made, step.want)
 		}
 	}
 	if d := take(t, storetest.Must(limiter.New(cells, limiter.Options{})), of(user, one)); d.StoreCalls != 0 {
-		t.Errorf("a store in this process costs %d calls", d.StoreCalls)
+		t.Errorf("a store in this process: got %d calls, want 0", d.StoreCalls)
 	}
 }
