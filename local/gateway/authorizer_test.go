@@ -12,14 +12,14 @@ import (
 	"github.com/aws/aws-lambda-go/lambda/messages"
 )
 
-// The default answers of an API about its authorizer.
+// The bodies of the default gateway responses of an authorizer.
 const (
 	invalid  = `{"message":null}`
 	implicit = `{"Message":"User is not authorized to access this resource"}`
 	explicit = `{"Message":"User is not authorized to access this resource with an explicit deny"}`
 )
 
-// guarded sends GET /guarded with an authorizer, and checks that the function is invoked only if
+// guarded sends GET /guarded with an authorizer. It checks that the API invokes the function only if
 // the status is 200.
 func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	t.Helper()
@@ -27,14 +27,14 @@ func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	got := send(t, plain(t, functions{"Guard": guard, "Function": function}), "GET", "/guarded", "")
 	if status == http.StatusOK {
 		if got.status != http.StatusOK || function.calls() != 1 {
-			t.Errorf("got %d %s after %d calls, want 200", got.status, got.body, function.calls())
+			t.Errorf("status, body and calls: got %d %s and %d, want status 200 and 1 call", got.status, got.body, function.calls())
 		}
 		return
 	}
 	code := map[int]string{401: "UnauthorizedException", 403: "AccessDeniedException", 500: "AuthorizerConfigurationException"}[status]
 	checkFailure(t, got, status, body, code)
 	if function.calls() != 0 {
-		t.Error("the function was invoked")
+		t.Errorf("calls of the function: got %d, want 0", function.calls())
 	}
 }
 
@@ -43,7 +43,7 @@ func statements(list string) *stub {
 	return says(`{"principalId":"u","policyDocument":{"Version":"2012-10-17","Statement":` + list + `}}`)
 }
 
-// resource is an authorizer that allows a pattern of resources.
+// resource is an authorizer that allows the resources of a pattern.
 func resource(pattern string) *stub { return says(authorization("u", "Allow", pattern, "{}")) }
 
 func TestREST_Policy(t *testing.T) {
@@ -136,7 +136,7 @@ func TestREST_IdentitySource(t *testing.T) {
 			guard := says(allows("{}"))
 			got := send(t, plain(t, functions{"Guard": guard}), "GET", tt.path, "", tt.headers...)
 			if asked := guard.calls() == 1; got.status != tt.status || asked != (tt.status == 200) {
-				t.Errorf("got %d, asked %v, want %d", got.status, asked, tt.status)
+				t.Errorf("status: got %d (authorizer called: %v), want %d", got.status, asked, tt.status)
 			}
 		})
 	}
@@ -148,10 +148,10 @@ func TestREST_MethodARN_TooLong(t *testing.T) {
 	const limit = 1600
 	fits := limit - len(plainARN+"GET/guarded/")
 	if got := send(t, server, "GET", "/guarded/"+strings.Repeat("x", fits), ""); got.status != http.StatusOK {
-		t.Errorf("%d bytes: got %d, want 200", limit, got.status)
+		t.Errorf("%d bytes: got status %d, want 200", limit, got.status)
 	}
 	got := send(t, server, "GET", "/guarded/"+strings.Repeat("x", fits+1), "")
 	if got.status != http.StatusRequestURITooLong || guard.calls() != 1 {
-		t.Errorf("%d bytes: got %d after %d calls, want 414 after 1", limit+1, got.status, guard.calls())
+		t.Errorf("%d bytes: got status %d and %d calls, want 414 and 1", limit+1, got.status, guard.calls())
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// A client that never ends its body gets an answer from both APIs. After the end of the body there
-// is no deadline.
+// Both APIs answer a client that never completes its body with status 408. The deadline ends when the
+// body is complete.
 func TestWithBodyTimeout(t *testing.T) {
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
 		server := httptest.NewServer(gateway.WithBodyTimeout(api, 20*time.Millisecond))
@@ -24,13 +24,13 @@ func TestWithBodyTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer connection.Close() //nolint:errcheck // nothing was written last
+		defer connection.Close() //nolint:errcheck // the test only reads from here on
 		if _, err := fmt.Fprint(connection, "POST /open/x HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nx"); err != nil {
 			t.Fatal(err)
 		}
 		got, err := http.ReadResponse(bufio.NewReader(connection), nil)
 		if err != nil || got.StatusCode != http.StatusRequestTimeout || function.calls() != 0 {
-			t.Errorf("%s API: got %+v, %v after %d calls, want 408 after none", kind, got, err, function.calls())
+			t.Errorf("%s API: got %+v, error %v and %d calls, want status 408 and 0 calls", kind, got, err, function.calls())
 		}
 	})
 }
@@ -41,7 +41,7 @@ func TestWithBodyTimeout_after(t *testing.T) {
 	server := httptest.NewServer(gateway.WithBodyTimeout(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)
 		select {
-		case <-r.Context().Done(): // the effect of a deadline of the connection
+		case <-r.Context().Done(): // a deadline of the connection would cancel the context
 			err = r.Context().Err()
 		case <-time.After(5 * timeout):
 		}
@@ -59,6 +59,6 @@ func TestWithBodyTimeout_after(t *testing.T) {
 		}
 	}()
 	if err := <-ended; err != nil {
-		t.Errorf("a request whose body has ended: %v", err)
+		t.Errorf("request with a complete body: got error %v, want none", err)
 	}
 }

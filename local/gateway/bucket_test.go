@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Exactly the burst of concurrent requests passes.
+// A bucket admits exactly its burst of concurrent requests.
 func TestThrottle_concurrent(t *testing.T) {
 	bucket, err := algo.New(algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Hour, Burst: 500})
 	if err != nil {
@@ -29,6 +29,6 @@ func TestThrottle_concurrent(t *testing.T) {
 	}
 	wg.Wait()
 	if passed.Load() != 500 {
-		t.Errorf("%d passed, want 500", passed.Load())
+		t.Errorf("admitted requests: got %d, want 500", passed.Load())
 	}
 }

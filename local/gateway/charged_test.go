@@ -45,8 +45,8 @@ const endpointRules = `{"rules":[
 	{"endpoint":"/t/{a}/{b}","limits":{"*":{"name":"two","requests":60,"window":"1m"}}},
 	{"endpoint":"/","limits":{"*":{"name":"root","requests":60,"window":"1m"}}}]}`
 
-// everything is a template whose APIs send every path to the functions: the REST API by way of
-// the authorizer, the HTTP API to the handler alone.
+// everything is a template whose APIs send every path to the functions. The REST API calls the
+// authorizer and then the handler. The HTTP API calls only the handler.
 const everything = `{"Resources":{
 	"Authorizer":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
 	"Handler":{"Type":"AWS::Lambda::Function","Properties":{"Role":"arn:aws:iam::123456789012:role/f","Code":{"ZipFile":"x"},"Runtime":"provided.al2023","Handler":"bootstrap"}},
@@ -67,14 +67,14 @@ const everything = `{"Resources":{
 	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
 	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
 
-// charging is two APIs with Weir's functions. It records the limits that a request was charged on,
-// and the limits of the patterns that it ran.
+// charging is two APIs with Weir's functions. It records the limits that the functions charge for a
+// request, and the limits of the patterns that serve the request.
 type charging struct {
 	limiter.Store
 
 	rest, web        *gateway.API
 	charged, ran     []string
-	answeredWithPath string // the path that the router got
+	answeredWithPath string // the path that the router received
 }
 
 func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
@@ -84,7 +84,7 @@ func (c *charging) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// newCharging returns the APIs of a template over a store. A custom domain puts /v1 before
+// newCharging returns the APIs of a template over a store. A custom domain adds the prefix /v1 to
 // every path.
 func newCharging(t testing.TB, parsed *template.Template, authorizer, handler string, store limiter.Store) *charging {
 	t.Helper()
@@ -112,8 +112,8 @@ func newCharging(t testing.TB, parsed *template.Template, authorizer, handler st
 	return c
 }
 
-// rawRequest returns the request of a request line as a lenient server passes it on, with the
-// target as sent. It returns nil for a line without a method and a target.
+// rawRequest parses a request line as a lenient server does: it leaves the target unchanged. It
+// returns nil for a line without a method and a target.
 func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	t.Helper()
 	method, rest, _ := strings.Cut(line, " ")
@@ -131,8 +131,8 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	return r
 }
 
-// The authorizer decoded paths leniently and the handler strictly: a request ran that was charged
-// as another.
+// Both APIs reject a malformed path. They do not serve the request and do not charge it. A lenient
+// decoder could charge it on the limit of a different route.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
 		golden := parse(t, "../../infra/golden/dynamodb.template.json")
@@ -147,22 +147,22 @@ func TestAttack_malformedPath(t *testing.T) {
 				do(api, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
 			}
 			if len(c.ran) > 0 || len(c.charged) > 0 {
-				t.Errorf("%s API: %s ran %d times of 200, and charged %v", api.Kind, path, len(c.ran), c.charged)
+				t.Errorf("%s API: %s: got %d of 200 requests served, charged on %v", api.Kind, path, len(c.ran), c.charged)
 			}
 		}
 		got := do(c.rest, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1"))
 		if got.status != http.StatusTooManyRequests || !strings.Contains(got.body, `"error":"malformed_path"`) {
-			t.Errorf("REST API: %s: %d %s", path, got.status, got.body)
+			t.Errorf("REST API: %s: got %d %s", path, got.status, got.body)
 		}
 		if got := do(c.web, rawRequest(t, "GET "+path, "api.example.com", "192.0.2.1:1")); got.status != http.StatusBadRequest {
-			t.Errorf("HTTP API: %s: %d %s", path, got.status, got.body)
+			t.Errorf("HTTP API: %s: got %d %s", path, got.status, got.body)
 		}
 	}
 }
 
-// FuzzAttack_path searches for a request line that runs a pattern of the API without a charge on the
-// limit of that pattern, or with a charge for another. Each request has its own caller and a store
-// that admits all, so that no limit hides another.
+// FuzzAttack_path searches for a request line that reaches a pattern without a charge on the limit of
+// that pattern, or with a charge on a different limit. Each request has its own caller, and the store
+// admits every request. So no limit hides another.
 func FuzzAttack_path(f *testing.F) {
 	for _, path := range []string{
 		"/api/v1/search", "/api/v1/%73earch/", "//api//v1/./search?q=/", "/api%2Fv1%2Fsearch", "/api/v1/search;x", "/api/v1/x/..%2Fsearch", "/v1/api/v1/search", "/%761/api/v1/q", "/v1/v1/t/a/b",
@@ -191,13 +191,13 @@ func FuzzAttack_path(f *testing.F) {
 			c.ran, c.charged = nil, nil
 			answered := do(api, r)
 			if !slices.Equal(c.ran, c.charged) {
-				t.Errorf("%s API: %q charged %v, ran %v with the path %q, and was answered %d %s", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
+				t.Errorf("%s API: %q: got charges on %v, patterns %v, path %q and response %d %s", api.Kind, line, c.charged, c.ran, c.answeredWithPath, answered.status, answered.body)
 			}
 		}
 	})
 }
 
-// admitting is a store that admits everything and keeps nothing.
+// admitting is a store that admits every request and keeps no state.
 type admitting struct{ limiter.Store }
 
 func (admitting) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// A throttled function is a 500 of each kind of API, and a throttled authorizer is a failed one.
+// Both kinds of API return 500 if Lambda throttles the function. A throttled authorizer counts as a
+// failed authorizer.
 func TestConcurrency(t *testing.T) {
 	busy := &stub{answer: func(context.Context, []byte) ([]byte, error) {
 		return nil, fmt.Errorf("function f: %w", lambdaenv.ErrThrottled)

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// ask sends a request from a page of an origin. With a method it is a preflight.
+// ask sends a request with an Origin header. With a method, it sends a preflight for that method.
 func ask(t *testing.T, api *gateway.API, method, path, origin, requested string, header ...string) answer {
 	t.Helper()
 	r := request(t, method, path, http.NoBody)
@@ -37,8 +37,8 @@ func controls(a answer) string {
 	return strings.Join(all, "; ")
 }
 
-// The mocks of CDK answer with their headers. Of several origins they echo that of the request, and
-// send the first to any other.
+// The MOCK integrations of CDK return their CORS headers. If they allow several origins, they return
+// the origin of the request. They return the first origin if the request has an unknown one.
 func TestREST_Mock(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
 	tests := []struct{ path, origin, want string }{
@@ -61,10 +61,10 @@ func TestREST_Mock(t *testing.T) {
 	}
 	checkFailure(t, ask(t, api, "OPTIONS", "/any", "", "", "Content-Type: text/plain"), http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
 	if got := ask(t, api, "POST", "/any", "https://one.example", ""); got.status != http.StatusForbidden {
-		t.Errorf("POST: got %d, want 403", got.status)
+		t.Errorf("POST: got status %d, want 403", got.status)
 	}
 	if want := (gateway.Route{Method: "OPTIONS", Path: "/any"}); api.Routes[0] != want {
-		t.Errorf("got %+v, want %+v", api.Routes[0], want)
+		t.Errorf("route: got %+v, want %+v", api.Routes[0], want)
 	}
 }
 
@@ -97,19 +97,19 @@ func TestHTTP_CORS(t *testing.T) {
 			api := newAPI(t, "template/testdata/good/cors.json", gateway.HTTP, functions{"Function": function}, frozen)
 			got := ask(t, api, tt.method, tt.path, tt.origin, tt.requested)
 			if got.status != tt.status || controls(got) != tt.want {
-				t.Errorf("got %d with %s, want %d with %s", got.status, controls(got), tt.status, tt.want)
+				t.Errorf("status and CORS headers: got %d with %s, want %d with %s", got.status, controls(got), tt.status, tt.want)
 			}
 			if called := function.calls() == 1; called != (tt.status == 200) || called != (got.header.Get("X-A") == "b") {
-				t.Errorf("%d calls, header %v", function.calls(), got.header)
+				t.Errorf("calls and header: got %d and %v", function.calls(), got.header)
 			}
 		})
 	}
 }
 
-// Without a configuration, the headers of the function are sent.
+// An HTTP API without a CORS configuration returns the CORS headers of the function.
 func TestHTTP_CORS_None(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/throttle.json", gateway.HTTP, functions{"Function": says(`{"statusCode":200,"headers":{"Access-Control-Allow-Origin":"*"}}`)}, frozen)
 	if got := ask(t, api, "OPTIONS", "/", "https://one.example", "GET"); got.status != 200 || controls(got) != "Allow-Origin: *" {
-		t.Errorf("got %d with %s", got.status, controls(got))
+		t.Errorf("status and CORS headers: got %d with %s", got.status, controls(got))
 	}
 }

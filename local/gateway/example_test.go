@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// A REST API whose authorizer refuses everybody. The template makes the refusal a 429.
+// The authorizer of this REST API denies every request. The template turns the denial into a 429.
 func Example() {
 	data, err := os.ReadFile("template/testdata/good/sample.json")
 	if err != nil {

@@ -15,12 +15,12 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// FuzzTemplate searches for templates that break the reader. A template that it accepts
+// FuzzTemplate searches for templates that crash the parser. A template that the parser accepts
 // must serve requests.
 func FuzzTemplate(f *testing.F) {
 	for _, pattern := range []string{"template/testdata/good/*.json", "template/testdata/bad/*.json"} {
 		for _, path := range glob(f, pattern) {
-			if document := read(f, path); len(document) < 8<<10 { // mutations of a long one are slow and rarely valid
+			if document := read(f, path); len(document) < 8<<10 { // mutations of a long document are slow and rarely valid
 				f.Add(document)
 			}
 		}
@@ -29,7 +29,7 @@ func FuzzTemplate(f *testing.F) {
 		parsed, err := template.Parse(data)
 		if err != nil {
 			if parsed != nil || err.Error() == "" {
-				t.Errorf("got a template with the error %q", err)
+				t.Errorf("rejected template: got a template or an empty error %q", err)
 			}
 			return
 		}
@@ -39,7 +39,7 @@ func FuzzTemplate(f *testing.F) {
 		}
 		g, err := gateway.New(parsed, gateway.Options{Functions: all, Clock: frozen, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
-			t.Fatalf("accepted, and then: %v", err)
+			t.Fatalf("gateway of an accepted template: got error %v, want none", err)
 		}
 		for _, api := range g.APIs() {
 			for _, method := range []string{"GET", "OPTIONS"} {
@@ -54,8 +54,8 @@ func FuzzTemplate(f *testing.F) {
 	})
 }
 
-// FuzzRequest searches for requests that break the gateway, or that a function sees differently than
-// they were sent.
+// FuzzRequest searches for requests that crash the gateway. It also searches for requests that the
+// gateway changes before a function receives them.
 func FuzzRequest(f *testing.F) {
 	f.Add("GET", "/open/a%2Fb//c/", "q=1&q=%20", "X-Forwarded-For", "203.0.113.9", []byte("body"))
 	f.Add("POST", "//open/%3F", "a;b", "Cookie", "a=1; ;b", []byte{0xff})
@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		for kind, parsed := range templates {
 			r := readRequest(line, body)
 			if r == nil {
-				t.Skip("no request of HTTP")
+				t.Skip("not an HTTP request")
 			}
 			function := says(`{"statusCode":200}`)
 			api := apiOf(t, parsed, kind, functions{"Function": function, "Guard": function, "Slow": function}, frozen)
@@ -86,7 +86,7 @@ func FuzzRequest(f *testing.F) {
 			event := decode[events.APIGatewayV2HTTPRequest](t, function.event(t))
 			if !strings.HasPrefix(event.RawPath, "/v2/") || event.RequestContext.HTTP.Path != event.RawPath ||
 				!strings.HasSuffix(event.Headers["x-forwarded-for"], event.RequestContext.HTTP.SourceIP) {
-				t.Errorf("got %+v for %q", event, line)
+				t.Errorf("event: got %+v for %q", event, line)
 			}
 		}
 	})
@@ -96,20 +96,20 @@ func checkREST(t *testing.T, function *stub, sent string, body []byte) {
 	t.Helper()
 	event := decode[events.APIGatewayProxyRequest](t, function.event(t))
 	if strings.HasPrefix(sent, "/") && event.Path != "/"+strings.TrimLeft(sent, "/") {
-		t.Errorf("got path %q for %q", event.Path, sent)
+		t.Errorf("path: got %q for %q", event.Path, sent)
 	}
 	if !strings.HasPrefix(event.RequestContext.Path, "/test/") {
-		t.Errorf("got %q, want the stage first", event.RequestContext.Path)
+		t.Errorf("RequestContext.Path: got %q, want the stage first", event.RequestContext.Path)
 	}
 	if !strings.HasSuffix(event.Headers["X-Forwarded-For"], event.RequestContext.Identity.SourceIP) {
-		t.Errorf("got X-Forwarded-For %q, want the source address last", event.Headers["X-Forwarded-For"])
+		t.Errorf("X-Forwarded-For: got %q, want the source address last", event.Headers["X-Forwarded-For"])
 	}
 	if utf8.Valid(body) && !event.IsBase64Encoded && event.Body != string(body) {
-		t.Errorf("got body %q, want %q", event.Body, body)
+		t.Errorf("body: got %q, want %q", event.Body, body)
 	}
 }
 
-// readRequest returns the request that a server reads, nil if it rejects it.
+// readRequest returns the request that a server reads, or nil if the server rejects it.
 func readRequest(head string, body []byte) *http.Request {
 	r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(head)))
 	if err != nil {

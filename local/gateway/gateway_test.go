@@ -39,7 +39,7 @@ func TestGateway_APIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := parsed.APIs(); got != 2 {
-		t.Errorf("got %d APIs in the template, want 2", got)
+		t.Errorf("APIs in the template: got %d, want 2", got)
 	}
 	type listed struct {
 		Kind     gateway.Kind
@@ -74,19 +74,20 @@ func TestGateway_APIs_Default(t *testing.T) {
 	}
 }
 
-// A version and an alias run the function if API Gateway has a permission for them.
+// An integration may name a version or an alias of a function. API Gateway runs the function if it
+// has a permission for that version or alias.
 func TestGateway_Alias(t *testing.T) {
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		function := says(`{"statusCode":200}`)
 		api := newAPI(t, "template/testdata/good/alias.json", kind, functions{"Function": function}, frozen)
 		if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != http.StatusOK || function.calls() != 1 || api.Routes[0].Function != "Function" {
-			t.Errorf("%s: got %d after %d calls of %+v", kind, got.status, function.calls(), api.Routes)
+			t.Errorf("%s: got status %d and %d calls with the routes %+v", kind, got.status, function.calls(), api.Routes)
 		}
 	}
 }
 
-// A handler of lambda.NewHandler returns memory that its next invocation overwrites. No caller may
-// get the answer to another's request.
+// The next invocation of a handler of lambda.NewHandler overwrites the memory that the handler
+// returned. Each caller gets the response to its own request.
 func TestAPI_Concurrent(t *testing.T) {
 	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["id"], 1000)}, nil
@@ -107,7 +108,8 @@ func TestAPI_Concurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// Any other handler runs concurrently: here each invocation waits for the other.
+// A handler that lambda.NewHandler did not make runs concurrently. Here each of two invocations waits
+// for the other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var both sync.WaitGroup
@@ -130,8 +132,8 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	})
 }
 
-// A handler that never returns blocks the next invocation up to its own timeout. After that the next
-// one does not run.
+// A handler that never returns blocks the next invocation until that invocation times out. The
+// gateway then does not run it.
 func TestAPI_Concurrent_Stuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})
@@ -142,19 +144,19 @@ func TestAPI_Concurrent_Stuck(t *testing.T) {
 			begun := time.Now()
 			got := do(api, request(t, "GET", "/", http.NoBody))
 			if after := time.Since(begun); got.status != http.StatusBadGateway || after != 3*time.Second {
-				t.Errorf("got %d after %v, want 502 after 3s", got.status, after)
+				t.Errorf("status and duration: got %d after %v, want 502 after 3s", got.status, after)
 			}
 		}
-		synctest.Wait() // until the second has noticed its deadline
+		synctest.Wait() // until the second invocation reaches its deadline
 		close(gone)
 		synctest.Wait()
 		if invoked != 1 {
-			t.Errorf("invoked %d times, want once", invoked)
+			t.Errorf("invocations: got %d, want 1", invoked)
 		}
 	})
 }
 
-// The log of a failure has the id of the request and not its content.
+// The log entry of a failure contains the id of the request, but not the content of the request.
 func TestAPI_Log(t *testing.T) {
 	var log bytes.Buffer
 	g, err := gateway.New(parse(t, "template/testdata/good/responses.json"), gateway.Options{
@@ -169,10 +171,10 @@ func TestAPI_Log(t *testing.T) {
 	got := do(g.APIs()[0], r)
 	for _, want := range []string{"function failed", "function=Function", "request=" + got.header.Get("x-amzn-RequestId"), "out of order"} {
 		if !strings.Contains(log.String(), want) {
-			t.Errorf("got %q, want %q in it", log.String(), want)
+			t.Errorf("log: got %q, want it to contain %q", log.String(), want)
 		}
 	}
 	if strings.Contains(log.String(), "secret") {
-		t.Errorf("got %q, which has what the caller sent", log.String())
+		t.Errorf("log: got %q, want no content of the request", log.String())
 	}
 }

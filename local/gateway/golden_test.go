@@ -34,30 +34,30 @@ func golden(t *testing.T, all functions, test func(t *testing.T, rest, web *gate
 	}
 }
 
-// Every route of the REST API has the authorizer, except for preflights. Both APIs have the same
+// Every route of the REST API has the authorizer, except the preflight routes. Both APIs have the same
 // routes.
 func TestGolden_Routes(t *testing.T) {
 	golden(t, functions{"authorizer": says(""), "handler": says("")}, func(t *testing.T, rest, web *gateway.API) {
 		guarded := map[string]bool{}
 		for _, route := range rest.Routes {
 			if preflight := route.Method == http.MethodOptions; preflight != (route.Authorizer == "") || preflight != (route.Function == "") {
-				t.Errorf("got %+v", route)
+				t.Errorf("authorizer of a route: got %+v", route)
 			} else if !preflight {
 				guarded[route.Method+" "+route.Path] = true
 			}
 		}
 		for _, route := range web.Routes {
 			if key := route.Method + " " + route.Path; !guarded[key] {
-				t.Errorf("%s is in the HTTP API alone", key)
+				t.Errorf("%s: got a route only in the HTTP API, want it in both APIs", key)
 			}
 		}
 		if len(guarded) == 0 || len(guarded) != len(web.Routes) {
-			t.Errorf("got %d routes and %d, want as many", len(guarded), len(web.Routes))
+			t.Errorf("routes of the REST API and the HTTP API: got %d and %d, want equal numbers", len(guarded), len(web.Routes))
 		}
 	})
 }
 
-// A refusal of the authorizer is a 429 in JSON, with its headers.
+// The API answers a denial of the authorizer with a 429, the headers of the limit and a JSON body.
 func TestGolden_Refused(t *testing.T) {
 	golden(t, functions{"authorizer": says(denies(refusing)), "handler": says("")}, func(t *testing.T, rest, _ *gateway.API) {
 		got := do(rest, request(t, "GET", "/api/v1/search", http.NoBody))
@@ -75,7 +75,7 @@ func TestGolden_Refused(t *testing.T) {
 	})
 }
 
-// Both APIs answer preflights without a function, or neither does.
+// In each template, either both APIs answer preflights without a function, or neither API does.
 func TestGolden_Preflight(t *testing.T) {
 	function, answered := says(""), false
 	golden(t, functions{"authorizer": function, "handler": function}, func(t *testing.T, rest, web *gateway.API) {
@@ -86,7 +86,7 @@ func TestGolden_Preflight(t *testing.T) {
 		for i, api := range []*gateway.API{rest, web} {
 			got := ask(t, api, "OPTIONS", "/api/v1/search", "https://app.example", "GET")
 			if got.status != want[i] || function.calls() != 0 {
-				t.Errorf("%s: got %d after %d calls, want %d", api.Kind, got.status, function.calls(), want[i])
+				t.Errorf("%s: got status %d and %d calls, want status %d", api.Kind, got.status, function.calls(), want[i])
 			}
 			if allowed := got.header.Get("Access-Control-Allow-Methods") != ""; allowed != (got.status == http.StatusNoContent) {
 				t.Errorf("%s: got %s", api.Kind, controls(got))
@@ -94,6 +94,6 @@ func TestGolden_Preflight(t *testing.T) {
 		}
 	})
 	if !answered {
-		t.Error("no template has preflights")
+		t.Error("templates with preflights: got none, want at least one")
 	}
 }

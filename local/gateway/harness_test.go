@@ -22,10 +22,10 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// start is the time of every request of these tests.
+// start is the time at which these tests send their requests.
 var start = time.Date(2026, 3, 4, 5, 6, 7, 89_000_000, time.UTC)
 
-// stub is a function that records its events and answers with a function of the test.
+// stub is a Lambda function that records its events and calls a Go function of the test.
 type stub struct {
 	answer func(ctx context.Context, event []byte) ([]byte, error)
 
@@ -40,13 +40,13 @@ func (s *stub) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	return s.answer(ctx, event)
 }
 
-// event returns the only event that the stub got.
+// event returns the only event that the stub received.
 func (s *stub) event(t *testing.T) []byte {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.events) != 1 {
-		t.Fatalf("got %d events, want 1", len(s.events))
+		t.Fatalf("events: got %d, want 1", len(s.events))
 	}
 	return s.events[0]
 }
@@ -57,17 +57,17 @@ func (s *stub) calls() int {
 	return len(s.events)
 }
 
-// says is a function with one answer.
+// says returns a function that always returns the same response.
 func says(answer string) *stub {
 	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return []byte(answer), nil }}
 }
 
-// fails is a function with one error.
+// fails returns a function that always returns the same error.
 func fails(message string) *stub {
 	return &stub{answer: func(context.Context, []byte) ([]byte, error) { return nil, errors.New(message) }}
 }
 
-// allows is an authorizer's answer that allows everything.
+// allows returns the response of an authorizer that allows every resource.
 func allows(context string) string {
 	return authorization("user", "Allow", "arn:aws:execute-api:us-east-1:123456789012:*", context)
 }
@@ -83,13 +83,13 @@ func authorization(principal, effect, resource, context string) string {
 
 type functions map[string]lambda.Handler
 
-// newAPI returns the API of a kind of a template.
+// newAPI returns the API of the given kind in a template.
 func newAPI(t testing.TB, path string, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
 	return apiOf(t, parse(t, path), kind, f, clock)
 }
 
-// apiOf returns the API of a kind of a template that was read.
+// apiOf returns the API of the given kind in a parsed template.
 func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functions, clock func() time.Time) *gateway.API {
 	t.Helper()
 	g, err := gateway.New(parsed, gateway.Options{Functions: f, Clock: clock, Logger: slog.New(slog.DiscardHandler)})
@@ -101,13 +101,13 @@ func apiOf(t testing.TB, parsed *template.Template, kind gateway.Kind, f functio
 			return api
 		}
 	}
-	t.Fatalf("the template has no %s API", kind)
+	t.Fatalf("%s API: got none in the template, want one", kind)
 	return nil
 }
 
 func frozen() time.Time { return start }
 
-// plain serves template/testdata/good/plain.json. Functions without a stub answer 200.
+// plain serves template/testdata/good/plain.json. Functions without a stub return 200.
 func plain(t testing.TB, f functions) *httptest.Server {
 	t.Helper()
 	for _, id := range []string{"Function", "Guard", "Slow"} {
@@ -125,14 +125,14 @@ func serve(t testing.TB, api *gateway.API) *httptest.Server {
 	return server
 }
 
-// answer is what a client got.
+// answer is the response that a client received.
 type answer struct {
 	status int
 	header http.Header
 	body   string
 }
 
-// send makes a request with no header but those given. A header is "Name: value".
+// send sends a request with only the given headers. A header is "Name: value".
 func send(t testing.TB, server *httptest.Server, method, path, body string, headers ...string) answer {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, server.URL+path, strings.NewReader(body))
@@ -148,7 +148,7 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 		r.Header[name] = append(r.Header[name], value)
 	}
 	if r.Header["User-Agent"] == nil {
-		r.Header["User-Agent"] = []string{""} // otherwise the client sends its own
+		r.Header["User-Agent"] = []string{""} // otherwise the client adds a default User-Agent
 	}
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()
@@ -156,7 +156,7 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close() //nolint:errcheck // read to its end below
+	defer response.Body.Close() //nolint:errcheck // the body is read completely below
 	content, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func decode[T any](t testing.TB, data []byte) T {
 	return v
 }
 
-// sameJSON compares two documents, whatever the order of their keys.
+// sameJSON compares two documents and ignores the order of their keys.
 func sameJSON(t *testing.T, got, want string) {
 	t.Helper()
 	if !reflect.DeepEqual(decode[any](t, []byte(got)), decode[any](t, []byte(want))) {
@@ -186,7 +186,7 @@ func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: no files, %v", pattern, err)
+		t.Fatalf("%s: got no files (error %v), want at least one", pattern, err)
 	}
 	return paths
 }

@@ -55,7 +55,8 @@ func TestHTTP_Event(t *testing.T) {
 	sameJSON(t, ids.ReplaceAllString(string(function.event(t)), `"$1":"ID"`), want)
 }
 
-// No path has the default stage, and the event omits what the request lacks.
+// No path contains the name of the default stage. The event has no fields for the parts that the
+// request lacks.
 func TestHTTP_Event_Empty(t *testing.T) {
 	function := says(`{}`)
 	api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{
@@ -68,12 +69,12 @@ func TestHTTP_Event_Empty(t *testing.T) {
 	}
 	for _, key := range []string{"cookies", "queryStringParameters", "pathParameters", "stageVariables", "body"} {
 		if value, ok := event[key]; ok {
-			t.Errorf("got %s %v, want none", key, value)
+			t.Errorf("%s: got %v, want none", key, value)
 		}
 	}
 	trace, _ := event["headers"].(map[string]any)["x-amzn-trace-id"].(string)
 	if !regexp.MustCompile(fmt.Sprintf(`^Root=1-%x-[0-9a-f]{24}$`, start.Unix())).MatchString(trace) {
-		t.Errorf("got trace %q, want a root of the request's time", trace)
+		t.Errorf("trace: got %q, want a root with the time of the request", trace)
 	}
 }
 
@@ -103,7 +104,7 @@ func TestHTTP_Routes(t *testing.T) {
 		{"GET", "/pets/cat/1", "GET /pets/{proxy+}", map[string]string{"proxy": "cat/1"}},
 		{"GET", "/pets/dog/1/", "GET /pets/{proxy+}", map[string]string{"proxy": "dog/1/"}},
 		{"POST", "/test/5", "ANY /{proxy+}", map[string]string{"proxy": "test/5"}},
-		{"GET", "/pets/owner", "GET /{who}/owner", map[string]string{"who": "pets"}}, // a full match before a greedy one
+		{"GET", "/pets/owner", "GET /{who}/owner", map[string]string{"who": "pets"}}, // a full match takes precedence over a greedy match
 		{"GET", "/pets", "ANY /{proxy+}", map[string]string{"proxy": "pets"}},
 		{"GET", "/%70ets/dog/1", "GET /pets/dog/1", nil},
 		{"GET", "/pets/dog/a%3Fb", "GET /pets/dog/{id}", map[string]string{"id": "a"}},
@@ -114,7 +115,7 @@ func TestHTTP_Routes(t *testing.T) {
 			send(t, httpAPI(t, function), tt.method, tt.path, "")
 			event := decode[events.APIGatewayV2HTTPRequest](t, function.event(t))
 			if event.RouteKey != tt.key || !reflect.DeepEqual(event.PathParameters, tt.parameters) {
-				t.Errorf("got %s %v, want %s %v", event.RouteKey, event.PathParameters, tt.key, tt.parameters)
+				t.Errorf("route and parameters: got %s %v, want %s %v", event.RouteKey, event.PathParameters, tt.key, tt.parameters)
 			}
 		})
 	}
@@ -128,7 +129,7 @@ func TestHTTP_UnknownRoute(t *testing.T) {
 		}, frozen)
 		got := send(t, serve(t, api), "GET", path, "")
 		if got.status != http.StatusNotFound || got.body != `{"message":"Not Found"}` || function.calls() != 0 {
-			t.Errorf("%s: got %d %s after %d calls, want 404 after none", path, got.status, got.body, function.calls())
+			t.Errorf("%s: got %d %s and %d calls, want 404 and 0 calls", path, got.status, got.body, function.calls())
 		}
 		if got.header.Get("Apigw-Requestid") == "" || got.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: got header %v, want an id and application/json", path, got.header)
@@ -165,7 +166,7 @@ func TestHTTP_Body(t *testing.T) {
 				want = base64.StdEncoding.EncodeToString([]byte(want))
 			}
 			if event.Body != want || event.IsBase64Encoded == tt.text {
-				t.Errorf("got %q %v, want %q %v", event.Body, event.IsBase64Encoded, want, !tt.text)
+				t.Errorf("body and isBase64Encoded: got %q %v, want %q %v", event.Body, event.IsBase64Encoded, want, !tt.text)
 			}
 		})
 	}
@@ -205,7 +206,7 @@ func TestHTTP_Response(t *testing.T) {
 				t.Errorf("got %d %s %q, want %d %s %q", got.status, got.header.Get("Content-Type"), got.body, tt.status, tt.contentType, tt.body)
 			}
 			if got.header.Get("Apigw-Requestid") == "" {
-				t.Error("got no Apigw-Requestid")
+				t.Error("Apigw-Requestid: got none, want an id")
 			}
 		})
 	}

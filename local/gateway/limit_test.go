@@ -14,7 +14,7 @@ import (
 
 const tenMB = 10 << 20
 
-// endless is a body that must not be read to its end.
+// endless is an endless body. A test fails if the gateway reads too much of it.
 type endless struct{ read int }
 
 func (e *endless) Read(b []byte) (int, error) {
@@ -36,13 +36,13 @@ func do(api http.Handler, r *http.Request) answer {
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, r)
 	header := http.Header{}
-	for name, values := range w.Header() { // as written
+	for name, values := range w.Header() { // keeps the spelling of the names
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	return answer{w.Code, header, w.Body.String()}
 }
 
-// both runs a test against an API of each kind, whose only function is a stub.
+// both runs a test against an API of each kind. A stub is the only function of each API.
 func both(t *testing.T, test func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub)) {
 	t.Helper()
 	for kind, path := range map[gateway.Kind]string{gateway.REST: "plain", gateway.HTTP: "http"} {
@@ -68,16 +68,16 @@ func TestLimit_Body(t *testing.T) {
 			r.ContentLength = length
 			got := do(api, r)
 			if got.status != http.StatusRequestEntityTooLarge || got.body != want[kind] || function.calls() != 0 {
-				t.Errorf("got %d %s after %d calls, want 413 %s", got.status, got.body, function.calls(), want[kind])
+				t.Errorf("response and calls: got %d %s and %d, want 413 %s and 0 calls", got.status, got.body, function.calls(), want[kind])
 			}
 			if body.read > most {
-				t.Errorf("length %d: %d bytes were read, want at most %d", length, body.read, most)
+				t.Errorf("length %d: got %d bytes read, want at most %d", length, body.read, most)
 			}
 		}
 	})
 }
 
-// A body within its limit can still make an event that is too large for Lambda.
+// A body may be smaller than its limit, but the event with that body may exceed the limit of Lambda.
 func TestLimit_Event(t *testing.T) {
 	want := map[gateway.Kind]string{gateway.REST: `{"message":"Request Too Long"}`, gateway.HTTP: `{"message":"Request Entity Too Large"}`}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
@@ -85,12 +85,12 @@ func TestLimit_Event(t *testing.T) {
 		r.Header.Set("Content-Type", "text/plain")
 		got := do(api, r)
 		if got.status != http.StatusRequestEntityTooLarge || got.body != want[kind] || function.calls() != 0 {
-			t.Errorf("got %d %s after %d calls, want 413 %s", got.status, got.body, function.calls(), want[kind])
+			t.Errorf("response and calls: got %d %s and %d, want 413 %s and 0 calls", got.status, got.body, function.calls(), want[kind])
 		}
 		r = request(t, "POST", "/open/x", strings.NewReader(strings.Repeat("x", 6<<20-4096)))
 		r.Header.Set("Content-Type", "text/plain")
 		if got := do(api, r); got.status != http.StatusOK {
-			t.Errorf("just below: got %d, want 200", got.status)
+			t.Errorf("event just below the limit: got status %d, want 200", got.status)
 		}
 	})
 }
@@ -106,7 +106,7 @@ func TestLimit_Output(t *testing.T) {
 				return []byte(`{"statusCode":200,"body":"` + body + `"}`), nil
 			}
 			if got := do(api, request(t, "GET", "/", http.NoBody)); got.status != status {
-				t.Errorf("%d bytes: got %d, want %d", limit+extra, got.status, status)
+				t.Errorf("%d bytes: got status %d, want %d", limit+extra, got.status, status)
 			}
 		}
 	})
@@ -122,11 +122,11 @@ func TestLimit_Header(t *testing.T) {
 			r := request(t, "GET", "/", http.NoBody)
 			r.Header["X-Large"] = []string{strings.Repeat("x", 5000), strings.Repeat("x", 10240-5000-counted+extra)}
 			if got := do(api, r); got.status != status {
-				t.Errorf("%d bytes: got %d, want %d", 10240+extra, got.status, status)
+				t.Errorf("%d bytes: got status %d, want %d", 10240+extra, got.status, status)
 			}
 		}
 		if function.calls() != 1 {
-			t.Errorf("got %d calls, want 1", function.calls())
+			t.Errorf("calls: got %d, want 1", function.calls())
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestLimit_URL(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/plain.json", gateway.REST, functions{"Function": says(`{}`), "Guard": says(""), "Slow": says("")}, frozen)
 	for length, status := range map[int]int{10240: http.StatusOK, 10241: http.StatusRequestURITooLong} {
 		if got := do(api, request(t, "GET", "/?"+strings.Repeat("x", length-2), http.NoBody)); got.status != status {
-			t.Errorf("%d characters: got %d, want %d", length, got.status, status)
+			t.Errorf("%d characters: got status %d, want %d", length, got.status, status)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzParseAuthorization searches for an authorizer's answer that breaks the reader, or that allows
-// without an Allow.
+// FuzzParseAuthorization searches for an authorizer response that crashes the parser, or that allows
+// a request without an Allow statement.
 func FuzzParseAuthorization(f *testing.F) {
 	const arn = "arn:aws:execute-api:us-east-1:123456789012:a/test/GET/x"
 	for _, answer := range []string{
@@ -23,19 +23,19 @@ func FuzzParseAuthorization(f *testing.F) {
 			return
 		}
 		if !json.Valid(payload) || len(a.policy.Statement) == 0 {
-			t.Fatalf("accepted %q", payload)
+			t.Fatalf("payload %q: got no error, want a rejection", payload)
 		}
 		allowing := false
 		for _, s := range a.policy.Statement {
 			allowing = allowing || s.Effect == "Allow"
 		}
 		if a.policy.evaluate(arn) == allow && !allowing {
-			t.Errorf("allowed by %+v", a.policy)
+			t.Errorf("policy %+v: got allowed, want denied", a.policy)
 		}
 	})
 }
 
-// FuzzParseResponse searches for a function's answer that breaks the reader of a REST API or of an
+// FuzzParseResponse searches for a function response that crashes the parser of a REST API or an
 // HTTP API.
 func FuzzParseResponse(f *testing.F) {
 	for _, answer := range []string{
@@ -50,7 +50,7 @@ func FuzzParseResponse(f *testing.F) {
 			}
 			for name := range r.header() {
 				if contains(remapped, name) || contains(droppedFromResponse, name) {
-					t.Errorf("%q: header %q goes out", payload, name)
+					t.Errorf("%q: got the header %q in the response, want none", payload, name)
 				}
 			}
 		}

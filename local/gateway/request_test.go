@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// broken is a body that ends too soon.
+// broken is a body whose reader fails before the end.
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
@@ -19,12 +19,13 @@ func (broken) Read([]byte) (int, error) { return 0, io.ErrUnexpectedEOF }
 func TestRequest_BodyBreaksOff(t *testing.T) {
 	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
 		if got := do(api, request(t, "POST", "/open/x", broken{})); got.status != http.StatusBadRequest || function.calls() != 0 {
-			t.Errorf("got %d after %d calls, want 400 after none", got.status, function.calls())
+			t.Errorf("status and calls: got %d and %d, want 400 and 0", got.status, function.calls())
 		}
 	})
 }
 
-// The source address is that of the connection, not of a header, in the form of AWS's events.
+// The gateway reads the source address from the connection and not from a header. It writes the
+// address in the format of the events of AWS.
 func TestRequest_SourceIP(t *testing.T) {
 	tests := []struct{ remote, want string }{
 		{"192.0.2.7:1234", "192.0.2.7"},
@@ -45,17 +46,17 @@ func TestRequest_SourceIP(t *testing.T) {
 				do(api, r)
 				got, header := seen(t, kind, function)
 				if got != tt.want {
-					t.Errorf("got %q, want %q", got, tt.want)
+					t.Errorf("source address: got %q, want %q", got, tt.want)
 				}
 				if want := "203.0.113.9, " + tt.want; header["X-Forwarded-For"] != want || header["X-Forwarded-Proto"] != "https" || header["X-Forwarded-Port"] != "443" {
-					t.Errorf("got %v, want %q by https at 443", header, want)
+					t.Errorf("forwarding headers: got %v, want %q, https and port 443", header, want)
 				}
 			})
 		})
 	}
 }
 
-// seen returns the source address and the header of the only event of a function.
+// seen returns the source address and the headers of the only event of a function.
 func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, header map[string]string) {
 	t.Helper()
 	if kind == gateway.REST {
@@ -70,26 +71,26 @@ func seen(t *testing.T, kind gateway.Kind, function *stub) (source string, heade
 	return event.RequestContext.HTTP.SourceIP, header
 }
 
-// The function does not get a signature of AWS.
+// The gateway removes an AWS signature from the request before the function receives it.
 func TestRequest_SignatureDropped(t *testing.T) {
 	both(t, func(t *testing.T, _ gateway.Kind, api *gateway.API, function *stub) {
 		r := request(t, "GET", "/", http.NoBody)
 		r.Header.Set("Authorization", "AWS4-HMAC-SHA256 Credential=x")
 		do(api, r)
 		if got := string(function.event(t)); strings.Contains(got, "AWS4") {
-			t.Errorf("got %s, want no signature", got)
+			t.Errorf("event: got %s, want no signature", got)
 		}
 	})
 }
 
-// OPTIONS * names no path.
+// OPTIONS * has no path.
 func TestRequest_NoPath(t *testing.T) {
 	want := map[gateway.Kind]int{gateway.REST: http.StatusForbidden, gateway.HTTP: http.StatusOK}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, _ *stub) {
 		r := request(t, "OPTIONS", "/", http.NoBody)
 		r.URL.Path, r.RequestURI = "*", "*"
 		if got := do(api, r); got.status != want[kind] {
-			t.Errorf("got %d, want %d", got.status, want[kind])
+			t.Errorf("status: got %d, want %d", got.status, want[kind])
 		}
 	})
 }

@@ -129,7 +129,7 @@ func TestREST_Response_Binary(t *testing.T) {
 	checkFailure(t, got, http.StatusInternalServerError, `{"message": "Internal server error"}`, "InternalServerErrorException")
 }
 
-// refusing is the context of Weir's authorizer for a caller over the limit.
+// refusing is the context that Weir's authorizer returns for a caller over the limit.
 const refusing = `{
 	"retryAfter": "1", "rateLimitLimit": 20, "rateLimitRemaining": 0, "rateLimitReset": "1772600779",
 	"rateLimitPolicy": "\"search\";q=100;w=60", "rateLimit": "\"search\";r=0;t=1",
@@ -167,15 +167,15 @@ func TestInfra_AccessDenied(t *testing.T) {
 	})
 }
 
-// A header whose variable has no value is left out. The body of another authorizer's denial lacks
-// Weir's values.
+// The gateway omits a header if its variable has no value. If a different authorizer denies the
+// request, the body does not contain Weir's values.
 func TestInfra_AccessDenied_NotOurs(t *testing.T) {
 	got := infra(t, says(denies(`{"other":"x"}`)))
 	if values, ok := got.header["Retry-After"]; ok || got.header.Get("Cache-Control") != "no-store" {
-		t.Errorf("got Retry-After %q in %v, want none", values, got.header)
+		t.Errorf("Retry-After: got %q in %v, want none", values, got.header)
 	}
 	if got.status != http.StatusTooManyRequests || !strings.HasSuffix(got.body, `"message":"","limit":,"window":"","violated-policies":[""]}`) {
-		t.Errorf("got %d %s, want 429 and a body without values", got.status, got.body)
+		t.Errorf("response: got %d %s, want 429 and a body without values", got.status, got.body)
 	}
 }
 
@@ -231,7 +231,7 @@ func TestREST_GatewayResponse_Accept(t *testing.T) {
 	}
 }
 
-// The response of a type comes before the default response.
+// A gateway response for a specific type takes precedence over the default gateway response.
 func TestREST_GatewayResponse_OwnType(t *testing.T) {
 	got := responses(t, says(`{}`), says(`{}`), "/a//b")
 	if got.status != http.StatusNotFound || got.body != "<p>GET /test/a//b</p>" || got.header.Get("Content-Type") != "text/html" {
@@ -239,7 +239,7 @@ func TestREST_GatewayResponse_OwnType(t *testing.T) {
 	}
 }
 
-// A default may change the status alone; the body is then the default template.
+// A default gateway response may set only the status. The gateway then uses the default body template.
 func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 	tests := []struct {
 		name            string
@@ -259,7 +259,8 @@ func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 	}
 }
 
-// A header keeps the spelling of the function: X-RateLimit-Limit and not X-Ratelimit-Limit.
+// The gateway keeps the spelling of a header as the function returned it. It sends X-RateLimit-Limit
+// and not X-Ratelimit-Limit.
 func TestREST_Response_Spelling(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{
 		"Guard": says(allows("{}")), "Function": says(`{"headers":{"X-RateLimit-Limit":"1"},"multiValueHeaders":{"x-ratelimit-LIMIT":["2"]}}`),
@@ -272,11 +273,11 @@ func TestREST_Response_Spelling(t *testing.T) {
 	api.ServeHTTP(w, r)
 	const name = "x-ratelimit-LIMIT"
 	if got := map[string][]string(w.header)[name]; !reflect.DeepEqual(got, []string{"2", "1"}) {
-		t.Errorf("got %v, want both values under %s", w.header, name)
+		t.Errorf("header: got %v, want both values under %s", w.header, name)
 	}
 }
 
-// rawHeader is a ResponseWriter that keeps the spelling of headers.
+// rawHeader is a ResponseWriter that keeps the spelling of header names.
 type rawHeader struct{ header http.Header }
 
 func (w *rawHeader) Header() http.Header         { return w.header }

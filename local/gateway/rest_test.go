@@ -19,7 +19,7 @@ import (
 
 const plainARN = "arn:aws:execute-api:us-east-1:123456789012:Api/test/"
 
-// requestHeaders are what restEvent expects.
+// requestHeaders are the headers that restEvent expects.
 var requestHeaders = []string{
 	"Host: api.example.com", "User-Agent: agent/1", "Cookie: a=1; b=2", "X-Many: one", "X-Many: two",
 	"X-Forwarded-For: 203.0.113.9", "X-Amzn-Trace-Id: Root=1-00000000-000000000000000000000000", "Te: trailers",
@@ -76,7 +76,7 @@ func TestREST_Events(t *testing.T) {
 		`"authorizer": {"principalId": "user", "integrationLatency": 0, "n": "1.50", "b": "true", "s": "<text>"},`))
 }
 
-// The types that functions decode with read the same from the events.
+// The event types of the AWS library decode the events without a loss.
 func TestREST_Events_RoundTrip(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	send(t, plain(t, functions{"Guard": guard, "Function": function}), "PUT", "/guarded/x?q=1", "body",
@@ -87,21 +87,21 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 		asked.Headers["Host"] != "api.example.com" || asked.QueryStringParameters["q"] != "1" ||
 		asked.PathParameters["proxy"] != "x" || asked.RequestContext.Identity.SourceIP != "127.0.0.1" ||
 		asked.RequestContext.Path != "/test/guarded/x" || asked.StageVariables["color"] != "blue" {
-		t.Errorf("authorizer got %+v", asked)
+		t.Errorf("event of the authorizer: got %+v", asked)
 	}
 	invoked := decode[events.APIGatewayProxyRequest](t, function.event(t))
 	if invoked.Resource != "/guarded/{proxy+}" || invoked.Path != "/guarded/x" || invoked.Body != "body" ||
 		invoked.RequestContext.Authorizer["principalId"] != "user" || invoked.RequestContext.Stage != "test" ||
 		invoked.RequestContext.RequestTimeEpoch != start.UnixMilli() || invoked.RequestContext.RequestID == "" ||
 		invoked.RequestContext.DomainPrefix != "api" || invoked.MultiValueHeaders["Host"][0] != "api.example.com" {
-		t.Errorf("function got %+v", invoked)
+		t.Errorf("event of the function: got %+v", invoked)
 	}
 	if length, ok := invoked.Headers["Content-Length"]; ok {
-		t.Errorf("function got Content-Length %s, want none", length)
+		t.Errorf("Content-Length of the function's event: got %s, want none", length)
 	}
 }
 
-// An authorizer gets {} where an integration gets null.
+// For absent values, the event of an authorizer has {} and the event of an integration has null.
 func TestREST_Events_Empty(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	server := serve(t, newAPI(t, "template/testdata/good/sample.json", gateway.REST, functions{
@@ -111,11 +111,11 @@ func TestREST_Events_Empty(t *testing.T) {
 	for _, key := range []string{"queryStringParameters", "multiValueQueryStringParameters", "pathParameters", "stageVariables"} {
 		asked := decode[map[string]json.RawMessage](t, guard.event(t))
 		if got := string(asked[key]); got != "{}" {
-			t.Errorf("authorizer: %s is %q, want {}", key, got)
+			t.Errorf("authorizer: %s: got %q, want {}", key, got)
 		}
 		invoked := decode[map[string]json.RawMessage](t, function.event(t))
 		if got := string(invoked[key]); got != "null" {
-			t.Errorf("function: %s is %q, want null", key, got)
+			t.Errorf("function: %s: got %q, want null", key, got)
 		}
 	}
 }
@@ -137,7 +137,7 @@ func TestREST_Events_Latency(t *testing.T) {
 func TestREST_Routes(t *testing.T) {
 	tests := []struct {
 		method, path string
-		resource     string // "" is 403
+		resource     string // "" if the gateway returns 403
 		parameters   map[string]string
 	}{
 		{"GET", "/", "/", nil},
@@ -157,11 +157,11 @@ func TestREST_Routes(t *testing.T) {
 		{"GET", "/items/7/parts", "", nil},
 		{"GET", "/items/7/nothing", "", nil},
 		{"POST", "/items/special", "/items/special", nil},
-		{"GET", "/items/special", "", nil}, // the literal sibling takes precedence over {id}
+		{"GET", "/items/special", "", nil}, // a literal path part takes precedence over {id}
 		{"PUT", "/items/special/parts/8", "", nil},
 		{"DELETE", "/open/a", "/open/{proxy+}", map[string]string{"proxy": "a"}},
 		{"GET", "/open/a//b/%C3%A9/", "/open/{proxy+}", map[string]string{"proxy": "a//b/%C3%A9"}},
-		{"TRACE", "/open/a", "", nil}, // ANY is the seven methods of API Gateway
+		{"TRACE", "/open/a", "", nil}, // ANY matches only the seven methods of API Gateway
 		{"GET", "/open", "", nil},
 		{"GET", "/nowhere", "", nil},
 	}
@@ -171,13 +171,13 @@ func TestREST_Routes(t *testing.T) {
 			got := send(t, plain(t, functions{"Function": function}), tt.method, tt.path, "")
 			if tt.resource == "" {
 				if got.status != http.StatusForbidden || function.calls() != 0 {
-					t.Errorf("got %d after %d calls, want 403 after none", got.status, function.calls())
+					t.Errorf("status and calls: got %d and %d, want 403 and 0", got.status, function.calls())
 				}
 				return
 			}
 			event := decode[events.APIGatewayProxyRequest](t, function.event(t))
 			if event.Resource != tt.resource || !reflect.DeepEqual(event.PathParameters, tt.parameters) {
-				t.Errorf("got %s %v, want %s %v", event.Resource, event.PathParameters, tt.resource, tt.parameters)
+				t.Errorf("resource and parameters: got %s %v, want %s %v", event.Resource, event.PathParameters, tt.resource, tt.parameters)
 			}
 		})
 	}
@@ -188,7 +188,7 @@ func TestREST_UnknownRoute(t *testing.T) {
 	checkFailure(t, got, http.StatusForbidden, `{"message":"Missing Authentication Token"}`, "MissingAuthenticationTokenException")
 }
 
-// checkFailure checks an answer that no gateway response changes.
+// checkFailure checks the default answer to a failure, without a gateway response of the template.
 func checkFailure(t *testing.T, got answer, status int, body, code string) {
 	t.Helper()
 	if got.status != status || got.body != body {
@@ -203,7 +203,7 @@ func checkFailure(t *testing.T, got answer, status int, body, code string) {
 func TestREST_Body(t *testing.T) {
 	tests := []struct {
 		name, body, contentType string
-		want                    string // "" is null
+		want                    string // "" if the body is null
 		base64                  bool
 	}{
 		{"none", "", "text/plain", "", false},
@@ -228,12 +228,12 @@ func TestREST_Body(t *testing.T) {
 			}](t, function.event(t))
 			if tt.want == "" {
 				if event.Body != nil {
-					t.Errorf("got %q, want null", *event.Body)
+					t.Errorf("body: got %q, want null", *event.Body)
 				}
 				return
 			}
 			if event.Body == nil || *event.Body != tt.want || event.IsBase64Encoded != tt.base64 {
-				t.Errorf("got %s, want %q %v", function.event(t), tt.want, tt.base64)
+				t.Errorf("body and isBase64Encoded: got %s, want %q %v", function.event(t), tt.want, tt.base64)
 			}
 		})
 	}
@@ -249,6 +249,6 @@ func TestREST_Context(t *testing.T) {
 	}}
 	send(t, plain(t, functions{"Function": function}), "GET", "/", "")
 	if !deadline || lc == nil || lc.AwsRequestID == "" || lc.InvokedFunctionArn != "arn:aws:lambda:us-east-1:123456789012:function:Function" {
-		t.Errorf("got deadline %v and %+v, want both with the function's ARN", deadline, lc)
+		t.Errorf("deadline and context: got %v and %+v, want a deadline and the function's ARN", deadline, lc)
 	}
 }

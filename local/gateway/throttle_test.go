@@ -8,13 +8,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// throttled serves template/testdata/good/throttle.json with the clock *now.
+// throttled serves template/testdata/good/throttle.json. Its clock returns *now.
 func throttled(t *testing.T, kind gateway.Kind, function *stub, now *time.Time) *gateway.API {
 	t.Helper()
 	return newAPI(t, "template/testdata/good/throttle.json", kind, functions{"Function": function}, func() time.Time { return *now })
 }
 
-// passed returns how many of n requests at one instant passed, and the last answer.
+// passed sends n requests at one instant. It returns the number of admitted requests and the last
+// answer.
 func passed(t *testing.T, api *gateway.API, method, path string, n int) (passed int, last answer) {
 	t.Helper()
 	for range n {
@@ -50,18 +51,19 @@ func TestREST_Throttle(t *testing.T) {
 	for _, s := range steps {
 		now = now.Add(s.after)
 		if got, _ := passed(t, api, s.method, s.path, 5); got != s.want {
-			t.Errorf("%s %s at %s: %d of 5 passed, want %d", s.method, s.path, now.Sub(start), got, s.want)
+			t.Errorf("%s %s at %s: got %d of 5 requests admitted, want %d", s.method, s.path, now.Sub(start), got, s.want)
 		}
 		if calls += s.want; function.calls() != calls {
-			t.Errorf("%d calls, want %d", function.calls(), calls)
+			t.Errorf("calls: got %d, want %d", function.calls(), calls)
 		}
 	}
 }
 
-// A throttled request gets its gateway response and does not invoke the authorizer.
+// The gateway answers a throttled request with the gateway response for throttling. It does not invoke
+// the authorizer.
 func TestREST_Throttle_Response(t *testing.T) {
 	now := start
-	function := says(allows(`{}`)) // as the authorizer; as the function it is malformed
+	function := says(allows(`{}`)) // a valid response of the authorizer, but a malformed response of the function
 	_, got := passed(t, throttled(t, gateway.REST, function, &now), "GET", "/", 4)
 	if got.status != http.StatusTooManyRequests || got.body != `{"status":429,"type":"THROTTLED"}` {
 		t.Errorf("got %d %s", got.status, got.body)
@@ -70,7 +72,7 @@ func TestREST_Throttle_Response(t *testing.T) {
 		"Retry-After": "1", "Access-Control-Allow-Origin": "https://one.example", "x-amzn-ErrorType": "TooManyRequestsException",
 	})
 	if calls := function.calls(); calls != 2*3 {
-		t.Errorf("%d calls of authorizer and function, want those of 3 requests", calls)
+		t.Errorf("calls of the authorizer and the function: got %d, want those of 3 requests", calls)
 	}
 }
 
@@ -78,26 +80,26 @@ func TestHTTP_Throttle(t *testing.T) {
 	now := start
 	function := says(`{"statusCode":200}`)
 	api := throttled(t, gateway.HTTP, function, &now)
-	for _, path := range []string{"/", "/else"} { // a route, and $default
+	for _, path := range []string{"/", "/else"} { // a route and $default
 		got, last := passed(t, api, "GET", path, 5)
 		if got != 3 || last.status != http.StatusTooManyRequests || last.body != `{"message":"Too Many Requests"}` {
-			t.Errorf("%s: %d of 5 passed, and then %d %s", path, got, last.status, last.body)
+			t.Errorf("%s: got %d of 5 requests admitted, last response %d %s", path, got, last.status, last.body)
 		}
 	}
 	now = now.Add(time.Second)
 	if got, _ := passed(t, api, "GET", "/", 5); got != 2 || function.calls() != 8 {
-		t.Errorf("a second later %d of 5 passed, and there were %d calls, want 2 and 8", got, function.calls())
+		t.Errorf("one second later: got %d of 5 requests admitted and %d calls, want 2 and 8", got, function.calls())
 	}
 }
 
-// Gateways of one template have buckets of their own.
+// Two gateways of the same template do not share their buckets.
 func TestThrottle_ofTwoGateways(t *testing.T) {
 	parsed, function := parse(t, "template/testdata/good/throttle.json"), says(`{"statusCode":200}`)
 	for _, kind := range []gateway.Kind{gateway.REST, gateway.HTTP} {
 		for range 2 {
 			api := apiOf(t, parsed, kind, functions{"Function": function}, frozen)
 			if got, _ := passed(t, api, "POST", "/", 5); got != 3 {
-				t.Errorf("%s: %d of 5 passed, want 3", kind, got)
+				t.Errorf("%s: got %d of 5 requests admitted, want 3", kind, got)
 			}
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// The timeouts run in bubbles of testing/synctest. hanging is a function that ignores its deadline.
-// The test must release it.
+// hanging is a function that ignores its deadline. The test must release it. The tests of timeouts run
+// in bubbles of testing/synctest.
 func hanging() (function *stub, release func()) {
 	gone := make(chan struct{})
 	function = &stub{answer: func(context.Context, []byte) ([]byte, error) {
@@ -46,14 +46,14 @@ func TestTimeout(t *testing.T) {
 				begun := time.Now()
 				got := do(api, request(t, "GET", tt.path, http.NoBody))
 				if got.status != tt.status || got.body != tt.body || time.Since(begun) != tt.after {
-					t.Errorf("got %d %s after %v, want %d %s after %v", got.status, got.body, time.Since(begun), tt.status, tt.body, tt.after)
+					t.Errorf("response: got %d %s after %v, want %d %s after %v", got.status, got.body, time.Since(begun), tt.status, tt.body, tt.after)
 				}
 			})
 		})
 	}
 }
 
-// For an HTTP API, the own timeout of a function is a failure.
+// An HTTP API returns 500 if the function reaches its own timeout.
 func TestTimeout_HTTPFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		function, release := hanging()
@@ -62,13 +62,13 @@ func TestTimeout_HTTPFunction(t *testing.T) {
 		begun := time.Now()
 		got := do(api, request(t, "GET", "/api/v1/search", http.NoBody))
 		if got.status != http.StatusInternalServerError || time.Since(begun) != 10*time.Second {
-			t.Errorf("got %d after %v, want 500 after 10s", got.status, time.Since(begun))
+			t.Errorf("response: got %d after %v, want 500 after 10s", got.status, time.Since(begun))
 		}
 	})
 }
 
-// Neither a client that disconnects nor a gateway that stops waiting ends the invocation: the function
-// keeps its own deadline.
+// An invocation continues until its own deadline, even if the client disconnects or the gateway stops
+// waiting.
 func TestTimeout_FunctionGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun := time.Now()
@@ -84,7 +84,7 @@ func TestTimeout_FunctionGoesOn(t *testing.T) {
 		cancel()
 		do(api, r.WithContext(ctx))
 		if got := <-ended; got != time.Minute {
-			t.Errorf("the function's context ended after %v, want 1m", got)
+			t.Errorf("end of the function's context: got %v, want 1m", got)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// filled returns a list of pieces, as many as fit a template.
+// filled returns a list of pieces that fills a template to its maximum size.
 func filled(piece func(i int) string) string {
 	var b strings.Builder
 	for i := 0; b.Len() < 900_000; i++ {
@@ -21,8 +21,8 @@ func filled(piece func(i int) string) string {
 	return b.String()
 }
 
-// A hostile template is rejected, or read in far less than thirty times the time of an honest one of
-// the same size in the same run. Other programs may have used most of that time.
+// The parser rejects a hostile template, or it parses the template in less than 30 times the time of
+// a valid template of the same size. The factor is large because other programs may use the CPU.
 func TestParse_hostile(t *testing.T) {
 	table := func(i int) string {
 		return fmt.Sprintf(`"T%d":{"Type":"AWS::DynamoDB::Table","Properties":{"TableName":"t%d"}}`, i, i)
@@ -71,10 +71,10 @@ func TestParse_hostile(t *testing.T) {
 			t.Errorf("%s: got error %.300v, want %q", name, err, c.problem)
 		}
 		if took > 30*baseline {
-			t.Errorf("%s: takes %.1f times as long as an honest template", name, float64(took)/float64(baseline))
+			t.Errorf("%s: got %.1f times the duration of a valid template, want less than 30", name, float64(took)/float64(baseline))
 		}
 		if err != nil && len(err.Error()) > 100<<10 {
-			t.Errorf("%s: the error has %d bytes", name, len(err.Error()))
+			t.Errorf("%s: got an error of %d bytes, want at most 102400", name, len(err.Error()))
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParseMappingTemplate searches for a mapping template that breaks the reader, or that renders
-// more than its text and the values.
+// FuzzParseMappingTemplate searches for a mapping template that crashes the parser, or whose output is
+// longer than its text and its values.
 func FuzzParseMappingTemplate(f *testing.F) {
 	for _, text := range []string{
 		`{"message":"$context.authorizer.message","limit":$context.authorizer.limit}`, `$context.error.messageString`, `$stageVariables.x$method.request.header.Origin`, `#set($x = 1)`, `$input.body`, `${context.x}`, `$!context.x`, `$context`, `$$context.requestId`, `https://x/#quota`, `#if(`, "$context.",
@@ -24,7 +24,7 @@ func FuzzParseMappingTemplate(f *testing.F) {
 		}
 		got := parsed.Render(func(v Variable) (string, bool) { value, ok := values[v.Name]; return value, ok })
 		if most := len(text) + len(parsed)*len(value); len(got) > most {
-			t.Errorf("%q with %q: %d bytes, at most %d", text, value, len(got), most)
+			t.Errorf("%q with %q: got %d bytes, want at most %d", text, value, len(got), most)
 		}
 		if !strings.Contains(text, "$") && got != text {
 			t.Errorf("%q: got %q", text, got)
@@ -32,8 +32,8 @@ func FuzzParseMappingTemplate(f *testing.F) {
 	})
 }
 
-// FuzzParseOrigins searches for a response template of a MOCK that is wrongly read as a list of
-// origins.
+// FuzzParseOrigins searches for a response template of a MOCK that the parser wrongly accepts as a
+// list of origins.
 func FuzzParseOrigins(f *testing.F) {
 	one := `$origin == "https://one.example"`
 	for _, comparison := range []string{one, one + " || " + one, "", one + " && " + one, one + ` || $x`, `$origin == "a$b"`, `$origin == "a#b"`, `$origin == "\"`} {
@@ -49,12 +49,12 @@ func FuzzParseOrigins(f *testing.F) {
 		var comparisons []string
 		for _, origin := range origins {
 			if strings.ContainsAny(origin, `"$#\`) {
-				t.Errorf("origin %q", origin)
+				t.Errorf("origins: got the invalid origin %q", origin)
 			}
 			comparisons = append(comparisons, `$origin == "`+origin+`"`)
 		}
 		if again := mockTemplateStart + strings.Join(comparisons, " || ") + mockTemplateEnd; again != template {
-			t.Errorf("%q is read as %q", template, again)
+			t.Errorf("%q: got the origins of the template %q", template, again)
 		}
 		_ = mockRequest.MatchString(template)
 	})

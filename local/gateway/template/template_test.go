@@ -13,18 +13,19 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// TestParse_Bad reads one defect per file. The Metadata of the file has the lines of the error.
+// TestParse_Bad parses files with one defect each. The Metadata of a file contains the expected lines
+// of the error.
 func TestParse_Bad(t *testing.T) {
 	for _, path := range glob(t, "testdata/bad/*.json") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
 			data := read(t, path)
 			var file struct{ Metadata struct{ Want []string } }
 			if err := json.Unmarshal(data, &file); err != nil || len(file.Metadata.Want) == 0 {
-				t.Fatalf("no wanted lines in the file: %v", err)
+				t.Fatalf("expected lines in the Metadata: got none (error %v)", err)
 			}
 			_, err := template.Parse(data)
 			if err == nil {
-				t.Fatal("no error")
+				t.Fatal("error: got nil, want a problem")
 			}
 			if got := strings.Split(err.Error(), "\n"); !slices.Equal(got, file.Metadata.Want) {
 				t.Errorf("got\n%s\nwant\n%s", err, strings.Join(file.Metadata.Want, "\n"))
@@ -64,7 +65,7 @@ func TestParse_Document(t *testing.T) {
 	}
 }
 
-// A small template must not expand to gigabytes.
+// The parser rejects a small template that expands to gigabytes.
 func TestParse_MuchText(t *testing.T) {
 	const long = 1000
 	x := strings.Repeat("x", long)
@@ -93,7 +94,7 @@ func TestTemplate_Functions(t *testing.T) {
 		},
 	}
 	if len(got) != 1 {
-		t.Fatalf("got %d functions, want 1", len(got))
+		t.Fatalf("functions: got %d, want 1", len(got))
 	}
 	if got[0].ID != want.ID || got[0].Timeout != want.Timeout || got[0].Memory != want.Memory {
 		t.Errorf("got %+v, want %+v", got[0], want)
@@ -106,12 +107,12 @@ func TestTemplate_Functions(t *testing.T) {
 func TestTemplate_Functions_Defaults(t *testing.T) {
 	for _, f := range parse(t, "testdata/good/responses.json").Functions() {
 		if f.Timeout != 3*time.Second || f.Memory != 128 || f.Environment != nil {
-			t.Errorf("got %+v, want 3s, 128 MB and no environment", f)
+			t.Errorf("defaults: got %+v, want 3s, 128 MB and no environment", f)
 		}
 	}
 }
 
-// A template has the settings of its functions.
+// The parser returns the settings of each function in the template.
 func TestTemplate_Functions_Sample(t *testing.T) {
 	want := map[string]time.Duration{"AuthorizerFunction": 5 * time.Second, "HandlerFunction": 10 * time.Second}
 	got := map[string]time.Duration{}
@@ -131,7 +132,7 @@ func glob(t testing.TB, pattern string) []string {
 	t.Helper()
 	paths, err := filepath.Glob(pattern)
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: no files, %v", pattern, err)
+		t.Fatalf("%s: got no files (error %v), want at least one", pattern, err)
 	}
 	return paths
 }
