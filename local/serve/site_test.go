@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A request that a page of another origin can send is rejected. The API handler does not receive
+// The site rejects a request that a page of another origin can send. APIs accept such requests.
 // site requests.
 func TestSite_guard(t *testing.T) {
 	mux := http.NewServeMux()

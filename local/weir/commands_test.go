@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// commands are those that do something, by their path without the program's name.
+// commands returns the runnable commands, by path without the program's name.
 func commands(c *cobra.Command) map[string]*cobra.Command {
 	found := map[string]*cobra.Command{}
 	for _, sub := range c.Commands() {
@@ -30,15 +30,15 @@ func commands(c *cobra.Command) map[string]*cobra.Command {
 	return found
 }
 
-// Every command is in the table, with what its --json prints, and has examples; each example
-// is a command line that there is.
+// The README lists every command and what its --json prints. Every command has examples, and each
+// example is a valid command line.
 func TestCommands(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	table, _, _ := strings.Cut(string(text), "\n\nNew fields")
-	rows := map[string]string{} // by command, what --json prints
+	rows := map[string]string{} // from a command to what its --json prints
 	for line := range strings.SplitSeq(table, "\n") {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
 			rows[strings.Trim(cells[0], "|` ")] = strings.Trim(cells[len(cells)-1], "| ")
@@ -50,10 +50,10 @@ func TestCommands(t *testing.T) {
 		usage, _, _ = strings.Cut(usage, " [flags]")
 		prints, ok := rows[usage]
 		if hasJSON := c.Flags().Lookup("json") != nil || c.InheritedFlags().Lookup("json") != nil; !ok || hasJSON != (prints != "") {
-			t.Errorf("README.md beside this: want a row `%s` in the table of commands, with what --json prints if it has that flag", usage)
+			t.Errorf("README.md in this folder: want a row `%s` in the table of commands, with what --json prints if it has that flag", usage)
 		}
 		if c.Short == "" || !strings.Contains(c.Example, "weir "+path) {
-			t.Errorf("weir %s: want an Example in its help", path)
+			t.Errorf("weir %s: got help without an Example", path)
 		}
 		for line := range strings.SplitSeq(c.Example, "\n") {
 			if arguments, ok := strings.CutPrefix(strings.TrimSpace(line), "weir "); ok {
@@ -61,18 +61,18 @@ func TestCommands(t *testing.T) {
 			}
 		}
 		if code, out, errs := weir(t, append(strings.Fields(path), "--help")...); code != 0 || errs != "" || !strings.Contains(out, "Examples:") {
-			t.Errorf("weir %s --help: exit %d, %q", path, code, errs)
+			t.Errorf("weir %s --help: exit %d, stderr %q", path, code, errs)
 		}
 	}
 	if len(rows) < len(all) {
-		t.Errorf("%d rows for %d commands", len(rows), len(all))
+		t.Errorf("got %d rows, want one for each of %d commands", len(rows), len(all))
 	}
 	if _, out, _ := weir(t, "--help"); !strings.Contains(out, command.Wrap(exitStatuses)) {
-		t.Error("weir --help does not say what exit statuses mean")
+		t.Error("weir --help does not explain the exit statuses")
 	}
 }
 
-// Help fits a window of 100 columns.
+// Help text is at most 100 columns wide.
 func TestHelp_width(t *testing.T) {
 	var help func(c *cobra.Command)
 	help = func(c *cobra.Command) {
@@ -80,7 +80,7 @@ func TestHelp_width(t *testing.T) {
 		_, out, _ := weir(t, args...)
 		for line := range strings.Lines(out) {
 			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > command.HelpWidth {
-				t.Errorf("weir %s: a line has %d columns: %s", strings.Join(args, " "), n, line)
+				t.Errorf("weir %s: got %d columns, want at most 100: %s", strings.Join(args, " "), n, line)
 			}
 		}
 		for _, sub := range c.Commands() {
@@ -92,11 +92,11 @@ func TestHelp_width(t *testing.T) {
 	help(rootCommand())
 }
 
-// A shell gets a script, and from it the values of flags and the kinds of a subject.
+// Shell completion offers the values of flags and the kinds of a subject.
 func TestCompletion(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish"} {
 		if code, out, _ := weir(t, "completion", shell); code != 0 || !strings.Contains(out, "__complete") {
-			t.Errorf("%s: exit %d, %.100q", shell, code, out)
+			t.Errorf("%s: exit %d, output %.100q", shell, code, out)
 		}
 	}
 	for line, want := range map[string][]string{
@@ -111,26 +111,26 @@ func TestCompletion(t *testing.T) {
 		_, out, _ := weir(t, append([]string{"__complete"}, strings.Split(line, " ")...)...)
 		got := strings.Fields(out)
 		if i := slices.IndexFunc(got, func(s string) bool { return strings.HasPrefix(s, ":") }); i < 0 || !slices.Equal(got[:i], want) {
-			t.Errorf("%q: %q, want %q", line, got, want)
+			t.Errorf("%q: got %q, want %q", line, got, want)
 		}
 	}
 }
 
-// What --json prints of commands that make something.
+// The commands seed and token print their results as JSON.
 func TestJSON(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
 	first := answers[seeded](t, "seed")
 	if s := first; s.Table != "" || s.Made || len(s.APIKeys) != 3 || !strings.HasPrefix(s.APIKeys["paid"], "weir-") {
-		t.Errorf("seed: %+v", s)
+		t.Errorf("seed: got %+v", s)
 	}
 	if again := answers[seeded](t, "seed"); !maps.Equal(again.APIKeys, first.APIKeys) {
-		t.Errorf("seed again: %+v, want %+v", again, first)
+		t.Errorf("second seed: got %+v, want %+v", again, first)
 	}
 	if renewed := answers[seeded](t, "seed", "--renew"); renewed.APIKeys["paid"] == first.APIKeys["paid"] {
-		t.Errorf("seed --renew: %+v", renewed)
+		t.Errorf("seed --renew: got %+v", renewed)
 	}
 	if made := answers[madeToken](t, "token", "--tier", "paid"); strings.Count(made.Token, ".") != 2 {
-		t.Errorf("token: %+v", made)
+		t.Errorf("token: got %+v", made)
 	}
 }

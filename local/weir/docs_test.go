@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// Of make only what it would run is asked: a target has its own place in CI, or needs an
-// account. What is in PATH is what a reader has.
+// A make target is only checked with a dry run: CI runs it elsewhere, or it needs an account. PATH
+// has the programs that a reader has.
 const shellPrelude = `set -euo pipefail
 make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
 `
@@ -28,8 +28,8 @@ var (
 	weirLine   = regexp.MustCompile(`(?m)\.bin/weir ([a-z][^\n|;&)#]*)`)
 )
 
-// Every command of the documents works as it is written. A block that cannot run here says
-// why in a comment above it, and names commands and flags that there are.
+// Every command in the documents works as written. A block that cannot run here has a comment with
+// the reason above it. Its commands and flags exist.
 func TestDocs_commands(t *testing.T) {
 	root := realCheckout(t)
 	c := checkouttest.Scratch(t)
@@ -53,7 +53,7 @@ func TestDocs_commands(t *testing.T) {
 	}
 }
 
-// realCheckout is the checkout that the tests are in, by its path without links.
+// realCheckout is the path, without symbolic links, of the checkout that contains the tests.
 func realCheckout(t *testing.T) string {
 	t.Helper()
 	c, err := checkout.Find()
@@ -63,7 +63,7 @@ func realCheckout(t *testing.T) string {
 	return c.Root
 }
 
-// installSelf puts this program where the documents have it.
+// installSelf puts this program at the path that the documents use.
 func installSelf(t *testing.T, c checkout.Checkout) {
 	t.Helper()
 	self, err := filepath.Abs(os.Args[0])
@@ -78,7 +78,7 @@ func installSelf(t *testing.T, c checkout.Checkout) {
 	}
 }
 
-// documents are the project's own, by their paths from its root.
+// documents are the project's documents, by paths from its root.
 func documents(t *testing.T, root string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -95,32 +95,32 @@ func documents(t *testing.T, root string) (files []string) {
 		return nil
 	})
 	if err != nil || !slices.Contains(files, "README.md") {
-		t.Fatalf("the documents: %v, %v", files, err)
+		t.Fatalf("documents: got %v, error %v", files, err)
 	}
 	return files
 }
 
-// checkUsage reports a command line of weir that there is no such command or flag for.
+// checkUsage reports an unknown command or flag in a command line of weir.
 func checkUsage(t *testing.T, line string) {
 	t.Helper()
 	command, arguments, err := rootCommand().Find(strings.Fields(line))
 	if err != nil || command.HasSubCommands() {
-		t.Errorf("weir %s: no such command (%v)", line, err)
+		t.Errorf("weir %s: unknown command (%v)", line, err)
 		return
 	}
 	for _, argument := range arguments {
-		if argument == "--" { // what follows is another program's
+		if argument == "--" { // the rest belongs to another program
 			return
 		}
 		name, isFlag := strings.CutPrefix(argument, "--")
 		name, _, _ = strings.Cut(name, "=")
 		if isFlag && command.Flags().Lookup(name) == nil && command.InheritedFlags().Lookup(name) == nil && name != "help" {
-			t.Errorf("weir %s: has no flag --%s", command.CommandPath(), name)
+			t.Errorf("weir %s: unknown flag --%s", command.CommandPath(), name)
 		}
 	}
 }
 
-// atPort returns script as it is for a gateway at another port.
+// atPort returns script with the port of the gateway replaced.
 func atPort(script string, port int) string {
 	for i := range 2 {
 		script = strings.ReplaceAll(script, fmt.Sprintf("127.0.0.1:%d", 8080+i), fmt.Sprintf("127.0.0.1:%d", port+i))
@@ -146,7 +146,7 @@ var (
 	unnamed = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// What the documents point to is there: files, and headings in documents.
+// Every link in the documents has a target: a file, or a heading in a document.
 func TestDocs_links(t *testing.T) {
 	root := realCheckout(t)
 	for _, file := range documents(t, root) {
@@ -166,13 +166,13 @@ func TestDocs_links(t *testing.T) {
 			if _, err := os.Stat(path); err != nil {
 				t.Errorf("%s links to %s: %v", file, found[1], err)
 			} else if anchor != "" && !slices.Contains(anchors(t, path), anchor) {
-				t.Errorf("%s links to %s: there is no such heading", file, found[1])
+				t.Errorf("%s links to %s: the heading does not exist", file, found[1])
 			}
 		}
 	}
 }
 
-// anchors are the names by which headings of a document are linked to.
+// anchors are the link names of the headings in a document.
 func anchors(t *testing.T, path string) (names []string) {
 	t.Helper()
 	text, err := os.ReadFile(path)

@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// local is the REST API as weir serve runs it, with a clock that the test winds.
+// local is the REST API as weir serve runs it. The test sets the clock.
 type local struct {
 	t         *testing.T
 	checkout  checkout.Checkout
@@ -80,7 +80,7 @@ func (l *local) search(token string) int {
 	return send(l.t, http.MethodGet, l.rest.URL+"/api/v1/search", token).StatusCode
 }
 
-// reply is an answer with its body read.
+// reply is an answer with its body.
 type reply struct {
 	*http.Response
 	body string
@@ -112,7 +112,7 @@ func do(t *testing.T, request *http.Request) reply {
 	return reply{r, string(body)}
 }
 
-// endpoints writes a document of n endpoints with a limit each, and returns its file.
+// endpoints writes a document with n endpoints, one limit each, and returns the file name.
 func endpoints(t *testing.T, n int) string {
 	t.Helper()
 	var list []string

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// The hash is that of the checkout's key, which is made once; addresses are hashed as they are
-// counted.
+// hash uses the key of the checkout, which is created once. It hashes an address in the form that
+// limits count.
 func TestHash(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("RECORDS_TABLE", "")
@@ -36,23 +36,23 @@ func TestHash(t *testing.T) {
 	}
 	var made madeHash
 	if err := json.Unmarshal([]byte(ok(t, "hash", "user:alice", "--namespace", "prod", "--json")), &made); err != nil || made.Subject != "user:alice" || made.Namespace != "prod" || made.Hash+"\n" == first {
-		t.Errorf("got %+v, %v", made, err)
+		t.Errorf("created key: got %+v, error %v", made, err)
 	}
 	for _, args := range [][]string{{"hash", "alice"}, {"hash", "user:alice", "--ipv6-bits", "0"}, {"hash", "user:alice", "--table", "Weir-prod-Records"}} {
 		if code, _, errs := weir(t, args...); code != 2 {
-			t.Errorf("%v: exit %d, %q, want 2", args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q, want exit 2", args, code, errs)
 		}
 	}
 }
 
-// The key of a deployment is in its records table, and made by the first who asks.
+// The first use creates the key of a deployment in its records table.
 func TestHash_table(t *testing.T) {
 	recordsTable(t)
 	code, first, errs := weir(t, "hash", "user:alice", "--namespace", "dev")
 	if code != 0 || !strings.Contains(errs, "there was no key") {
-		t.Errorf("the first: exit %d, %q", code, errs)
+		t.Errorf("first hash: exit %d, output %q", code, errs)
 	}
 	if second := ok(t, "hash", "user:alice", "--namespace", "dev"); second != first {
-		t.Errorf("got %q, then %q", first, second)
+		t.Errorf("got %q, then %q, want the same hash", first, second)
 	}
 }

@@ -24,8 +24,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// recordsTable makes a records table, which RECORDS_TABLE names, and returns a lookup of
-// what functions would know that start now.
+// recordsTable creates a records table and sets RECORDS_TABLE to its name. The lookup it returns
+// has the records that a function reads at its start.
 func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -47,7 +47,7 @@ func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error))
 	}
 }
 
-// ok runs a command line that works and returns what it printed.
+// ok runs a command line that must succeed and returns its output.
 func ok(t *testing.T, args ...string) string {
 	t.Helper()
 	code, out, errs := weir(t, args...)
@@ -57,64 +57,64 @@ func ok(t *testing.T, args ...string) string {
 	return out
 }
 
-// A key is printed once, good until it is revoked, and its id may change it.
+// The key itself is printed once. It is valid until it is revoked. --id sets its id.
 func TestKeys(t *testing.T) {
 	lookup := recordsTable(t)
 	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "no API keys in weir-test-") {
-		t.Errorf("empty: %q", out)
+		t.Errorf("empty table: got %q", out)
 	}
 	if out := ok(t, "keys", "list", "--json"); out != "[]\n" {
-		t.Errorf("empty: %q", out)
+		t.Errorf("empty table: got %q", out)
 	}
 	out := ok(t, "keys", "create", "--id", "acme", "--tier", "paid", "--owner", "Acme Ltd.")
 	first, rest, _ := strings.Cut(out, "\n")
 	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme Ltd." || !strings.Contains(rest, "never shown again") {
-		t.Errorf("%+v, %v: %q", r, err, out)
+		t.Errorf("got %+v, error %v: %q", r, err, out)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || out != "" || errs != "weir: \"acme\": the id already has a key; add a second key with --add, or choose another --id\n" {
-		t.Errorf("the id again: exit %d, %q, %q", code, out, errs)
+		t.Errorf("duplicate id: exit %d, output %q, stderr %q", code, out, errs)
 	}
 	var made struct{ ID, Tier, Hash, APIKey string }
 	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--id", "acme", "--add", "--json")), &made); err != nil || made.ID != "acme" || made.Tier != "paid" || made.Hash == "" {
-		t.Fatalf("%+v, %v", made, err)
+		t.Fatalf("second key: got %+v, error %v", made, err)
 	}
 	if r, err := lookup(made.APIKey); err != nil || r.ID != "acme" || r.Tier != "paid" {
-		t.Errorf("one more: %+v, %v", r, err)
+		t.Errorf("second key: got record %+v, error %v", r, err)
 	}
 	var random struct{ ID, APIKey string }
 	if err := json.Unmarshal([]byte(ok(t, "keys", "create", "--json")), &random); err != nil || !strings.HasPrefix(random.ID, "key-") {
-		t.Errorf("%+v, %v", random, err)
+		t.Errorf("random id: got %+v, error %v", random, err)
 	}
 	list := ok(t, "keys", "list")
 	if lines := strings.Split(list, "\n"); len(lines) != 5 || !strings.HasPrefix(lines[0], "ID ") || !strings.HasPrefix(lines[1], "acme ") || !strings.HasPrefix(lines[3], "key-") {
-		t.Errorf("list: %q", list)
+		t.Errorf("list: got %q", list)
 	}
 	for _, key := range []string{first, made.APIKey, random.APIKey} {
 		if strings.Contains(list, key) || strings.Contains(ok(t, "keys", "list", "--json"), key) {
-			t.Error("the list has a key")
+			t.Error("the list contains a key")
 		}
 	}
 	if out := ok(t, "keys", "revoke", "acme", "--hash", made.Hash); !strings.HasPrefix(out, "revoked acme, hash "+made.Hash) || strings.Count(out, "\n") != 2 {
-		t.Errorf("revoked: %q", out)
+		t.Errorf("revoke: got %q", out)
 	}
 	if _, err := lookup(made.APIKey); err == nil {
-		t.Error("a revoked key is good")
+		t.Error("a revoked key is still valid")
 	}
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
 	var revoked []apikeys.Key
 	if err := json.Unmarshal([]byte(ok(t, "keys", "revoke", "acme", "--json")), &revoked); err != nil || len(revoked) != 1 || revoked[0].ID != "acme" {
-		t.Errorf("%+v, %v", revoked, err)
+		t.Errorf("list after revoke: got %+v, error %v", revoked, err)
 	}
 	if out := ok(t, "keys", "revoke", random.ID, "--json"); !strings.Contains(out, random.ID) {
-		t.Errorf("revoked: %q", out)
+		t.Errorf("revoke: got %q", out)
 	}
 	if code, out, _ := weir(t, "keys", "revoke", "nobody", "--json"); code != 1 || out != "[]\n" {
-		t.Errorf("revoked nothing: exit %d, %q", code, out)
+		t.Errorf("revoke of an unknown id: exit %d, output %q", code, out)
 	}
 	if code, _, errs := weir(t, "keys", "revoke", "acme"); code != 1 || errs != "weir: \"acme\": no such key\n" {
-		t.Errorf("revoked again: exit %d, %q", code, errs)
+		t.Errorf("second revoke: exit %d, stderr %q", code, errs)
 	}
 }
 
@@ -122,7 +122,7 @@ func TestKeys_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	for _, args := range [][]string{{"keys", "list"}, {"keys", "spin"}, {"keys", "create", "x"}, {"keys", "revoke"}, {"keys", "revoke", ""}, {"keys", "revoke", "a", "b"}, {"keys", "create", "--table", "t", "--add"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
-			t.Errorf("%v: exit %d, %q", args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
 		}
 	}
 	for want, region := range map[string]string{"weir: AWS_REGION: required: ": "", "weir: no AWS credentials; ": "eu-central-1"} {
@@ -134,7 +134,7 @@ func TestKeys_mistakes(t *testing.T) {
 			t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 			t.Setenv("AWS_REGION", region)
 			if code, _, errs := weir(t, "keys", "list", "--table", "weir"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
-				t.Errorf("exit %d, %q", code, errs)
+				t.Errorf("exit %d, stderr %q", code, errs)
 			}
 		})
 	}
@@ -144,12 +144,12 @@ func TestKeys_mistakes(t *testing.T) {
 		`weir: id: got "a b", want 1 to 64`:                        {"keys", "create", "--table", "weir-test-none", "--id", "a b"},
 	} {
 		if code, _, errs := weir(t, args...); code != 1 || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, want) {
-			t.Errorf("%v: exit %d, %q", args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
 		}
 	}
 }
 
-// An item that cannot be read is told of, hinders nothing, and can be removed.
+// The list reports an item that cannot be read. Other keys still work, and the item can be removed.
 func TestKeys_broken(t *testing.T) {
 	recordsTable(t)
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -161,45 +161,45 @@ func TestKeys_broken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 1 || !strings.HasPrefix(errs, "weir: warning: records table: item apikey#abc: id: got") || !strings.Contains(errs, `item "secrets": missing`) {
-		t.Errorf("without secrets: exit %d, %q, %q", code, out, errs)
+		t.Errorf("no secrets: exit %d, output %q, stderr %q", code, out, errs)
 	}
 	if out := ok(t, "keys", "revoke", "--hash", "abc"); !strings.HasPrefix(out, "revoked ") {
-		t.Errorf("revoked: %q", out)
+		t.Errorf("revoke: got %q", out)
 	}
 	ok(t, "keys", "create", "--id", "first")
 	if _, err := client.PutItem(t.Context(), in); err != nil {
 		t.Fatal(err)
 	}
 	if code, out, errs := weir(t, "keys", "create", "--id", "acme"); code != 0 || !strings.HasPrefix(out, "weir_") || !strings.HasPrefix(errs, "weir: warning: ") {
-		t.Errorf("exit %d, %q, %q", code, out, errs)
+		t.Errorf("exit %d, output %q, stderr %q", code, out, errs)
 	}
 }
 
-// A secret is rotated once, and again when no key needs the one before.
+// A second rotation needs --force while a key may still use the previous secret.
 func TestKeys_rotate(t *testing.T) {
 	lookup := recordsTable(t)
 	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.Contains(errs, "no secret to rotate") {
-		t.Errorf("no key: exit %d, %q", code, errs)
+		t.Errorf("rotation without keys: exit %d, stderr %q", code, errs)
 	}
 	first, _, _ := strings.Cut(ok(t, "keys", "create", "--id", "acme"), "\n")
 	if out := ok(t, "keys", "rotate"); !strings.Contains(out, "until the next rotation") {
-		t.Errorf("rotated: %q", out)
+		t.Errorf("rotate: got %q", out)
 	}
 	if _, err := lookup(first); err != nil {
 		t.Error(err)
 	}
 	if code, _, errs := weir(t, "keys", "rotate"); code != 1 || !strings.HasPrefix(errs, "weir: the rotation would end keys from before the last one (1 of them); replace them") {
-		t.Errorf("again: exit %d, %q", code, errs)
+		t.Errorf("second rotation: exit %d, stderr %q", code, errs)
 	}
 	if out := ok(t, "keys", "rotate", "--force", "--json"); out != "{}\n" {
-		t.Errorf("forced: %q", out)
+		t.Errorf("forced rotation: got %q", out)
 	}
 	if _, err := lookup(first); err == nil {
-		t.Error("a key of the secret before the last")
+		t.Error("a key with a removed secret is still valid")
 	}
 }
 
-// An operator's commands are patient with a table that is busy, and say how far they are.
+// Commands retry when the table throttles, and print progress.
 func TestKeysOptions_open(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv("DYNAMODB_ENDPOINT", "")
@@ -219,6 +219,6 @@ func TestKeysOptions_open(t *testing.T) {
 	defer server.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", server.URL)
 	if code, out, errs := weir(t, "keys", "list", "--table", "weir"); code != 0 || strings.Count(out, "\n") != 3 || errs != "weir: 1 keys read; reading more\n" {
-		t.Errorf("exit %d, %q, %q", code, out, errs)
+		t.Errorf("exit %d, output %q, stderr %q", code, out, errs)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/local/load"
 )
 
-// refusingServer is a server that refuses a user's requests after the first three.
+// refusingServer starts a server that refuses all but the first three requests of a user.
 func refusingServer(t *testing.T) (url string, seen map[string]int, mu *sync.Mutex) {
 	t.Helper()
 	seen, mu = map[string]int{}, &sync.Mutex{}
@@ -44,43 +44,43 @@ func TestLoad(t *testing.T) {
 		t.Fatalf("exit %d, %v, %q, %q", code, err, out, errs)
 	}
 	if m.URL != url || m.Requests != 100 || m.Allowed != 12 || m.Refused != 88 || m.Statuses[200] != 12 || m.Wire != nil || len(seen) != 4 {
-		t.Errorf("%+v of %d users", m, len(seen))
+		t.Errorf("got %+v for %d users", m, len(seen))
 	}
 	for user, n := range seen {
 		if n != 25 || !strings.HasPrefix(user, "POST|Bearer ey") || !strings.HasSuffix(user, "|a b|text") {
-			t.Errorf("%d requests as %s", n, user)
+			t.Errorf("got %d requests of user %s", n, user)
 		}
 	}
 	t.Setenv(tokenVariable, "secret")
 	code, out, _ = weir(t, "load", url, "--requests", "5", "--clients", "1")
 	for _, want := range []string{url + ": 5 requests in ", "allowed 3 (", "refused 2 (", "answers: 200: 3, 429: 2\n", "p99.9", "#"} {
 		if !strings.Contains(out, want) {
-			t.Errorf("no %q in %s", want, out)
+			t.Errorf("output lacks %q: %s", want, out)
 		}
 	}
 	if code != 0 || seen["GET|Bearer secret||"] != 5 || strings.Contains(out, "secret") {
-		t.Errorf("exit %d, %v, %s", code, seen, out)
+		t.Errorf("exit %d, users %v, output %s", code, seen, out)
 	}
 }
 
-// A Host is the request's, which is not among its header's fields; and what has no answer is told
-// to be in the percentiles.
+// --header Host sets the host of the request. The output says that the percentiles include requests
+// without an answer.
 func TestLoad_hostAndUnanswered(t *testing.T) {
 	var hosts sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { hosts.Store(r.Host, true) }))
 	defer server.Close()
 	code, out, errs := weir(t, "load", server.URL, "--requests", "1", "--header", "host: api.example")
 	if _, ok := hosts.Load("api.example"); code != 0 || !ok || strings.Contains(out, "at least") {
-		t.Errorf("exit %d, %s %s", code, out, errs)
+		t.Errorf("exit %d, output %s %s", code, out, errs)
 	}
 	var b strings.Builder
 	m := measured{Result: load.Result{UnderWay: 2, NotSent: 3, Histogram: []load.Bar{{UpTo: 1, Count: 5}}, Latencies: map[string]load.Latency{load.All: {}}}}
 	if err := m.print(&b, false); err != nil || !strings.Contains(b.String(), "\nall: at least; 5 without an answer count with what they had waited\n\n") {
-		t.Errorf("%v, %s", err, b.String())
+		t.Errorf("error %v, output %s", err, b.String())
 	}
 }
 
-// With --polite the result has no refusal that was waited out, and says what it kept from it.
+// With --polite the result has no refusals. The output lists the refusals that were retried.
 func TestLoad_polite(t *testing.T) {
 	refused := false
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -94,11 +94,11 @@ func TestLoad_polite(t *testing.T) {
 	code, out, _ := weir(t, "load", server.URL, "--requests", "3", "--clients", "1", "--polite", "--json")
 	var m measured
 	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 || m.Allowed != 3 || m.Refused != 0 || m.Wire[429] != 1 || m.Wire[200] != 3 {
-		t.Errorf("exit %d, %v, %s", code, err, out)
+		t.Errorf("exit %d, error %v, output %s", code, err, out)
 	}
 }
 
-// An interrupt ends a load at once, and prints what was measured.
+// An interrupt ends a load at once, and weir load prints the measurements so far.
 func TestLoad_interrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -110,11 +110,11 @@ func TestLoad_interrupted(t *testing.T) {
 	defer server.Close()
 	var out, errs bytes.Buffer
 	if code := command.Execute(ctx, rootCommand(), []string{"load", server.URL, "--clients", "1", "--duration", "10m", "--requests", "1000000"}, &out, &errs); code != 130 || !strings.Contains(out.String(), ": 4 requests in ") || errs.Len() > 0 {
-		t.Errorf("exit %d, %q, %q", code, &out, &errs)
+		t.Errorf("exit %d, output %q, stderr %q", code, &out, &errs)
 	}
 }
 
-// Nobody is sent load by a slip: neither another host, nor more than a machine bears.
+// weir load rejects another host and a load above its maximum.
 func TestLoad_bounds(t *testing.T) {
 	const url = "http://127.0.0.1:1/"
 	for want, args := range map[string][]string{
@@ -137,17 +137,16 @@ func TestLoad_bounds(t *testing.T) {
 		`net/http: invalid method "G T"`:                                                {url, "--method", "G T"},
 	} {
 		if code, out, errs := weir(t, append([]string{"load"}, args...)...); code != 2 || out != "" || !strings.HasPrefix(errs, "weir: "+want) || strings.Count(errs, "\n") != 2 {
-			t.Errorf("%v: exit %d, %q, want %q", args, code, errs, want)
+			t.Errorf("%v: exit %d, got %q, want %q", args, code, errs, want)
 		}
 	}
 	code, out, _ := weir(t, "load", url, "--requests", "2", "--duration", "10s")
 	if code != 1 || !strings.Contains(out, "answers: none\nwithout an answer: 2, the first: dial tcp") {
-		t.Errorf("nobody there: exit %d, %q", code, out)
+		t.Errorf("no server: exit %d, output %q", code, out)
 	}
 }
 
-// What a load is aimed at does not send it elsewhere: redirects are not followed, and
-// proxies not used.
+// weir load does not follow redirects and does not use proxies.
 func TestLoad_redirect(t *testing.T) {
 	strangers := 0
 	stranger := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { strangers++ }))
@@ -156,22 +155,22 @@ func TestLoad_redirect(t *testing.T) {
 	defer server.Close()
 	code, out, _ := weir(t, "load", server.URL, "--requests", "10", "--rate", "1000", "--poisson")
 	if code != 0 || strangers != 0 || !strings.Contains(out, "answers: 302: 10\n") {
-		t.Errorf("exit %d, %d went on, %s", code, strangers, out)
+		t.Errorf("exit %d, %d requests followed the redirect, output %s", code, strangers, out)
 	}
 	l := &loader{method: "GET", clients: 1}
 	if err := l.prepare(t.Context(), server.URL); err != nil {
 		t.Fatal(err)
 	}
 	if l.wire.base.(*http.Transport).Proxy != nil {
-		t.Error("there may be a proxy")
+		t.Error("the transport may use a proxy")
 	}
 }
 
-// A progress line tells the counts of the moment.
+// A progress line shows the current counts.
 func TestProgress(t *testing.T) {
 	var m measured
 	m.Took, m.Requests, m.Allowed, m.Refused, m.Other, m.Failed, m.UnderWay = 2600*time.Millisecond, 10, 4, 3, 1, 1, 1
 	if got, want := progress(m.Result), "3s: 10 requests, allowed 4, refused 3, other 2, under way 1"; got != want {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("progress: got %q, want %q", got, want)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// TestMain lets the tests start this program as a process of its own.
+// TestMain lets the tests start this program as a separate process.
 func TestMain(m *testing.M) {
 	if !commandtest.Main(main) {
 		m.Run()
@@ -40,26 +40,26 @@ func TestCheck(t *testing.T) {
 		"  GET /api/v1/search   1     1        1     1          0\n" +
 		"  POST /api/v1/data    2     2        2     2          0\n"
 	if code, out, _ := weir(t, "check", good); code != 0 || out != ok {
-		t.Errorf("good: exit %d, %q", code, out)
+		t.Errorf("valid document: exit %d, output %q", code, out)
 	}
 	code, out, _ := weir(t, "check", bad)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if code != 1 || len(lines) != 5 {
-		t.Fatalf("five mistakes: exit %d, %q", code, out)
+		t.Fatalf("five mistakes: exit %d, output %q", code, out)
 	}
 	for _, line := range lines {
 		if !strings.HasPrefix(line, bad+":2: rules[0].") {
-			t.Errorf("%q has no path in the document", line)
+			t.Errorf("problem %q: got no path in the document", line)
 		}
 	}
 	var result checked
 	code, out, _ = weir(t, "check", "--json", bad)
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || len(result.Problems) != 5 || result.Problems[0].Path != "rules[0].endpoint" {
-		t.Errorf("as JSON: exit %d, %v, %q", code, err, out)
+		t.Errorf("JSON: exit %d, error %v, output %q", code, err, out)
 	}
 	code, out, _ = weir(t, "check", "--json", "nowhere.json")
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 1 || result.OK || result.File != "nowhere.json" || len(result.Problems) != 1 {
-		t.Errorf("no such file, as JSON: exit %d, %v, %q", code, err, out)
+		t.Errorf("missing file, JSON: exit %d, error %v, output %q", code, err, out)
 	}
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
@@ -69,39 +69,39 @@ func TestCheck(t *testing.T) {
 		var out bytes.Buffer
 		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
 		if out.String() != want || (err == nil) != strings.Contains(want, "ok") {
-			t.Errorf("%q: %v, %q", document, err, &out)
+			t.Errorf("%q: error %v, output %q", document, err, &out)
 		}
 	}
 	if code, _, errs := weir(t, "check", "nowhere.json"); code != 1 || strings.Count(errs, "\n") != 1 || !strings.Contains(errs, "nowhere.json") {
-		t.Errorf("no such file: exit %d, %q", code, errs)
+		t.Errorf("missing file: exit %d, stderr %q", code, errs)
 	}
 }
 
-// Which counts restart is said where there is a document to compare with.
+// weir check names the counts that restart, if --against names a document.
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
 	const restart = "  7 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
 	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: give a caller more limits than one item holds") {
-		t.Errorf("by itself: exit %d, %s", code, out)
+		t.Errorf("without --against: exit %d, output %s", code, out)
 	}
 	if code, out, _ := weir(t, "check", "--against", seven, twelve); code != 0 || !strings.Contains(out, restart) {
-		t.Errorf("after seven endpoints: exit %d, %s", code, out)
+		t.Errorf("against seven endpoints: exit %d, output %s", code, out)
 	}
 	if code, out, _ := weir(t, "check", "--against", twelve, endpoints(t, 13)); code != 0 || strings.Contains(out, "restart") {
-		t.Errorf("after twelve: exit %d, %s", code, out)
+		t.Errorf("against twelve endpoints: exit %d, output %s", code, out)
 	}
 	var result checked
 	code, out, _ := weir(t, "check", "--json", "--against", twelve, seven)
 	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.Restarts) != 7 || len(result.Writes) != 7 || result.Writes[6].User != 1 || result.Writes[6].Endpoint != "/e6" {
-		t.Errorf("as JSON: exit %d, %v, %s", code, err, out)
+		t.Errorf("JSON: exit %d, error %v, output %s", code, err, out)
 	}
 	if code, out, errs := weir(t, "check", "--against", "../../limiter/rules/testdata/bad/five.json", seven); code != 1 || out != "" || !strings.Contains(errs, "--against: ") {
-		t.Errorf("after one with mistakes: exit %d, %s, %s", code, out, errs)
+		t.Errorf("against an invalid document: exit %d, output %s, stderr %s", code, out, errs)
 	}
 }
 
-// An interrupt ends a command that waits for who types nothing, and one that computes; each
-// says so by the same status, and by no error.
+// An interrupt ends a command that waits for input, and a command that computes. Both exit with the
+// same status and print no error.
 func TestInterrupt(t *testing.T) {
 	checkouttest.Scratch(t)
 	isPerson = func(any) bool { return true }
@@ -122,7 +122,7 @@ func TestInterrupt(t *testing.T) {
 		var out, errs bytes.Buffer
 		code := command.Execute(ctx, rootCommand(), args, &out, &errs)
 		if code != command.Interrupted || strings.Contains(errs.String(), "context canceled") {
-			t.Errorf("%q: exit %d, %q, %q", args, code, &out, &errs)
+			t.Errorf("%q: exit %d, output %q, stderr %q", args, code, &out, &errs)
 		}
 	}
 }
@@ -131,21 +131,21 @@ func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"check"}, {"check", "a", "b"}, {"frobnicate"}, {"serve", "--prot", "1"}, {"serve", "x"}, {"token", "--claim", "x"},
 		{"serve", "--environments", "-1"}, {"serve", "--environments", "1001"}, {"serve", "--environments", "ten"}, {"serve", "--port", "0"}, {"serve", "--port", "65535"}, {"serve", "--port", "-1"}, {"serve", "--port", "abc"}, {"seed", "--table", "other"}, {"token", "--user", ""}, {"token", "--claim", "sub=bob"}, {"token", "--claim", "tier=gold"}} {
 		if code, _, errs := weir(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
-			t.Errorf("%v: exit %d, %q", args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
 		}
 	}
 	if _, _, errs := weir(t, "serve", "--port", "abc"); errs != "weir: invalid argument \"abc\" for \"--port\" flag: want 1 to 65534\nTry: weir serve --help\n" {
-		t.Errorf("--port abc: %q", errs)
+		t.Errorf("--port abc: stderr %q", errs)
 	}
 	if code, out, _ := weir(t, "--version"); code != 0 || !strings.HasPrefix(out, "weir version ") {
-		t.Errorf("--version: exit %d, %q", code, out)
+		t.Errorf("--version: exit %d, output %q", code, out)
 	}
 	if code, out, _ := weir(t); code != 0 || !strings.Contains(out, "serve") {
-		t.Errorf("no arguments: exit %d, %q", code, out)
+		t.Errorf("no arguments: exit %d, output %q", code, out)
 	}
 }
 
-// Keys are this checkout's alone: readable by their owner, made once, and kept.
+// Each checkout has its own keys. Only the owner can read them, and a second seed keeps them.
 func TestSeed(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
@@ -154,10 +154,10 @@ func TestSeed(t *testing.T) {
 		t.Fatalf("exit %d, %q, %q", code, out, errs)
 	}
 	if code, again, _ := weir(t, "seed"); code != 0 || again != out {
-		t.Errorf("a second time: exit %d, %q", code, again)
+		t.Errorf("second seed: exit %d, output %q", code, again)
 	}
 	if code, renewed, _ := weir(t, "seed", "--renew"); code != 0 || strings.Count(renewed, "x-api-key: weir-") != 3 || renewed == out || !strings.Contains(renewed, "until you restart it") {
-		t.Errorf("renewed: exit %d, %q", code, renewed)
+		t.Errorf("seed --renew: exit %d, output %q", code, renewed)
 	}
 	if _, _, errs := weir(t, "token"); errs != "" {
 		t.Error(errs)
@@ -168,7 +168,7 @@ func TestSeed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info.Mode().Perm() != 0o600 {
-			t.Errorf("%s has mode %s", file, info.Mode())
+			t.Errorf("%s: got mode %s", file, info.Mode())
 		}
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -176,19 +176,19 @@ func TestSeed(t *testing.T) {
 		}
 		for line := range strings.SplitSeq(strings.TrimSpace(out), "\n") {
 			if _, key, ok := strings.Cut(line, "x-api-key: "); ok && bytes.Contains(content, []byte(key)) {
-				t.Errorf("%s holds an API key", file)
+				t.Errorf("%s contains an API key", file)
 			}
 		}
 	}
 	if code, _, errs := weir(t, "seed", "--endpoint", "http://dynamodb.eu-central-1.amazonaws.com"); code != 1 || !strings.Contains(errs, "not on this machine") {
-		t.Errorf("a table at AWS: exit %d, %q", code, errs)
+		t.Errorf("table at AWS: exit %d, stderr %q", code, errs)
 	}
 	if code, _, errs := weir(t, "seed", "--endpoint", "127.0.0.1:8000"); code != 1 || !strings.Contains(errs, `got "127.0.0.1:8000", want a URL such as http://127.0.0.1:8000`) {
-		t.Errorf("no URL: exit %d, %q", code, errs)
+		t.Errorf("endpoint without a scheme: exit %d, stderr %q", code, errs)
 	}
 }
 
-// What cannot work says so in one line, at once.
+// An invalid setting gives one error line at once.
 func TestServe_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "http://127.0.0.1:1")
@@ -211,16 +211,16 @@ func TestServe_mistakes(t *testing.T) {
 	} {
 		code, errs := serveInVain(t, c.args...)
 		if code != 1 || !strings.Contains(errs, c.want) || strings.Count(errs, "\n") != c.lines || strings.Contains(errs, "hunter2") {
-			t.Errorf("%v: exit %d, %q", c.args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q", c.args, code, errs)
 		}
 	}
 	t.Chdir("/")
 	if code, _, errs := weir(t, "serve"); code != 1 || !strings.Contains(errs, "not inside a checkout") {
-		t.Errorf("outside a checkout: exit %d, %q", code, errs)
+		t.Errorf("outside a checkout: exit %d, stderr %q", code, errs)
 	}
 }
 
-// A port that somebody has is named, be it the first or the next.
+// The error names the port that is in use, whether it is the first or the second.
 func TestServe_portTaken(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
@@ -228,22 +228,22 @@ func TestServe_portTaken(t *testing.T) {
 		taken := fmt.Sprintf("weir: port %d: not available (listen tcp 127.0.0.1:%[1]d: bind: address already in use); choose another with PORT= or --port\n", port+1)
 		code, _, errs := weir(t, "serve", "--port", strconv.Itoa(port+1))
 		if code != 1 || errs != taken {
-			t.Errorf("the first port: exit %d, %q", code, errs)
+			t.Errorf("first port in use: exit %d, stderr %q", code, errs)
 		}
 		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
 		_ = second.Close()
 		if strings.Contains(errs, fmt.Sprintf("port %d: not available", port)) {
-			continue // somebody came first
+			continue // another process took the port
 		}
 		if code != 1 || errs != taken {
-			t.Errorf("the next port: exit %d, %q", code, errs)
+			t.Errorf("second port in use: exit %d, stderr %q", code, errs)
 		}
 		return
 	}
-	t.Fatal("no port stayed free")
+	t.Fatal("no free port found")
 }
 
-// serveInVain runs serve where it must fail, on ports that nobody has.
+// serveInVain runs serve on free ports and expects it to fail.
 func serveInVain(t *testing.T, args ...string) (code int, errs string) {
 	t.Helper()
 	for range 10 {

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// answers runs a command that prints JSON, and reads it strictly.
+// answers runs a command that prints JSON and decodes the output strictly.
 func answers[A any](t *testing.T, args ...string) (a A) {
 	t.Helper()
 	code, out, errs := weir(t, append(args, "--json")...)
@@ -35,12 +35,12 @@ func answers[A any](t *testing.T, args ...string) (a A) {
 	decoder := json.NewDecoder(strings.NewReader(out))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(&a); err != nil || decoder.More() {
-		t.Fatalf("%q: %v in %s", args, err, out)
+		t.Fatalf("%q: error %v in %s", args, err, out)
 	}
 	return a
 }
 
-// leftOf returns what is left of the limit at a path in the document.
+// leftOf returns what remains of the limit at a path in the document.
 func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 	t.Helper()
 	for _, l := range limits {
@@ -48,11 +48,12 @@ func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 			return l.State.Remaining
 		}
 	}
-	t.Fatalf("no limit %s in %+v", path, limits)
+	t.Fatalf("limit %s not found in %+v", path, limits)
 	return 0
 }
 
-// Who is refused by a running gateway is explained, inspected and reset, and passes.
+// explain, usage and reset work on a caller that a running gateway refuses. After the reset the
+// caller passes.
 func TestOperator_gateway(t *testing.T) {
 	for _, store := range append([]string{serve.Memory}, remoteStores...) {
 		t.Run(store, func(t *testing.T) {
@@ -63,67 +64,67 @@ func TestOperator_gateway(t *testing.T) {
 			search := func() int { return l.search(token) }
 			for range 20 {
 				if status := search(); status != http.StatusOK {
-					t.Fatalf("answered %d", status)
+					t.Fatalf("got status %d", status)
 				}
 			}
 			e := answers[operator.Explanation](t, with("explain", "get", "/api/v1//search", "--user", "alice")...)
 			if e.Decision.Allowed || e.Decision.Status != search() || e.Decision.Limit != "rules[0].limits.free" || leftOf(t, e.Limits, e.Decision.Limit) != 0 || e.Others != 1 {
-				t.Errorf("explained: %+v", e)
+				t.Errorf("explain: got %+v", e)
 			}
 			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token)...); got.Caller.Subject != e.Caller.Subject || !reflect.DeepEqual(got.Decision, e.Decision) {
-				t.Errorf("by a token: %+v", got)
+				t.Errorf("explain with a token: got %+v", got)
 			}
 			if got := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--token", token+"x")...); got.Decision.Status != http.StatusUnauthorized || got.Caller.Rejected == "" || len(got.Limits) != 0 {
-				t.Errorf("by a bad token: %+v", got)
+				t.Errorf("explain with a bad token: got %+v", got)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:alice")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 0 || leftOf(t, i.Limits, "rules[0].limits.paid") != 100 || len(i.Others) != 0 {
-				t.Errorf("inspected: %+v", i)
+				t.Errorf("usage: got %+v", i)
 			}
 			if status := search(); status != http.StatusTooManyRequests {
-				t.Errorf("before the reset: %d", status)
+				t.Errorf("before the reset: got status %d", status)
 			}
 			if f := answers[operator.Forgotten](t, with("reset", "user:alice")...); len(f.Limits) != 1 || f.Limits[0].Path != "rules[0].limits.free" {
-				t.Errorf("forgotten: %+v", f)
+				t.Errorf("reset: got %+v", f)
 			}
 			if status := search(); status != http.StatusOK {
-				t.Errorf("after the reset: %d", status)
+				t.Errorf("after the reset: got status %d", status)
 			}
 			if i := answers[operator.Usage](t, with("usage", "user:alice")...); leftOf(t, i.Limits, "rules[0].limits.free") != 19 {
-				t.Errorf("after a request: %+v", i)
+				t.Errorf("after a request: got %+v", i)
 			}
 			for _, want := range []string{"GET /api/v1/search by user:alice, tier free", "rules[0]  GET  /api/v1/search  charges 1 limit\n", "19 of 20 left", "\nnow  allowed\n"} {
 				if code, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "alice")...); code != 0 || !strings.Contains(out, want) || strings.Contains(out, "\x1b") {
-					t.Errorf("for people: exit %d, no %q in\n%s", code, want, out)
+					t.Errorf("text output: exit %d, lacks %q:\n%s", code, want, out)
 				}
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: of a bucket, the burst can be used at once") {
-				t.Errorf("an unknown tier:\n%s", out)
+				t.Errorf("unknown tier: got\n%s", out)
 			}
 			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)
 			if status := send(t, http.MethodGet, l.rest.URL+"/api/v1/nowhere", "").StatusCode; unrouted.Decision.Allowed || unrouted.Decision.Status != status || !unrouted.Decision.Unrouted {
-				t.Errorf("a path without a route: answered %d, explained %+v", status, unrouted)
+				t.Errorf("path without a route: got status %d, explanation %+v", status, unrouted)
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
-				t.Errorf("a path without a route:\n%s", out)
+				t.Errorf("path without a route: got\n%s", out)
 			}
 			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: a bad credential is charged on limits by ip only") {
-				t.Errorf("a bad token:\n%s", out)
+				t.Errorf("bad token: got\n%s", out)
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "applies to POST") || !strings.Contains(out, "none: the request is not limited") {
-				t.Errorf("a near miss:\n%s", out)
+				t.Errorf("similar path: got\n%s", out)
 			}
 			if code, out, _ := weir(t, with("usage", "user:alice")...); code != 0 || !strings.Contains(out, "token_bucket 100 in 1m, burst 20") {
-				t.Errorf("inspected, for people: exit %d\n%s", code, out)
+				t.Errorf("usage as text: exit %d\n%s", code, out)
 			}
 			if code, out, _ := weir(t, with("reset", "user:alice")...); code != 0 || !strings.HasPrefix(out, "user:alice: reset 1 limit; the usage before the reset was:\n  search") {
-				t.Errorf("reset, for people: exit %d\n%s", code, out)
+				t.Errorf("reset as text: exit %d\n%s", code, out)
 			}
 		})
 	}
 }
 
-// The store of a deployment is asked without its functions, by the flags or the variables.
+// Commands read the store of a deployment directly, with flags or variables, without its functions.
 func TestOperator_store(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -137,33 +138,33 @@ func TestOperator_store(t *testing.T) {
 			with := func(args ...string) []string { return append(args, to...) }
 			search := func() int { return l.search(l.token("bob")) }
 			for search() != http.StatusTooManyRequests {
-				l.now = time.Now() // what a command reads the clock for
+				l.now = time.Now() // commands use the real clock
 			}
 			e := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/search", "--user", "bob")...)
 			if e.Cost.Calls != 1 || leftOf(t, e.Limits, "rules[0].limits.free") > 10 || !strings.Contains(strings.Join(e.Notes, " "), "--ip") {
-				t.Errorf("explained: %+v", e)
+				t.Errorf("explain: got %+v", e)
 			}
 			f := answers[operator.Forgotten](t, with("reset", "user:bob", "--yes")...)
 			if len(f.Limits) != 1 || !strings.Contains(strings.Join(f.Notes, " "), "up to a second") {
-				t.Errorf("forgotten: %+v", f)
+				t.Errorf("reset: got %+v", f)
 			}
 			i := answers[operator.Usage](t, with("usage", "user:bob")...)
 			if leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
-				t.Errorf("after the reset: %+v", i)
+				t.Errorf("usage after the reset: got %+v", i)
 			}
-			l.wait(time.Second + time.Millisecond) // for as long the gateway may remember
+			l.wait(time.Second + time.Millisecond) // the gateway's denial cache lasts this long
 			if status := search(); status != http.StatusOK {
-				t.Errorf("after the reset: %d", status)
+				t.Errorf("after the reset: got status %d", status)
 			}
 			t.Setenv("NAMESPACE", l.namespace+"-other")
 			if i := answers[operator.Usage](t, append(with("usage", "user:bob")[:6:6], to[6:]...)...); leftOf(t, i.Limits, "rules[0].limits.free") != 20 {
-				t.Errorf("of another namespace: %+v", i)
+				t.Errorf("another namespace: got %+v", i)
 			}
 		})
 	}
 }
 
-// The rules are those that were put into the records table, if the functions have them there.
+// Commands use the published rules of the records table if the functions use them.
 func TestOperator_recordsTable(t *testing.T) {
 	recordsTable(t)
 	for _, requests := range []string{"7", "9"} {
@@ -177,16 +178,16 @@ func TestOperator_recordsTable(t *testing.T) {
 		}
 		e := answers[operator.Explanation](t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", os.Getenv("RECORDS_TABLE"))
 		if len(e.Limits) != 1 || strconv.FormatInt(e.Limits[0].Requests, 10) != requests || e.Version == 0 {
-			t.Errorf("%+v", e)
+			t.Errorf("got %+v", e)
 		}
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
-	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // and no answer by other rules
-		t.Errorf("no such table: exit %d, %q, %q", code, out, errs)
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // no answer by other rules
+		t.Errorf("missing table: exit %d, output %q, stderr %q", code, out, errs)
 	}
 }
 
-// What cannot be asked says so in one line, and what to do.
+// A command that cannot get an answer prints one line with the reason and the remedy.
 func TestOperator_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)
 	for _, name := range []string{"TABLE", "NAMESPACE", "REDIS_URL", "DYNAMODB_ENDPOINT"} {
@@ -218,12 +219,12 @@ func TestOperator_mistakes(t *testing.T) {
 	} {
 		code, out, errs := weir(t, c.args...)
 		if lines := strings.Count(errs, "\n"); code != c.code || lines != c.code || !strings.Contains(errs, c.want) || out != "" || strings.Contains(errs, "hunter2") {
-			t.Errorf("%q: exit %d, %q, %q", c.args, code, out, errs)
+			t.Errorf("%q: exit %d, output %q, stderr %q", c.args, code, out, errs)
 		}
 	}
 }
 
-// Environments that keep their own counts cannot be asked, and say what to do.
+// Environments with their own counts give an error that says what to do.
 func TestOperator_environments(t *testing.T) {
 	checkouttest.Built(t)
 	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
@@ -237,24 +238,24 @@ func TestOperator_environments(t *testing.T) {
 	for _, args := range [][]string{{"explain", "GET", "/"}, {"usage", "user:a"}, {"reset", "user:a"}} {
 		code, _, errs := weir(t, append(args, "--url", gateway.URL)...)
 		if code != 1 || !strings.Contains(errs, "STORE=redis or STORE=dynamodb") || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%q: exit %d, %q", args, code, errs)
+			t.Errorf("%q: exit %d, stderr %q", args, code, errs)
 		}
 	}
 }
 
-// No is the answer to a question that nobody has answered.
+// An empty answer means no.
 func TestReset_confirm(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "YES\n": true, "yes": true, "\n": false, "": false, "n\n": false, "yesterday\n": false} {
 		var out bytes.Buffer
 		if err := confirm(t.Context(), strings.NewReader(answer), &out, "Really?"); (err == nil) != want || out.String() != "Really? [y/N] " {
-			t.Errorf("%q: %v, %q", answer, err, &out)
+			t.Errorf("%q: got %v, output %q", answer, err, &out)
 		}
 	}
 }
 
-// A person is asked before a store of a deployment is changed, by the name of what is meant;
-// no means that nothing is even opened. Who gives --yes or is no person is not asked, nor is
-// who resets in the gateway on this machine.
+// A reset in a deployment's store needs confirmation, and the question names the store. The answer
+// no opens no store. With --yes, without a terminal, or in the gateway on this machine there is no
+// question.
 func TestReset_asks(t *testing.T) {
 	checkouttest.Scratch(t)
 	person := true
@@ -273,39 +274,39 @@ func TestReset_asks(t *testing.T) {
 	redis := []string{"--store", "redis", "--namespace", "prod", "--redis-url", "redis://u:hunter2@127.0.0.1:1/0"}
 	const question = "Reset the usage of user:alice in Redis at 127.0.0.1:1, namespace prod? [y/N] "
 	if got := reset("n\n", redis...); got != question+errCancelled.Error() {
-		t.Errorf("no: %q", got)
+		t.Errorf("no: got %q", got)
 	}
 	if got := reset("y\n", redis...); !strings.HasPrefix(got, question) || !strings.Contains(got, "does not answer") {
-		t.Errorf("yes: %q", got)
+		t.Errorf("yes: got %q", got)
 	}
 	if got := reset("n\n", append(redis, "--yes")...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
-		t.Errorf("--yes: %q", got)
+		t.Errorf("--yes: got %q", got)
 	}
 	if got := reset("n\n", "--store", "dynamodb", "--namespace", "prod", "--table", "Limits"); got != "Reset the usage of user:alice in the DynamoDB table Limits, namespace prod? [y/N] "+errCancelled.Error() {
-		t.Errorf("DynamoDB: %q", got)
+		t.Errorf("DynamoDB: got %q", got)
 	}
 	if got := reset("n\n", "--url", "http://127.0.0.1:1"); strings.Contains(got, "[y/N]") {
-		t.Errorf("the gateway: %q", got)
+		t.Errorf("gateway: got %q", got)
 	}
 	person = false
 	if got := reset("n\n", redis...); strings.Contains(got, "[y/N]") || !strings.Contains(got, "does not answer") {
-		t.Errorf("no person: %q", got)
+		t.Errorf("not a terminal: got %q", got)
 	}
 }
 
-// Which rules are believed is said by a flag, and by no variable that is left over.
+// Only a flag selects the source of the rules. Variables do not.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
-		t.Errorf("from the environment: %q", value)
+		t.Errorf("RULES_FROM from the environment: got %q", value)
 	}
 	t.Setenv("RULES_FROM", "")
 	if value, _ := (&target{store: "redis", recordsTable: "x"}).lookup("RULES_FROM"); value != contract.RulesTable {
-		t.Errorf("by --records-table: %q", value)
+		t.Errorf("RULES_FROM by --records-table: got %q", value)
 	}
 }
 
-// The operator's questions are answered by the gateway that serve runs, on its own port.
+// The gateway that serve runs answers operator questions on its own port.
 func TestOperator_process(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})
@@ -314,7 +315,7 @@ func TestOperator_process(t *testing.T) {
 	}
 	i := answers[operator.Usage](t, "usage", "ip:127.0.0.1", "--url", p.URL)
 	if leftOf(t, i.Limits, "rules[0].limits.free") != 19 && !t.Failed() {
-		t.Errorf("%+v", i.Limits)
+		t.Errorf("got %+v", i.Limits)
 	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.URL+operator.Path+"reset", strings.NewReader(`{"subject":"ip:127.0.0.1"}`))
 	if err != nil {
@@ -323,6 +324,6 @@ func TestOperator_process(t *testing.T) {
 	request.Header.Set("Content-Type", "application/json")
 	request.Host = "evil.example"
 	if r := do(t, request); r.StatusCode != http.StatusMisdirectedRequest {
-		t.Errorf("by another name: %s", r.Status)
+		t.Errorf("other host name: got %s", r.Status)
 	}
 }

@@ -30,8 +30,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// Two gateways over one server, and up to 64 clients of one caller: exactly the limit is
-// admitted, whatever the algorithm, and a refusal by one limit charges no other.
+// Two gateways share one server. Up to 64 clients of one caller get exactly the limit, with every
+// algorithm. A refusal by one limit charges no other limit.
 func TestServe_twoProcesses(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -46,9 +46,9 @@ func TestServe_twoProcesses(t *testing.T) {
 			gateways := []*commandtest.Process{commandtest.Start(t, args), commandtest.Start(t, args)}
 			var user string
 			for _, tier := range []string{"bucket", "sliding", "fixed", "three"} {
-				// Where the server had no time for a decision, as it may on a busy machine, or where the
-				// other gateway took what was left too often, a round says only that no more than the limit
-				// pass. Then another caller tries, with fewer clients at once.
+				// On a busy machine a decision can be late, or can lose too many races against the
+				// other gateway. The round then only checks that at most the limit passes. Another
+				// caller then tries with fewer clients.
 				for clients := 64; ; clients /= 2 {
 					user = fmt.Sprintf("hammer-%s-%d", tier, clients)
 					token, err := c.Token(user, tier, time.Hour, nil)
@@ -58,28 +58,28 @@ func TestServe_twoProcesses(t *testing.T) {
 					admitted, least, late := hammer(t, gateways, token, clients)
 					if late > 0 && clients > 2 {
 						if admitted > 50 {
-							t.Errorf("%s: %d admitted of a limit of 50, and %d not decided", tier, admitted, late)
+							t.Errorf("%s: got %d admitted, want at most 50, with %d not decided", tier, admitted, late)
 						}
 						t.Logf("%s: %d of 256 requests by %d clients were not decided in time", tier, late, clients)
 						continue
 					}
 					if admitted != 50 {
-						t.Errorf("%s: %d admitted of a limit of 50", tier, admitted)
+						t.Errorf("%s: got %d admitted, want the limit of 50", tier, admitted)
 					}
 					if least != 0 {
-						t.Errorf("%s: the last to be admitted had %d remaining", tier, least)
+						t.Errorf("%s: last admitted request: got %d remaining", tier, least)
 					}
 					break
 				}
 			}
 			if got, want := remaining(t, store, name, rules, user), "bucket 10, sliding 0, fixed 20"; got != want {
-				t.Errorf("of three limits remain %s, want %s: a refusal by one has charged another", got, want)
+				t.Errorf("three limits: got %s remaining, want %s: a refusal by one limit charged another", got, want)
 			}
 		})
 	}
 }
 
-// remaining looks into the store: what a caller with three limits has left of each.
+// remaining reads from the store what a caller with three limits has left of each.
 func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	t.Helper()
 	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
@@ -111,9 +111,9 @@ func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	return strings.Join(left, ", ")
 }
 
-// hammer sends 256 requests from so many clients, and returns how many were admitted,
-// the least that one of them had remaining, and how many were not decided: the time was up, or the
-// other gateway came first too often.
+// hammer sends 256 requests from the given number of clients. It returns the number of admitted
+// requests, the smallest remaining quota of these, and the number of undecided requests. A request
+// is undecided after a timeout or after too many lost races.
 func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients int) (admitted, least, late int64) {
 	t.Helper()
 	var n, low, undecided atomic.Int64
@@ -124,14 +124,14 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 			for range 256 / clients {
 				r := send(t, http.MethodGet, gateways[i%2].URL+"/api/v1/search", token)
 				switch degraded := r.Header.Get("Weir-Degraded"); degraded {
-				case "", "none": // which the REST API's 429 has
+				case "", "none": // the REST API's 429 has the field too
 				case string(limiter.ReasonTimeout), string(limiter.ReasonBusy):
 					if undecided.Add(1); degraded == string(limiter.ReasonBusy) && r.StatusCode != http.StatusTooManyRequests {
-						t.Errorf("busy: %s", r.Status)
+						t.Errorf("undecided: got status %s", r.Status)
 					}
 					continue
 				default:
-					t.Errorf("not decided: %s", degraded)
+					t.Errorf("undecided: got reason %s", degraded)
 				}
 				switch r.StatusCode {
 				case http.StatusOK:
@@ -144,7 +144,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 					}
 				case http.StatusTooManyRequests:
 				default:
-					t.Errorf("%s: %s", r.Status, r.body)
+					t.Errorf("unexpected answer %s: %s", r.Status, r.body)
 				}
 			}
 		})
@@ -153,8 +153,8 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 	return n.Load(), low.Load(), undecided.Load()
 }
 
-// A store that does not answer is told in one line, and by nobody else: not by the
-// client of Redis either, which writes past the command's own output.
+// A store that does not answer gives exactly one error line. The Redis client does not print lines
+// of its own.
 func TestServe_oneLine(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
@@ -167,16 +167,16 @@ func TestServe_oneLine(t *testing.T) {
 		}
 		status, ok := errors.AsType[*exec.ExitError](err)
 		if !ok || status.ExitCode() != 1 || strings.Count(output.String(), "\n") != 1 || !strings.HasPrefix(output.String(), "weir: Redis at redis://127.0.0.1:1 does not answer") {
-			t.Errorf("%v: %s", err, &output)
+			t.Errorf("error %v, output %s", err, &output)
 		}
 		return
 	}
 	t.Fatal("no ports stayed free")
 }
 
-// A server that serve has started, and that dies, is told of.
+// serve reports the death of a server that it started.
 func TestServe_serverDies(t *testing.T) {
-	storetest.Server(t, "redis", servers.Variables["redis"]) // which says that it can be started here
+	storetest.Server(t, "redis", servers.Variables["redis"]) // skips if the server cannot run here
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve", "--store", "redis"}, "REDIS_URL=")
 	for _, child := range childrenOf(t, p.Process.Pid) {
@@ -189,61 +189,60 @@ func TestServe_serverDies(t *testing.T) {
 		select {
 		case <-p.Output.Written:
 		case <-time.After(30 * time.Second):
-			t.Fatalf("no word of it: %s", p.Output)
+			t.Fatalf("no report of the server's death: %s", p.Output)
 		}
 	}
 	if err := p.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("ended with %v: %s", err, p.Output)
+		t.Errorf("exit error %v: %s", err, p.Output)
 	}
 	if n := strings.Count(p.Output.String(), want); n != 1 {
-		t.Errorf("told %d times: %s", n, p.Output)
+		t.Errorf("got %d reports, want 1: %s", n, p.Output)
 	}
 }
 
-// What serve started ends with it, on SIGTERM and on Ctrl-C.
+// Processes that serve started end with it, on SIGTERM and on Ctrl-C.
 func TestServe_ends(t *testing.T) {
 	for _, c := range []struct {
 		store  string
 		signal os.Signal
 	}{{"memory", syscall.SIGTERM}, {"redis", syscall.SIGTERM}, {"redis", os.Interrupt}, {"dynamodb", syscall.SIGTERM}} {
 		t.Run(c.store+" "+c.signal.String(), func(t *testing.T) {
-			if c.store != "memory" { // which says that the server can be started here
+			if c.store != "memory" { // skips if the server cannot run here
 				storetest.Server(t, c.store, servers.Variables[c.store])
 			}
 			checkouttest.Scratch(t)
 			p := commandtest.Start(t, []string{"serve", "--store", c.store}, "REDIS_URL=", "DYNAMODB_ENDPOINT=")
 			r := send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			for tries := 1; tries < 10 && r.Header.Get("Weir-Degraded") == string(limiter.ReasonTimeout); tries++ {
-				// A server that was started just now is slow on a busy machine.
+				// On a busy machine a server is slow just after its start.
 				r = send(t, http.MethodGet, p.URL+"/api/v1/search", "")
 			}
 			if r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
-				t.Fatalf("%s %v", r.Status, r.Header)
+				t.Fatalf("got %s %v", r.Status, r.Header)
 			}
 			children := childrenOf(t, p.Process.Pid)
 			if want := map[bool]int{true: 0, false: 1}[c.store == "memory"]; len(children) != want {
-				t.Errorf("%d processes were started, want %d", len(children), want)
+				t.Errorf("got %d child processes, want %d", len(children), want)
 			}
 			if err := p.Process.Signal(c.signal); err != nil {
 				t.Fatal(err)
 			}
 			if err := p.Wait(); err != nil {
-				t.Errorf("ended with %v: %s", err, p.Output)
+				t.Errorf("exit error %v: %s", err, p.Output)
 			}
 			for _, child := range children {
 				if err := syscall.Kill(child, 0); err == nil {
-					t.Errorf("process %d is still there", child)
+					t.Errorf("process %d still runs", child)
 				}
 			}
 		})
 	}
 }
 
-// A second interrupt ends at once what the first one lets finish: a connection on which
-// nothing has come yet.
+// The first interrupt waits for an idle connection. The second interrupt ends the process at once.
 func TestServe_interruptedTwice(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})
@@ -259,14 +258,14 @@ func TestServe_interruptedTwice(t *testing.T) {
 	}
 	var status *exec.ExitError
 	if err := <-ended; !errors.As(err, &status) || !status.Sys().(syscall.WaitStatus).Signaled() {
-		t.Errorf("ended with %v: %s", err, p.Output)
+		t.Errorf("exit error %v: %s", err, p.Output)
 	}
 }
 
-// remoteStores have a server.
+// remoteStores are the stores that need a server.
 var remoteStores = []string{"dynamodb", "redis"}
 
-// childrenOf returns the processes that a process has started.
+// childrenOf returns the child processes of a process.
 func childrenOf(t *testing.T, pid int) (children []int) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "ps", "-o", "pid=", "--ppid", strconv.Itoa(pid)).Output()
@@ -283,29 +282,29 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	return children
 }
 
-// No environment survives the gateway, however that ends.
+// Environments end with the gateway, also when the gateway is killed.
 func TestEnvironments_end(t *testing.T) {
 	checkouttest.Built(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		p := commandtest.Start(t, []string{"serve", "--environments", "2"})
 		if r := send(t, http.MethodGet, p.URL+"/api/v1/search", ""); r.StatusCode != http.StatusOK {
-			t.Fatalf("%s %s", r.Status, r.body)
+			t.Fatalf("got %s %s", r.Status, r.body)
 		}
 		children := childrenOf(t, p.Process.Pid)
 		if len(children) != 2 { // an authorizer and a handler
-			t.Errorf("%d processes were started, want 2", len(children))
+			t.Errorf("got %d child processes, want 2", len(children))
 		}
 		if err := p.Process.Signal(signal); err != nil {
 			t.Fatal(err)
 		}
 		if err := p.Wait(); (err == nil) != (signal == syscall.SIGTERM) {
-			t.Errorf("ended with %v: %s", err, p.Output)
+			t.Errorf("exit error %v: %s", err, p.Output)
 		}
 		for _, child := range children {
 			deadline := time.Now().Add(30 * time.Second)
 			for running(child) {
-				if signal == syscall.SIGTERM || time.Now().After(deadline) { // killed, it waits for nobody
-					t.Errorf("%s: process %d is still there", signal, child)
+				if signal == syscall.SIGTERM || time.Now().After(deadline) { // a killed gateway does not wait for its children
+					t.Errorf("%s: process %d still runs", signal, child)
 					break
 				}
 				runtime.Gosched()
@@ -314,14 +313,14 @@ func TestEnvironments_end(t *testing.T) {
 	}
 }
 
-// running reports whether there is a process that has not ended. What a killed one has left
-// behind is a zombie until somebody asks for it.
+// running reports whether a process exists and has not ended. An orphan is a zombie until its new
+// parent reaps it.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// Without bootstraps there is no environment, and who misses them is told.
+// Without bootstrap files serve fails, and the error says what to do.
 func TestEnvironments_notBuilt(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	if runtime.GOOS != "linux" {
@@ -329,6 +328,6 @@ func TestEnvironments_notBuilt(t *testing.T) {
 	}
 	code, errs := serveInVain(t, "--environments", "2")
 	if code != 1 || !strings.HasPrefix(errs, "weir: "+c.Path("dist")) || !strings.Contains(errs, "/bootstrap is not there: make functions ARCH=") || strings.Count(errs, "\n") != 1 {
-		t.Errorf("exit %d, %q", code, errs)
+		t.Errorf("exit %d, stderr %q", code, errs)
 	}
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A document is put, looked at, changed and taken back, each time by a higher version.
+// A document is published, read, changed and rolled back. Each step gets a higher version.
 func TestRules(t *testing.T) {
 	recordsTable(t)
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -37,24 +37,24 @@ func TestRules(t *testing.T) {
 		return all
 	}
 	if out := ok(t, "rules", "history"); !strings.HasPrefix(out, "no rules in weir-test-") || len(history()) != 0 {
-		t.Errorf("empty: %q", out)
+		t.Errorf("empty table: got %q", out)
 	}
 	for _, args := range [][]string{{"rules", "get"}, {"rules", "diff", "--from", "7"}, {"rules", "rollback"}, {"rules", "get", "--version", "7"}} {
 		if code, out, errs := weir(t, args...); code != 1 || out != "" || !strings.Contains(errs, "no ") {
-			t.Errorf("%v in an empty table: exit %d, %q, %q", args, code, out, errs)
+			t.Errorf("%v in an empty table: exit %d, output %q, stderr %q", args, code, out, errs)
 		}
 	}
 	write(5)
 	if out := ok(t, "rules", "diff", file); !strings.HasPrefix(out, "--- no rules\n+++ "+file+"\n") || !strings.Contains(out, "\n+          \"requests\": 5,\n") {
-		t.Errorf("before the first put: %s", out)
+		t.Errorf("diff before the first publish: got %s", out)
 	}
 	out := ok(t, "rules", "publish", file, "--note", "the first")
 	first := history()[0]
 	if want := fmt.Sprintf("published version %d; functions decide by it within a minute\n", first.Version); !strings.HasSuffix(out, want) || first.Note != "the first" || first.Bytes != 85 {
-		t.Errorf("put: %+v, %q, want %q", first, out, want)
+		t.Errorf("publish: got %+v, %q, want %q", first, out, want)
 	}
 	if out := ok(t, "rules", "publish", file); out != fmt.Sprintf("nothing changes: version %d is the same\n", first.Version) || len(history()) != 1 {
-		t.Errorf("the same again: %q", out)
+		t.Errorf("same document again: got %q", out)
 	}
 	write(6)
 	var put struct {
@@ -62,13 +62,13 @@ func TestRules(t *testing.T) {
 		Note, Diff        string
 	}
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", file, "--json")), &put); err != nil || put.Version <= first.Version || put.Replaces != first.Version || !strings.Contains(put.Diff, "-          \"requests\": 5,\n+          \"requests\": 6,\n") {
-		t.Errorf("put: %+v, %v", put, err)
+		t.Errorf("publish: got %+v, error %v", put, err)
 	}
 	if got, want := ok(t, "rules", "get"), read(t, file); got != want {
-		t.Errorf("got %s, want %s", got, want)
+		t.Errorf("diff: got %s, want %s", got, want)
 	}
 	if out := ok(t, "rules", "diff", "--from", fmt.Sprint(first.Version)); out != strings.Replace(put.Diff, "+++ "+file, fmt.Sprintf("+++ version %d", put.Version), 1) {
-		t.Errorf("diff: %s\nput said %s", out, put.Diff)
+		t.Errorf("diff: got %s\npublish printed %s", out, put.Diff)
 	}
 	var got struct {
 		Version  int64
@@ -76,25 +76,25 @@ func TestRules(t *testing.T) {
 		Document struct{ Rules []any }
 	}
 	if err := json.Unmarshal([]byte(ok(t, "rules", "get", "--version", fmt.Sprint(first.Version), "--json")), &got); err != nil || got.Version != first.Version || got.Note != "the first" || len(got.Document.Rules) != 1 {
-		t.Errorf("get: %+v, %v", got, err)
+		t.Errorf("get: got %+v, error %v", got, err)
 	}
 	if out := ok(t, "rules", "rollback"); !strings.Contains(out, "-          \"requests\": 6,\n+          \"requests\": 5,\n") {
-		t.Errorf("rollback: %s", out)
+		t.Errorf("rollback: got %s", out)
 	}
 	all := history()
 	if len(all) != 3 || all[0].Version <= put.Version || all[0].Note != fmt.Sprintf("as version %d", first.Version) {
-		t.Errorf("history: %+v", all)
+		t.Errorf("history: got %+v", all)
 	}
 	if out := ok(t, "rules", "rollback", "--to", fmt.Sprint(put.Version), "--note", "no, that"); !strings.Contains(out, "+          \"requests\": 6,\n") || history()[0].Note != "no, that" {
-		t.Errorf("rollback: %s", out)
+		t.Errorf("rollback: got %s", out)
 	}
 	lines := strings.Split(ok(t, "rules", "history"), "\n")
 	if len(lines) != 6 || !strings.HasPrefix(lines[0], "VERSION ") || !strings.HasSuffix(lines[4], "  the first") {
-		t.Errorf("history: %q", lines)
+		t.Errorf("history: got %q", lines)
 	}
 }
 
-// A document in force that this version cannot parse may have counts anywhere.
+// If this version cannot parse the document in force, every count may restart.
 func TestProposal_restarts(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[]}`), rules.Options{})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestProposal_restarts(t *testing.T) {
 	}
 }
 
-// A document that counts in other items is put, or put back, only where that is meant.
+// A document that restarts counts needs a flag to be published or rolled back to.
 func TestRules_restartCounts(t *testing.T) {
 	recordsTable(t)
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
@@ -128,26 +128,26 @@ func TestRules_restartCounts(t *testing.T) {
 		before := len(history())
 		code, out, errs := weir(t, args...)
 		if code != 1 || out != "" || !strings.Contains(errs, want) || !strings.Contains(errs, "--restart-counts") || strings.Count(errs, "\n") != 1 {
-			t.Errorf("%q: exit %d, %q, %q", args, code, out, errs)
+			t.Errorf("%q: exit %d, output %q, stderr %q", args, code, out, errs)
 		}
 		if len(history()) != before {
-			t.Errorf("%q: a version was put", args)
+			t.Errorf("%q: a version was published", args)
 		}
 	}
 	refused("rules", "publish", twelve)
 	if out := ok(t, "rules", "publish", twelve, "--restart-counts"); !strings.Contains(out, "\n"+want) {
-		t.Errorf("put: %s", out)
+		t.Errorf("publish: got %s", out)
 	}
-	ok(t, "rules", "publish", endpoints(t, 13)) // which counts where the twelve do
+	ok(t, "rules", "publish", endpoints(t, 13)) // its counts are in the same items as those of the twelve
 	refused("rules", "rollback", "--to", fmt.Sprint(history()[2].Version))
 	var put published
 	if err := json.Unmarshal([]byte(ok(t, "rules", "publish", seven, "--restart-counts", "--json")), &put); err != nil || len(put.Restarts) != 7 {
-		t.Errorf("put: %+v, %v", put, err)
+		t.Errorf("publish: got %+v, error %v", put, err)
 	}
 }
 
-// What was prepared upon a version is not put upon another one: neither a file with --after, nor what
-// a rollback chose before a colleague's put came between.
+// A publish fails if the version in force is not the expected one. The test covers publish with
+// --after, and a rollback that races with another publish.
 func TestRules_after(t *testing.T) {
 	recordsTable(t)
 	put := func(requests int, args ...string) (file string) {
@@ -171,7 +171,7 @@ func TestRules_after(t *testing.T) {
 	put(6, "--after", seen)
 	overtaken := fmt.Sprintf("another version was published in the meantime; nothing was changed: in force is version %d, not %s", history()[0].Version, seen)
 	if code, out, errs := weir(t, "rules", "publish", first, "--after", seen); code != 1 || out != "" || !strings.Contains(errs, overtaken) || len(history()) != 2 {
-		t.Errorf("put: exit %d, %q, %q", code, out, errs)
+		t.Errorf("publish: exit %d, output %q, stderr %q", code, out, errs)
 	}
 	endpoint := os.Getenv("DYNAMODB_ENDPOINT")
 	client, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
@@ -185,7 +185,7 @@ func TestRules_after(t *testing.T) {
 	var between sync.Once
 	newest := history()[0].Version
 	proxy := httputil.NewSingleHostReverseProxy(server)
-	proxy.ModifyResponse = func(*http.Response) (err error) { // of what is read first
+	proxy.ModifyResponse = func(*http.Response) (err error) { // runs after the first read
 		between.Do(func() {
 			_, err = rulestore.New(client, os.Getenv("RECORDS_TABLE")).Publish(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
 		})
@@ -195,10 +195,10 @@ func TestRules_after(t *testing.T) {
 	defer door.Close()
 	t.Setenv("DYNAMODB_ENDPOINT", door.URL)
 	if code, out, errs := weir(t, "rules", "rollback"); code != 1 || out != "" || !strings.Contains(errs, "another version was published in the meantime") {
-		t.Errorf("rollback: exit %d, %q, %q", code, out, errs)
+		t.Errorf("rollback: exit %d, output %q, stderr %q", code, out, errs)
 	}
 	if all := history(); len(all) != 3 {
-		t.Errorf("history: %+v", all)
+		t.Errorf("history: got %+v", all)
 	}
 }
 
@@ -211,25 +211,25 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// A document with mistakes is not put, whatever the store of the functions is, and nothing is
-// asked of AWS before they are mended.
+// A document with mistakes is not published, whatever the store of the functions is. The command
+// makes no AWS call.
 func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"
 	_, want, _ := weir(t, "check", bad)
 	if code, out, errs := weir(t, "rules", "publish", bad, "--table", "none"); code != 1 || out != want || errs != "" {
-		t.Errorf("exit %d, %q, %q, want what weir check says: %q", code, out, errs, want)
+		t.Errorf("exit %d, output %q, stderr %q, want the output of weir check: %q", code, out, errs, want)
 	}
 	var result checked
 	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
-		t.Errorf("exit %d, %+v", code, result)
+		t.Errorf("exit %d, result %+v", code, result)
 	}
-	deep := filepath.Join(t.TempDir(), "rules.json") // a queue that nobody waits in for so long
+	deep := filepath.Join(t.TempDir(), "rules.json") // a queue with a longer wait than a request may have
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, out, _ := weir(t, "rules", "publish", deep, "--max-delay", "1s", "--table", "none"); code != 1 || !strings.Contains(out, "cost: got 50, want at most 11") {
-		t.Errorf("exit %d, %q", code, out)
+		t.Errorf("exit %d, output %q", code, out)
 	}
 	for want, args := range map[string][]string{
 		"--table: required": {"rules", "history"},
@@ -238,7 +238,7 @@ func TestRules_put_mistakes(t *testing.T) {
 		"got no argument, want FILE":                        {"rules", "publish"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
-			t.Errorf("%v: exit %d, %q", args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/local/simulate"
 )
 
-// small is a simulation that takes no time.
+// small is a simulation that ends quickly.
 var small = []string{"simulate", "--rate", "2000", "--callers", "100", "--all", "1000", "--all-lease", "10", "--only", "^each caller: (sliding|fixed)_window$"}
 
 func TestSimulate(t *testing.T) {
@@ -42,12 +42,12 @@ func TestSimulate_mistakes(t *testing.T) {
 		}
 	}
 	if code, _, errs := weir(t, append(small, "--shards=1")...); code != 0 {
-		t.Errorf("a limit that is not simulated is wrong: exit %d, %s", code, errs)
+		t.Errorf("invalid limit outside the simulation: exit %d, stderr %s", code, errs)
 	}
 	if code, _, errs := weir(t, append(small, "--shards=1", "--only=shards")...); code != 2 || !strings.Contains(errs, "shards: got 1, want 2 to 64 here") {
-		t.Errorf("shards that are wrong: exit %d, %s", code, errs)
+		t.Errorf("invalid shards: exit %d, stderr %s", code, errs)
 	}
 	if code, out, errs := weir(t, append(small, "--each=1", "--only=^each")...); code != 0 || !strings.Contains(out, "sync 100ms") || strings.Contains(out, "shards") {
-		t.Errorf("one request a caller: exit %d, %s%s", code, errs, out)
+		t.Errorf("one request per caller: exit %d, %s%s", code, errs, out)
 	}
 }

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A package that npm installs runs no script of its own: npm ci says --ignore-scripts
-// wherever this repository calls it.
+// Packages that npm installs run no scripts: every npm ci call in this repository has
+// --ignore-scripts.
 func TestSupply_npm(t *testing.T) {
 	call := regexp.MustCompile(`npm ci\b[^\n]*|"npm", "ci"[^\n]*`)
 	calls := 0
@@ -28,11 +28,11 @@ func TestSupply_npm(t *testing.T) {
 		}
 	})
 	if calls < 3 {
-		t.Errorf("found %d calls, want those of the Makefile and of the servers", calls)
+		t.Errorf("got %d calls, want those of the Makefile and of the servers", calls)
 	}
 }
 
-// Every module is searched for known vulnerabilities.
+// CI searches every module for known vulnerabilities.
 func TestSupply_vulnerabilities(t *testing.T) {
 	root := realCheckout(t)
 	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "ci.yml"))
@@ -46,7 +46,7 @@ func TestSupply_vulnerabilities(t *testing.T) {
 		}
 	})
 	if !slices.Contains(modules, ".") || len(modules) < 2 {
-		t.Fatalf("found the modules %v", modules)
+		t.Fatalf("got the modules %v", modules)
 	}
 	for _, module := range modules {
 		want := "govulncheck@v1.8.0 -C " + module + " ./..."
@@ -59,7 +59,7 @@ func TestSupply_vulnerabilities(t *testing.T) {
 	}
 }
 
-// eachFile calls see for the text files of this repository that may run something.
+// eachFile calls see for each text file of this repository that may contain commands.
 func eachFile(t *testing.T, see func(path, text string)) {
 	t.Helper()
 	root := realCheckout(t)
@@ -85,8 +85,7 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	}
 }
 
-// A cold make run stays short because weir links no client of Kafka or Kinesis, and nothing of
-// weir-tools.
+// weir does not link Kafka or Kinesis clients, or weir-tools. This keeps a cold make run short.
 func TestSupply_links(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -55,10 +55,10 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// What is refused by make run is in .weir/metrics.log, without a broker.
+// Refusals of make run appear in .weir/metrics.log without a broker.
 func TestTop_local(t *testing.T) {
 	l := newLocal(t, serve.Memory, "../serve/testdata/design.json")
-	for range 25 { // of which 20 pass
+	for range 25 { // the limit admits 20 of these
 		l.search("")
 	}
 	l.wait(2 * time.Second)
@@ -68,7 +68,7 @@ func TestTop_local(t *testing.T) {
 	}
 }
 
-// A file that grows is followed, and a line counts when it is whole.
+// weir top follows a growing file and counts a line when the line is complete.
 func TestLogFile_follow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(file, []byte("one\ntw"), 0o600); err != nil {
@@ -91,7 +91,7 @@ func TestLogFile_follow(t *testing.T) {
 	if got := string(<-lines); got != "two" {
 		t.Errorf("got %q", got)
 	}
-	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // as make run begins its log
+	if err := os.WriteFile(file, []byte("new\n"), 0o600); err != nil { // make run truncates its log like this
 		t.Fatal(err)
 	}
 	if got := string(<-lines); got != "new" {
@@ -103,12 +103,12 @@ func TestLogFile_follow(t *testing.T) {
 	}
 }
 
-// What a line says cannot steer a terminal.
+// Control characters in a line do not reach the terminal.
 func TestTopOptions_print(t *testing.T) {
 	var out bytes.Buffer
 	o := topOptions{n: 1}
 	table := top.Table{Refused: 1, Most: []top.Refused{{Caller: top.Caller{Subject: "\x1b[2Ja", Limit: "\x9b1m"}, Count: 1}}}
 	if err := o.print(&out, table); err != nil || strings.ContainsAny(out.String(), "\x1b\u009b") {
-		t.Errorf("got %q, %v", out.String(), err)
+		t.Errorf("got %q, error %v", out.String(), err)
 	}
 }
