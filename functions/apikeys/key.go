@@ -27,7 +27,7 @@ const (
 type Key struct {
 	// ID is the caller that limits count: 1 to 64 letters, digits, _, . and -. Several keys may share one.
 	ID    string `json:"id"`
-	Tier  string `json:"tier,omitempty"`  // empty: the default tier
+	Tier  string `json:"tier,omitempty"`  // empty means the default tier
 	Owner string `json:"owner,omitempty"` // for people: at most 256 bytes of printable text
 	// Created is the time of creation, to the second.
 	Created time.Time `json:"created"`
@@ -75,7 +75,7 @@ func (k Key) item(hash string) records.Item {
 func parseKey(it records.Item) (Key, error) {
 	hash := strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)
 	k := Key{ID: it.Text(idAttribute), Tier: it.Text(tierAttribute), Owner: it.Text(ownerAttribute), Hash: hash[:min(len(hash), hashDigits)]}
-	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // decides nothing
+	k.Created, _ = time.Parse(time.RFC3339, it.Text(createdAttribute)) // Created decides nothing, so it is not validated
 	if err := k.validate(); err != nil {
 		return k, fmt.Errorf("records table: item %s%s: %w", prefix, k.Hash, err)
 	}

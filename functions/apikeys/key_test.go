@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
-// What was read of an item is good, and written again is the same.
+// A key that parseKey accepts is valid, and writing and parsing it again returns the same key.
 func FuzzParseKey(f *testing.F) {
 	f.Add("apikey#"+strings.Repeat("0a", 32), "acme", "paid", "Acme", "2026-03-04T12:00:00Z", []byte("x"), uint8(0))
 	f.Add("apikey#", "", "*", "\x1b", "yesterday", []byte(nil), uint8(0xff))
@@ -26,24 +26,24 @@ func FuzzParseKey(f *testing.F) {
 			}
 		}
 		if secrets, err := parseSecrets(it); err == nil && (len(secrets) != 2 || len(secrets[0]) != secretBytes) {
-			t.Errorf("secrets %x", secrets)
+			t.Errorf("got secrets %x, want two of the right length", secrets)
 		}
 		k, err := parseKey(it)
 		if err != nil {
 			return
 		}
 		if err := k.validate(); err != nil || len(k.Hash) > hashDigits {
-			t.Errorf("%+v: %v", k, err)
+			t.Errorf("parsed key %+v is invalid: %v", k, err)
 		}
 		if y := k.Created.Year(); y < 0 || y > 9999 {
-			return // which RFC 3339 cannot say
+			return // RFC 3339 has no such years
 		}
 		again, err := parseKey(k.item(strings.TrimPrefix(it.Text(contract.KeyAttribute), prefix)))
 		if k.Created = k.Created.Truncate(time.Second); err != nil || !again.Created.Equal(k.Created) {
-			t.Errorf("%+v became %+v, %v", k, again, err)
+			t.Errorf("%+v: written and parsed again: got %+v, %v", k, again, err)
 		}
 		if again.Created = k.Created; !reflect.DeepEqual(again, k) {
-			t.Errorf("%+v became %+v", k, again)
+			t.Errorf("%+v: written and parsed again: got %+v", k, again)
 		}
 	})
 }

@@ -37,8 +37,8 @@ func create(t *testing.T, keys *apikeys.Keys, k apikeys.Key, add bool) (string, 
 	return key, made
 }
 
-// What is made can be looked up and listed, and no longer once it is revoked; and each side
-// calls exactly what it lists.
+// A created key is valid and listed until it is revoked. The operator and the functions make
+// exactly the calls that the contract lists.
 func TestKeys(t *testing.T) {
 	var operator, function recordstest.Calls
 	client, table := recordstest.Table(t, &operator)
@@ -48,52 +48,52 @@ func TestKeys(t *testing.T) {
 		return caller.NewRemoteRecords(reader).Lookup(ctx, noon, key)
 	}
 	if _, err := lookup(caller.NewAPIKey()); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("in an empty table: %v", err)
+		t.Errorf("empty table: got %v, want ErrInvalidCredential", err)
 	}
 	first, made := create(t, keys, apikeys.Key{ID: "acme", Tier: "paid", Owner: "Acme, Zürich"}, false)
 	if r, err := lookup(first); err != nil || r.ID != "acme" || r.Tier != "paid" || r.Owner != "Acme, Zürich" || !strings.HasPrefix(r.Hash, made.Hash) {
-		t.Errorf("got %+v, %v", r, err)
+		t.Errorf("lookup of a new key: got %+v, %v", r, err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "acme"}, false); !errors.Is(err, apikeys.ErrExists) {
-		t.Errorf("an id twice: %v", err)
+		t.Errorf("second key of an id without add: got %v, want ErrExists", err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "emca"}, true); !errors.Is(err, apikeys.ErrNotFound) {
-		t.Errorf("one more key of no id: %v", err)
+		t.Errorf("add a key to an unknown id: got %v, want ErrNotFound", err)
 	}
 	second, more := create(t, keys, apikeys.Key{ID: "acme", Tier: "enterprise"}, true)
 	if r, err := lookup(second); err != nil || r.ID != "acme" || r.Tier != "enterprise" || r.Owner != "Acme, Zürich" {
-		t.Errorf("one more: %+v, %v", r, err)
+		t.Errorf("lookup of the second key: got %+v, %v", r, err)
 	}
 	other, _ := create(t, keys, apikeys.Key{ID: "Z"}, false)
 	list, err := keys.List(ctx)
 	if err != nil || len(list) != 3 || list[0].ID != "Z" || list[1].ID != "acme" || list[2].ID != "acme" || !list[0].Created.Equal(noon) {
-		t.Errorf("list: %+v, %v", list, err)
+		t.Errorf("list: got %+v, %v", list, err)
 	}
 	if revoked, err := keys.Revoke(ctx, "acme", made.Hash); err != nil || len(revoked) != 1 || revoked[0] != made {
-		t.Errorf("revoked %+v, %v", revoked, err)
+		t.Errorf("revoke one key: got %+v, %v", revoked, err)
 	}
 	if _, err := lookup(first); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("revoked: %v", err)
+		t.Errorf("lookup of the revoked key: got %v, want ErrInvalidCredential", err)
 	}
 	if _, err := lookup(second); err != nil {
-		t.Errorf("the other key of the id: %v", err)
+		t.Errorf("lookup of the other key of the id: %v", err)
 	}
 	for _, c := range [][2]string{{"nobody", ""}, {"acme", made.Hash}, {"acme", more.Hash[:4]}} {
 		if _, err := keys.Revoke(ctx, c[0], c[1]); !errors.Is(err, apikeys.ErrNotFound) {
-			t.Errorf("revoke %v: %v", c, err)
+			t.Errorf("revoke %v: got %v, want ErrNotFound", c, err)
 		}
 	}
 	if revoked, err := keys.Revoke(ctx, "acme", ""); err != nil || len(revoked) != 1 {
-		t.Errorf("revoked %+v, %v", revoked, err)
+		t.Errorf("revoke all keys of the id: got %+v, %v; want one key", revoked, err)
 	}
 	if _, err := lookup(other); err != nil {
-		t.Errorf("another id: %v", err)
+		t.Errorf("lookup of a key of another id: %v", err)
 	}
 	operator.Want(t, contract.KeyActions())
 	function.Want(t, contract.RecordActions())
 }
 
-// Of many who make the first key at once one makes the secret.
+// Concurrent creations of the first key create one secret.
 func TestKeys_Create_first(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	var wg sync.WaitGroup
@@ -111,7 +111,7 @@ func TestKeys_Create_first(t *testing.T) {
 	}
 	wg.Wait()
 	if secrets, err := apikeys.NewTable(records.NewTable(client, table)).Secrets(ctx); err != nil || len(secrets) != 1 || len(secrets[0]) != 32 {
-		t.Errorf("%d secrets, %v", len(secrets), err)
+		t.Errorf("got %d secrets, %v; want 1 of 32 bytes", len(secrets), err)
 	}
 }
 
@@ -132,7 +132,7 @@ func TestKeys_Create_mistake(t *testing.T) {
 
 var long = strings.Repeat("x", 257)
 
-// paged is an API of small pages.
+// paged is an API that returns small pages.
 type paged struct{ apikeys.API }
 
 func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error) {
@@ -141,7 +141,7 @@ func (p paged) Scan(ctx context.Context, in *dynamodb.ScanInput, o ...func(*dyna
 	return p.API.Scan(ctx, &small, o...)
 }
 
-// A table of many pages is read to its end, and an item that cannot be read hides no other.
+// A table of many pages is read to its end. A malformed item hides no other key.
 func TestKeys_pages(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(paged{client}, table)
@@ -151,7 +151,7 @@ func TestKeys_pages(t *testing.T) {
 	progress := 0
 	keys.Progress = func(n int) { progress = n }
 	if list, err := keys.List(ctx); err != nil || len(list) != 7 || progress == 0 || progress > 7 {
-		t.Errorf("%d keys, %v, %d on the way", len(list), err, progress)
+		t.Errorf("list: got %d keys, %v, progress %d; want 7 keys", len(list), err, progress)
 	}
 	broken := map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: "apikey#abc"}}
 	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: broken}); err != nil {
@@ -161,22 +161,22 @@ func TestKeys_pages(t *testing.T) {
 	var warned []error
 	keys.Warn = func(err error) { warned = append(warned, err) }
 	if list, err := keys.List(ctx); err == nil || !strings.HasPrefix(err.Error(), want) || len(list) != 7 || len(warned) != 0 {
-		t.Errorf("%d keys, %v", len(list), err)
+		t.Errorf("list with a malformed item: got %d keys, %v; want 7 keys and an error", len(list), err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "h"}, false); err != nil || len(warned) != 1 || !strings.HasPrefix(warned[0].Error(), want) {
-		t.Errorf("of another id: %v; warned of %v", err, warned)
+		t.Errorf("create a key of another id: got %v; warnings %v", err, warned)
 	}
 	if revoked, err := keys.Revoke(ctx, "g", ""); err != nil || len(revoked) != 1 || len(warned) != 2 {
-		t.Errorf("%d keys, %v; warned of %v", len(revoked), err, warned)
+		t.Errorf("revoke a key of another id: got %d keys, %v; warnings %v", len(revoked), err, warned)
 	}
 	if _, _, err := apikeys.NewTable(records.NewTable(client, table)).Record(ctx, "abc"); !errors.Is(err, caller.ErrRecord) || !strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
 	}
 	if revoked, err := keys.Revoke(ctx, "", ""); !errors.Is(err, apikeys.ErrNotFound) || len(revoked) != 0 {
-		t.Errorf("nothing: revoked %v, %v", revoked, err)
+		t.Errorf("revoke without id and hash: got %v, %v; want ErrNotFound", revoked, err)
 	}
 	if revoked, err := keys.Revoke(ctx, "", "abc"); err != nil || len(revoked) != 1 || revoked[0].Hash != "abc" {
-		t.Errorf("revoked %v, %v", revoked, err)
+		t.Errorf("revoke the malformed item by its hash: got %v, %v", revoked, err)
 	}
 	broken["id"] = &types.AttributeValueMemberS{Value: "i"}
 	broken["tier"] = &types.AttributeValueMemberS{Value: "*"}
@@ -184,17 +184,18 @@ func TestKeys_pages(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: "i"}, false); err == nil || !strings.Contains(err.Error(), "item apikey#abc: tier") {
-		t.Errorf("of the id: %v", err)
+		t.Errorf("create a key of the malformed item's id: got error %v", err)
 	}
 	if revoked, err := keys.Revoke(ctx, "i", ""); err != nil || len(revoked) != 1 {
-		t.Errorf("revoked %v, %v", revoked, err)
+		t.Errorf("revoke the malformed item by its id: got %v, %v", revoked, err)
 	}
 	if list, err := keys.List(ctx); err != nil || len(list) != 7 {
-		t.Errorf("%d keys, %v", len(list), err)
+		t.Errorf("list at the end: got %d keys, %v; want 7", len(list), err)
 	}
 }
 
-// Where there are keys, no other secret is made: it would make them unknown for good.
+// While keys exist, a deleted secret is not replaced. A new secret would make these keys invalid
+// forever.
 func TestKeys_Create_lost(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
@@ -205,7 +206,7 @@ func TestKeys_Create_lost(t *testing.T) {
 	}
 	for id, add := range map[string]bool{"a": true, "b": false} {
 		if _, _, err := keys.Create(ctx, noon, apikeys.Key{ID: id}, add); err == nil || !strings.HasPrefix(err.Error(), `records table: item "secrets": missing, but keys exist`) {
-			t.Errorf("%s: %v", id, err)
+			t.Errorf("create a key of %s: got error %v, want that the secrets are missing", id, err)
 		}
 	}
 	if err := keys.Rotate(ctx, noon, true); err == nil || !strings.Contains(err.Error(), "no secret to rotate") {
@@ -217,7 +218,7 @@ func TestKeys_Create_lost(t *testing.T) {
 	create(t, keys, apikeys.Key{ID: "b"}, false)
 }
 
-// Of the keys of an id the newest is the pattern, and the list is in the order of their age.
+// A further key of an id takes its tier from the newest one. The keys of an id are listed by age.
 func TestKeys_Create_newest(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
@@ -228,7 +229,7 @@ func TestKeys_Create_newest(t *testing.T) {
 		}
 	}
 	var want []string
-	for i := range 6 { // their hashes, and so their items, are in another order
+	for i := range 6 { // the hashes sort the items in another order
 		at(i, fmt.Sprint("t", i), i > 0)
 		want = append(want, fmt.Sprint("t", i))
 	}
@@ -239,12 +240,12 @@ func TestKeys_Create_newest(t *testing.T) {
 		got = append(got, k.Tier)
 	}
 	if err != nil || !slices.Equal(got, append(want, "t5")) {
-		t.Errorf("%v, %v", got, err)
+		t.Errorf("tiers in the list: got %v, %v", got, err)
 	}
 }
 
-// Keys stay good over a rotation, and not over two: the second one has to be forced, unless
-// they are gone.
+// Keys remain valid after one rotation and end with the second. The second rotation requires
+// force while such keys exist.
 func TestKeys_Rotate(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys := apikeys.New(client, table)
@@ -271,26 +272,26 @@ func TestKeys_Rotate(t *testing.T) {
 	}
 	second := made(2, "b")
 	if !good(first) || !good(second) {
-		t.Error("a rotation ends a key")
+		t.Error("a key became invalid after one rotation")
 	}
 	if err := keys.Rotate(ctx, at(3), false); !errors.Is(err, apikeys.ErrInUse) || !strings.HasSuffix(err.Error(), "(1 of them)") || !good(first) {
-		t.Errorf("a second one: %v", err)
+		t.Errorf("second rotation: got %v, want ErrInUse for one key", err)
 	}
 	if _, err := keys.Revoke(ctx, "a", ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := keys.Rotate(ctx, at(3), false); err != nil || good(first) || !good(second) {
-		t.Errorf("a second one, without keys from before the first: %v", err)
+		t.Errorf("second rotation after the old key was revoked: got %v", err)
 	}
 	if err := keys.Rotate(ctx, at(4), true); err != nil || good(second) {
-		t.Errorf("a third one, forced: %v", err)
+		t.Errorf("third rotation with force: got %v", err)
 	}
 	if err := apikeys.New(stale{client}, table).Rotate(ctx, at(5), true); err == nil || !strings.Contains(err.Error(), "ConditionalCheckFailed") {
-		t.Errorf("two at once: %v", err)
+		t.Errorf("two concurrent rotations: got %v, want a failed condition", err)
 	}
 }
 
-// stale is an API by which somebody else rotates the secrets whenever they are read.
+// stale is an API on which another operator rotates the secrets after every read of them.
 type stale struct{ apikeys.API }
 
 func (s stale) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
@@ -298,13 +299,13 @@ func (s stale) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func
 	return out, errors.Join(err, apikeys.New(s.API, *in.TableName).Rotate(ctx, noon, true))
 }
 
-// What an operator reads is what is there.
+// Operators read with strong consistency.
 func TestKeys_consistent(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	create(t, apikeys.New(exact{client, t}, table), apikeys.Key{ID: "a"}, false)
 }
 
-// exact is an API that wants consistent reads.
+// exact is an API that requires consistent reads.
 type exact struct {
 	apikeys.API
 	t *testing.T
@@ -324,14 +325,14 @@ func (e exact) GetItem(ctx context.Context, in *dynamodb.GetItemInput, o ...func
 	return e.API.GetItem(ctx, in, o...)
 }
 
-// During an overlap keys of both secrets are good; a secret of another length is none.
+// After a rotation, keys of both secrets are valid. A secret of the wrong length is an error.
 func TestTable_Secrets(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	keys, reader := apikeys.New(client, table), apikeys.NewTable(records.NewTable(client, table))
 	key, _ := create(t, keys, apikeys.Key{ID: "old"}, false)
 	secrets, err := reader.Secrets(ctx)
 	if err != nil || len(secrets) != 1 {
-		t.Fatalf("%d secrets, %v", len(secrets), err)
+		t.Fatalf("after the first key: got %d secrets, %v; want 1", len(secrets), err)
 	}
 	put := func(attributes map[string][]byte) {
 		t.Helper()
@@ -351,11 +352,11 @@ func TestTable_Secrets(t *testing.T) {
 		}
 	}
 	if all, err := reader.Secrets(ctx); err != nil || len(all) != 2 || all[0][0] != 1 || !bytes.Equal(all[1], secrets[0]) {
-		t.Errorf("the current secret is the first to be tried: %v, %v", all, err)
+		t.Errorf("secrets: got %v, %v; want the current one first", all, err)
 	}
 	put(map[string][]byte{"current": bytes.Repeat([]byte{1}, 32)})
 	if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, key); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("after the overlap: %v", err)
+		t.Errorf("key of a removed secret: got %v, want ErrInvalidCredential", err)
 	}
 	for want, attributes := range map[string]map[string][]byte{
 		"current: got 1 bytes, want 32":  {"current": {1}},
@@ -363,10 +364,10 @@ func TestTable_Secrets(t *testing.T) {
 	} {
 		put(attributes)
 		if _, err := reader.Secrets(ctx); err == nil || !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
+			t.Errorf("got error %v, want %s", err, want)
 		}
 		if _, err := caller.NewRemoteRecords(reader).Lookup(ctx, noon, newer); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("a lookup: %v", err)
+			t.Errorf("lookup with a malformed secret: got %v, want ErrUnverified", err)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// agent starts what stands for the agent, and returns the source that asks it.
+// agent starts an HTTP server in place of the agent and returns a source that reads from it.
 func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -37,7 +37,7 @@ func agent(t *testing.T, answer http.HandlerFunc) *appconfig.Agent {
 func TestAgent(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
-		want   string // in the document, or in the error
+		want   string // part of the document or of the error
 		ok     bool
 	}{
 		"a document": {func(w http.ResponseWriter, r *http.Request) {
@@ -64,7 +64,7 @@ func TestAgent(t *testing.T) {
 	}
 }
 
-// An answer without an end is cut, so that reading the document refuses it.
+// A response that is too long is cut at one byte above the limit, so the parser rejects it.
 func TestAgent_endless(t *testing.T) {
 	a := agent(t, func(w http.ResponseWriter, _ *http.Request) {
 		for b := make([]byte, 1<<16); ; {
@@ -75,6 +75,6 @@ func TestAgent_endless(t *testing.T) {
 	})
 	d, err := a.Document(t.Context())
 	if err != nil || len(d.Content) != rules.MaxBytes+1 {
-		t.Errorf("%d bytes, %v", len(d.Content), err)
+		t.Errorf("got %d bytes, %v; want one byte above the limit", len(d.Content), err)
 	}
 }

@@ -24,7 +24,7 @@ var (
 	noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 )
 
-// The issuer's keys are copied, and never replaced by what are none.
+// The function copies the issuer's keys. An invalid document never replaces the copy.
 func TestSigningKeys(t *testing.T) {
 	var function recordstest.Calls
 	client, table := recordstest.Table(t, &function)
@@ -34,16 +34,16 @@ func TestSigningKeys(t *testing.T) {
 	}
 	reader := records.NewTable(new(recordstest.Calls).Client(client), table)
 	if _, _, err := reader.SigningKeys(ctx); err == nil || err.Error() != "records table: no signing keys; check that the function signingkeys has run" {
-		t.Errorf("before the first copy: %v", err)
+		t.Errorf("before the first copy: got %v", err)
 	}
 	var failed error
 	f := &records.SigningKeys{API: client, Table: table, Clock: func() time.Time { return noon }, Fetch: func(context.Context) ([]byte, time.Time, error) { return document, time.Time{}, failed }}
 	if answer, err := f.Invoke(ctx, []byte(`{"source":"aws.scheduler"}`)); err != nil || !json.Valid(answer) {
-		t.Errorf("%s, %v", answer, err)
+		t.Errorf("answer of the function: got %s, %v", answer, err)
 	}
 	function.Want(t, contract.SigningKeyActions())
 	if !slices.Equal(function.Keys(), []string{contract.SigningKeysKey}) {
-		t.Errorf("wrote %v", function.Keys())
+		t.Errorf("the function wrote the items %v", function.Keys())
 	}
 	copied := document
 	for name, bad := range map[string][]byte{
@@ -56,7 +56,7 @@ func TestSigningKeys(t *testing.T) {
 	} {
 		document = bad
 		if _, err := f.Invoke(ctx, nil); err == nil || !strings.HasPrefix(err.Error(), name) {
-			t.Errorf("got %v, want %s", err, name)
+			t.Errorf("got error %v, want %s", err, name)
 		}
 	}
 	document, failed = copied, errors.New("no route")
@@ -64,14 +64,14 @@ func TestSigningKeys(t *testing.T) {
 		t.Error(err)
 	}
 	if kept, at, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, copied) || !at.Equal(noon) {
-		t.Errorf("%q at %s, %v", kept, at, err)
+		t.Errorf("copy after the errors: got %q at %s, %v", kept, at, err)
 	}
 	document, failed = []byte(`{"keys":[]}`), nil
 	if _, err := f.Invoke(ctx, nil); err != nil {
 		t.Error(err)
 	}
 	if kept, _, err := reader.SigningKeys(ctx); err != nil || !bytes.Equal(kept, document) {
-		t.Errorf("all withdrawn: %q, %v", kept, err)
+		t.Errorf("empty key set: got %q, %v", kept, err)
 	}
 	if _, err := client.PutItem(ctx, &dynamodb.PutItemInput{TableName: &table, Item: map[string]types.AttributeValue{contract.KeyAttribute: &types.AttributeValueMemberS{Value: contract.SigningKeysKey}}}); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 // keyAttribute is the attribute of the item contract.SubjectKeyKey that has the key.
 const keyAttribute = "key"
 
-// subjectKeyBytes is the length of a new key, and the least that one may have.
+// subjectKeyBytes is the length of a new key, and the minimum length of any key.
 const subjectKeyBytes = 32
 
 // SubjectKey returns the key that makes the hashes of callers in logs. It creates the key if
@@ -24,7 +24,7 @@ func SubjectKey(ctx context.Context, api interface {
 	if err != nil {
 		return nil, false, err
 	}
-	if it == nil { // or not visible yet: Create then returns the one that exists
+	if it == nil { // the item is missing or not visible yet; if it exists, Create returns it
 		it = NewItem(contract.SubjectKeyKey)
 		key = make([]byte, subjectKeyBytes)
 		_, _ = rand.Read(key) // never fails

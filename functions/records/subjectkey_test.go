@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/functions/records/recordstest"
 )
 
-// Concurrent environments create the key once and all use the same key. They need the listed actions, and the
-// one item for the action that writes.
+// Concurrent environments create the key once and all use the same key. They call only the listed
+// actions and write only the listed item.
 func TestSubjectKey(t *testing.T) {
 	var calls recordstest.Calls
 	client, table := recordstest.Table(t, &calls)
@@ -38,17 +38,17 @@ func TestSubjectKey(t *testing.T) {
 	wg.Wait()
 	later, created, err := records.SubjectKey(ctx, client, table)
 	if err != nil || len(later) != 32 || created || creators != 1 {
-		t.Errorf("%d bytes, created %d times, %v; want 32 created once", len(later), creators, err)
+		t.Errorf("got %d bytes, created %d times, %v; want 32 created once", len(later), creators, err)
 	}
 	for _, key := range all {
 		if !bytes.Equal(key, later) {
-			t.Errorf("got %x, want %x", key, later)
+			t.Errorf("key of a later call: got %x, want %x", key, later)
 		}
 	}
 	calls.Want(t, append(contract.RecordActions(), contract.SubjectKeyActions()...))
 	for _, key := range calls.Keys() {
 		if key != contract.SubjectKeyKey {
-			t.Errorf("used the item %q", key)
+			t.Errorf("used the item %q, want only that of the key", key)
 		}
 	}
 	short := records.NewItem(contract.SubjectKeyKey)
@@ -57,6 +57,6 @@ func TestSubjectKey(t *testing.T) {
 		t.Fatal(err)
 	}
 	if key, _, err := records.SubjectKey(ctx, client, table); err == nil {
-		t.Errorf("a key that is too short: %x", key)
+		t.Errorf("got key %x, want an error: it is too short", key)
 	}
 }

@@ -50,8 +50,8 @@ func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }
 
-// The number of attempts at a read, and the time of each: a request waits for it. A connection
-// that died silently never answers, so the second attempt has time of its own.
+// The number of attempts at a read, and the timeout of each, because a request waits for it. A
+// connection that died silently never answers, so the second attempt has its own timeout.
 const (
 	readAttempts   = 2
 	attemptTimeout = 300 * time.Millisecond
@@ -90,7 +90,8 @@ func GetConsistent(ctx context.Context, api Reader, table, key string) (Item, er
 }
 
 // Create writes an item unless its partition key exists already. It returns the item that the
-// table has afterwards; created reports whether that is it. Concurrent calls create one item.
+// table has afterwards; created reports whether this call wrote it. Concurrent calls create one
+// item.
 func Create(ctx context.Context, api Writer, table string, it Item) (has Item, created bool, err error) {
 	_, err = api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &table, Item: it,

@@ -16,10 +16,10 @@ import (
 	"github.com/weir-limits/weir/functions/records"
 )
 
-// replies answer reads in turn; a nil one is no answer, until the end of the attempt.
+// replies answer reads in turn. A nil reply stays silent until the end of the attempt.
 type replies []error
 
-// errAnswered is what stands for an answer.
+// errAnswered represents a successful answer.
 var errAnswered = errors.New("answered")
 
 func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, options ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
@@ -45,16 +45,16 @@ func (r *replies) GetItem(ctx context.Context, in *dynamodb.GetItemInput, option
 	return nil, reply
 }
 
-// A read that gets no answer, or one that may be another the next time, is attempted twice,
-// and each attempt has a time of its own.
+// A read without an answer, or with a temporary error, is attempted twice. Each attempt has its
+// own timeout.
 func TestTable_attempts(t *testing.T) {
 	const attempt = 300 * time.Millisecond
 	busy, wrong := &types.ProvisionedThroughputExceededException{}, &types.ResourceNotFoundException{}
 	for name, c := range map[string]struct {
 		replies replies
-		patient time.Duration // of the request
+		patient time.Duration // timeout of the request
 		took    time.Duration
-		want    string // in the error
+		want    string // part of the error
 	}{
 		"answered":            {replies{errAnswered}, time.Second, 0, ""},
 		"a silent connection": {replies{nil, errAnswered}, time.Second, attempt, ""},
@@ -71,7 +71,7 @@ func TestTable_attempts(t *testing.T) {
 				begun := time.Now()
 				_, err := records.NewTable(&c.replies, "t").Get(ctx, "k")
 				if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) || len(c.replies) > 0 || time.Since(begun) != c.took {
-					t.Errorf("%v after %s, want %q after %s; %d replies are left", err, time.Since(begun), c.want, c.took, len(c.replies))
+					t.Errorf("got %v after %s, want %q after %s; %d replies were not used", err, time.Since(begun), c.want, c.took, len(c.replies))
 				}
 			})
 		})

@@ -42,21 +42,22 @@ func publish(t *testing.T, r *rulestore.Versions, now time.Time, document, note 
 	return v
 }
 
-// Versions grow, whatever the clock and the documents say; each is kept as it was put, and the
-// functions read the last one. Each side calls exactly what it lists.
+// Version numbers always grow, whatever the clock and the documents contain. The table keeps each
+// version unchanged, and the functions read the newest. The operator and the functions make
+// exactly the calls that the contract lists.
 func TestVersions(t *testing.T) {
 	var operator, function recordstest.Calls
 	client, table := recordstest.Table(t, &operator)
 	r := rulestore.New(client, table)
 	reader := rulestore.NewSource(records.NewTable(function.Client(client), table))
 	if _, err := reader.Document(ctx); !errors.Is(err, rulestore.ErrNoRules) {
-		t.Errorf("at first: %v", err)
+		t.Errorf("document of an empty table: got %v, want ErrNoRules", err)
 	}
 	if _, _, err := r.Get(ctx, 0); !errors.Is(err, rulestore.ErrNoRules) {
-		t.Errorf("at first: %v", err)
+		t.Errorf("version 0 of an empty table: got %v, want ErrNoRules", err)
 	}
 	if all, err := r.History(ctx); err != nil || len(all) != 0 {
-		t.Errorf("at first: %v, %v", all, err)
+		t.Errorf("history of an empty table: got %v, %v; want none", all, err)
 	}
 	unix, last := noon.Unix(), int64(0)
 	for i, c := range []struct {
@@ -68,41 +69,41 @@ func TestVersions(t *testing.T) {
 		document := fmt.Sprintf(" {\"n\": %d}\n", i)
 		v := publish(t, r, c.now, document, fmt.Sprint("note ", i), last, c.least)
 		if v.Version != c.want || !v.Published.Equal(c.now) || v.Note != fmt.Sprint("note ", i) || v.Bytes != len(document) {
-			t.Errorf("put %d: %+v, want version %d", i, v, c.want)
+			t.Errorf("publication %d: got %+v, want version %d", i, v, c.want)
 		}
 		if d, err := reader.Document(ctx); err != nil || string(d.Content) != document || d.Version != c.want {
-			t.Errorf("a function reads %q of version %d, %v", d.Content, d.Version, err)
+			t.Errorf("the functions read %q of version %d, %v", d.Content, d.Version, err)
 		}
 		if got, content, err := r.Get(ctx, 0); err != nil || got != v || string(content) != document {
-			t.Errorf("in force: %+v %q, %v", got, content, err)
+			t.Errorf("version in force: got %+v %q, %v", got, content, err)
 		}
 		last = v.Version
 	}
 	if v, content, err := r.Get(ctx, unix+2); err != nil || v.Version != unix+2 || string(content) != " {\"n\": 2}\n" {
-		t.Errorf("an old one: %+v %q, %v", v, content, err)
+		t.Errorf("old version: got %+v %q, %v", v, content, err)
 	}
 	if _, _, err := r.Get(ctx, unix+3); !errors.Is(err, rulestore.ErrNoVersion) {
-		t.Errorf("none: %v", err)
+		t.Errorf("unknown version: got %v, want ErrNoVersion", err)
 	}
 	for range rulestore.Kept {
 		last = publish(t, r, noon, "{}", "", last, 0).Version
 	}
 	all, err := r.History(ctx)
 	if err != nil || len(all) != rulestore.Kept || all[0].Version != last || all[rulestore.Kept-1].Version != last-rulestore.Kept+1 {
-		t.Errorf("%d versions, %v", len(all), err)
+		t.Errorf("history: got %d versions, %v", len(all), err)
 	}
 	if _, _, err := r.Get(ctx, unix+1001); !errors.Is(err, rulestore.ErrNoVersion) {
-		t.Errorf("one too old to be kept: %v", err)
+		t.Errorf("version that is no longer kept: got %v, want ErrNoVersion", err)
 	}
 	if _, _, err := r.Get(ctx, all[rulestore.Kept-1].Version); err != nil {
-		t.Errorf("the oldest: %v", err)
+		t.Errorf("oldest kept version: %v", err)
 	}
 	operator.Want(t, contract.RulesActions())
 	function.Want(t, contract.RecordActions())
 }
 
-// The policy that the page has for operators of the rules allows what they call, on their items alone:
-// the others of the table are API keys, and what they and tokens are verified by.
+// The policy in RULES.md allows a publisher exactly the listed actions, and only on the items of
+// the rules. The table also has API keys, secrets and signing keys.
 func TestActions_policy(t *testing.T) {
 	page, err := os.ReadFile("../../limiter/rules/RULES.md")
 	if err != nil {
@@ -121,14 +122,14 @@ func TestActions_policy(t *testing.T) {
 	}
 	want := map[string]map[string]any{
 		"ForAllValues:StringLike": {"dynamodb:LeadingKeys": []any{"rules", "rules#*"}},
-		"Null":                    {"dynamodb:LeadingKeys": "false"}, // which all values of nothing would be
+		"Null":                    {"dynamodb:LeadingKeys": "false"}, // a call without keys satisfies any ForAllValues
 	}
 	if s := policy.Statement[0]; !slices.Equal(s.Action, contract.RulesActions()) || !reflect.DeepEqual(s.Condition, want) {
-		t.Errorf("got %+v", s)
+		t.Errorf("policy in RULES.md: got %+v", s)
 	}
 }
 
-// Of many who put upon the same version one does, and its place in the history is not lost.
+// Of several concurrent publications exactly one succeeds, and the history contains it.
 func TestVersions_Publish_concurrent(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	r := rulestore.New(client, table)
@@ -152,17 +153,17 @@ func TestVersions_Publish_concurrent(t *testing.T) {
 		all.Wait()
 		history, err := r.History(ctx)
 		if len(won) != 1 || err != nil || len(history) != round+1 || history[0] != won[0] {
-			t.Fatalf("round %d: %d won; history %+v, %v", round, len(won), history, err)
+			t.Fatalf("round %d: %d publications succeeded, want 1; history %+v, %v", round, len(won), history, err)
 		}
 		if v, document, err := r.Get(ctx, 0); err != nil || v != won[0] || string(document) != v.Note {
-			t.Errorf("in force %+v %q, %v", v, document, err)
+			t.Errorf("version in force: got %+v %q, %v", v, document, err)
 		}
 		after = won[0].Version
 	}
 }
 
-// What does not fit is refused before anything is written, and what is too large when it is
-// expanded, or is no document at all, is refused when it is read.
+// Publish rejects a document or note that is too large before it writes anything. Document
+// rejects content that expands to too much or is malformed.
 func TestVersions_bounds(t *testing.T) {
 	client, table := recordstest.Table(t, nil)
 	r, reader := rulestore.New(client, table), rulestore.NewSource(records.NewTable(client, table))
@@ -175,14 +176,14 @@ func TestVersions_bounds(t *testing.T) {
 		"a hostile note": {"{}", "\x1b[2J", "printable"},
 	} {
 		if _, err := r.Publish(ctx, noon, []byte(c.document), c.note, 0, 0); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %.200v, want %s", name, err, c.want)
+			t.Errorf("%s: got error %.200v, want %s", name, err, c.want)
 		}
 	}
-	// The longest that there can be, and much of it.
+	// The largest document, with random content in its first 600 KiB.
 	largest := hex.EncodeToString(noise) + strings.Repeat(" ", rules.MaxBytes-2*len(noise))
 	publish(t, r, noon, largest, strings.Repeat("n", 200), 0, 0)
 	if d, err := reader.Document(ctx); err != nil || string(d.Content) != largest {
-		t.Errorf("the largest: %d bytes, %v", len(d.Content), err)
+		t.Errorf("largest document: got %d bytes, %v", len(d.Content), err)
 	}
 	var bomb bytes.Buffer
 	w := gzip.NewWriter(&bomb)
@@ -202,7 +203,7 @@ func TestVersions_bounds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := reader.Document(ctx); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %s", err, want)
+			t.Errorf("got error %v, want %s", err, want)
 		}
 	}
 }

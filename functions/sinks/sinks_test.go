@@ -46,7 +46,8 @@ func load(t *testing.T, variables ...string) boot.Config {
 
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// publish sends an event of a refusal as the variables say, and one of an allowed request.
+// publish sends the events of a refused and of an allowed request to the configured destination.
+// It returns the log.
 func publish(t *testing.T, variables ...string) (log string) {
 	t.Helper()
 	c := load(t, append(variables, "NAMESPACE=dev", "STORE=memory", "EVENTS_SAMPLE=1")...)
@@ -70,9 +71,9 @@ func publish(t *testing.T, variables ...string) (log string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	p.Close(ctx, now)
-	recorder.RulesRefused(now.Add(time.Minute)) // by which lines of before are written
+	recorder.RulesRefused(now.Add(time.Minute)) // writes the previous log lines
 	if told, logged := strings.Contains(metrics.String(), `"EventsDropped":2`), out.Len() > 0; told != logged {
-		t.Errorf("events dropped: counted %t, logged %t: %s", told, logged, &metrics)
+		t.Errorf("dropped events: counted %t, logged %t; want both or neither: %s", told, logged, &metrics)
 	}
 	return out.String()
 }
@@ -83,14 +84,14 @@ func outcomes(t *testing.T, lines ...[]byte) (all []outcome.Class) {
 	for _, line := range lines {
 		var e decisionlog.Event
 		if err := json.Unmarshal(line, &e); err != nil || e.Namespace != "dev" || e.Subject != hash(limiter.User("alice")) {
-			t.Errorf("%s: %v", line, err)
+			t.Errorf("event %s: %v", line, err)
 		}
 		all = append(all, e.Outcome)
 	}
 	return all
 }
 
-// What the variables say of a connection is what it is made by.
+// The variables set the options of the connection.
 func TestKafkaOptions(t *testing.T) {
 	t.Setenv("AWS_ACCESS_KEY_ID", "AKIAEXAMPLE")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
@@ -105,11 +106,11 @@ func TestKafkaOptions(t *testing.T) {
 		variables := append(strings.Fields(c.variables), "NAMESPACE=dev", "STORE=memory", "EVENTS=kafka", "KAFKA_TOPIC=weir", "KAFKA_BROKERS=b:9098,c:9098")
 		o, err := sinks.KafkaOptions(t.Context(), load(t, variables...))
 		if err != nil || !slices.Equal(o.Brokers, []string{"b:9098", "c:9098"}) || o.Topic != "weir" || o.TLS != c.tls || (o.Login != nil) != c.login {
-			t.Errorf("%s: got %+v, %v", c.variables, o, err)
+			t.Errorf("%s: got options %+v, %v", c.variables, o, err)
 		}
 		if o.Login != nil {
 			if id, secret, _, err := o.Login(t.Context()); id != "AKIAEXAMPLE" || secret != "secret" || err != nil {
-				t.Errorf("got %s %s, %v", id, secret, err)
+				t.Errorf("login: got %s %s, %v", id, secret, err)
 			}
 		}
 	}
@@ -134,12 +135,11 @@ func TestOpen_kafka(t *testing.T) {
 		reader.PollFetches(t.Context()).EachRecord(func(r *kgo.Record) { got = append(got, outcomes(t, r.Value)...) })
 	}
 	if !slices.Equal(got, []outcome.Class{"refused", "allowed"}) {
-		t.Errorf("got %v", got)
+		t.Errorf("outcomes in the topic: got %v, want refused and allowed", got)
 	}
 }
 
-// What is called at AWS is what the policies allow, and a call that the stream fails is
-// told once.
+// The sink calls only actions that the policies allow. A failed call is logged once.
 func TestOpen_kinesis(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		var actions []string
@@ -152,7 +152,7 @@ func TestOpen_kinesis(t *testing.T) {
 				Records    []struct{ Data []byte }
 			}
 			if err := json.NewDecoder(r.Body).Decode(&in); err != nil || in.StreamName != "weir" {
-				t.Errorf("%+v, %v", in, err)
+				t.Errorf("call to the stream: got %+v, %v", in, err)
 			}
 			w.Header().Set("Content-Type", "application/x-amz-json-1.1")
 			w.WriteHeader(status)
@@ -168,19 +168,19 @@ func TestOpen_kinesis(t *testing.T) {
 		log := publish(t, "EVENTS=kinesis", "KINESIS_STREAM=weir", "KINESIS_ENDPOINT="+server.URL, "WEIR_LOCAL=true")
 		server.Close()
 		if !slices.Equal(actions, contract.KinesisActions()) {
-			t.Errorf("got %v called, want %v, once", actions, contract.KinesisActions())
+			t.Errorf("called actions: got %v, want %v, each once", actions, contract.KinesisActions())
 		}
 		switch {
 		case status == http.StatusOK && (log != "" || !slices.Equal(got, []outcome.Class{"refused", "allowed"})):
-			t.Errorf("got %v, %s", got, log)
+			t.Errorf("got outcomes %v and log %s; want refused and allowed, and no log", got, log)
 		case status != http.StatusOK && (strings.Count(log, "events dropped") != 1 || !strings.Contains(log, "events=2") || !strings.Contains(log, "ResourceNotFoundException")):
-			t.Errorf("got %s", log)
+			t.Errorf("log of a failed call: got %s", log)
 		}
 	}
 }
 
 func TestOpen_none(t *testing.T) {
 	if sink, err := sinks.Open(t.Context(), load(t, "NAMESPACE=dev", "STORE=memory")); sink != nil || err != nil {
-		t.Errorf("got %v, %v", sink, err)
+		t.Errorf("got sink %v, %v; want none", sink, err)
 	}
 }

@@ -72,7 +72,7 @@ func (c *Calls) record(ctx context.Context, parameters any) {
 	key := func(item records.Item) { c.keys = append(c.keys, item.Text(contract.KeyAttribute)) }
 	operation := "dynamodb:" + awsmiddleware.GetOperationName(ctx)
 	switch in := parameters.(type) {
-	case *dynamodb.TransactWriteItemsInput: // a policy allows a transaction by its writes
+	case *dynamodb.TransactWriteItemsInput: // a policy allows a transaction by the actions of its writes
 		for _, w := range in.TransactItems {
 			c.operations = append(c.operations, operationOf(w))
 		}
@@ -106,6 +106,6 @@ func (c *Calls) Want(t testing.TB, actions []string) {
 	defer c.mu.Unlock()
 	called := slices.Compact(slices.Sorted(slices.Values(c.operations)))
 	if listed := slices.Sorted(slices.Values(actions)); !slices.Equal(called, listed) {
-		t.Errorf("called %v, listed %v", called, listed)
+		t.Errorf("called the actions %v, listed %v", called, listed)
 	}
 }

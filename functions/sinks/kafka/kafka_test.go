@@ -14,8 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Apache Kafka itself takes each event once, by the topic that there is, and none by
-// another.
+// Apache Kafka stores each event once in an existing topic, and none in an unknown topic.
 func TestKafka(t *testing.T) {
 	brokers := strings.Split(storetest.Server(t, "kafka", "KAFKA_BROKERS"), ",")
 	name := "events-" + rand.Text()
@@ -28,7 +27,7 @@ func TestKafka(t *testing.T) {
 	const batches, each = 10, 1200
 	for i := range batches {
 		if lost, err := s.Send(t.Context(), batch(i*each, each)); lost != 0 || err != nil {
-			t.Fatalf("got %d lost, %v", lost, err)
+			t.Fatalf("got %d lost, %v; want none", lost, err)
 		}
 	}
 	checkTopic(t, brokers, name, batches*each)
@@ -41,11 +40,11 @@ func TestKafka(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	if lost, err := nowhere.Send(ctx, batch(0, 3)); lost != 3 || err == nil {
-		t.Errorf("no such topic: got %d lost, %v", lost, err)
+		t.Errorf("unknown topic: got %d lost, %v; want 3 and an error", lost, err)
 	}
 }
 
-// makeTopic makes a topic of three partitions.
+// makeTopic creates a topic with three partitions.
 func makeTopic(t *testing.T, brokers []string, name string) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
@@ -59,6 +58,6 @@ func makeTopic(t *testing.T, brokers []string, name string) {
 	request.Topics = append(request.Topics, topic)
 	answer, err := request.RequestWith(t.Context(), c)
 	if err != nil || answer.Topics[0].ErrorCode != 0 {
-		t.Fatalf("topic %s: %+v, %v", name, answer, err)
+		t.Fatalf("create topic %s: got %+v, %v", name, answer, err)
 	}
 }

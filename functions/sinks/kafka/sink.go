@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// An answer that has not come by then never will: brokers answer in milliseconds.
+	// Brokers answer in milliseconds; after this time no answer will come.
 	answerTimeout = 2 * time.Second
 	dialTimeout   = time.Second
-	// grace is how long a batch that is given up may take to end: the next one would share its
-	// fate while the topic is not known.
+	// grace is how long a canceled batch may take to end. The next batch would otherwise fail with
+	// it while the topic is unknown.
 	grace = 250 * time.Millisecond
-	// maxIdle is less than the ten minutes after which brokers hang up.
+	// maxIdle is less than the ten minutes after which brokers close idle connections.
 	maxIdle = time.Minute
-	// maxBuffered is what a broker that hangs can hold on to: two batches.
+	// maxBuffered is the number of events that wait for a hanging broker at most: two batches.
 	maxBuffered = 2400
 )
 
-// Options are what [New] is told. Brokers and Topic must be there.
+// Options are the options of [New]. Brokers and Topic are required.
 type Options struct {
-	Brokers []string // host:port of some
+	Brokers []string // host:port of some brokers
 	Topic   string
 	TLS     bool
-	// Login proves to brokers of Amazon MSK who this is, by IAM; nil: nobody asks. It is called
-	// for each connection.
+	// Login returns the credentials for the IAM login to Amazon MSK. The sink calls it for each
+	// connection. nil: no login.
 	Login Login
 }
 
-// Login returns credentials of AWS.
+// Login returns AWS credentials.
 type Login func(context.Context) (accessKey, secretKey, sessionToken string, err error)
 
 // Sink implements decisionlog.Sink. It is safe for concurrent use.
@@ -47,15 +47,15 @@ type Sink struct {
 	broken *connecting
 }
 
-// connecting keeps why the last connection could not be made: what is sent fails by its time
-// alone.
+// connecting keeps the error of the last failed connection, because a failed send only reports
+// its timeout.
 type connecting struct {
 	mu  sync.Mutex
 	err error
 }
 
-// OnBrokerConnect implements kgo.HookBrokerConnect: a connection is made, and logged in by, or
-// is not.
+// OnBrokerConnect implements kgo.HookBrokerConnect. The client calls it after each attempt to
+// connect and log in.
 func (c *connecting) OnBrokerConnect(to kgo.BrokerMetadata, _ time.Duration, _ net.Conn, err error) {
 	if err != nil {
 		err = fmt.Errorf("connection to %s: %w", net.JoinHostPort(to.Host, strconv.Itoa(int(to.Port))), err)
@@ -71,12 +71,12 @@ func (c *connecting) failure() error {
 	return c.err
 }
 
-// New returns a sink, without connecting. The error says what of the options is wrong.
+// New returns a sink. It does not connect. The error names the invalid option.
 func New(o Options) (*Sink, error) {
 	broken := &connecting{}
 	options := append(o.Connection(), kgo.WithHooks(broken),
 		kgo.DefaultProduceTopic(o.Topic),
-		// Who numbers messages so that none comes twice cannot give up one that is on its way.
+		// An idempotent producer cannot cancel a message that is in flight.
 		kgo.DisableIdempotentWrite(), kgo.RequiredAcks(kgo.LeaderAck()),
 		kgo.ProduceRequestTimeout(answerTimeout),
 		kgo.ProducerLinger(0), kgo.RecordPartitioner(kgo.StickyPartitioner()),
@@ -89,12 +89,13 @@ func New(o Options) (*Sink, error) {
 	return &Sink{client, broken}, nil
 }
 
-// Connection returns how brokers are reached, for a client that reads the topic too.
+// Connection returns the client options of a connection to the brokers, for a client that also
+// reads the topic.
 func (o Options) Connection() []kgo.Opt {
 	options := []kgo.Opt{
 		kgo.ClientID("weir"), kgo.SeedBrokers(o.Brokers...),
 		kgo.DialTimeout(dialTimeout), kgo.RequestTimeoutOverhead(answerTimeout), kgo.ConnIdleTimeout(maxIdle),
-		kgo.DisableClientMetrics(), // which a broker may ask for
+		kgo.DisableClientMetrics(), // a broker may ask for client metrics
 	}
 	if o.TLS {
 		options = append(options, kgo.DialTLSConfig(&tls.Config{MinVersion: tls.VersionTLS12}))
@@ -108,7 +109,7 @@ func (o Options) Connection() []kgo.Opt {
 func (l Login) mechanism() sasl.Mechanism {
 	return aws.ManagedStreamingIAM(func(ctx context.Context) (aws.Auth, error) {
 		accessKey, secretKey, sessionToken, err := l(ctx)
-		// Its own words would name the host.
+		// The default user agent contains the host name.
 		return aws.Auth{AccessKey: accessKey, SecretKey: secretKey, SessionToken: sessionToken, UserAgent: "weir"}, err
 	})
 }
@@ -128,9 +129,9 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 				lost++
 				err = failed
 			}
-		case <-ended: // the client gives up what is not on its way, and says so
+		case <-ended: // the client cancels the messages that are not in flight, and reports them
 			ended, late = nil, time.After(grace)
-		case <-late: // what is on its way may arrive yet
+		case <-late: // a message in flight may still arrive
 			return lost + left, errors.Join(err, context.Cause(ctx), s.broken.failure())
 		}
 	}

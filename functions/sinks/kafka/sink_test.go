@@ -29,7 +29,7 @@ import (
 
 const topic = "decisions"
 
-// cluster returns a broker with the topic in two partitions.
+// cluster starts one broker that has the topic with two partitions.
 func cluster(t *testing.T, options ...kfake.Opt) *kfake.Cluster {
 	t.Helper()
 	c, err := kfake.NewCluster(append(options, kfake.NumBrokers(1), kfake.SeedTopics(2, topic))...)
@@ -51,7 +51,7 @@ func sink(t *testing.T, o kafka.Options) *kafka.Sink {
 	return s
 }
 
-// batch returns n events that are told apart by first.
+// batch returns n different events, numbered from first.
 func batch(first, n int) [][]byte {
 	lines := make([][]byte, n)
 	for i := range lines {
@@ -60,7 +60,7 @@ func batch(first, n int) [][]byte {
 	return lines
 }
 
-// checkTopic checks that a topic has want events, each once.
+// checkTopic checks that a topic has exactly want events, each once.
 func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	t.Helper()
 	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
@@ -74,13 +74,13 @@ func checkTopic(t *testing.T, brokers []string, topic string, want int) {
 	for len(times) < want {
 		fetched := c.PollFetches(ctx)
 		if ctx.Err() != nil {
-			t.Fatalf("the topic has %d events, want %d", len(times), want)
+			t.Fatalf("topic has %d events, want %d", len(times), want)
 		}
 		fetched.EachRecord(func(r *kgo.Record) { times[string(r.Value)]++ })
 	}
 	for value, n := range times {
 		if n != 1 || len(times) != want {
-			t.Fatalf("the topic has %d events, and %s %d times, want %d, once each", len(times), value, n, want)
+			t.Fatalf("topic has %d events, and %s %d times; want %d events, each once", len(times), value, n, want)
 		}
 	}
 }
@@ -91,18 +91,18 @@ func TestSink_Send(t *testing.T) {
 	const batches, each = 20, 1200
 	for i := range batches {
 		if lost, err := s.Send(t.Context(), batch(i*each, each)); lost != 0 || err != nil {
-			t.Fatalf("got %d lost, %v", lost, err)
+			t.Fatalf("got %d lost, %v; want none", lost, err)
 		}
 	}
 	checkTopic(t, c.ListenAddrs(), topic, batches*each)
 }
 
-// A connection that has died costs nothing: the batch goes by another.
+// A dead connection loses no event: the sink sends the batch on a new connection.
 func TestSink_Send_deadConnection(t *testing.T) {
 	c := cluster(t)
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
 	if lost, err := s.Send(t.Context(), batch(0, 10)); lost != 0 || err != nil {
-		t.Fatalf("got %d lost, %v", lost, err)
+		t.Fatalf("first batch: got %d lost, %v; want none", lost, err)
 	}
 	var died atomic.Int64
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
@@ -110,13 +110,13 @@ func TestSink_Send_deadConnection(t *testing.T) {
 		return nil, errors.New("hang up"), true
 	})
 	if lost, err := s.Send(t.Context(), batch(10, 10)); lost != 0 || err != nil || died.Load() != 1 {
-		t.Fatalf("got %d lost, %v, %d connections dead", lost, err, died.Load())
+		t.Fatalf("got %d lost, %v, %d dead connections; want none lost and one dead", lost, err, died.Load())
 	}
 	checkTopic(t, c.ListenAddrs(), topic, 20)
 }
 
-// What a broker that hangs has not acknowledged is lost as soon as it is given up, and no
-// more than two batches are kept for it.
+// When a broker hangs, the sink reports unacknowledged events as lost once their context ends. It
+// buffers at most two batches.
 func TestSink_Send_hung(t *testing.T) {
 	c := cluster(t)
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
@@ -124,21 +124,22 @@ func TestSink_Send_hung(t *testing.T) {
 	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		giveUp()
-		return nil, nil, true // and no answer
+		return nil, nil, true // no answer
 	})
 	if lost, err := s.Send(ctx, batch(0, 1200)); lost != 1200 || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %d lost, %v, want all, and context canceled", lost, err)
+		t.Errorf("got %d lost, %v; want 1200 and context canceled", lost, err)
 	}
 	for range 3 {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 		if lost, _ := s.Send(ctx, batch(0, 1200)); lost != 1200 {
-			t.Errorf("got %d lost, want all", lost)
+			t.Errorf("got %d lost, want 1200", lost)
 		}
 		cancel()
 	}
 }
 
-// A broker that is not there takes nothing; as soon as it is, it takes what is sent.
+// A batch for an unreachable broker is lost. Once the broker runs, the sink delivers the next
+// batch.
 func TestSink_Send_back(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -153,23 +154,23 @@ func TestSink_Send_back(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if lost, err := s.Send(ctx, batch(0, 100)); lost != 100 || err == nil {
-		t.Errorf("got %d lost, %v, want all, and why", lost, err)
+		t.Errorf("broker is down: got %d lost, %v; want 100 and an error", lost, err)
 	}
 	cluster(t, kfake.Ports(port))
 	if lost, err := s.Send(t.Context(), batch(100, 100)); lost != 0 || err != nil {
-		t.Errorf("got %d lost, %v, want none", lost, err)
+		t.Errorf("broker is up: got %d lost, %v; want none", lost, err)
 	}
 	checkTopic(t, address, topic, 100)
 }
 
-// msk returns a broker that logs in by IAM, as answered.
+// msk starts a broker with the IAM login; answered fills in its answers.
 func msk(t *testing.T, answered func(*kmsg.SASLAuthenticateRequest, *kmsg.SASLAuthenticateResponse)) *kfake.Cluster {
 	t.Helper()
 	c := cluster(t)
 	c.ControlKey(int16(kmsg.SASLHandshake), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		if got := r.(*kmsg.SASLHandshakeRequest).Mechanism; got != "AWS_MSK_IAM" {
-			t.Errorf("the login is by %s", got)
+			t.Errorf("login mechanism: got %s, want AWS_MSK_IAM", got)
 		}
 		return r.ResponseKind(), nil, true
 	})
@@ -182,7 +183,7 @@ func msk(t *testing.T, answered func(*kmsg.SASLAuthenticateRequest, *kmsg.SASLAu
 	return c
 }
 
-// By IAM a connection shows what was signed with the credentials, and not the secret.
+// The IAM login sends a signature of the credentials, and never the secret key.
 func TestSink_Login(t *testing.T) {
 	var shown atomic.Value
 	c := msk(t, func(r *kmsg.SASLAuthenticateRequest, answer *kmsg.SASLAuthenticateResponse) {
@@ -194,15 +195,15 @@ func TestSink_Login(t *testing.T) {
 		return "AKIAEXAMPLE", "not-to-be-shown", "session", nil
 	}})
 	if lost, err := s.Send(t.Context(), batch(0, 1)); lost != 0 || err != nil {
-		t.Fatalf("got %d lost, %v", lost, err)
+		t.Fatalf("got %d lost, %v; want none", lost, err)
 	}
 	got, _ := shown.Load().(string)
 	if !strings.Contains(got, "kafka-cluster:Connect") || !strings.Contains(got, "AKIAEXAMPLE/") || strings.Contains(got, "not-to-be-shown") {
-		t.Errorf("got %s", got)
+		t.Errorf("login message: got %s", got)
 	}
 }
 
-// By TLS a broker whose certificate is trusted takes what is sent.
+// The sink delivers events over TLS if it trusts the broker's certificate.
 func TestSink_Send_tls(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -210,18 +211,18 @@ func TestSink_Send_tls(t *testing.T) {
 	if err := os.WriteFile(trusted, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Setenv("SSL_CERT_FILE", trusted) // read once: no other test may need it before
+	t.Setenv("SSL_CERT_FILE", trusted) // the process reads it once, so no earlier test may need it
 	c := cluster(t, kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs(), TLS: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if lost, err := s.Send(ctx, batch(0, 10)); lost != 0 || err != nil {
-		t.Errorf("got %d lost, %v", lost, err)
+		t.Errorf("got %d lost, %v; want none", lost, err)
 	}
 }
 
-// listener returns the address of a broker that hangs up on whoever does not speak its protocol,
-// as Kafka does; a closed one takes no connection.
+// listener returns the address of a server that closes a connection after the first bytes, as
+// Kafka does for an unknown protocol. If closed is true, it accepts no connection.
 func listener(t *testing.T, closed bool) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -246,8 +247,8 @@ func listener(t *testing.T, closed bool) string {
 	return l.Addr().String()
 }
 
-// What a batch is lost by is why there is no connection: no broker, one that speaks TLS, or
-// does not, or refuses the login, or credentials that cannot be had.
+// The error of a lost batch contains the reason for the failed connection. Reasons are a closed
+// port, TLS on one side only, a rejected login, and missing credentials.
 func TestSink_Send_why(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -278,30 +279,30 @@ func TestSink_Send_why(t *testing.T) {
 			defer cancel()
 			lost, err := s.Send(ctx, batch(0, 3))
 			if lost != 3 || err == nil {
-				t.Fatalf("got %d lost, %v", lost, err)
+				t.Fatalf("got %d lost, %v; want 3 and an error", lost, err)
 			}
 			if text := err.Error(); !strings.Contains(text, c.want) || !strings.Contains(text, "connection to "+c.broker) || strings.Contains(text, "not-to-be-shown") {
-				t.Errorf("got %v, want %s", err, c.want)
+				t.Errorf("got error %v, want %s", err, c.want)
 			}
 		})
 	}
 }
 
-// What is asked of the brokers is what the policies allow. By the user guide of Amazon MSK,
-// "Semantics of IAM authorization policy actions", each request needs an action.
+// The sink sends only requests that the policies allow. The actions of each request are from the
+// user guide of Amazon MSK, "Semantics of IAM authorization policy actions".
 func TestActions(t *testing.T) {
 	needed := map[int16]string{
 		int16(kmsg.ApiVersions): "", int16(kmsg.Metadata): "kafka-cluster:DescribeTopic", int16(kmsg.Produce): "kafka-cluster:WriteData",
 	}
 	c := cluster(t)
 	var mu sync.Mutex
-	found := []string{"kafka-cluster:Connect"} // by logging in
+	found := []string{"kafka-cluster:Connect"} // the login needs it
 	c.ControlKey(-1, func(r kmsg.Request) (kmsg.Response, error, bool) {
 		mu.Lock()
 		defer mu.Unlock()
 		action, known := needed[r.Key()]
 		if !known {
-			t.Errorf("a sink sends %s", kmsg.NameForKey(r.Key()))
+			t.Errorf("the sink sends an unexpected request: %s", kmsg.NameForKey(r.Key()))
 		}
 		if action != "" {
 			found = append(found, action)
@@ -311,13 +312,13 @@ func TestActions(t *testing.T) {
 	s := sink(t, kafka.Options{Brokers: c.ListenAddrs()})
 	for i := range 3 {
 		if lost, err := s.Send(t.Context(), batch(i, 1)); lost != 0 || err != nil {
-			t.Fatalf("got %d lost, %v", lost, err)
+			t.Fatalf("got %d lost, %v; want none", lost, err)
 		}
 	}
 	mu.Lock()
 	defer mu.Unlock()
 	slices.Sort(found)
 	if got, want := slices.Compact(found), slices.Concat(contract.KafkaClusterActions(), contract.KafkaTopicActions()); !slices.Equal(got, want) {
-		t.Errorf("got %v needed, want %v", got, want)
+		t.Errorf("needed actions: got %v, want %v", got, want)
 	}
 }

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	maxRecord = 25_000 // bytes: what one unit of payload holds
+	maxRecord = 25_000 // bytes of one payload unit
 	attempts  = 3
-	pause     = 100 * time.Millisecond // between them
+	pause     = 100 * time.Millisecond // pause between attempts
 )
 
 // API is the part of the client that a Sink calls. *kinesis.Client implements it.
@@ -29,10 +29,10 @@ type Sink struct {
 	stream string
 }
 
-// New returns a sink for the stream of a name.
+// New returns a sink for the stream with this name.
 func New(api API, stream string) *Sink { return &Sink{api, stream} }
 
-// record is some events.
+// record is a group of events that form one record of the stream.
 type record struct {
 	lines []byte
 	n     int
@@ -56,7 +56,7 @@ func (s *Sink) Send(ctx context.Context, batch [][]byte) (lost int, err error) {
 	return lost, err
 }
 
-// pack puts events into records.
+// pack groups events into records.
 func pack(batch [][]byte) (records []record) {
 	for _, line := range batch {
 		if n := len(records); n == 0 || len(records[n-1].lines)+len(line) >= maxRecord {
@@ -69,14 +69,14 @@ func pack(batch [][]byte) (records []record) {
 	return records
 }
 
-// errRejected is that the stream did not take some records.
+// errRejected means that the stream rejected some records.
 var errRejected = errors.New("records rejected")
 
-// throttled reports whether an error is one that another attempt may get past; the SDK makes
-// those that a whole call is worth.
+// throttled reports whether another attempt may succeed after this error of a record. The SDK
+// retries the errors of a whole call.
 func throttled(err error) bool { return errors.Is(err, errRejected) }
 
-// put sends records, and returns those that the stream has not taken.
+// put sends records and returns those that the stream rejected.
 func (s *Sink) put(ctx context.Context, records []record) (left []record, err error) {
 	entries := make([]types.PutRecordsRequestEntry, len(records))
 	for i, r := range records {
@@ -95,7 +95,7 @@ func (s *Sink) put(ctx context.Context, records []record) (left []record, err er
 	return left, err
 }
 
-// sleep reports whether ctx lives as long.
+// sleep waits and reports whether ctx is still valid.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

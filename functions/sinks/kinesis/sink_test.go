@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks/kinesis"
 )
 
-// stream is a stream that keeps what it takes.
+// stream is a stream that counts each event it stores.
 type stream struct {
 	lines    map[string]int
 	calls    int
@@ -68,7 +68,7 @@ func TestSink_Send(t *testing.T) {
 	}{
 		{name: "all", calls: 1, arrived: 1200},
 		{name: "throttled once", stream: stream{throttle: func(call, record int) bool { return call == 1 && record%2 == 0 }}, calls: 2, arrived: 1200},
-		// 83 lines of 301 bytes are a record.
+		// One record has 83 lines of 301 bytes.
 		{name: "one record throttled for good", stream: stream{throttle: func(_, record int) bool { return record == 0 }}, calls: 3, arrived: 1200 - 83, lost: 83, err: "ProvisionedThroughputExceededException"},
 		{name: "down", stream: stream{fail: errors.New("no such host")}, calls: 1, lost: 1200, err: "kinesis: no such host"},
 	} {
@@ -77,14 +77,14 @@ func TestSink_Send(t *testing.T) {
 				c.stream.lines = map[string]int{}
 				lost, err := kinesis.New(&c.stream, "decisions").Send(t.Context(), batch(1200))
 				if lost != c.lost || (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
-					t.Errorf("got %d lost, %v, want %d, %q", lost, err, c.lost, c.err)
+					t.Errorf("got %d lost, %v; want %d, %q", lost, err, c.lost, c.err)
 				}
 				if c.stream.calls != c.calls || len(c.stream.lines) != c.arrived {
-					t.Errorf("got %d calls, %d events, want %d, %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
+					t.Errorf("got %d calls, %d events; want %d, %d", c.stream.calls, len(c.stream.lines), c.calls, c.arrived)
 				}
 				for line, n := range c.stream.lines {
 					if n != 1 {
-						t.Fatalf("event %s came %d times", line, n)
+						t.Fatalf("event %s arrived %d times, want once", line, n)
 					}
 				}
 			})
@@ -92,7 +92,7 @@ func TestSink_Send(t *testing.T) {
 	}
 }
 
-// With its context a batch ends soon.
+// Send returns when its context ends.
 func TestSink_Send_canceled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -101,7 +101,7 @@ func TestSink_Send_canceled(t *testing.T) {
 		begun := time.Now()
 		lost, err := kinesis.New(&s, "decisions").Send(ctx, batch(10))
 		if lost != 10 || err == nil || s.calls != 1 || time.Since(begun) != 50*time.Millisecond {
-			t.Errorf("got %d lost, %v, %d calls, after %s", lost, err, s.calls, time.Since(begun))
+			t.Errorf("got %d lost, %v, %d calls after %s; want 10 lost, one call, 50ms", lost, err, s.calls, time.Since(begun))
 		}
 	})
 }
