@@ -73,8 +73,9 @@ GO_TEST := go test -trimpath -vet=off -timeout=10m
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
-# Such tests of packages that have goroutines elsewhere.
-SERIAL := ^TestAttack_(flood|hugeEvents|memory)$$
+# Tests without the detector in packages that have it: one goroutine computes a lot, or the
+# requests of a burst have to meet the deadlines of make run.
+PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
 	.bin/weir-tools with --install dynamodb,redis -- make --no-print-directory test-go
@@ -87,9 +88,9 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 # Targets of their own have the tests that need containers, a browser or Kafka. Faults have
 # deadlines to meet, and so the machine to themselves. The last line prints the calls to DynamoDB.
 test-go: # what make test runs beside DynamoDB Local and Redis
-	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(SERIAL)' $(RACED)
+	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(RACED)
 	$(GO_TEST) -shuffle=on $(UNRACED)
-	$(GO_TEST) -run '$(SERIAL)' ./functions/lambdahttp
+	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./local/serve
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
 
