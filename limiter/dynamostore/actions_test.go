@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// operations are those that a client was asked for, as the actions of a policy.
+// operations records the operations that a client called, as the actions of a policy.
 type operations struct {
 	mu  sync.Mutex
 	all []string
@@ -34,7 +34,7 @@ func (o *operations) install(options *dynamodb.Options) {
 	})
 }
 
-// take returns what was called since it was asked last, each once.
+// take returns each operation called since the last take, once.
 func (o *operations) take() []string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -43,7 +43,7 @@ func (o *operations) take() []string {
 	return called
 }
 
-// Deciding calls exactly the actions that are listed, and so does looking after the table.
+// Decisions and administration call exactly the actions that the package lists.
 func TestActions(t *testing.T) {
 	var o operations
 	client, table := local(t)
@@ -54,7 +54,7 @@ func TestActions(t *testing.T) {
 		rate := algo.Rate{Algorithm: algorithm, Requests: 2, Window: time.Minute}
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", rate), Cost: 1}}
 		results := make([]algo.Result, 1)
-		for range 4 { // the last are refused
+		for range 4 { // the last requests are refused
 			if _, err := store.Take(ctx, now, who, charges, results); err != nil {
 				t.Fatal(err)
 			}
@@ -62,13 +62,13 @@ func TestActions(t *testing.T) {
 		if _, err := store.Refund(ctx, who, charges, results, 0); err != nil {
 			t.Fatal(err)
 		}
-		charges[0].Cost = 0 // as a function does at its start
+		charges[0].Cost = 0 // functions look at the limits when they start
 		if _, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	if got := o.take(); !slices.Equal(got, dynamostore.Actions()) {
-		t.Errorf("deciding calls %v, listed are %v", got, dynamostore.Actions())
+		t.Errorf("deciding calls: got %v, want %v", got, dynamostore.Actions())
 	}
 	if _, err := store.Inspect(ctx, who); err != nil {
 		t.Fatal(err)
@@ -77,16 +77,16 @@ func TestActions(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := o.take(); !slices.Equal(got, dynamostore.AdministrationActions()) {
-		t.Errorf("administration calls %v, listed are %v", got, dynamostore.AdministrationActions())
+		t.Errorf("administration calls: got %v, want %v", got, dynamostore.AdministrationActions())
 	}
 }
 
-// The Date of each answer tells how far the clocks are apart, that of a refusal too.
+// The store estimates the clock skew from the Date of each answer, also of a refusal.
 func TestStore_ClockSkew(t *testing.T) {
 	client, table := local(t)
 	store, who := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "skew"})), caller()
 	if _, _, ok := store.ClockSkew(); ok {
-		t.Error("known before any call")
+		t.Error("skew: known before any call, want unknown")
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "l", algo.Rate{Requests: 1, Window: time.Minute}), Cost: 1}}
 	for range 2 {
@@ -94,7 +94,7 @@ func TestStore_ClockSkew(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ahead, uncertainty, ok := store.ClockSkew(); !ok || ahead.Abs() > uncertainty || uncertainty > time.Second {
-			t.Errorf("ahead %s, give or take %s (known %t); want 0: it is one machine", ahead, uncertainty, ok)
+			t.Errorf("skew: got %s ± %s (known %t), want 0 on one machine", ahead, uncertainty, ok)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// taking counts what a store is asked for.
+// taking counts the calls of Take.
 type taking struct {
 	limiter.Store
 	takes atomic.Int64
@@ -23,8 +23,8 @@ func (s *taking) Take(ctx context.Context, now algo.Instant, subject limiter.Sub
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// A report of an adaptive limit is one call, of one write unit, though it charges three counts;
-// and environments over DynamoDB admit what those over a memory do.
+// A report of an adaptive limit is one call of one write unit, though it charges three counts.
+// Environments over DynamoDB admit as much as environments over a store in memory.
 func TestStore_adaptive(t *testing.T) {
 	store, m := metered(t)
 	counted := &taking{Store: store}
@@ -50,15 +50,15 @@ func TestStore_adaptive(t *testing.T) {
 		}
 		calls, takes = m.calls.Load()-calls, counted.takes.Load()-takes
 		if calls > takes+takes/50 || takes > 10*2*15+30 {
-			t.Errorf("%+v: %d calls for %d reports", rate, calls, takes)
+			t.Errorf("%+v: got %d calls for %d reports, want one each", rate, calls, takes)
 		}
-		least, most := 15*200, 15*210+2*200+2*200 // and what comes at first, and the reserve
+		least, most := 15*200, 15*210+2*200+2*200 // includes the initial quota and the reserve
 		if rate.Burst > 0 {
 			least, most = 1900, 2200
 		}
 		if admitted > most || admitted < least {
-			t.Errorf("%+v: %d admitted in 15 s, want %d to %d", rate, admitted, least, most)
+			t.Errorf("%+v: got %d admitted in 15 s, want %d to %d", rate, admitted, least, most)
 		}
-		t.Logf("%s: %d admitted in 15 s by %d reports, %d calls", rate.Algorithm, admitted, takes, calls)
+		t.Logf("%s: %d admitted in 15 s, %d reports, %d calls", rate.Algorithm, admitted, takes, calls)
 	}
 }

@@ -22,15 +22,15 @@ import (
 
 var noon = time.Date(2100, 3, 4, 12, 0, 20, 0, time.UTC)
 
-// meter counts the calls to DynamoDB, below everything that could hide one.
+// meter counts the calls to DynamoDB. It is the innermost middleware, so no call escapes it.
 type meter struct {
 	calls     atomic.Int64
 	mu        sync.Mutex
-	operators int // most in one condition
-	bytes     int // most in one expression
+	operators int // the largest number in one condition
+	bytes     int // the largest number in one expression
 }
 
-// callsKey is of a context that counts the calls of one decision.
+// callsKey is the context key of a counter of one decision's calls.
 type callsKey struct{}
 
 func (m *meter) install(o *dynamodb.Options) {
@@ -59,7 +59,7 @@ func (m *meter) initialize(ctx context.Context, in middleware.InitializeInput, n
 			m.mu.Unlock()
 		}
 	}
-	return next.HandleInitialize(context.WithoutCancel(ctx), in) // calls are counted, however long DynamoDB Local takes
+	return next.HandleInitialize(context.WithoutCancel(ctx), in) // every call is counted, even if DynamoDB Local is slow
 }
 
 // metered returns a store whose calls are counted.
@@ -78,7 +78,7 @@ func decide(t *testing.T, l *limiter.Limiter, now time.Time, charges ...limiter.
 		t.Fatal(err)
 	}
 	if d.Reason != limiter.ReasonNone {
-		t.Errorf("not decided: %s", d.Reason)
+		t.Errorf("got reason %s, want a decision", d.Reason)
 	}
 	return d
 }
@@ -89,16 +89,16 @@ var (
 	bucket  = algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute}
 )
 
-// algorithms are all that there are.
+// algorithms lists every algorithm.
 var algorithms = []algo.Algorithm{algo.TokenBucket, algo.LeakyBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog}
 
-// report prints calls per decision, and fails the test above most.
+// report prints the calls per decision. It fails the test if there are more than most.
 func report(t *testing.T, what string, calls int64, decisions int, most float64) {
 	t.Helper()
 	per := float64(calls) / float64(decisions)
 	t.Logf("%-52s %.3f calls a decision (at most %.1f)", what, per, most)
 	if per > most {
-		t.Errorf("%s: %.3f calls a decision, at most %.1f", what, per, most)
+		t.Errorf("%s: got %.3f calls a decision, want at most %.1f", what, per, most)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestStore_calls_together(t *testing.T) {
 	storetest.GroupCommit(t, store, m.calls.Load)
 }
 
-// What a decision costs, in calls to DynamoDB.
+// The number of calls to DynamoDB per decision is bounded for each algorithm.
 func TestStore_calls(t *testing.T) {
 	store, m := metered(t)
 	measure := func(f func()) int64 {
@@ -127,7 +127,7 @@ func TestStore_calls(t *testing.T) {
 		l := storetest.Must(limiter.New(store, limiter.Options{}))
 		decide(t, l, noon, charges...)
 		calls := measure(func() {
-			for i := range 200 { // 100 s, over a boundary of every window
+			for i := range 200 { // 100 s, so every window ends once
 				decide(t, l, noon.Add(time.Duration(i)*500*time.Millisecond), charges...)
 			}
 		})
@@ -137,7 +137,7 @@ func TestStore_calls(t *testing.T) {
 	who, limit := caller(), storetest.Limit(t, "cold", sliding)
 	charge := limiter.Charge{Subject: who, Limit: limit, Cost: 7}
 	calls := measure(func() {
-		for i := range 200 { // each in an environment that has never seen the caller
+		for i := range 200 { // each in an environment without a state of the caller
 			decide(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Duration(i)*time.Second), charge)
 		}
 	})
@@ -172,12 +172,12 @@ func TestStore_calls(t *testing.T) {
 	calls = measure(func() {
 		for range 500 {
 			if d := decide(t, l, noon, charge); d.Allowed {
-				t.Fatal("admitted above the limit")
+				t.Fatal("got more requests admitted than the limit allows")
 			}
 		}
 	})
 	report(t, "a repeated refusal", calls, 500, 0)
-	for _, n := range []int{5, limiter.MaxCharges} { // the longest ladders, and the most of them
+	for _, n := range []int{5, limiter.MaxCharges} { // the longest ladders, and the largest number of them
 		var charges []limiter.Charge
 		for i := range n {
 			charges = append(charges, limiter.Charge{Subject: caller(), Limit: storetest.Limit(t, fmt.Sprint("w", i), algo.Rate{Requests: 1e9, Window: algo.MaxWindow}), Cost: 1})
@@ -187,12 +187,12 @@ func TestStore_calls(t *testing.T) {
 	}
 	t.Logf("largest expression: %d bytes, %d operators (DynamoDB allows 4096 and 300)", m.bytes, m.operators)
 	if m.bytes > 4096 || m.operators > 300 {
-		t.Error("an expression is larger than DynamoDB allows")
+		t.Error("expression: larger than DynamoDB allows")
 	}
 }
 
-// A caller of a bucket that many environments serve: each remembers an old state, and
-// guesses from what was lately right. Arrivals are random, at half and at all of the limit.
+// Many environments serve one caller of a bucket. Each caches an old state and guesses from recent
+// successes. Arrivals are random, at half of the limit and at the limit.
 func TestStore_calls_environments(t *testing.T) {
 	client, table := local(t)
 	for _, load := range []float64{0.5, 1} {
@@ -229,8 +229,8 @@ func (c *counted) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, 
 	return c.API.UpdateItem(ctx, in, o...)
 }
 
-// Attempts are bounded while the instant is fixed and no window moves on: k+1 with k
-// limits that the environment remembers, k+2 if it does not.
+// Attempts are bounded while the instant is fixed and no window ends. With k limits there are at most
+// k+1 attempts with a cached state, and k+2 without.
 func TestStore_attempts(t *testing.T) {
 	store, _ := metered(t)
 	for _, rates := range [][]algo.Rate{{bucket}, {sliding}, {bucket, bucket}, {bucket, sliding, fixed}, {bucket, bucket, bucket}} {
@@ -269,9 +269,9 @@ func TestStore_attempts(t *testing.T) {
 			worst[round%2] = max(worst[round%2], most.Load())
 		}
 		k := int64(len(rates))
-		t.Logf("%d limits: at most %d attempts from memory, %d without", k, worst[0], worst[1])
+		t.Logf("%d limits: at most %d attempts with a cached state, %d without", k, worst[0], worst[1])
 		if worst[0] > k+1 || worst[1] > k+2 {
-			t.Errorf("%d limits: %d attempts from memory and %d without, at most %d and %d", k, worst[0], worst[1], k+1, k+2)
+			t.Errorf("%d limits: got %d attempts with a cached state and %d without, want at most %d and %d", k, worst[0], worst[1], k+1, k+2)
 		}
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// overtaking is an API in which something else happens before the update of a number,
-// counted from 1.
+// overtaking is an API that runs a function before the update with a given number. The first update
+// has number 1.
 type overtaking struct {
 	dynamostore.API
 	updates, before int
@@ -33,8 +33,8 @@ func newOvertaking(api *overtaking, table string) *dynamostore.Store {
 	return storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "contended"}))
 }
 
-// A refusal that writes down a conversion is of the item as it then is: if the limit that
-// refused was given back its charge in between, the request passes.
+// A refusal that converts a limit is checked against the current item. If another process refunded the
+// limit meanwhile, the request is allowed.
 func TestStore_refusalOvertaken(t *testing.T) {
 	client, table := local(t)
 	other := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "contended"}))
@@ -47,7 +47,7 @@ func TestStore_refusalOvertaken(t *testing.T) {
 	full := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "full", fixed), Cost: fixed.Requests}
 	results := make([]algo.Result, 2)
 	if ok, err := other.Take(ctx, now, who, []limiter.Charge{full, {Subject: who, Limit: old, Cost: 1}}, results); !ok || err != nil {
-		t.Fatalf("allowed %t, %v", ok, err)
+		t.Fatalf("allowed: got %t, %v, want true", ok, err)
 	}
 	store := newOvertaking(&overtaking{API: client, before: 2, happens: func() {
 		if _, err := other.Refund(ctx, who, []limiter.Charge{full}, results[:1], 0); err != nil {
@@ -60,12 +60,12 @@ func TestStore_refusalOvertaken(t *testing.T) {
 		t.Fatal(err)
 	}
 	if wait := full.Limit.Machine().RetryAfter(after[0].State, now, full.Cost); !ok {
-		t.Errorf("refused, and told to retry after %s", wait)
+		t.Errorf("got a refusal with RetryAfter %s, want an allowed request", wait)
 	}
 }
 
-// Where the previous count is known, others who charge the window, or the one before it,
-// between two attempts cause no third, up to the last request that leaves room.
+// If the previous count is known, concurrent charges of the current or previous window cause at most
+// two attempts. This holds until the window is full.
 func TestStore_windowOvertaken(t *testing.T) {
 	client, table := local(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
@@ -89,7 +89,7 @@ func TestStore_windowOvertaken(t *testing.T) {
 				charges[i].Subject = who
 			}
 			if ok, err := store.Take(ctx, at, who, charges, make([]algo.Result, len(charges))); !ok || err != nil {
-				t.Fatalf("%s: allowed %t, %v", name, ok, err)
+				t.Fatalf("%s: allowed: got %t, %v, want true", name, ok, err)
 			}
 		}
 		take(other, now, limiter.Charge{Limit: busy, Cost: 1})
@@ -97,12 +97,13 @@ func TestStore_windowOvertaken(t *testing.T) {
 		api := &overtaking{API: client, before: 2, happens: func() { take(other, c.at, limiter.Charge{Limit: window, Cost: c.cost}) }}
 		take(newOvertaking(api, table), now, limiter.Charge{Limit: busy, Cost: 1}, limiter.Charge{Limit: window, Cost: 500})
 		if api.updates != 2 {
-			t.Errorf("%s: %d attempts, want 2", name, api.updates)
+			t.Errorf("%s: got %d attempts, want 2", name, api.updates)
 		}
 	}
 }
 
-// late is an API that does not answer an update of a number, counted from 1, in time.
+// late is an API that does not answer the update with a given number in time. The first update has
+// number 1.
 type late struct {
 	dynamostore.API
 	updates, never int
@@ -115,14 +116,14 @@ func (l *late) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, f .
 	return l.API.UpdateItem(ctx, in, f...)
 }
 
-// Who has no time left after an attempt that DynamoDB has answered was contended with: the
-// store is there, and others need not be spared it.
+// If the context ends after an attempt that another request won, the error is ErrContended. The store
+// answered, so this is no outage.
 func TestStore_noTimeLeft(t *testing.T) {
 	client, table := local(t)
 	ctx, now := context.Background(), algo.InstantOf(noon)
 	for never, contended := range map[int]bool{1: false, 2: true} {
 		who := caller()
-		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the first guess is that it is not
+		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "busy", bucket), Cost: 1}} // the first guess is that the subject is not busy
 		if ok, err := storetest.Must(dynamostore.New(client, dynamostore.Options{Table: table, Namespace: "late"})).Take(ctx, now, who, charges, make([]algo.Result, 1)); !ok || err != nil {
 			t.Fatal(ok, err)
 		}
@@ -130,7 +131,7 @@ func TestStore_noTimeLeft(t *testing.T) {
 		store := storetest.Must(dynamostore.New(api, dynamostore.Options{Table: table, Namespace: "late"}))
 		_, err := store.Take(ctx, now, who, charges, make([]algo.Result, 1))
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, limiter.ErrContended) != contended {
-			t.Errorf("no answer to attempt %d of %d: %v", never, api.updates, err)
+			t.Errorf("attempt %d of %d without an answer: got %v", never, api.updates, err)
 		}
 	}
 }

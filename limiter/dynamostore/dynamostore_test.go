@@ -27,7 +27,7 @@ func connect(t testing.TB, options ...func(*dynamodb.Options)) *dynamodb.Client 
 	}, options...)
 }
 
-// local returns a client of DynamoDB Local and a table of the test's own.
+// local returns a client of DynamoDB Local and a table that belongs to the test.
 func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.Client, table string) {
 	t.Helper()
 	client = connect(t, options...)
@@ -44,8 +44,7 @@ func local(t testing.TB, options ...func(*dynamodb.Options)) (client *dynamodb.C
 	return client, table
 }
 
-// The whole suite, which has conversions, mends and removals, calls no action that is not
-// listed.
+// The whole suite converts, clamps and removes limits. It calls only listed actions.
 func TestStore(t *testing.T) {
 	var o operations
 	client, table := local(t)
@@ -58,7 +57,7 @@ func TestStore(t *testing.T) {
 	})
 	for _, action := range o.take() {
 		if !slices.Contains(dynamostore.Actions(), action) && !slices.Contains(dynamostore.AdministrationActions(), action) {
-			t.Errorf("calls %s, which is not listed", action)
+			t.Errorf("got a call of %s, want only listed actions", action)
 		}
 	}
 }

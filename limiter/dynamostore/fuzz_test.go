@@ -19,8 +19,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// canned is a table of one item. It refuses an update, applies the next without a change,
-// and so on, and keeps what was asked.
+// canned is a table of one item. It refuses one update, accepts the next without a change, and so on.
+// It records the updates.
 type canned struct {
 	dynamostore.API
 	item    map[string]types.AttributeValue
@@ -39,9 +39,9 @@ func (c *canned) UpdateItem(_ context.Context, in *dynamodb.UpdateItemInput, _ .
 	return &dynamodb.UpdateItemOutput{Attributes: c.item}, nil
 }
 
-// FuzzStore_item looks for an item that breaks the store, or of which it makes an update
-// that DynamoDB does not take. attributes are lines of a name, of which * stands for the
-// limit's id, a type and a value: "f* S sliding/1m0s/10".
+// FuzzStore_item searches for an item that breaks the store, or that leads to an update which DynamoDB
+// rejects. Each line of attributes has a name, a type and a value, such as "f* S sliding/1m0s/10". A *
+// stands for the ID of the limit.
 func FuzzStore_item(f *testing.F) {
 	var limits []*limiter.Limit
 	for _, algorithm := range algorithms {
@@ -71,7 +71,7 @@ func FuzzStore_item(f *testing.F) {
 		charges := []limiter.Charge{{Subject: who, Limit: limit, Cost: max(0, cost), Force: spend}, {Subject: who, Limit: other, Cost: 1}}
 		results := make([]algo.Result, 2)
 		if _, err := s.Take(ctx, algo.InstantOf(noon), who, charges, results); err == nil {
-			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // as one that was admitted
+			charges[0].Cost = min(charges[0].Cost, limit.Machine().Capacity()) // a cost that could have been admitted
 			_, err = s.Refund(ctx, who, charges, results, time.Second)
 			if err != nil {
 				t.Fatalf("%q: refund: %v", attributes, err)
@@ -111,8 +111,8 @@ func parseItem(attributes, id string) map[string]types.AttributeValue {
 
 var placeholder = regexp.MustCompile(`[#:][0-9a-z]+`)
 
-// checkUpdate checks what DynamoDB does: every placeholder is known and used, and no
-// attribute is updated twice.
+// checkUpdate checks what DynamoDB checks: every placeholder is defined and used, and no attribute is
+// updated twice.
 func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	t.Helper()
 	used := map[string]bool{}
@@ -123,18 +123,18 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 	known = slices.AppendSeq(known, maps.Keys(u.ExpressionAttributeValues))
 	for _, p := range known {
 		if !used[p] {
-			t.Errorf("%s is unused in %q under %q", p, *u.UpdateExpression, *u.ConditionExpression)
+			t.Errorf("placeholder %s: unused in %q and %q", p, *u.UpdateExpression, *u.ConditionExpression)
 		}
 		delete(used, p)
 	}
 	if len(used) > 0 {
-		t.Errorf("%v unknown in %q under %q", used, *u.UpdateExpression, *u.ConditionExpression)
+		t.Errorf("placeholders %v: undefined in %q and %q", used, *u.UpdateExpression, *u.ConditionExpression)
 	}
 	set, removed, _ := strings.Cut(strings.TrimPrefix(*u.UpdateExpression, "SET "), " REMOVE ")
 	var paths []string
 	for clause := range strings.SplitSeq(set, ", #") {
 		name, _, _ := strings.Cut(strings.TrimPrefix(clause, "#"), " = ")
-		if !strings.ContainsAny(name, "(: ") { // the default of an if_not_exists
+		if !strings.ContainsAny(name, "(: ") { // the default value of if_not_exists
 			paths = append(paths, "#"+name)
 		}
 	}
@@ -142,6 +142,6 @@ func checkUpdate(t *testing.T, u *dynamodb.UpdateItemInput) {
 		paths = append(paths, strings.Split(removed, ", ")...)
 	}
 	if slices.Sort(paths); len(slices.Compact(slices.Clone(paths))) != len(paths) {
-		t.Errorf("an attribute is named twice in %q", *u.UpdateExpression)
+		t.Errorf("an attribute occurs twice in %q", *u.UpdateExpression)
 	}
 }

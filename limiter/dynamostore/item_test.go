@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// table is a store with a view of its items.
+// table is a store with access to its items.
 type table struct {
 	*dynamostore.Store
 	client *dynamodb.Client
@@ -55,8 +55,8 @@ func (b table) take(t *testing.T, now time.Time, charges ...limiter.Charge) bool
 	return ok
 }
 
-// size is what DynamoDB counts of an item: names, text, half a byte a digit, and three
-// bytes a list and one for each of its elements.
+// size returns the size of an item as DynamoDB counts it: names, text, half a byte for each digit, and
+// three bytes for each list plus one for each element.
 func size(item map[string]types.AttributeValue) (n int) {
 	for name, value := range item {
 		n += len(name) + sizeOf(value)
@@ -79,8 +79,8 @@ func sizeOf(value types.AttributeValue) (n int) {
 	return n
 }
 
-// A caller visited a thousand times, at long and short intervals, by environments that
-// never saw it, keeps a small item.
+// The item of a caller stays small after a thousand visits, at long and short intervals. The
+// environments have no state of the caller.
 func TestStore_itemSize(t *testing.T) {
 	b, who := newTable(t), caller()
 	hour := storetest.Limit(t, "hour", algo.Rate{Requests: 1000, Window: time.Hour})
@@ -107,12 +107,12 @@ func TestStore_itemSize(t *testing.T) {
 	}
 	t.Logf("largest item: %d bytes", largest)
 	if largest > 1024 {
-		t.Errorf("the item of a caller visited a thousand times has %d bytes", largest)
+		t.Errorf("item after a thousand visits: got %d bytes", largest)
 	}
 }
 
-// So does one for each algorithm by itself, visited at its limit and now and then in debt;
-// a log is cut when it holds twice what it may.
+// An item with one limit stays small for each algorithm, also if the caller is at its limit or in
+// debt. A log is trimmed when it holds twice its capacity.
 func TestStore_itemSize_algorithms(t *testing.T) {
 	b := newTable(t)
 	for _, algorithm := range algorithms {
@@ -130,13 +130,13 @@ func TestStore_itemSize_algorithms(t *testing.T) {
 		}
 		t.Logf("%s: largest item %d bytes", algorithm, largest)
 		if largest > 1024 {
-			t.Errorf("%s: the item has %d bytes", algorithm, largest)
+			t.Errorf("%s: the item: got %d bytes", algorithm, largest)
 		}
 	}
 }
 
-// Limits of rules that are gone are removed once they have been idle for an hour, and
-// not before.
+// The store removes limits that the rules no longer have. It removes them only after they have been
+// idle for an hour.
 func TestStore_itemIdle(t *testing.T) {
 	b, who := newTable(t), caller()
 	for i := range 6 {
@@ -145,15 +145,15 @@ func TestStore_itemIdle(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", sliding), Cost: 1}
 	b.take(t, noon.Add(59*time.Minute), stays)
 	if n := len(b.item(t, who)); n < 6*4 {
-		t.Errorf("%d attributes after 59 minutes: a limit is gone that has been idle for less than an hour", n)
+		t.Errorf("after 59 minutes: got %d attributes; a limit was removed before it was idle for an hour", n)
 	}
 	b.take(t, noon.Add(63*time.Minute), stays)
 	if n := len(b.item(t, who)); n > 8 {
-		t.Errorf("%d attributes after 63 minutes: %v", n, b.item(t, who))
+		t.Errorf("after 63 minutes: got %d attributes: %v", n, b.item(t, who))
 	}
 }
 
-// The write of a short limit does not shorten the life of a long one's count.
+// A write of a short limit does not shorten the life of a long limit's count.
 func TestStore_itemTTL(t *testing.T) {
 	b, who := newTable(t), caller()
 	day, err := limiter.NewLimit(limiter.Limit{Name: "day", Rate: algo.Rate{Requests: 10, Window: 24 * time.Hour}})
@@ -173,16 +173,16 @@ func TestStore_itemTTL(t *testing.T) {
 	}
 	b.take(t, noon, limiter.Charge{Subject: who, Limit: day, Cost: 1})
 	if got, want := expiry(), int64(49*3600); got != want {
-		t.Errorf("expires after %d s, want %d: two days and an hour", got, want)
+		t.Errorf("expiry: got %d s, want %d (two days and an hour)", got, want)
 	}
 	b.take(t, noon.Add(time.Minute), limiter.Charge{Subject: who, Limit: second, Cost: 1})
 	if got, want := expiry(), int64(49*3600+60); got != want {
-		t.Errorf("after a short limit's write it expires after %d s, want %d", got, want)
+		t.Errorf("expiry after a write of a short limit: got %d s, want %d", got, want)
 	}
 }
 
-// Neither does that of an environment whose rules are older: they have the limit with a
-// shorter window, or do not have it.
+// A write by an environment with older rules does not shorten the life of a count. The older rules
+// have a shorter window for the limit, or do not have the limit.
 func TestStore_itemTTL_olderRules(t *testing.T) {
 	b, who := newTable(t), caller()
 	limits := map[string]*limiter.Limit{}
@@ -205,13 +205,13 @@ func TestStore_itemTTL_olderRules(t *testing.T) {
 			t.Fatal(err)
 		}
 		if left := time.Unix(n, 0).Sub(now); left < 30*24*time.Hour {
-			t.Errorf("after %s it expires after %s", name, left)
+			t.Errorf("after %s: expires after %s", name, left)
 		}
 	}
 }
 
-// Whatever a short limit writes: a first charge, more, a refusal that converts it, a debt,
-// a refund, or the cut of a log.
+// No kind of write of a short limit shortens the life of the item: first charge, later charge,
+// conversion by a refusal, debt, refund, or trim of a log.
 func TestStore_itemTTL_algorithms(t *testing.T) {
 	b, ctx := newTable(t), context.Background()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
@@ -264,7 +264,7 @@ func TestStore_itemTTL_algorithms(t *testing.T) {
 	}
 }
 
-// What cannot be read is an error with a name, and no decision.
+// The store returns ErrFormat and no decision for state that it cannot read.
 func TestStore_unreadable(t *testing.T) {
 	b := newTable(t)
 	limit := storetest.Limit(t, "a", sliding)
@@ -290,6 +290,6 @@ func TestStore_unreadable(t *testing.T) {
 	who := caller()
 	_, err := missing.Take(context.Background(), algo.InstantOf(noon), who, []limiter.Charge{{Subject: who, Limit: limit, Cost: 1}}, make([]algo.Result, 1))
 	if _, notFound := errors.AsType[*types.ResourceNotFoundException](err); !errors.Is(err, limiter.ErrUnavailable) || !notFound {
-		t.Errorf("no table: got error %v", err)
+		t.Errorf("missing table: got error %v", err)
 	}
 }

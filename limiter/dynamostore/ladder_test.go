@@ -10,31 +10,31 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A request of an environment that never saw the caller takes one call at the very top of
-// each rung of the ladder, and where the window counts nothing yet, up to the largest
-// previous count that has room.
+// An environment without a state of the caller needs one call for a request at the top of each rung of
+// the ladder. If the window is empty, this holds up to the largest previous count with room for the
+// request.
 func TestStore_ladder(t *testing.T) {
 	store, m := metered(t)
 	ctx := context.Background()
 	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
 	machine := w.Machine().(*algo.Window)
-	now := algo.InstantOf(noon) // 20 s into its window
+	now := algo.InstantOf(noon) // 20 s after the start of its window
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost, calls int64) algo.Result {
 		t.Helper()
 		results, before := make([]algo.Result, 1), m.calls.Load()
 		ok, err := store.Take(ctx, at, who, []limiter.Charge{{Subject: who, Limit: w, Cost: cost}}, results)
 		if err != nil || !ok {
-			t.Fatalf("allowed %t, %v", ok, err)
+			t.Fatalf("allowed: got %t, %v, want true", ok, err)
 		}
 		if n := m.calls.Load() - before; calls > 0 && n != calls {
-			t.Errorf("%d calls to take %d of %+v, want %d", n, cost, results[0].State, calls)
+			t.Errorf("got %d calls to take %d of %+v, want %d", n, cost, results[0].State, calls)
 		}
 		return results[0]
 	}
 	for rung := range int64(9) {
 		previous := 100 * rung
-		for _, left := range []int64{0, 1} { // what the charge leaves of the room
+		for _, left := range []int64{0, 1} { // the room left after the charge
 			who, cost := caller(), int64(7)
 			if previous > 0 {
 				take(who, now.Add(-time.Minute), previous, 0)
@@ -43,7 +43,7 @@ func TestStore_ladder(t *testing.T) {
 			take(who, now, first, 0)
 			take(who, now, cost, 1)
 		}
-		// A count of zero is a count: what was charged there was given back.
+		// A count of zero after a refund is still a count.
 		who := caller()
 		if previous > 0 {
 			take(who, now.Add(-time.Minute), previous, 0)
@@ -61,13 +61,13 @@ func TestStore_ladder(t *testing.T) {
 	}
 }
 
-// Of an environment that never saw the caller, a request that is one too many is refused at
-// each rung of the ladder: for the count, and for the previous count.
+// An environment without a state of the caller refuses a request above the limit at each rung of the
+// ladder. This holds for the current count and for the previous count.
 func TestStore_ladder_refuses(t *testing.T) {
 	store, _ := metered(t)
 	w := storetest.Limit(t, "a", algo.Rate{Requests: 800, Window: time.Minute})
 	machine := w.Machine().(*algo.Window)
-	now := algo.InstantOf(noon.Truncate(time.Minute)) // the start of a window, where each request of the previous one weighs most
+	now := algo.InstantOf(noon.Truncate(time.Minute)) // at the start of a window, each request of the previous window has its full weight
 	index := machine.Index(now)
 	take := func(who limiter.Subject, at algo.Instant, cost int64) bool {
 		t.Helper()
@@ -78,27 +78,27 @@ func TestStore_ladder_refuses(t *testing.T) {
 		return ok
 	}
 	for rung := range int64(9) {
-		for _, above := range []int64{0, 1, 2, 5} { // how many the previous count is above the rung
+		for _, above := range []int64{0, 1, 2, 5} { // the distance of the previous count above the rung
 			previous, cost := 100*rung+above, int64(7)
 			if previous > 800-cost {
 				continue
 			}
 			who := caller()
 			if previous > 0 && !take(who, now.Add(-1), previous) {
-				t.Fatal("refused")
+				t.Fatal("got a refusal, want an allowed request")
 			}
-			if !take(who, now, machine.Room(index, now, previous, 0)-cost+1) { // the room for cost, and one more
-				t.Fatal("refused")
+			if !take(who, now, machine.Room(index, now, previous, 0)-cost+1) { // one more than the remaining room
+				t.Fatal("got a refusal, want an allowed request")
 			}
 			if take(who, now, cost) {
-				t.Errorf("%d in the window before: admitted one too many", previous)
+				t.Errorf("previous count %d: admitted one request too many", previous)
 			}
 		}
 	}
 }
 
-// A look is a read and no write, and so is a request for more than a limit holds; one for
-// all that it holds is a write like others.
+// A look, and a request above the capacity, are reads without a write. A request for the whole
+// capacity is a write.
 func TestStore_looks(t *testing.T) {
 	m := &meter{}
 	client, name := local(t, m.install)
@@ -111,7 +111,7 @@ func TestStore_looks(t *testing.T) {
 			cost, updates int64
 			spend         bool
 		}{{0, 0, false}, {5, 1, false}, {0, 0, false}, {6, 0, false}, {10, 1, true}} {
-			if charge.Force = c.spend; c.spend { // the largest debt, of a caller never seen
+			if charge.Force = c.spend; c.spend { // the largest debt of a new caller
 				who = caller()
 			}
 			api.updates, charge.Subject, charge.Cost = 0, who, c.cost
@@ -120,7 +120,7 @@ func TestStore_looks(t *testing.T) {
 				t.Fatal(err)
 			}
 			if calls := m.calls.Load() - before; int64(api.updates) != c.updates || calls != 1 {
-				t.Errorf("%s: %d updates in %d calls to take %d, want %d in one", algorithm, api.updates, calls, c.cost, c.updates)
+				t.Errorf("%s: got %d updates in %d calls to take %d, want %d in one", algorithm, api.updates, calls, c.cost, c.updates)
 			}
 		}
 	}

@@ -17,25 +17,26 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A log is cut as soon as it holds twice what it may, to those that some clock counts.
+// The store trims a log when it holds twice its capacity. The entries that some clock still counts
+// remain.
 func TestStore_tidy_log(t *testing.T) {
 	b, who := newTable(t), caller()
 	limit := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 4, Window: time.Second})
 	for i, c := range []struct {
 		cost int64
 		left int
-	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each long after the last
+	}{{4, 4}, {4, 4}, {3, 7}, {1, 1}} { // each long after the previous one
 		if !b.take(t, noon.Add(time.Duration(i)*10*time.Second), limiter.Charge{Subject: who, Limit: limit, Cost: c.cost}) {
-			t.Fatal("refused")
+			t.Fatal("got a refusal, want an allowed request")
 		}
 		if got := len(b.item(t, who)["l"+limit.ID.String()].(*types.AttributeValueMemberL).Value); got != c.left {
-			t.Errorf("after charge %d: %d entries, want %d", i+1, got, c.left)
+			t.Errorf("after charge %d: got %d entries, want %d", i+1, got, c.left)
 		}
 	}
 }
 
-// A large item loses its dead counts as soon as a limit has three counts, however few they are; a
-// small one keeps them until they are more than eight.
+// The store removes expired counts from a large item when a limit has three counts. It keeps up to
+// eight expired counts in a small item.
 func TestStore_tidy_crowded(t *testing.T) {
 	for limits, want := range map[int]int{2: 5, 6: 6} {
 		b, who := newTable(t), caller()
@@ -53,13 +54,13 @@ func TestStore_tidy_crowded(t *testing.T) {
 			}
 		}
 		if counts != want {
-			t.Errorf("%d limits: %d counts after three visits, want %d", limits, counts, want)
+			t.Errorf("%d limits: got %d counts after three visits, want %d", limits, counts, want)
 		}
 	}
 }
 
-// A limit goes when it has been idle for an hour, and not a nanosecond earlier; what cannot
-// be read stays.
+// The store removes a limit when it has been idle for an hour, and not a nanosecond earlier. It keeps
+// attributes that it cannot read.
 func TestStore_tidy_idle(t *testing.T) {
 	b, who := newTable(t), caller()
 	second := algo.Rate{Requests: 10, Window: time.Second}
@@ -78,21 +79,20 @@ func TestStore_tidy_idle(t *testing.T) {
 	idle := noon.Truncate(time.Second).Add(2*time.Second + time.Hour)
 	b.take(t, idle.Add(-1), stays)
 	if n := len(b.item(t, who)); n < 9*4 {
-		t.Errorf("%d attributes a nanosecond before the limits have been idle for an hour", n)
+		t.Errorf("a nanosecond before an idle hour: got %d attributes", n)
 	}
 	b.take(t, idle, stays)
 	item := b.item(t, who)
 	if n := len(item); n > 8 {
-		t.Errorf("%d attributes when the limits have been idle for an hour: %v", n, item)
+		t.Errorf("after an idle hour: got %d attributes: %v", n, item)
 	}
 	if _, ok := item[odd]; !ok {
-		t.Error("what cannot be read was removed")
+		t.Error("an unreadable attribute was removed")
 	}
 }
 
-// However many limits are idle, or counts of one limit dead, each removal fits one
-// expression, and after a few decisions there is nothing left to remove: each is one call
-// again.
+// The number of idle limits and expired counts has no bound, but each removal fits one expression.
+// After a few decisions everything is removed, and each decision is one call again.
 func TestStore_tidy_many(t *testing.T) {
 	ctx := context.Background()
 	for name, fill := range map[string]func(t *testing.T, b table, who limiter.Subject){
@@ -130,24 +130,24 @@ func TestStore_tidy_many(t *testing.T) {
 				b.take(t, noon.Add(24*time.Hour+time.Duration(i)*time.Second), stays)
 			}
 			if n := len(b.item(t, who)); n > 8 {
-				t.Errorf("%d attributes after ten decisions", n)
+				t.Errorf("after ten decisions: got %d attributes", n)
 			}
 			before := m.calls.Load()
 			for i := range 10 {
 				b.take(t, noon.Add(24*time.Hour+time.Duration(10+i)*time.Second), stays)
 			}
 			if n := m.calls.Load() - before; n != 10 {
-				t.Errorf("%d calls for 10 decisions once all is removed", n)
+				t.Errorf("after the removal: got %d calls for 10 decisions, want 10", n)
 			}
 			if m.operators > 300 || m.bytes > 4096 {
-				t.Errorf("an expression has %d operators and %d bytes", m.operators, m.bytes)
+				t.Errorf("expression: got %d operators and %d bytes", m.operators, m.bytes)
 			}
 		})
 	}
 }
 
-// Counts that were dead when an item was read are not removed if the newest window has been set
-// back since: they are live then.
+// A count that was expired when the store read the item is live again if the newest window was set
+// back meanwhile. The store does not remove it.
 func TestStore_tidy_setBack(t *testing.T) {
 	ctx := context.Background()
 	client, name := local(t)
@@ -165,7 +165,7 @@ func TestStore_tidy_setBack(t *testing.T) {
 	}
 	newest, index := "x"+limit.ID.String(), limit.Machine().(*algo.Window).Index(algo.InstantOf(noon))
 	counted := func(window int64) string { return "c" + limit.ID.String() + strconv.FormatInt(window, 36) }
-	api := &overtaking{API: client, before: 2, happens: func() { // between the charge and the tidy
+	api := &overtaking{API: client, before: 2, happens: func() { // runs between the charge and the removal
 		update("SET #x = :x", map[string]string{"#x": newest}, map[string]types.AttributeValue{":x": number(index - 10)})
 	}}
 	for i := range int64(12) {
@@ -181,9 +181,9 @@ func TestStore_tidy_setBack(t *testing.T) {
 	}
 	take(newOvertaking(api, name), noon)
 	if api.updates != 2 {
-		t.Fatalf("%d updates, want the charge and a tidy", api.updates)
+		t.Fatalf("got %d updates, want the charge and a removal", api.updates)
 	}
 	if r := take(newOvertaking(&overtaking{API: client}, name), noon.Add(-10*time.Minute)); r.State.Count != 8 {
-		t.Errorf("the window that is the newest again counts %d, want the 7 that it had and one more", r.State.Count)
+		t.Errorf("the newest window: got a count of %d, want 8", r.State.Count)
 	}
 }

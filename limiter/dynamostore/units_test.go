@@ -15,19 +15,19 @@ import (
 
 	"github.com/weir-limits/weir/limiter"
 	"github.com/weir-limits/weir/limiter/algo"
-	callers "github.com/weir-limits/weir/limiter/caller" // caller is a function of these tests
+	callers "github.com/weir-limits/weir/limiter/caller" // the tests have a function named caller
 	"github.com/weir-limits/weir/limiter/dynamostore"
 	"github.com/weir-limits/weir/limiter/rules"
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// consuming is an API that asks for and keeps the write units that updates consume.
+// consuming is an API that requests and records the write units of updates.
 type consuming struct {
 	dynamostore.API
 	mu     sync.Mutex
 	writes int
 	units  float64
-	most   float64 // of one update
+	most   float64 // the largest number of units of one update
 }
 
 func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error) {
@@ -44,13 +44,13 @@ func (c *consuming) UpdateItem(ctx context.Context, in *dynamodb.UpdateItemInput
 	return out, err
 }
 
-// longest is a namespace, and who a user, of as many bytes as there may be.
+// longest is a namespace of maximum length. who is a user with an ID of maximum length.
 var (
 	longest = strings.Repeat("n", 64)
 	who     = callers.Caller{User: strings.Repeat("u", 128)}
 )
 
-// consumed returns a store whose updates are metered, and what reads its items.
+// consumed returns a store, the meter of its updates, and a function that reads its items.
 func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subject) map[string]types.AttributeValue) {
 	client, table := local(t)
 	c := &consuming{API: client}
@@ -64,13 +64,13 @@ func consumed(t *testing.T) (*dynamostore.Store, *consuming, func(limiter.Subjec
 	}
 }
 
-// document returns the rules of a document, of the version with the most digits.
+// document returns the rules of a document whose version has the maximum number of digits.
 func document(t *testing.T, limits string) (*rules.Rules, error) {
 	t.Helper()
 	return rules.Parse([]byte(`{"rules":[{"endpoint":"*","mode":"shadow","limits":{"*":[`+limits+`]}}]}`), rules.Options{Version: limiter.MaxVersion})
 }
 
-// fill adds limits of a kind, each with a name of its own, to a list as long as they fit.
+// fill adds limits of one kind to a list until no more fit. Each limit has its own name.
 func fill(t *testing.T, limits []string, kind string) []string {
 	t.Helper()
 	for {
@@ -82,8 +82,8 @@ func fill(t *testing.T, limits []string, kind string) []string {
 	}
 }
 
-// The largest items that rules allow: of each kind as many limits as fit, and then of those that
-// take less. Whatever counts they hold and however they come by them, each write costs one unit.
+// Rules allow items of a maximum size. The test fills an item with as many limits of a kind as fit,
+// and then with smaller limits. Each write costs one unit, whatever the counts are.
 func TestStore_units(t *testing.T) {
 	kinds := []string{
 		`"requests":1000000000,"window":"1s"`,
@@ -110,13 +110,13 @@ func TestStore_units(t *testing.T) {
 		const visits = 24
 		for visit := range visits {
 			some := charges
-			switch { // as of endpoints that have some of them
+			switch { // some visits charge only a part of the limits
 			case visit%12 > 3:
 				some = charges[:1]
 			case visit%4 == 1:
 				some = charges[:len(charges)/2]
 			}
-			for i := range some { // counts of as many digits as there may be
+			for i := range some { // counts with the maximum number of digits
 				some[i].Force, some[i].Cost = true, 2*some[i].Limit.Rate.Requests
 			}
 			for i := range some {
@@ -130,18 +130,18 @@ func TestStore_units(t *testing.T) {
 		}
 		t.Logf("%d limits, %s: %d bytes, at most %v units a write, %.2f writes a visit", len(charges), kind, largest, c.most, float64(c.writes)/visits)
 		if c.most != 1 || largest > 1024 {
-			t.Errorf("%s: a write costs %v units, and the item has %d bytes", kind, c.most, largest)
+			t.Errorf("%s: got %v units for a write and an item of %d bytes", kind, c.most, largest)
 		}
 	}
 }
 
-// A log costs eight units at most, whatever is owed on it and however much of it has expired,
-// and one of a request more could cost nine.
+// A write of a log costs at most eight units, also with debts and expired entries. A log with room for
+// one more request could cost nine.
 func TestStore_units_log(t *testing.T) {
 	for i, window := range []string{"1s", "1s", "10s", "2399h59m59s"} {
 		kind := `"algorithm":"sliding_log","window":"` + window + `","requests":`
 		if _, err := document(t, `{"name":"l",`+kind+fmt.Sprint(algo.MaxLog+1)+`}`); err == nil {
-			t.Errorf("%s: a log of %d is accepted", window, algo.MaxLog+1)
+			t.Errorf("%s: a log of %d requests is accepted, want an error", window, algo.MaxLog+1)
 		}
 		r, err := document(t, `{"name":"l",`+kind+fmt.Sprint(algo.MaxLog)+`}`)
 		if err != nil {
@@ -153,7 +153,7 @@ func TestStore_units_log(t *testing.T) {
 		store, c, item := consumed(t)
 		largest := 0
 		results := make([]algo.Result, 1)
-		now := noon.Add(123456789) // an instant of as many digits as there are
+		now := noon.Add(123456789) // an instant with the maximum number of digits
 		for _, step := range []struct {
 			cost  int64
 			spend bool
@@ -161,7 +161,7 @@ func TestStore_units_log(t *testing.T) {
 		}{{2 * algo.MaxLog, true, 0}, {algo.MaxLog, false, length}, {1, false, 0}, {algo.MaxLog, true, length}, {1, false, length}, {algo.MaxLog - 1, false, 0}, {algo.MaxLog, false, length}, {2 * algo.MaxLog, true, length / 2}} {
 			now = now.Add(step.after + 1)
 			charge.Cost, charge.Force = step.cost, step.spend
-			if i%2 == 0 { // in an environment that never saw it
+			if i%2 == 0 { // in an environment without a state of the caller
 				clear(results)
 			}
 			if _, err := store.Take(context.Background(), algo.InstantOf(now), charge.Subject, []limiter.Charge{charge}, results); err != nil {
@@ -171,13 +171,13 @@ func TestStore_units_log(t *testing.T) {
 		}
 		t.Logf("%s: %d bytes, at most %v units a write", window, largest, c.most)
 		if c.most != 8 || largest > 8*1024 || largest+2*12 <= 8*1024-20 {
-			t.Errorf("%s: a write costs %v units, and the item has %d bytes", window, c.most, largest)
+			t.Errorf("%s: got %v units for a write and an item of %d bytes", window, c.most, largest)
 		}
 	}
 }
 
-// A caller of three hundred endpoints pays one write of one unit for each decision and item,
-// however many endpoints it has been to.
+// A decision about a caller of 300 endpoints writes one unit per item, however many endpoints the
+// caller has used.
 func TestStore_units_endpoints(t *testing.T) {
 	var list []string
 	for i := range 300 {
@@ -196,6 +196,6 @@ func TestStore_units_endpoints(t *testing.T) {
 		decide(t, l, noon, r.Charges(nil, "GET", rules.MustParsePath("/e0"), who)...)
 	}
 	if c.writes != 302 || c.units != 302 {
-		t.Errorf("302 decisions took %d writes and %v units", c.writes, c.units)
+		t.Errorf("302 decisions: got %d writes and %v units", c.writes, c.units)
 	}
 }

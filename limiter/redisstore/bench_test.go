@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// What a decision takes beside a script that does nothing, in one run.
+// BenchmarkTake compares a decision with a script that does nothing, in one run.
 func BenchmarkTake(b *testing.B) {
 	client := local(b)
 	noop := redis.NewScript("return 1")
@@ -40,7 +40,7 @@ func BenchmarkTake(b *testing.B) {
 				results := make([]algo.Result, n)
 				for pb.Next() {
 					if ok, err := s.Take(ctx, noon, who, charges, results); err != nil || !ok {
-						b.Errorf("allowed %t, %v", ok, err)
+						b.Errorf("allowed: got %t, %v, want true", ok, err)
 					}
 				}
 			})

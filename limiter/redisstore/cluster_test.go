@@ -23,7 +23,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// freePorts returns ports that nobody listened on a moment ago.
+// freePorts returns TCP ports that are free at the time of the call.
 func freePorts(t *testing.T, n int) (ports []string) {
 	t.Helper()
 	for range n {
@@ -31,15 +31,14 @@ func freePorts(t *testing.T, n int) (ports []string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = l.Close() }() // when all are known, so that they differ
+		defer func() { _ = l.Close() }() // closes all listeners at the end, so that the ports differ
 		ports = append(ports, strconv.Itoa(l.Addr().(*net.TCPAddr).Port))
 	}
 	return ports
 }
 
-// cluster starts a Redis cluster of one node, which has all slots, and returns a client of
-// the node and those of the deployment's users in the cluster. REDIS_SERVER is the program
-// where it is not on the PATH.
+// cluster starts a Redis cluster of one node that has all slots. It returns a client of the node and
+// clients of the deployment's users. REDIS_SERVER names the program if it is not on the PATH.
 func cluster(t *testing.T) (*redis.Client, users) {
 	t.Helper()
 	path, err := exec.LookPath("redis-server")
@@ -52,12 +51,12 @@ func cluster(t *testing.T) (*redis.Client, users) {
 	if err := server.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // after those of the users, who are looked at until the end
+	t.Cleanup(func() { // runs after the cleanups of the users, which check the server
 		_ = server.Process.Kill()
 		_ = server.Wait()
 	})
 
-	// It is patient: the server is not up yet, and a node takes no writes for two seconds.
+	// The client retries: the server starts slowly, and a new node rejects writes for two seconds.
 	node := redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + ports[0], DialerRetries: 1, MaxRetries: 1000, MinRetryBackoff: 20 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond})
 	t.Cleanup(func() { _ = node.Close() })
 	if err := node.Ping(ctx).Err(); err != nil {
@@ -77,7 +76,7 @@ func cluster(t *testing.T) (*redis.Client, users) {
 	return node, newUsers(t, node, connect)
 }
 
-// What a store calls to decide, seen by the server, is what is listed.
+// A store calls exactly the listed commands, as the server reports them.
 func TestCommands(t *testing.T) {
 	node, users := cluster(t)
 	s := users.open(t, redisstore.Options{Namespace: "commands"})
@@ -90,7 +89,7 @@ func TestCommands(t *testing.T) {
 		charges = append(charges, limiter.Charge{Subject: limiter.User("u"), Limit: l, Cost: 1})
 	}
 	now, results := noon, make([]algo.Result, len(charges))
-	for i := range 4 { // the first with a script that the server does not know, the last refused, and once fewer limits
+	for i := range 4 { // the script is new to the server, the last request is refused, and one request has fewer limits
 		allowed, err := s.Take(ctx, now, limiter.User("u"), charges[:3-i%2], results)
 		if err != nil || allowed != (i < 3) {
 			t.Fatalf("take %d: %t, %v", i, allowed, err)
@@ -102,12 +101,12 @@ func TestCommands(t *testing.T) {
 		}
 	}
 	if called := called(t, node); !slices.Equal(called, redisstore.Commands()) {
-		t.Errorf("called: %v\nlisted: %v", called, redisstore.Commands())
+		t.Errorf("calls:\n got %v\nwant %v", called, redisstore.Commands())
 	}
 }
 
-// called returns what a server was asked for, but for how it has been set up. Scripts'
-// calls are among them.
+// called returns the commands that a server received, without those of its setup. The commands of
+// scripts are included.
 func called(t *testing.T, node *redis.Client) (names []string) {
 	t.Helper()
 	stats, err := node.Info(ctx, "commandstats").Result()
@@ -126,7 +125,7 @@ func called(t *testing.T, node *redis.Client) (names []string) {
 	return names
 }
 
-// The store is the same in a cluster: every call has one key.
+// The store passes the suite in a cluster, because every call has one key.
 func TestStore_cluster(t *testing.T) {
 	_, users := cluster(t)
 	namespace := "cluster-" + rand.Text()
@@ -138,11 +137,11 @@ func TestStore_cluster(t *testing.T) {
 	})
 }
 
-// node is a node of a cluster that answers each command as it is told to, and hangs up
-// where the answer is empty. It notes the commands.
+// node is a node of a cluster with a fixed answer for each command. It closes the connection if the
+// answer is empty. It records the commands.
 type node struct {
 	mu      sync.Mutex
-	answers map[string][]string // by the command's name, in turn; the last one stays
+	answers map[string][]string // the answers by command name, in order; the last one repeats
 	seen    map[string]int
 }
 
@@ -187,7 +186,7 @@ func (n *node) count(name string) int {
 	return n.seen[name]
 }
 
-// command reads one command: an array of strings.
+// command reads one command, which is an array of strings.
 func command(r *bufio.Reader) (args []string, err error) {
 	number := func() int {
 		line, e := r.ReadString('\n')
@@ -211,7 +210,8 @@ func command(r *bufio.Reader) (args []string, err error) {
 	return args, err
 }
 
-// A command whose answer is lost is not sent again; one that another node is to have is.
+// The client does not repeat a command whose answer is lost. It repeats a command that the cluster
+// redirects to another node.
 func TestNew_noRetry(t *testing.T) {
 	slots := "*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$4\r\nhost\r\n:6379\r\n"
 	for _, c := range []struct {
@@ -240,7 +240,7 @@ func TestNew_noRetry(t *testing.T) {
 				t.Error(e)
 			}
 			if sent := n.count("evalsha"); sent != c.want || (err == nil) != (c.name == "moved") {
-				t.Errorf("%s, %s: sent %d times, want %d: %v", kind, c.name, sent, c.want, err)
+				t.Errorf("%s, %s: got %d requests, want %d: %v", kind, c.name, sent, c.want, err)
 			}
 		}
 	}

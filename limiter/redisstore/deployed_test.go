@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// local returns a client of a Redis server that may call everything, for what a test sets up
-// and looks at. Stores are opened as the users of a deployment.
+// local returns a client of a Redis server with all permissions, which sets up and inspects the data
+// of a test. Stores connect as the users of a deployment.
 func local(t testing.TB) *redis.Client {
 	t.Helper()
 	o, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
@@ -32,25 +32,27 @@ func local(t testing.TB) *redis.Client {
 	return client
 }
 
-// users are the users of a deployment: the functions' own, and the operator's.
+// users are the users of a deployment: the functions' user and the operator's user.
 type users struct{ function, operator redis.UniversalClient }
 
-// deployed returns clients of the users on the server of REDIS_URL. At the end of the test
-// neither has called what its access list denies.
+// deployed returns clients of the users on the server of REDIS_URL. At the end of the test, it checks
+// that the access lists denied no command.
 func deployed(t testing.TB) users {
 	t.Helper()
 	server := local(t)
 	connect := func(name string) redis.UniversalClient {
 		o := *server.Options()
 		o.Username, o.Password = name, "secret"
-		// As functions/boot has it: what these call, an access list would have to allow.
+		// The options are those of functions/boot, because an access list must allow the commands that
+		// they cause.
 		o.DisableIdentity, o.MaintNotificationsConfig = true, &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		return redis.NewClient(&o)
 	}
 	return newUsers(t, server, connect)
 }
 
-// newUsers makes the users on a server, and checks at the end of the test what it denied them.
+// newUsers creates the users on a server. At the end of the test, it checks that the access lists
+// denied no command.
 func newUsers(t testing.TB, server *redis.Client, connect func(name string) redis.UniversalClient) users {
 	t.Helper()
 	add := func(role string, commands []string) redis.UniversalClient {
@@ -69,7 +71,7 @@ func newUsers(t testing.TB, server *redis.Client, connect func(name string) redi
 			}
 			for _, d := range denied {
 				if d.Username == name {
-					t.Errorf("the access list of the %s denies %s (%s, %s)", role, d.Object, d.Reason, d.Context)
+					t.Errorf("access list of the %s: denied %s (%s, %s)", role, d.Object, d.Reason, d.Context)
 				}
 			}
 			if err := server.ACLDelUser(ctx, name).Err(); err != nil {
@@ -88,7 +90,7 @@ func anyOf(words string) (all []any) {
 	return all
 }
 
-// store is a store of the functions' user, whose state the operator's user inspects and resets.
+// store connects as the functions' user. It inspects and resets state as the operator's user.
 type store struct {
 	limiter.Store
 	operator limiter.Store
@@ -116,7 +118,8 @@ func newStore(t testing.TB, client redisstore.Client, o redisstore.Options) *red
 	return s
 }
 
-// open returns a store as the deployed users use it, with hooks on the functions' client.
+// open returns a store that connects as the deployed users. The hooks are added to the functions'
+// client.
 func open(t testing.TB, o redisstore.Options, hooks ...redis.Hook) limiter.Store {
 	t.Helper()
 	u := deployed(t)

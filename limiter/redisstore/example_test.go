@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/redisstore"
 )
 
-// A Limiter over Redis: the client is built once, and does not retry.
+// A Limiter uses Redis. The client is created once and does not retry.
 func ExampleNew() {
 	client := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}, MaxRetries: -1, ContextTimeoutEnabled: true})
 	store, err := redisstore.New(client, redisstore.Options{Namespace: "prod"})

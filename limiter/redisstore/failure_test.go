@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A client that ignores deadlines is refused, whatever kind it is, and so are options that are
-// out of range.
+// New rejects every kind of client that ignores deadlines. It also rejects options that are out of
+// range.
 func TestNew(t *testing.T) {
 	clients := func(obeys bool) map[string]redis.UniversalClient {
 		return map[string]redis.UniversalClient{
@@ -35,7 +35,7 @@ func TestNew(t *testing.T) {
 			if s, err := redisstore.New(client, redisstore.Options{Namespace: "n"}); (err == nil) != obeys || (s == nil) == obeys {
 				t.Errorf("%s, ContextTimeoutEnabled %t: got %v, error %v", kind, obeys, s, err)
 			} else if err != nil && !strings.Contains(err.Error(), "ContextTimeoutEnabled") {
-				t.Errorf("%s: the error does not name what is wrong: %v", kind, err)
+				t.Errorf("%s: the error does not name the problem: %v", kind, err)
 			}
 			if err := client.Close(); err != nil {
 				t.Error(err)
@@ -57,8 +57,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// Replies that concern one key are answers, and no failures for a breaker to count; replies
-// that concern every key are failures. The texts are those of Redis 7.0 and Valkey 8.
+// Replies about one key are answers, so a circuit breaker does not count them as failures. Replies
+// about every key are failures. The texts are those of Redis 7.0 and Valkey 8.
 func TestFailure(t *testing.T) {
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	who := limiter.User("u")
@@ -116,8 +116,8 @@ func (r reply) Error() string { return string(r) }
 
 func (reply) RedisError() {}
 
-// A key of another type, and a charge that a server out of memory refuses, are answers of a
-// real server too.
+// A real server returns an answer, not a failure, for a key of another type and for a charge when it
+// is out of memory.
 func TestFailure_server(t *testing.T) {
 	server := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "failing"}), caller()
@@ -134,7 +134,8 @@ func TestFailure_server(t *testing.T) {
 	}
 }
 
-// What an access list denies is a failure that the decision reports, in a script and beside it.
+// A command that an access list denies is a failure. The decision reports it, both inside and outside
+// a script.
 func TestStore_denied(t *testing.T) {
 	server := local(t)
 	limit := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
@@ -160,7 +161,7 @@ func TestStore_denied(t *testing.T) {
 	}
 }
 
-// An error of tidying does not undo the decision, and is logged once a minute.
+// A failed removal of idle limits does not undo the decision. It is logged once a minute.
 func TestStore_tidy_error(t *testing.T) {
 	var log strings.Builder
 	value := idleValue(t, 25)
@@ -169,15 +170,15 @@ func TestStore_tidy_error(t *testing.T) {
 	who, l := limiter.User("u"), storetest.Limit(t, "la", algo.Rate{Requests: 10, Window: time.Second})
 	for i := range 3 {
 		if ok, err := s.Take(ctx, noon.Add(2*time.Hour+time.Duration(i)*40*time.Second), who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1)); !ok || err != nil {
-			t.Fatalf("allowed %t, %v", ok, err)
+			t.Fatalf("allowed: got %t, %v, want true", ok, err)
 		}
 	}
 	if n := strings.Count(log.String(), "NOPERM"); n != 2 {
-		t.Errorf("%d lines, want 2:\n%s", n, log.String())
+		t.Errorf("got %d lines, want 2:\n%s", n, log.String())
 	}
 }
 
-// idleValue returns a value with n idle limits, as a server makes it.
+// idleValue returns a value with n idle limits, which a server created.
 func idleValue(t *testing.T, n int) string {
 	t.Helper()
 	server := local(t)

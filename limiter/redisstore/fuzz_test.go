@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// canned is a Redis that holds one value and says of every charge whether it was made.
+// canned is a Redis server that holds one value and reports for every charge whether it was made.
 type canned struct {
 	redis.Scripter
 	value    string
@@ -32,7 +32,7 @@ func (c *canned) Get(context.Context, string) *redis.StringCmd {
 func (c *canned) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(1, nil) }
 
 func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *redis.Cmd {
-	if len(args) == 3 { // the replacement of a value
+	if len(args) == 3 { // a replacement of the value
 		c.replaced = append(c.replaced, string(args[1].([]byte)))
 		if c.replaceErr != nil {
 			return redis.NewCmdResult(nil, c.replaceErr)
@@ -45,8 +45,8 @@ func (c *canned) EvalSha(_ context.Context, _ string, _ []string, args ...any) *
 	return redis.NewCmdResult([]any{c.value}, nil)
 }
 
-// FuzzStore_value looks for a value that breaks the store, or of which it makes one that it
-// cannot read.
+// FuzzStore_value searches for a value that breaks the store, or that the store replaces by a value
+// which it cannot read.
 func FuzzStore_value(f *testing.F) {
 	window, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Version: 2})
 	if err != nil {
@@ -57,7 +57,7 @@ func FuzzStore_value(f *testing.F) {
 		limits = append(limits, storetest.Limit(f, "a", algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}))
 	}
 	who := limiter.User("fuzz")
-	for _, l := range limits { // what the store itself makes of an empty value
+	for _, l := range limits { // the values that the store creates from an empty value
 		c := &canned{}
 		s := newStore(f, c, redisstore.Options{Namespace: "fuzz"})
 		if _, err := s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 3}}, make([]algo.Result, 1)); err != nil {
@@ -68,7 +68,7 @@ func FuzzStore_value(f *testing.F) {
 		f.Add([]byte(c.replaced[0][:20]), int64(1), true, false)
 	}
 	f.Add([]byte("\x01\x00"), int64(1), false, false)
-	// A log that says it has entries, and has a part of one.
+	// The header of this log announces entries, but the value has only a part of one.
 	f.Add([]byte("\x01\x01;\x19o\xd4\x90\x04\x00000000\x00\x00 0"+strings.Repeat("0", 6+12+1)), int64(26), false, true)
 	f.Add([]byte("\x01\xff"), int64(0), false, false)
 	f.Fuzz(func(t *testing.T, value []byte, cost int64, spend, charges bool) {
@@ -84,15 +84,15 @@ func FuzzStore_value(f *testing.F) {
 			results := make([]algo.Result, 1)
 			_, err := s.Take(ctx, noon, who, []limiter.Charge{charge}, results)
 			if err != nil && (readable || !errors.Is(err, limiter.ErrFormat)) {
-				t.Fatalf("%x, which holds %+v: got error %v", value, entries, err)
+				t.Fatalf("%x with %+v: got error %v", value, entries, err)
 			}
 			if err == nil && results[0].Machine == nil {
-				t.Fatalf("%x: decided, with no machine", value)
+				t.Fatalf("%x: got a decision without a machine", value)
 			}
 		}
 		for _, c.value = range c.replaced {
 			if _, err := s.Inspect(ctx, who); err != nil && readable {
-				t.Errorf("%x: replaced by %x, which it cannot read: %v", value, c.value, err)
+				t.Errorf("%x: got the replacement %x, which the store cannot read: %v", value, c.value, err)
 			}
 		}
 	})

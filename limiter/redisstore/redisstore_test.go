@@ -62,8 +62,8 @@ func take(t *testing.T, s limiter.Store, now algo.Instant, charges ...limiter.Ch
 	return ok, results
 }
 
-// A decision is one command, however many limits it has, and none when the script is
-// new to the server costs more than a second one.
+// A decision is one command for any number of limits. A script that is new to the server costs a
+// second command.
 func TestStore_calls(t *testing.T) {
 	client := local(t)
 	var calls atomic.Int64
@@ -74,18 +74,18 @@ func TestStore_calls(t *testing.T) {
 	}
 	take(t, s, noon, charges...)
 	calls.Store(0)
-	for range 20 { // ten are admitted
+	for range 20 { // the limit admits ten of these
 		take(t, s, noon, charges...)
 	}
 	if n := calls.Load(); n != 20 {
-		t.Errorf("%d commands for 20 decisions over 3 limits", n)
+		t.Errorf("20 decisions over 3 limits: got %d commands", n)
 	}
 	if err := client.ScriptFlush(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
 	calls.Store(0)
 	if ok, _ := take(t, s, noon.Add(time.Hour), charges...); !ok || calls.Load() != 2 {
-		t.Errorf("after SCRIPT FLUSH: allowed %t with %d commands, want true with 2", ok, calls.Load())
+		t.Errorf("after SCRIPT FLUSH: got allowed %t with %d commands, want true with 2", ok, calls.Load())
 	}
 }
 
@@ -95,8 +95,8 @@ func TestStore_calls_together(t *testing.T) {
 	storetest.GroupCommit(t, open(t, redisstore.Options{Namespace: "together"}, counter{&calls}), calls.Load)
 }
 
-// So is a decision on one of several limits that are kept for different times, and the short
-// one does not shorten the life of the long one's count.
+// A decision is one command for limits with different lifetimes. The short limit does not shorten the
+// life of the long limit's count.
 func TestStore_calls_horizons(t *testing.T) {
 	client := local(t)
 	var calls atomic.Int64
@@ -110,15 +110,15 @@ func TestStore_calls_horizons(t *testing.T) {
 		take(t, s, noon.Add(time.Duration(i)*time.Second), second)
 	}
 	if n := calls.Load(); n != 10 {
-		t.Errorf("%d commands for 10 decisions", n)
+		t.Errorf("10 decisions: got %d commands", n)
 	}
 	if left := client.PTTL(ctx, "{horizons/1/"+who.String()+"}").Val(); left < 48*time.Hour {
-		t.Errorf("the day's count expires after %s", left)
+		t.Errorf("the count of a day: expires after %s", left)
 	}
 }
 
-// So is a decision at the very instant at which it changes, or a nanosecond beside it, in a
-// value with several logs: what the script cannot decide would take a second command.
+// A decision is one command at the instant at which the answer changes, and a nanosecond before and
+// after. The value has several logs. If the script cannot decide, the store needs a second command.
 func TestStore_calls_critical(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "critical"}, counter{&calls})
@@ -139,13 +139,13 @@ func TestStore_calls_critical(t *testing.T) {
 				t.Fatal(err)
 			}
 			if c := calls.Load(); c != 1 && n > 0 {
-				t.Fatalf("%s, decision %d: %d commands (allowed %t)", algorithm, n, c, ok)
+				t.Fatalf("%s, decision %d: got %d commands (allowed %t), want 1", algorithm, n, c, ok)
 			}
 			wait := time.Duration(0)
 			for j, c := range charges {
 				wait = max(wait, results[j].Machine.RetryAfter(results[j].State, now, c.Cost))
 			}
-			now = now.Add(max(0, wait+time.Duration(n%3-1))) // behind it, at it, after it
+			now = now.Add(max(0, wait+time.Duration(n%3-1))) // before, at or after the critical instant
 			if n%11 == 0 {
 				now = now.Add(-half)
 			}
@@ -165,7 +165,7 @@ func (c counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// ProcessPipelineHook counts a pipeline as one: it is one round trip.
+// ProcessPipelineHook counts a pipeline as one command, because it is one round trip.
 func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, commands []redis.Cmder) error {
 		c.n.Add(1)
@@ -173,8 +173,8 @@ func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The key is one hash tag, the value two bytes and 35 a limit, and both expire when
-// they are of no more use.
+// The key is one hash tag. The value has two bytes and 35 per limit. Both expire when no limit needs
+// them.
 func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
@@ -187,10 +187,10 @@ func TestStore_value(t *testing.T) {
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
 		if n := client.StrLen(ctx, key).Val(); n != int64(2+35*(i+1)) {
-			t.Errorf("%d bytes with %d limits", n, i+1)
+			t.Errorf("got %d bytes with %d limits", n, i+1)
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 48*time.Hour+time.Minute {
-			t.Errorf("expires after %s, want two days and a minute", ttl)
+			t.Errorf("expiry: got %s, want two days and a minute", ttl)
 		}
 	}
 	charges := []limiter.Charge{{Subject: who, Limit: day, Cost: 1}}
@@ -199,12 +199,12 @@ func TestStore_value(t *testing.T) {
 		t.Fatal(err)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour {
-		t.Errorf("after a refund it expires after %s", ttl)
+		t.Errorf("after a refund: expires after %s", ttl)
 	}
 }
 
-// The value of a caller visited a thousand times stays small, and whatever a short limit
-// writes, the count of a day beside it lives on.
+// The value of a caller stays small after a thousand visits. No write of a short limit shortens the
+// life of the count of a day.
 func TestStore_value_algorithms(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "values"})
@@ -238,13 +238,13 @@ func TestStore_value_algorithms(t *testing.T) {
 			}
 		}
 		if largest > 1024 {
-			t.Errorf("%s: the value has %d bytes", algorithm, largest)
+			t.Errorf("%s: got a value of %d bytes", algorithm, largest)
 		}
 	}
 }
 
-// An environment whose rules are older, and have a limit with a shorter window or not at
-// all, does not shorten the life of its count, also where it only refuses.
+// An environment with older rules does not shorten the life of a count, also if it only refuses. The
+// older rules have a shorter window for the limit, or do not have the limit.
 func TestStore_value_olderRules(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "older"}), caller()
@@ -275,8 +275,8 @@ func TestStore_value_olderRules(t *testing.T) {
 	}
 }
 
-// A count of a day, alone in its key, lives for a day and more whatever rules charge it: those of
-// an older version, which know a minute there, give it all the life that it needs.
+// The count of a day stays for more than a day, whichever rules charge it. Older rules that have a
+// window of a minute also keep it.
 func TestStore_life_mixedRules(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "mixed"})
@@ -290,8 +290,8 @@ func TestStore_life_mixedRules(t *testing.T) {
 		}
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 1})
 		results := make([]algo.Result, 1)
-		for i := range 6 { // the first does not know of the newer rules, the others do
-			if i == 3 { // nor is the life that a key has left enough
+		for i := range 6 { // at the first charge the process does not know the newer rules
+			if i == 3 { // the remaining life of the key is too short
 				if err := client.PExpire(ctx, key, time.Hour).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -300,14 +300,14 @@ func TestStore_life_mixedRules(t *testing.T) {
 				t.Fatal(ok, err)
 			}
 			if ttl, horizon := client.PTTL(ctx, key).Val(), newer.Machine().Horizon(); ttl < horizon {
-				t.Errorf("%s, after %d charges of the older rules: expires after %s, want %s and more", algorithm, i+1, ttl, horizon)
+				t.Errorf("%s, after %d charges of older rules: expires after %s, want at least %s", algorithm, i+1, ttl, horizon)
 			}
 		}
 	}
 }
 
-// Callers whose rules are older do not get in each other's way, and once they know, a
-// decision is one call.
+// Concurrent callers with older rules do not disturb each other. After the first answer, each decision
+// is one call.
 func TestStore_olderRules(t *testing.T) {
 	s := open(t, redisstore.Options{Namespace: "crowd"})
 	older := storetest.Limit(t, "a", algo.Rate{Requests: 100, Window: time.Minute})
@@ -330,11 +330,11 @@ func TestStore_olderRules(t *testing.T) {
 	}
 	wg.Wait()
 	if _, results := take(t, s, noon, limiter.Charge{Subject: who, Limit: newer, Cost: 0}); results[0].State.Count != 641 {
-		t.Errorf("%d counted, want 641", results[0].State.Count)
+		t.Errorf("count: got %d, want 641", results[0].State.Count)
 	}
 }
 
-// Records of limits that rules no longer have go once there are many and they have
+// The store removes the records of limits that are not in the rules, once there are many and they have
 // been idle for an hour.
 func TestStore_tidy(t *testing.T) {
 	client := local(t)
@@ -345,17 +345,17 @@ func TestStore_tidy(t *testing.T) {
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/1/"+who.String()+"}").Val() }
 	if take(t, s, noon.Add(time.Hour), stays); length() != 2+26*35 {
-		t.Errorf("%d bytes: a record is gone that has been idle for less than an hour", length())
+		t.Errorf("length: got %d bytes; a record was removed before it was idle for an hour", length())
 	}
 	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 2+35 {
-		t.Errorf("%d bytes, want one record", length())
+		t.Errorf("length: got %d bytes, want one record", length())
 	}
 	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
-		t.Errorf("the limit that stays was not kept: %+v", results)
+		t.Errorf("the remaining limit: got %+v", results)
 	}
 }
 
-// The mark of a state that was too far ahead goes with its record, and stays with it.
+// The store removes the mark of a state too far in the future together with its record.
 func TestStore_tidy_mark(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "marks"}), caller()
@@ -371,7 +371,7 @@ func TestStore_tidy_mark(t *testing.T) {
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
 	if n := client.StrLen(ctx, "{marks/1/"+who.String()+"}").Val(); n != 2+3*35 {
-		t.Errorf("%d bytes, want two records and a mark", n)
+		t.Errorf("length: got %d bytes, want two records and a mark", n)
 	}
 	entries, err := s.Inspect(ctx, who)
 	if err != nil {
@@ -384,12 +384,12 @@ func TestStore_tidy_mark(t *testing.T) {
 		}
 	}
 	if len(entries) != 2 || marks != 1 {
-		t.Errorf("%d limits with %d marks, want 2 with 1: %+v", len(entries), marks, entries)
+		t.Errorf("got %d limits with %d marks, want 2 with 1: %+v", len(entries), marks, entries)
 	}
 }
 
-// The removal of idle records does not shorten the life of a count that another limit's
-// rules need longer.
+// The removal of idle records does not shorten the life of a count that another limit's rules need
+// longer.
 func TestStore_tidy_ttl(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "tidied"}), caller()
@@ -402,14 +402,14 @@ func TestStore_tidy_ttl(t *testing.T) {
 	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
 	key := "{tidied/1/" + who.String() + "}"
 	if n := client.StrLen(ctx, key).Val(); n != 2+2*35 {
-		t.Errorf("%d bytes, want the two records that are not idle", n)
+		t.Errorf("length: got %d bytes, want the two records that are not idle", n)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl < 10*time.Hour {
-		t.Errorf("the count of a day expires after %s", ttl)
+		t.Errorf("the count of a day: expires after %s", ttl)
 	}
 }
 
-// A log counts as much in the first hour of 1970, when its window begins before.
+// A log counts correctly in the first hour of 1970, when its window begins before 1970.
 func TestStore_log_1970(t *testing.T) {
 	s, who := open(t, redisstore.Options{Namespace: "1970"}), caller()
 	l := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 3, Window: time.Hour})
@@ -421,7 +421,7 @@ func TestStore_log_1970(t *testing.T) {
 	}
 }
 
-// A value that cannot be read is an error with a name, and is left alone.
+// The store returns ErrFormat for a value that it cannot read, and does not change the value.
 func TestStore_unreadable(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "bad"})
@@ -438,10 +438,10 @@ func TestStore_unreadable(t *testing.T) {
 		}
 		_, err = s.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: l, Cost: 1}}, make([]algo.Result, 1))
 		if err == nil {
-			t.Errorf("%q: charged", value)
+			t.Errorf("%q: the request was charged", value)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {
-			t.Errorf("%q became %q", value, now)
+			t.Errorf("value %q: got %q, want no change", value, now)
 		}
 	}
 	if err := client.LPush(ctx, "{bad/1/user:list}", "x").Err(); err != nil {
@@ -454,8 +454,7 @@ func TestStore_unreadable(t *testing.T) {
 	client.Del(ctx, "{bad/1/user:list}")
 }
 
-// Scripts keep to what ElastiCache Serverless allows: no key but those declared, and
-// no clock.
+// Scripts use only what ElastiCache Serverless allows: declared keys and no clock.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("*.lua")
 	if err != nil || len(files) != 3 {

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// odd is a Redis whose scripts reply what nobody expects.
+// odd is a Redis server whose scripts return unexpected replies.
 type odd struct {
 	redis.Scripter
 	reply any
@@ -31,8 +31,8 @@ func (o *odd) Get(context.Context, string) *redis.StringCmd {
 
 func (o *odd) Del(context.Context, ...string) *redis.IntCmd { return redis.NewIntResult(0, o.err) }
 
-// FuzzStore_reply looks for a reply of a script, of any form, that breaks the store or that
-// it takes for a decision without one.
+// FuzzStore_reply searches for a reply that breaks the store, or that the store accepts as a decision
+// by mistake.
 func FuzzStore_reply(f *testing.F) {
 	limit := storetest.Limit(f, "a", algo.Rate{Requests: 10, Window: time.Minute})
 	for form := range uint8(12) {
@@ -50,7 +50,7 @@ func FuzzStore_reply(f *testing.F) {
 		_, err := s.Take(ctx, noon, who, charges, results)
 		switch {
 		case err == nil && results[0].Machine == nil:
-			t.Fatalf("%#v: decided, with no machine", o.reply)
+			t.Fatalf("%#v: got a decision without a machine", o.reply)
 		case err != nil && !errors.Is(err, limiter.ErrFormat) && !errors.Is(err, limiter.ErrContended) && !errors.Is(err, limiter.ErrUnavailable):
 			t.Fatalf("%#v: got error %v", o.reply, err)
 		}
@@ -58,7 +58,7 @@ func FuzzStore_reply(f *testing.F) {
 		_, _ = s.Refund(ctx, who, charges, results, 0)
 		o.reply, o.err = nil, errors.New(text)
 		if _, err := s.Take(ctx, noon, who, charges, results); !errors.Is(err, limiter.ErrUnavailable) {
-			t.Fatalf("an error of Redis: %v", err)
+			t.Fatalf("reply of Redis: got error %v", err)
 		}
 	})
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The first decision asks for the server's time in its own round trip, on one server and in a
-// cluster, also where the script is new to the server.
+// The first decision reads the server's time in its own round trip. This holds on one server, in a
+// cluster, and for a script that is new to the server.
 func TestStore_ClockSkew(t *testing.T) {
 	for _, kind := range []string{"server", "cluster"} {
 		var trips atomic.Int64
@@ -30,7 +30,7 @@ func TestStore_ClockSkew(t *testing.T) {
 		}
 		s := newStore(t, u.function, redisstore.Options{Namespace: "skew-" + rand.Text()})
 		if _, _, ok := s.ClockSkew(); ok {
-			t.Error("known before any call")
+			t.Error("skew: known before any call, want unknown")
 		}
 		who := caller()
 		charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1}}
@@ -41,15 +41,15 @@ func TestStore_ClockSkew(t *testing.T) {
 		}
 		ahead, uncertainty, ok := s.ClockSkew()
 		if !ok || ahead.Abs() > uncertainty+time.Millisecond {
-			t.Errorf("%s: ahead %s, give or take %s (known %t); want 0: it is one machine", kind, ahead, uncertainty, ok)
+			t.Errorf("%s: skew: got %s ± %s (known %t), want 0 on one machine", kind, ahead, uncertainty, ok)
 		}
-		if n := trips.Load(); kind == "server" && (n < 2 || n > 3) { // EVAL, where the script is new
-			t.Errorf("%d round trips for two decisions", n)
+		if n := trips.Load(); kind == "server" && (n < 2 || n > 3) { // EVAL is an additional round trip for a new script
+			t.Errorf("two decisions: got %d round trips", n)
 		}
 	}
 }
 
-// An access list without TIME costs the estimate, and no decision.
+// If the access list denies TIME, there is no skew estimate, and decisions still succeed.
 func TestStore_ClockSkew_denied(t *testing.T) {
 	server := local(t)
 	access := strings.ReplaceAll(redisstore.AccessString(redisstore.Commands()...), " +time", "")
@@ -62,7 +62,7 @@ func TestStore_ClockSkew_denied(t *testing.T) {
 	s, who := newStore(t, client, redisstore.Options{Namespace: "timeless"}), caller()
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 1})
 	if _, _, ok := s.ClockSkew(); ok {
-		t.Error("known without TIME")
+		t.Error("skew: known without TIME, want unknown")
 	}
 	if err := client.Close(); err != nil {
 		t.Error(err)

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A subject has room for 255 limits. One more is refused with an error of its own, and
-// those that it has go on, also when they change.
+// A value holds at most 255 limits. A further limit is refused with ErrContended. The existing limits
+// still work, also after a change.
 func TestStore_value_full(t *testing.T) {
 	var calls atomic.Int64
 	s, who := open(t, redisstore.Options{Namespace: "full"}, counter{&calls}), caller()
@@ -31,22 +31,22 @@ func TestStore_value_full(t *testing.T) {
 	}
 	calls.Store(0)
 	if take(t, s, noon, limit(7, 1)); calls.Load() != 1 {
-		t.Errorf("%d commands for a limit that is there, want 1", calls.Load())
+		t.Errorf("an existing limit: got %d commands, want 1", calls.Load())
 	}
 	results := make([]algo.Result, 1)
 	if ok, err := s.Take(ctx, noon, who, []limiter.Charge{limit(255, 1)}, results); ok || !errors.Is(err, limiter.ErrContended) {
-		t.Errorf("limit 256: allowed %t, error %v; want false, ErrContended", ok, err)
+		t.Errorf("limit 256: got allowed %t, error %v, want false, ErrContended", ok, err)
 	}
 	for _, version := range []int64{1, 2} {
 		_, results := take(t, s, noon, limit(7, version))
 		if left, want := results[0].Machine.Remaining(results[0].State, noon), 10*version-2-version; left != want {
-			t.Errorf("version %d: %d remain, want %d", version, left, want)
+			t.Errorf("version %d: got %d remaining, want %d", version, left, want)
 		}
 	}
 }
 
-// Limits that have no room in a value open for nobody, whatever on_error says: the store has
-// answered.
+// A limit that has no room in a value never admits requests without counting, for any on_error. The
+// store has answered, so this is no outage.
 func TestStore_value_overfull(t *testing.T) {
 	l := storetest.Must(limiter.New(open(t, redisstore.Options{Namespace: "overfull"}), limiter.Options{}))
 	who := caller()
@@ -68,12 +68,12 @@ func TestStore_value_overfull(t *testing.T) {
 			}
 		}
 		if want := 3; n < 255 && admitted != want || n >= 255 && admitted != 0 {
-			t.Fatalf("limit %d: %d of 5 admitted", n, admitted)
+			t.Fatalf("limit %d: got %d of 5 admitted", n, admitted)
 		}
 	}
 }
 
-// Few limits are not worth a look for those that are idle.
+// The store does not search for idle limits if a value has few limits.
 func TestStore_value_few(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "few"}), caller()
@@ -82,11 +82,11 @@ func TestStore_value_few(t *testing.T) {
 		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
 	}
 	if n := client.StrLen(ctx, "{few/1/"+who.String()+"}").Val(); n != 2+20*35 {
-		t.Errorf("%d bytes, want 20 records", n)
+		t.Errorf("length: got %d bytes, want 20 records", n)
 	}
 }
 
-// A value of no limits is one of a subject never charged.
+// A value without limits is equal to the value of a subject that was never charged.
 func TestStore_value_empty(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "empty"}), caller()
@@ -96,12 +96,12 @@ func TestStore_value_empty(t *testing.T) {
 	}
 	for _, cost := range []int64{11, 0, 10, 1} {
 		if ok, _ := take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: cost}); ok != (cost == 0 || cost == 10) {
-			t.Errorf("cost %d: allowed %t", cost, ok)
+			t.Errorf("cost %d: got allowed %t", cost, ok)
 		}
 	}
 }
 
-// A refund leaves alone what it cannot read, and a limit of an unknown kind is an error.
+// A refund does not change a value that the store cannot read. A limit of an unknown kind is an error.
 func TestStore_value_unreadable(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "refund"}), caller()
@@ -117,7 +117,7 @@ func TestStore_value_unreadable(t *testing.T) {
 			t.Errorf("%q: %v", value, err)
 		}
 		if now := client.Get(ctx, key).Val(); now != value {
-			t.Errorf("%q became %q", value, now)
+			t.Errorf("value %q: got %q, want no change", value, now)
 		}
 	}
 	for _, kind := range []string{"\x00", "\x05", "\xff"} {
@@ -136,7 +136,8 @@ func TestStore_value_unreadable(t *testing.T) {
 	}
 }
 
-// The state of a log as far ahead as an honest clock may be is decided in one command.
+// The state of a log may be as far ahead as an honest clock allows. Such a state is decided in one
+// command.
 func TestStore_value_ahead(t *testing.T) {
 	var calls atomic.Int64
 	s := open(t, redisstore.Options{Namespace: "ahead"}, counter{&calls})
@@ -146,7 +147,7 @@ func TestStore_value_ahead(t *testing.T) {
 		take(t, s, noon, charge)
 		calls.Store(0)
 		if ok, _ := take(t, s, noon.Add(-5*time.Second), charge); !ok || calls.Load() != 1 {
-			t.Errorf("%s: allowed %t with %d commands", algorithm, ok, calls.Load())
+			t.Errorf("%s: got allowed %t with %d commands", algorithm, ok, calls.Load())
 		}
 	}
 }
