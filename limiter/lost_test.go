@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// lossy is a store that loses calls and answers at random: a call that it loses is not made.
+// lossy is a store that loses calls and answers at random. A lost call is not executed.
 type lossy struct {
 	*remote
 	random *rand.Rand
@@ -38,7 +38,7 @@ func newLossy(seed uint64) *lossy {
 	return &lossy{newRemote(), rand.New(rand.NewPCG(seed, 0))}
 }
 
-// used returns how many requests a store counts of a limit of a subject.
+// used returns the number of requests that a store counts on a subject's limit.
 func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) int64 {
 	t.Helper()
 	held, err := store.Inspect(ctx, c.Subject)
@@ -53,8 +53,8 @@ func used(t *testing.T, store limiter.Store, now time.Time, c limiter.Charge) in
 	return 0
 }
 
-// A counter that gets no answer sends what the store may have charged only once: the store never
-// counts more than was asked for.
+// A counter that gets no answer sends each count that the store may have charged only once. The
+// store never counts more than the requests.
 func TestSpread_sync_lost(t *testing.T) {
 	for seed := range uint64(50) {
 		store := newLossy(seed)
@@ -66,17 +66,17 @@ func TestSpread_sync_lost(t *testing.T) {
 				t.Fatal(err)
 			}
 			if counted := used(t, store, now, c); counted > i+1 {
-				t.Fatalf("seed %d: %d requests, and the store counts %d", seed, i+1, counted)
+				t.Fatalf("seed %d: after %d requests the store counts %d, want no more", seed, i+1, counted)
 			}
 		}
 		if counted := used(t, store, noon.Add(time.Minute), c); counted < 100 {
-			t.Errorf("seed %d: 400 requests, and the store counts %d: what was answered is missing too", seed, counted)
+			t.Errorf("seed %d: after 400 requests the store counts %d, want also the requests that were answered", seed, counted)
 		}
 	}
 }
 
-// An environment that gets no answers enforces the limit all the same, and what it admitted
-// counts once the store answers again, whether the store has it or not.
+// An environment that gets no answers still enforces the limit. Its admissions count once when the
+// store answers again, whether or not the store has them.
 func TestSpread_sync_lost_enforced(t *testing.T) {
 	const requests = 40
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
@@ -100,19 +100,19 @@ func TestSpread_sync_lost_enforced(t *testing.T) {
 			for i, from := range admitted {
 				for j, at := range admitted[i:] {
 					if most := bound(rate, from, at); float64(j+1) > most {
-						t.Fatalf("%s, seed %d: %d admitted in %s, at most %g", algorithm, seed, j+1, at.Sub(from), most)
+						t.Fatalf("%s, seed %d: %d admitted in %s, want at most %g", algorithm, seed, j+1, at.Sub(from), most)
 					}
 				}
 			}
 			if len(admitted) < requests {
-				t.Errorf("%s, seed %d: %d admitted in 8 s", algorithm, seed, len(admitted))
+				t.Errorf("%s, seed %d: %d admitted in 8 s, want more", algorithm, seed, len(admitted))
 			}
 		}
 	}
 }
 
-// takeUntilKnown looks until the counter knows what the store holds: one that knows nothing
-// leaves the decision to OnError.
+// takeUntilKnown sends requests until the counter knows the state of the store. Before that,
+// OnError decides.
 func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
 	t.Helper()
 	for i := range 100 {
@@ -125,7 +125,7 @@ func takeUntilKnown(t *testing.T, e *limiter.Limiter, c limiter.Charge) {
 	t.Fatal("the store never answered")
 }
 
-// bound returns how many requests a rate admits from an admitted one until another.
+// bound returns how many requests a rate admits between two admitted ones.
 func bound(rate algo.Rate, from, at time.Time) float64 {
 	if rate.Algorithm == algo.FixedWindow {
 		return float64(rate.Requests * (at.UnixNano()/int64(rate.Window) - from.UnixNano()/int64(rate.Window) + 1))

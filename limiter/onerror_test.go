@@ -21,7 +21,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// onError is a limit of n a minute, of which the share of a process is n/share.
+// onError is a limit of n a minute. The share of one process is n/share.
 func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) *limiter.Limit {
 	return limit(tb, limiter.Limit{Name: name, Rate: algo.Rate{Requests: n, Window: time.Minute}, OnError: o, LocalProcesses: share})
 }
@@ -31,7 +31,7 @@ func surviving(r *remote) *limiter.Limiter {
 	return storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// outcome is what a decision comes to.
+// outcome returns the result of a decision as text.
 func outcome(d limiter.Decision) string {
 	switch {
 	case d.Allowed && d.Reason == limiter.ReasonNone:
@@ -46,7 +46,7 @@ func outcome(d limiter.Decision) string {
 	return "refused degraded"
 }
 
-// Of several limits whose store fails the strictest decides, on one subject and on several.
+// Of several limits whose store fails, the strictest one decides, on one subject and on several.
 func TestOnError_strictest(t *testing.T) {
 	const allow, local, deny = limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny
 	for _, c := range []struct {
@@ -91,12 +91,12 @@ func TestOnError_strictest(t *testing.T) {
 	}
 }
 
-// One subject's store fails, another's answers: a refusal that is known wins, and what a
-// request was charged that is then denied is given back.
+// The store of one subject fails and the store of another answers. A known refusal takes
+// precedence, and the charges of a request that is then denied are refunded.
 func TestOnError_otherSubject(t *testing.T) {
 	for _, c := range []struct {
 		o      limiter.OnError
-		want   []string // of four requests, where the other has 3 and the share 2
+		want   []string // of four requests; the other limit has room for 3, the share for 2
 		remain int64    // of the other, after them
 	}{
 		{limiter.OnErrorAllow, []string{"degraded", "degraded", "degraded", "refused degraded"}, 0},
@@ -118,18 +118,18 @@ func TestOnError_otherSubject(t *testing.T) {
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: other, Limit: theirs}); d.Remaining != c.remain {
-				t.Errorf("%d remain of the other's limit, want %d", d.Remaining, c.remain)
+				t.Errorf("the other limit: got %d remaining, want %d", d.Remaining, c.remain)
 			}
 			take(t, l, limiter.Charge{Subject: other, Limit: theirs, Cost: c.remain})
 			d := take(t, l, charges...)
 			if got := outcome(d); got != "refused degraded" || d.Limit != theirs || d.RetryAfter <= 0 {
-				t.Errorf("with the other used up: %s: %+v", got, d)
+				t.Errorf("the other limit is used up: got %s: %+v", got, d)
 			}
 		})
 	}
 }
 
-// A shadow limit denies nobody, whatever its policy, and is not counted locally.
+// A shadow limit denies no request, whatever its policy, and is not counted locally.
 func TestOnError_shadow(t *testing.T) {
 	r := newRemote()
 	for _, o := range []limiter.OnError{limiter.OnErrorLocal, limiter.OnErrorDeny} {
@@ -149,7 +149,7 @@ func TestOnError_shadow(t *testing.T) {
 				}
 				for range 3 {
 					if d := takeAt(t, l, noon.Add(2*time.Second), limiter.Charge{Subject: user, Limit: tried, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone {
-						t.Errorf("%s, %+v: %+v", o, spread, d)
+						t.Errorf("%s, %+v: unexpected decision %+v", o, spread, d)
 					}
 				}
 			}
@@ -157,8 +157,8 @@ func TestOnError_shadow(t *testing.T) {
 	}
 }
 
-// However a limit is spread, its policy holds while the store fails: from the first request
-// of an environment, and from the first that needs the store.
+// OnError applies to every kind of Spread while the store fails. It applies to the first request of
+// an environment, and to the first request that needs the store.
 func TestOnError_spread(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Sync: 100 * time.Millisecond}, {Lease: 5}, {Shards: 2}} {
 		for o, want := range map[limiter.OnError][]string{
@@ -180,14 +180,14 @@ func TestOnError_spread(t *testing.T) {
 							takeAt(t, l, now, c)
 						}
 					}
-					now = now.Add(2 * time.Second) // no lease holds for so long, and counters are due
+					now = now.Add(2 * time.Second) // leases have ended and counters are due
 					r.fail = map[limiter.Subject]error{}
 					for _, s := range busy.Subjects(user) {
 						r.fail[s] = limiter.ErrUnavailable
 					}
 					for i, want := range want {
 						if known && o == limiter.OnErrorLocal && i == 1 {
-							want = "refused degraded" // a tenth of what was taken before counts too
+							want = "refused degraded" // a tenth of the charges from before counts too
 						}
 						if got := outcome(takeAt(t, l, now, c)); got != want {
 							t.Errorf("request %d of the outage: %s, want %s", i+1, got, want)
@@ -200,10 +200,11 @@ func TestOnError_spread(t *testing.T) {
 						before = 3
 					}
 					if d := takeAt(t, l, now, c); outcome(d) != "allowed" {
-						t.Errorf("after the outage: %+v", d)
+						t.Errorf("after the outage: unexpected decision %+v", d)
 					}
-					// Nothing that was counted is lost. What passed uncharged is not charged to the store later,
-					// but counts here, as does what a counter went on with by itself.
+					// No count is lost. Requests that passed without a charge are not charged to
+					// the store later, but count in this process. Requests that a counter admitted
+					// by itself count too.
 					if o == limiter.OnErrorLocal {
 						before += 2
 						if known {
@@ -211,7 +212,7 @@ func TestOnError_spread(t *testing.T) {
 						}
 					}
 					if d := takeAt(t, l, now.Add(2*time.Second), c); spread == (limiter.Spread{}) && d.Remaining != 20-before-2 {
-						t.Errorf("%d remain, want %d", d.Remaining, 20-before-2)
+						t.Errorf("got %d remaining, want %d", d.Remaining, 20-before-2)
 					}
 				})
 			}
@@ -219,8 +220,8 @@ func TestOnError_spread(t *testing.T) {
 	}
 }
 
-// Shares over as many processes as were configured never admit more than the limit, and
-// decide as cells do.
+// Shares over the configured number of processes never admit more than the limit. They decide as
+// cells do.
 func TestOnError_local_bound(t *testing.T) {
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -248,9 +249,9 @@ func TestOnError_local_bound(t *testing.T) {
 				if got.Allowed {
 					admitted++
 				}
-				// The numbers are those of the share, and not of the limit.
+				// The numbers in the decision are those of the share, not of the limit.
 				if got.Limit != local || !got.Superseded || got.Reason != limiter.ReasonUnavailable || got.StoreCalls != 1 {
-					t.Fatalf("%+v", got)
+					t.Fatalf("unexpected decision %+v", got)
 				}
 				got.Limit, got.Superseded, got.Reason = want.Limit, want.Superseded, want.Reason
 				got.StoreCalls, got.StoreTime, got.Charges = want.StoreCalls, want.StoreTime, want.Charges
@@ -259,14 +260,14 @@ func TestOnError_local_bound(t *testing.T) {
 				}
 			}
 			if admitted > 23 || n == 23 && admitted != 23 {
-				t.Errorf("%s: %d shares admit %d of 23", rate.Algorithm, n, admitted)
+				t.Errorf("%s: %d shares admit %d, want 23 at most", rate.Algorithm, n, admitted)
 			}
 		}
 	}
 }
 
-// Whom this process has no room for in an outage is denied, and a decision says so; a Local store
-// that is full denies too. Who counts nothing any more makes room, once a second.
+// In an outage, a subject without room in this process is denied, and the decision reports it. A
+// full Local store denies too. Subjects whose counts have expired make room, once a second.
 func TestOnError_local_full(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 2), Cost: 1}
 	full := newRemote()
@@ -274,14 +275,15 @@ func TestOnError_local_full(t *testing.T) {
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for name, charges := range map[string][]limiter.Charge{"one limit": {c}, "two": {c, {Subject: user, Limit: perMinute(t, "b", 1), Cost: 1}}} {
 		if d := take(t, l, charges...); outcome(d) != "failed" || !d.LocalFull || d.Reason != limiter.ReasonFull {
-			t.Errorf("a Local store, %s: %+v", name, d)
+			t.Errorf("a Local store, %s: unexpected decision %+v", name, d)
 		}
 	}
-	// Cells without room give out nothing: this process counts all of the limit, which is too much.
+	// Cells without room admit nothing. This process would count the whole limit, which is too
+	// much.
 	l = storetest.Must(limiter.New(newRemote(), limiter.Options{Cells: inProcess{full}, Logger: slog.New(slog.DiscardHandler)}))
 	cell := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "cells", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Cells: 20}})}
 	if d := take(t, l, cell); outcome(d) != "failed" || !d.LocalFull {
-		t.Errorf("full cells: %+v", d)
+		t.Errorf("full cells: unexpected decision %+v", d)
 	}
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
@@ -291,7 +293,7 @@ func TestOnError_local_full(t *testing.T) {
 		c.Subject = limiter.User(fmt.Sprint(i))
 		down.fail[c.Subject] = limiter.ErrUnavailable
 		if d := takeAt(t, l, noon.Add(at), c); outcome(d) != want || d.LocalFull != (want == "failed") || d.Reason != limiter.ReasonUnavailable {
-			t.Errorf("caller %d after %s: want %s: %+v", i, at, want, d)
+			t.Errorf("caller %d after %s: want %s, got %+v", i, at, want, d)
 		}
 	}
 	for i := range 10 {
@@ -302,15 +304,15 @@ func TestOnError_local_full(t *testing.T) {
 		ask(i, 0, want)
 	}
 	ask(0, time.Second, "degraded")
-	ask(3, time.Minute, "failed") // the first window still weighs
+	ask(3, time.Minute, "failed") // the first window still has weight
 	ask(0, 70*time.Second, "degraded")
-	ask(4, 2*time.Minute, "degraded") // of the others nothing counts any more
+	ask(4, 2*time.Minute, "degraded") // the counts of the other callers have expired
 	ask(5, 2*time.Minute, "degraded")
 	ask(6, 2*time.Minute, "failed")
 }
 
-// What costs more than a share ever allows is denied, and not refused for good: the limit has
-// room for it as soon as the store is back.
+// A cost above the share is denied, but not refused for good: the limit has room for it when the
+// store is back.
 func TestOnError_local_tooLarge(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -319,43 +321,43 @@ func TestOnError_local_tooLarge(t *testing.T) {
 	small := limiter.Charge{Subject: user, Limit: onError(t, "b", 10, limiter.OnErrorLocal, 5), Cost: 1}
 	for i := range 3 {
 		if d := take(t, l, small, large); outcome(d) != "failed" || d.Limit != nil {
-			t.Errorf("request %d: %+v", i+1, d)
+			t.Errorf("request %d: unexpected decision %+v", i+1, d)
 		}
 	}
 	if d := mustPeek(t, l, noon, large); outcome(d) != "failed" {
-		t.Errorf("a look: %+v", d)
+		t.Errorf("a look: unexpected decision %+v", d)
 	}
 	if d := mustPeek(t, l, noon, small); d.Remaining != 2 {
-		t.Errorf("%d remain of the other's share, want both: nothing passed", d.Remaining)
+		t.Errorf("%d of the other limit's share remain, want both: no request passed", d.Remaining)
 	}
 	large.Force = true
 	if d := take(t, l, large); outcome(d) != "degraded" {
-		t.Errorf("what is spent goes past the share: %+v", d)
+		t.Errorf("a forced charge: got %+v, want it past the share", d)
 	}
 	r.fail, large.Force = nil, false
 	if d := take(t, l, large); outcome(d) != "allowed" {
-		t.Errorf("after the outage: %+v", d)
+		t.Errorf("after the outage: unexpected decision %+v", d)
 	}
 }
 
-// inProcess is a store that is in this process, as far as the Limiter can see.
+// inProcess is a store that the Limiter treats as part of this process.
 type inProcess struct{ limiter.Store }
 
 func (inProcess) Local() {}
 
-// A store in this process that is full has a policy too.
+// OnError also decides when a store in this process is full.
 func TestOnError_inProcess(t *testing.T) {
 	full := newRemote()
 	full.fail = map[limiter.Subject]error{user: limiter.ErrFull}
 	l := storetest.Must(limiter.New(inProcess{full}, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
 	for o, want := range map[limiter.OnError]string{limiter.OnErrorAllow: "degraded", limiter.OnErrorDeny: "failed"} {
 		if d := take(t, l, limiter.Charge{Subject: user, Limit: onError(t, "a", 10, o, 0), Cost: 1}); outcome(d) != want || d.Reason != limiter.ReasonFull {
-			t.Errorf("%s: %+v", o, d)
+			t.Errorf("%s: unexpected decision %+v", o, d)
 		}
 	}
 }
 
-// A look charges no share and tells what a request would get; a receipt gives a share back.
+// A look charges no share and reports what a request would get. A receipt refunds a share.
 func TestOnError_local_peek_refund(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -363,7 +365,7 @@ func TestOnError_local_peek_refund(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: onError(t, "a", 10, limiter.OnErrorLocal, 10), Cost: 1}
 	for range 2 {
 		if d := mustPeek(t, l, noon, c); outcome(d) != "degraded" || d.Remaining != 1 || d.Capacity != 1 {
-			t.Errorf("a look: %+v", d)
+			t.Errorf("a look: unexpected decision %+v", d)
 		}
 	}
 	_, receipt, err := l.TakeRefundable(ctx, noon, []limiter.Charge{c})
@@ -371,19 +373,19 @@ func TestOnError_local_peek_refund(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := mustPeek(t, l, noon, c); outcome(d) != "refused degraded" || d.RetryAfter <= 0 {
-		t.Errorf("a look at a share that is used up: %+v", d)
+		t.Errorf("a look at a used-up share: unexpected decision %+v", d)
 	}
 	receipt.Refund(ctx, noon)
 	if d := take(t, l, c); outcome(d) != "degraded" {
-		t.Errorf("after a refund: %+v", d)
+		t.Errorf("after a refund: unexpected decision %+v", d)
 	}
 	r.fail = nil
 	if d := take(t, l, c); outcome(d) != "allowed" || d.Remaining != 8 {
-		t.Errorf("after the outage: %+v, want that what passed in it still counts", d)
+		t.Errorf("after the outage: got %+v, want the charges of the outage to count", d)
 	}
 	other := storetest.Must(limiter.New(r, limiter.Options{}))
 	if d := take(t, other, c); outcome(d) != "allowed" || d.Remaining != 8 {
-		t.Errorf("another environment: %+v, want that what passed in the outage is not charged later", d)
+		t.Errorf("another environment: got %+v, want no later charge for the outage", d)
 	}
 }
 
@@ -409,10 +411,10 @@ func TestNewLimit_onError(t *testing.T) {
 	}
 	l := limit(t, limiter.Limit{Name: "a", Rate: rate, OnError: limiter.OnErrorLocal, LocalProcesses: 3})
 	if one := perMinute(t, "b", 5); one.OnError != limiter.OnErrorLocal || one.LocalProcesses != 1 || one.MaxLocalCost() != 5 {
-		t.Errorf("by default: %+v, want local and one process", one)
+		t.Errorf("by default: got %+v, want local and one process", one)
 	}
 	if l.MaxCost() != 4 || l.MaxLocalCost() != 1 {
-		t.Errorf("costs of at most %d and %d", l.MaxCost(), l.MaxLocalCost())
+		t.Errorf("costs: got at most %d and %d", l.MaxCost(), l.MaxLocalCost())
 	}
 }
 
@@ -446,8 +448,8 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// A request that waits for the answer to another has one deadline, and asks nobody when that is
-// over. The subject is busy then, and the store answers others.
+// A request that waits for another request's call has a single deadline. After that deadline it
+// makes no store call. The subject is then busy, and the store answers other subjects.
 func TestLimiter_Take_late(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 5}, {Sync: time.Second}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -457,26 +459,26 @@ func TestLimiter_Take_late(t *testing.T) {
 			var first sync.WaitGroup
 			first.Go(func() {
 				if d := takeAt(t, l, time.Now(), c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 1 {
-					t.Errorf("who asks: %+v", d)
+					t.Errorf("the calling request: unexpected decision %+v", d)
 				}
 			})
 			synctest.Wait()
 			store.answers = true
-			takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "b", 10)}) // so connections are open
+			takeAt(t, l, time.Now(), limiter.Charge{Subject: other, Cost: 1, Limit: perMinute(t, "b", 10)}) // opens the connections
 			store.answers = false
 			begun := time.Now()
 			if d := takeAt(t, l, begun, c); d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || time.Since(begun) != 50*time.Millisecond {
-				t.Errorf("who waits: %+v after %s", d, time.Since(begun))
+				t.Errorf("the waiting request: unexpected decision %+v after %s", d, time.Since(begun))
 			}
 			first.Wait()
 			if !slices.Equal(store.waited, []time.Duration{900 * time.Millisecond}) {
-				t.Errorf("the store was asked for %s", store.waited)
+				t.Errorf("the store call lasted %s", store.waited)
 			}
 		})
 	}
 }
 
-// An outage leaves a line a second for each reason, with how many others there were.
+// An outage logs one line a second for each reason, with the number of suppressed lines.
 func TestLimiter_Take_outageLog(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
@@ -504,8 +506,8 @@ func TestLimiter_Take_outageLog(t *testing.T) {
 	}
 }
 
-// A counter that goes on by itself says with each answer how the store failed when it was asked
-// last: allowed, refused and looked at, in the log too, until the store has answered.
+// A counter without a store reports in each answer how its last synchronization failed. It does so
+// for allowed, refused and read limits and in the log, until the store answers.
 func TestOnError_sync_alone(t *testing.T) {
 	var log bytes.Buffer
 	r := newRemote()
@@ -523,7 +525,7 @@ func TestOnError_sync_alone(t *testing.T) {
 		calls   int
 		lines   int
 	}{
-		{5, limiter.ErrUnavailable, "allowed", "", 0, 0}, // not due, so it knows nothing of it
+		{5, limiter.ErrUnavailable, "allowed", "", 0, 0}, // not due, so it does not know of the failure
 		{10, limiter.ErrUnavailable, "degraded", limiter.ReasonUnavailable, 1, 1},
 		{12, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 2},
 		{14, limiter.ErrThrottled, "refused degraded", limiter.ReasonUnavailable, 0, 3},
@@ -545,8 +547,8 @@ func TestOnError_sync_alone(t *testing.T) {
 	}
 }
 
-// A counter that must not go on by itself asks for each request while the store fails, and
-// counts by itself again as soon as it has been brought together, within its interval too.
+// A counter that must not decide by itself calls the store for each request while the store fails.
+// It counts by itself again as soon as it has synchronized, also within its interval.
 func TestOnError_sync_resumes(t *testing.T) {
 	r := newRemote()
 	l := surviving(r)

@@ -13,7 +13,7 @@ import (
 func TestNew_options(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct {
-		field string // that the error names; empty: none
+		field string // the field in the error; empty: no error
 		limiter.Options
 	}{
 		{"", limiter.Options{}},
@@ -27,16 +27,16 @@ func TestNew_options(t *testing.T) {
 		l, err := limiter.New(newRemote(), c.Options)
 		if c.field == "" {
 			if l == nil || err != nil {
-				t.Errorf("%+v: %v", c.Options, err)
+				t.Errorf("%+v: unexpected error %v", c.Options, err)
 			}
 			continue
 		}
 		field, ok := errors.AsType[*algo.FieldError](err)
 		if l != nil || !ok || field.Field != c.field || !strings.HasPrefix(err.Error(), "limiter: "+c.field+": got ") || !strings.Contains(err.Error(), ", want ") {
-			t.Errorf("%+v: %v, want an error of %s", c.Options, err, c.field)
+			t.Errorf("%+v: got %v, want an error of %s", c.Options, err, c.field)
 		}
 	}
 	if l, err := limiter.New(nil, limiter.Options{}); l != nil || err == nil {
-		t.Errorf("without a store: %v", err)
+		t.Errorf("without a store: unexpected error %v", err)
 	}
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// flaky is a shared store that fails as its network and its server please: it does not get
-// charges, or gets them late, loses answers and refunds, and recovers.
+// flaky is a shared store whose network and server fail at random. Charges get lost or arrive late,
+// answers and refunds get lost, and the store recovers.
 type flaky struct {
 	limiter.Store
 	mu     sync.Mutex
 	random *rand.Rand
 	down   bool     // most calls fail
-	late   []func() // charges that are under way
+	late   []func() // charges that are in flight
 }
 
 var (
@@ -37,7 +37,7 @@ func newFlaky(seed uint64) *flaky {
 	return &flaky{Store: storetest.Must(memstore.New(memstore.Options{})), random: rand.New(rand.NewPCG(seed, 1))}
 }
 
-// fate decides what becomes of a call: whether it is made now, later or never, and its error.
+// fate decides the result of a call: whether it is executed now, later or never, and its error.
 func (f *flaky) fate(call func()) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -72,7 +72,7 @@ func (f *flaky) fate(call func()) error {
 
 func (f *flaky) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	sent, got := slices.Clone(charges), slices.Clone(results)
-	var taken bool // and err are written late where nobody reads them any more
+	var taken bool // a late call writes taken and err, which are not read again
 	var err error
 	if err := f.fate(func() { taken, err = f.Store.Take(ctx, now, subject, sent, got) }); err != nil {
 		return false, err
@@ -99,8 +99,8 @@ var outageRates = []algo.Rate{
 	{Algorithm: algo.LeakyBucket, Requests: 60, Window: time.Minute, Burst: 24},
 }
 
-// feasible is one caller's requests that were admitted, which one store that never fails could
-// have admitted too.
+// feasible holds the admitted requests of one caller. It checks that a store that never fails could
+// also admit them.
 type feasible struct {
 	machine algo.Machine
 	state   algo.State
@@ -112,9 +112,9 @@ func (f *feasible) admit(now time.Time, cost int64) bool {
 	return ok
 }
 
-// However a store fails and recovers, one environment alone never admits more than the limit: all that
-// it admits, a store that never fails could have admitted. So several together admit at
-// most as many times the limit. That holds however the limit is spread and divided.
+// However a store fails and recovers, one environment never admits more than the limit: a store
+// that never fails could admit the same requests. So n environments admit at most n times the
+// limit. That holds for every Spread and every number of processes.
 func TestOutage_bound(t *testing.T) {
 	rounds := uint64(8)
 	if testing.Short() {
@@ -132,7 +132,7 @@ func TestOutage_bound(t *testing.T) {
 						admitted += playOutage(t, seed+20, limiter.Limit{Name: "a", Rate: rate, Spread: spread, LocalProcesses: processes})
 					}
 					if admitted == 0 {
-						t.Error("nothing is admitted at all")
+						t.Error("got no admissions at all, want some")
 					}
 				})
 			}
@@ -140,8 +140,8 @@ func TestOutage_bound(t *testing.T) {
 	}
 }
 
-// playOutage lets three environments decide requests of two callers over a store that fails,
-// and returns how many are admitted.
+// playOutage lets three environments decide requests of two callers over a failing store. It
+// returns the number of admitted requests.
 func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	t.Helper()
 	store, random := newFlaky(seed), rand.New(rand.NewPCG(seed, 2))
@@ -153,7 +153,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	}
 	var environments []environment
 	var drawing sync.Mutex
-	intN := func(n int) int { // subjects of one request are charged at once
+	intN := func(n int) int { // subjects of one request are charged at the same time
 		drawing.Lock()
 		defer drawing.Unlock()
 		return random.IntN(n)
@@ -185,7 +185,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	return admitted
 }
 
-// Requests at once, half of which the store does not answer in time: never more than the limit.
+// Concurrent requests, half of them without an answer in time, never admit more than the limit.
 func TestOutage_concurrent(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newFlaky(seed)
@@ -206,13 +206,13 @@ func TestOutage_concurrent(t *testing.T) {
 		}
 		together.Wait()
 		if n := admitted.Load(); n > 57 {
-			t.Fatalf("seed %d: %d admitted of 57", seed, n)
+			t.Fatalf("seed %d: %d admitted, want at most 57", seed, n)
 		}
 	}
 }
 
-// An outage refuses nobody who has room: of a store that answers nobody, or loses its answers,
-// exactly the rest of the limit is admitted, and nothing more when it is back.
+// An outage refuses no request that has room. The store answers no call, or loses its answers:
+// exactly the rest of the limit is admitted. When the store is back, no more is admitted.
 func TestOutage_room(t *testing.T) {
 	for _, rate := range outageRates {
 		for name, lost := range map[string]bool{"not charged": false, "charged, and the answer lost": true} {
@@ -230,7 +230,7 @@ func TestOutage_room(t *testing.T) {
 						}
 					}
 					if got != want {
-						t.Errorf("%d admitted, want %d", got, want)
+						t.Errorf("got %d admitted, want %d", got, want)
 					}
 				}
 				for range 10 {
@@ -244,14 +244,14 @@ func TestOutage_room(t *testing.T) {
 				count(0)
 				store.fails = false
 				if d := takeAt(t, l, noon.Add(time.Hour), c); !d.Allowed || d.Remaining != 23 {
-					t.Errorf("an hour later: %+v", d)
+					t.Errorf("an hour later: unexpected decision %+v", d)
 				}
 			})
 		}
 	}
 }
 
-// switched is a store that fails when it is told to, with its charges applied or not.
+// switched is a store that fails on demand. Its charges are applied or not.
 type switched struct {
 	limiter.Store
 	fails, applies bool
@@ -267,8 +267,8 @@ func (s *switched) Take(ctx context.Context, now algo.Instant, subject limiter.S
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// What is remembered counts in an outage whatever its age, and a refund of another request does
-// not make it forgotten. Once the store counts as much as this process, nothing is held any more.
+// States in the denial cache count in an outage whatever their age, also after the refund of
+// another request. When the store counts as much as this process, this process drops its counts.
 func TestOutage_remembered(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{}
@@ -281,39 +281,39 @@ func TestOutage_remembered(t *testing.T) {
 	take(t, l, theirs)
 	take(t, l, theirs) // refused
 	if d := takeAt(t, l, noon.Add(2*time.Second), c, theirs); d.Allowed || d.Refunds.Given != 1 {
-		t.Fatalf("%+v, want it refused by the other and refunded", d)
+		t.Fatalf("got %+v, want a refusal by the other limit and a refund", d)
 	}
 	r.fail[user] = limiter.ErrUnavailable
 	later := noon.Add(time.Hour)
 	if d := takeAt(t, l, later, c); outcome(d) != "degraded" || d.Remaining > 1 {
-		t.Errorf("an hour later: %+v, want that three are remembered", d)
+		t.Errorf("an hour later: got %+v, want three requests in the cache", d)
 	}
 	takeAt(t, l, later, c)
 	if d := takeAt(t, l, later, c); outcome(d) != "refused degraded" || d.Limit != daily || d.Superseded || d.RetryAfter != 11*time.Hour {
-		t.Errorf("beyond the limit: %+v", d)
+		t.Errorf("beyond the limit: unexpected decision %+v", d)
 	}
 	r.fail[user] = nil
 	if d := takeAt(t, l, later, c); outcome(d) != "refused" || d.Limit != daily {
-		t.Errorf("the store is back: %+v, want what passed in the outage to count", d)
+		t.Errorf("the store is back: got %+v, want the requests of the outage to count", d)
 	}
 	others := storetest.Must(limiter.New(r, limiter.Options{}))
 	for range 5 {
-		takeAt(t, others, later, c) // the store's count is full now
+		takeAt(t, others, later, c) // the store's count is now full
 	}
 	calls := r.takes.Load()
 	tomorrow := noon.Add(12 * time.Hour)
 	for range 5 {
 		if d := takeAt(t, l, tomorrow, c); outcome(d) != "allowed" {
-			t.Errorf("the next day: %+v", d)
+			t.Errorf("the next day: unexpected decision %+v", d)
 		}
 	}
 	if n := r.takes.Load() - calls; n != 5 {
-		t.Errorf("%d calls, want 5", n)
+		t.Errorf("got %d calls, want 5", n)
 	}
 }
 
-// A request that this process refuses by what it counted in an outage does not ask the store, once
-// that is back, and takes nothing of it from others.
+// After an outage, a request that this process's own counts refuse makes no store call. It takes no
+// quota from other processes.
 func TestOutage_refused(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
@@ -326,18 +326,18 @@ func TestOutage_refused(t *testing.T) {
 	calls := r.takes.Load()
 	for range 20 {
 		if d := take(t, l, c); d.Allowed || d.Limit != c.Limit || d.Reason != limiter.ReasonNone || d.RetryAfter <= 0 {
-			t.Errorf("%+v, want it refused by its limit", d)
+			t.Errorf("got %+v, want a refusal by its limit", d)
 		}
 	}
 	if n := r.takes.Load() - calls; n != 1 {
-		t.Errorf("%d calls, want one that finds the store back", n)
+		t.Errorf("got %d calls, want one, which finds the store back", n)
 	}
 	if d := mustPeek(t, storetest.Must(limiter.New(r, limiter.Options{})), noon, c); d.Remaining != 5 {
-		t.Errorf("%d remain for others, want 5", d.Remaining)
+		t.Errorf("got %d remaining for other callers, want 5", d.Remaining)
 	}
 }
 
-// A lease takes no more than this process has room for, so that what is left of the limit is
+// A lease takes no more than this process has room for, so that the rest of the limit can be
 // admitted.
 func TestOutage_lease(t *testing.T) {
 	r := newRemote()
@@ -360,7 +360,7 @@ func TestOutage_lease(t *testing.T) {
 	for range 20 {
 		d := takeAt(t, l, later, c)
 		if d.Allowed != (admitted < 100) {
-			t.Errorf("after %d: %+v", admitted, d)
+			t.Errorf("after %d: unexpected decision %+v", admitted, d)
 		}
 		if d.Allowed {
 			admitted++
@@ -368,7 +368,7 @@ func TestOutage_lease(t *testing.T) {
 	}
 }
 
-// What a counter has sent, and the store never got, still counts when the store is back.
+// A count that a counter sent and the store never got still counts when the store is back.
 func TestOutage_sync(t *testing.T) {
 	r := newRemote()
 	l := storetest.Must(limiter.New(r, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -385,11 +385,11 @@ func TestOutage_sync(t *testing.T) {
 		}
 	}
 	if admitted != 10 {
-		t.Errorf("%d admitted, want 10", admitted)
+		t.Errorf("got %d admitted, want 10", admitted)
 	}
 }
 
-// Limits that the store decides cost nothing more where nothing is counted here.
+// A limit that the store decides has no extra cost in a process that holds no counts.
 func TestOutage_reset(t *testing.T) {
 	r := newRemote()
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
@@ -397,18 +397,18 @@ func TestOutage_reset(t *testing.T) {
 	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
 	take(t, l, c)
 	if d := take(t, l, c); d.Allowed {
-		t.Fatalf("%+v", d)
+		t.Fatalf("unexpected decision %+v", d)
 	}
 	if err := l.Reset(ctx, []limiter.Charge{c}); err != nil {
 		t.Fatal(err)
 	}
 	if d := take(t, l, c); !d.Allowed {
-		t.Errorf("after a reset: %+v", d)
+		t.Errorf("after a reset: unexpected decision %+v", d)
 	}
 }
 
-// What this process counted in an outage is dropped once the store counts as much, but not while
-// another request is being decided: its charge may not be counted here yet.
+// This process drops its counts of an outage when the store counts as much. It keeps them while
+// another request is being decided, because they may not yet include its charge.
 func TestOutage_dropAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newPaced()
@@ -426,14 +426,14 @@ func TestOutage_dropAlone(t *testing.T) {
 		go func() {
 			defer close(done)
 			time.Sleep(store.takes / 2)
-			takeAt(t, l, noon, theirs) // is still under way when the next one ends
+			takeAt(t, l, noon, theirs) // still in flight when the next one ends
 		}()
 		if d := takeAt(t, l, noon, c); !d.Allowed || !l.FallbackHolds(noon) {
-			t.Errorf("beside another request: %+v, holds %t; want it held", d, l.FallbackHolds(noon))
+			t.Errorf("beside another request: got %+v, holds %t; want the count held", d, l.FallbackHolds(noon))
 		}
 		<-done
 		if d := takeAt(t, l, noon, c); !d.Allowed || l.FallbackHolds(noon) {
-			t.Errorf("alone: %+v, holds %t; want nothing held", d, l.FallbackHolds(noon))
+			t.Errorf("alone: got %+v, holds %t; want no count held", d, l.FallbackHolds(noon))
 		}
 	})
 }

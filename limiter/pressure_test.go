@@ -18,8 +18,8 @@ import (
 type partition struct {
 	*remote
 	mu       sync.Mutex
-	throttle map[limiter.Subject]int // how many of the next ones; -1: all
-	between  func()                  // runs at each throttled write: what others charge meanwhile
+	throttle map[limiter.Subject]int // number of next writes to throttle; -1: all
+	between  func()                  // runs at each throttled write, for charges by other processes
 	deaf     bool                    // reads are throttled too
 	reads    int
 	costs    []int64 // of all writes that were not throttled
@@ -50,8 +50,8 @@ func (p *partition) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// pressed returns a Limiter over a partition, where others charge the user's item all the time, or
-// nobody does.
+// pressed returns a Limiter over a partition. Either other processes charge the user's item all the
+// time, or none does.
 func pressed(t *testing.T, hot bool, l *limiter.Limit) (*limiter.Limiter, *partition) {
 	t.Helper()
 	p := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
@@ -73,7 +73,8 @@ func pressedLimit(t *testing.T, algorithm algo.Algorithm, n int64, policy limite
 	return limit(t, l)
 }
 
-// A throttled write whose item refuses is refused by that, whoever made the partition busy.
+// A throttled write on an item without quota is refused by its limit, whatever causes the
+// throttling.
 func TestLimiter_Take_throttled_refuses(t *testing.T) { synctest.Test(t, throttledRefuses) }
 
 func throttledRefuses(t *testing.T) {
@@ -82,12 +83,12 @@ func throttledRefuses(t *testing.T) {
 	p.throttle[user] = -1
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	if d := take(t, e, c); d.Allowed || d.Limit != l || d.RetryAfter == 0 || d.Reason != limiter.ReasonNone || p.reads != 1 {
-		t.Errorf("%+v after %d reads, want it refused by the limit after one", d, p.reads)
+		t.Errorf("got %+v after %d reads, want a refusal by the limit after one read", d, p.reads)
 	}
 }
 
-// An item that others charge between the attempts is the hot one: busy, and on_error has no say.
-// One that nobody charges has a hot neighbour: on_error decides.
+// If other processes charge an item between the attempts, the item is hot: its subject is busy, and
+// on_error does not apply. If none does, a neighbour is hot, and on_error decides.
 func TestLimiter_Take_throttled_hot(t *testing.T) {
 	for _, policy := range []limiter.OnError{limiter.OnErrorAllow, limiter.OnErrorLocal, limiter.OnErrorDeny} {
 		for _, hot := range []bool{true, false} {
@@ -105,27 +106,27 @@ func throttledHot(t *testing.T, policy limiter.OnError, hot bool) {
 	c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 	d := take(t, e, c)
 	if hot && (d.Allowed || d.Reason != limiter.ReasonBusy || d.Failed) {
-		t.Errorf("%+v, want it busy", d)
+		t.Errorf("got %+v, want a busy subject", d)
 	}
 	if !hot && (d.Allowed != (policy != limiter.OnErrorDeny) || d.Reason != limiter.ReasonThrottled) {
-		t.Errorf("%+v, want on_error to decide", d)
+		t.Errorf("got %+v, want on_error to decide", d)
 	}
 	before := p.reads
 	d = take(t, e, c)
 	if hot && (d.Reason != limiter.ReasonBusy || d.StoreCalls != 0 || p.reads != before) {
-		t.Errorf("at once: %+v, want it busy without a call", d)
+		t.Errorf("the next request: got %+v, want a busy subject without a call", d)
 	}
 	if look := mustPeek(t, e, noon, c); !look.Allowed || look.Reason != limiter.ReasonNone {
-		t.Errorf("a look: %+v, want it to read", look)
+		t.Errorf("a look: got %+v, want a read", look)
 	}
 	p.deaf, before = true, p.reads
 	if look := mustPeek(t, e, noon, c); look.Reason != limiter.ReasonThrottled || look.Allowed != (policy != limiter.OnErrorDeny) || p.reads != before+1 {
-		t.Errorf("a look that is throttled: %+v after %d reads, want one, and on_error to decide", look, p.reads-before)
+		t.Errorf("a throttled look: got %+v after %d reads, want one read, and on_error to decide", look, p.reads-before)
 	}
 }
 
-// Requests at once of one process do not make a subject hot. While its neighbour is, on_error decides
-// for all of them. If others charge its item, all of them are busy.
+// Concurrent requests of one process do not make a subject hot. While a neighbour is hot, on_error
+// decides all of them. If other processes charge the subject's item, all of them are busy.
 func TestLimiter_Take_throttled_group(t *testing.T) {
 	for _, hot := range []bool{false, true} {
 		t.Run(fmt.Sprint("hot ", hot), func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 				e, p := pressed(t, hot, l)
 				p.throttle[user], p.takes = -1, 4*time.Millisecond
 				c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
-				for round := range 2 { // 4 s later nothing is remembered of the first
+				for round := range 2 { // 4 s later the first round is forgotten
 					at := noon.Add(time.Duration(round) * 4 * time.Second)
 					for i, d := range oneByOne(5, func(int) limiter.Decision { return takeAt(t, e, at, c) }) {
 						want := limiter.ReasonThrottled
@@ -151,7 +152,7 @@ func TestLimiter_Take_throttled_group(t *testing.T) {
 	}
 }
 
-// A write that is throttled by chance is tried again.
+// The process repeats a write that is throttled only once.
 func TestLimiter_Take_throttled_again(t *testing.T) { synctest.Test(t, throttledAgain) }
 
 func throttledAgain(t *testing.T) {
@@ -159,13 +160,13 @@ func throttledAgain(t *testing.T) {
 	e, p := pressed(t, false, l)
 	p.throttle[user] = 3
 	if d := take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed || d.Reason != limiter.ReasonNone || d.Remaining != 9 {
-		t.Errorf("%+v, want it allowed", d)
+		t.Errorf("got %+v, want it allowed", d)
 	}
 }
 
-// The write that gets through after a throttled one takes a lease. Signs that others charge the item
-// double the next lease, up to half of what remains, and four quiet seconds halve it. Without pressure
-// every request is one write. Leases that spare writes stay.
+// The first successful write after a throttled one takes a lease. Signs of charges by other
+// processes double the next lease, up to half of the remaining quota. Four quiet seconds halve it.
+// Without pressure every request is one write. Leases that save writes remain.
 func TestLimiter_Take_pressure_leases(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -195,16 +196,16 @@ func pressureLeases(t *testing.T, algorithm algo.Algorithm) {
 		p.costs, p.throttle[user] = nil, step.throttle
 		for range step.send {
 			if d := takeAt(t, e, noon.Add(step.at), limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed {
-				t.Fatalf("%s: %+v, want it allowed", step.name, d)
+				t.Fatalf("%s: got %+v, want it allowed", step.name, d)
 			}
 		}
 		if got := fmt.Sprint(p.costs); got != step.want {
-			t.Errorf("%s: charges of %s, want %s", step.name, got, step.want)
+			t.Errorf("%s: got charges of %s, want %s", step.name, got, step.want)
 		}
 	}
 }
 
-// A lease never takes more than half of what remains, so that others find something.
+// A lease never takes more than half of the remaining quota, so other processes get quota too.
 func TestLimiter_Take_lease_half(t *testing.T) {
 	r := &partition{remote: newRemote(), throttle: map[limiter.Subject]int{}}
 	e := storetest.Must(limiter.New(r, limiter.Options{}))
@@ -213,11 +214,11 @@ func TestLimiter_Take_lease_half(t *testing.T) {
 		take(t, e, limiter.Charge{Subject: user, Limit: l, Cost: 1})
 	}
 	if fmt.Sprint(r.costs) != "[1 2 3 2 1 1]" {
-		t.Errorf("leases of %d, want half of what remains at most", r.costs)
+		t.Errorf("got leases of %d, want at most half of what remains", r.costs)
 	}
 }
 
-// Logs, leaky buckets, shallow buckets and limits that are spread otherwise are never leased.
+// Logs, leaky buckets, shallow buckets and limits with another Spread never get a lease.
 func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	for name, l := range map[string]limiter.Limit{
 		"log":            {Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 100, Window: time.Hour}},
@@ -236,7 +237,7 @@ func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 				}
 				for _, cost := range p.costs {
 					if cost != 1 {
-						t.Errorf("charges of %d, want 1 each", p.costs)
+						t.Errorf("got charges of %d, want 1 each", p.costs)
 					}
 				}
 			})
@@ -244,8 +245,8 @@ func TestLimiter_Take_pressure_notLeased(t *testing.T) {
 	}
 }
 
-// A flood of subjects that are throttled one after the other is not any one of them: on_error decides
-// at once.
+// When many subjects are throttled one after the other, none of them is the hot one, and on_error
+// decides immediately.
 func TestLimiter_Take_throttled_several(t *testing.T) { synctest.Test(t, throttledSeveral) }
 
 func throttledSeveral(t *testing.T) {
@@ -256,7 +257,7 @@ func throttledSeveral(t *testing.T) {
 		p.throttle[subject] = -1
 		d := take(t, e, limiter.Charge{Subject: subject, Limit: l, Cost: 1})
 		if few := i < 3; !d.Allowed || d.Reason != limiter.ReasonThrottled || few != (d.StoreCalls > 1) {
-			t.Errorf("subject %d: %+v, want more attempts %t", i, d, few)
+			t.Errorf("subject %d: got %+v, want more attempts %t", i, d, few)
 		}
 	}
 }

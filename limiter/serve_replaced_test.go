@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// While the store is asked for an account, a request under changed rules waits for the answer:
-// the account is replaced after it, and what it counted stays.
+// While a store call for an account is in flight, a request under changed rules waits for the
+// answer. Only then is the account replaced, and its counts remain.
 func TestSpread_replacedWhileAsked(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Minute}, {Lease: 5}} {
 		synctest.Test(t, func(t *testing.T) {
@@ -30,14 +30,14 @@ func TestSpread_replacedWhileAsked(t *testing.T) {
 				synctest.Wait()
 			}
 			if n := len(store.in); n != 1 {
-				t.Errorf("%+v: the store is asked %d times at once, want once", spread, n)
+				t.Errorf("%+v: got %d store calls at once, want one", spread, n)
 			}
 			close(store.out)
 			for range 3 {
 				<-done
 			}
 			if d := mustPeek(t, e, noon, after); d.Capacity != 20 || d.Remaining != 17 && spread.Sync > 0 {
-				t.Errorf("%+v: %d of %d remain, want 17 of 20", spread, d.Remaining, d.Capacity)
+				t.Errorf("%+v: got %d of %d remaining, want 17 of 20", spread, d.Remaining, d.Capacity)
 			}
 		})
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Every refusal of a limit with shards names it and says when to come back, whether memory knows
-// of all its shards, of some or of none, and whether another environment charges them too.
+// Every refusal of a limit with shards names the limit and has a RetryAfter. That holds whether the
+// denial cache has all shards, some or none, and whether another environment charges them too.
 func TestSpread_shards_named(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.SlidingLog} {
 		for _, trust := range []time.Duration{0, 20 * time.Millisecond, -1} {
@@ -42,7 +42,7 @@ func TestSpread_shards_named(t *testing.T) {
 	}
 }
 
-// The answer has the shortest wait of the shards that are known, whichever was asked last.
+// The answer has the shortest wait of the known shards, not that of the last call.
 func TestSpread_shards_shortest(t *testing.T) {
 	store, memory := newRemote(), storetest.Must(memstore.New(memstore.Options{}))
 	store.Store = memory
@@ -61,19 +61,19 @@ func TestSpread_shards_shortest(t *testing.T) {
 		known := time.Hour
 		for range 8 {
 			d := takeAt(t, e, noon, c)
-			// The first request asks two shards, and no later answer is longer.
+			// The first request calls two shards, and no later answer has a longer wait.
 			if d.Allowed || d.Limit != l || d.RetryAfter > known {
-				t.Fatalf("first %d: %+v, want refused for at most %s", first, d, known)
+				t.Fatalf("first shard %d: got %+v, want a refusal with a wait of at most %s", first, d, known)
 			}
 			known = d.RetryAfter
 		}
 		if known != time.Second {
-			t.Errorf("first %d: %s, want a second, the shortest of four", first, known)
+			t.Errorf("first shard %d: got a wait of %s, want a second, the shortest of four", first, known)
 		}
 	}
 }
 
-// A shard that refuses is the answer where the next one fails: the refusal is known.
+// If one shard refuses and the next one fails, the answer is the refusal.
 func TestSpread_shards_failed(t *testing.T) {
 	store := newRemote()
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 2, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
@@ -83,6 +83,6 @@ func TestSpread_shards_failed(t *testing.T) {
 	store.fail = map[limiter.Subject]error{l.Subjects(user)[1]: errors.Join(limiter.ErrUnavailable, limiter.ErrRejected)}
 	d, err := storetest.Must(limiter.New(store, limiter.Options{IntN: func(int) int { return 0 }, Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
 	if err != nil || d.Allowed || d.Limit != l || d.RetryAfter <= 0 {
-		t.Errorf("%+v, %v: want the refusal of the shard that answered", d, err)
+		t.Errorf("got %+v, %v, want the refusal of the shard that answered", d, err)
 	}
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Answers that name the time narrow the skew down, whole seconds too, and one that excludes
-// what was known is right: a clock was set.
+// Answers with a time narrow the estimate of the skew, also if they have whole seconds. An answer
+// that contradicts the estimate replaces it: a clock was set.
 func TestSkew(t *testing.T) {
 	var s Skew
 	if _, _, ok := s.ClockSkew(); ok {
-		t.Error("known before any answer")
+		t.Error("got a skew before any answer, want none")
 	}
 	begun := time.Unix(1_800_000_000, 0)
 	const ahead = 300 * time.Millisecond // of this clock
@@ -22,7 +22,7 @@ func TestSkew(t *testing.T) {
 		t.Helper()
 		got, uncertainty, ok := s.ClockSkew()
 		if !ok || uncertainty > most || (got-want).Abs() > uncertainty {
-			t.Errorf("%s: ahead %s, give or take %s (known %t); want %s, within %s", what, got, uncertainty, ok, want, most)
+			t.Errorf("%s: got %s ahead, give or take %s (known %t); want %s, within %s", what, got, uncertainty, ok, want, most)
 		}
 	}
 	answer(0, 40*time.Millisecond, time.Microsecond)
@@ -38,21 +38,22 @@ func TestSkew(t *testing.T) {
 	expect("a clock that was set", -time.Hour, 2*time.Millisecond)
 }
 
-// What is known grows old: the clocks may have drifted apart.
+// The uncertainty of the skew grows with time, because the clocks may drift apart.
 func TestSkew_drift(t *testing.T) {
 	var s Skew
 	begun := time.Unix(1_800_000_000, 0)
 	s.observe(begun, begun, begun, begun)
 	s.observe(begun.Add(1000*time.Second), begun.Add(1000*time.Second), begun.Add(999*time.Second), begun.Add(1001*time.Second))
 	if _, uncertainty, _ := s.ClockSkew(); uncertainty != 100*time.Millisecond {
-		t.Errorf("known to within %s after 1,000 s, want 100ms", uncertainty)
+		t.Errorf("after 1,000 s: got an uncertainty of %s, want 100ms", uncertainty)
 	}
 }
 
-// Begin asks at once, each second until the skew is known well, and then twice a minute.
+// Begin measures immediately, then each second until the skew is known well, and then twice a
+// minute.
 func TestSkew_Begin(t *testing.T) {
 	for _, c := range []struct {
-		known time.Duration // how wide
+		known time.Duration // uncertainty
 		age   time.Duration
 		due   bool
 	}{{0, 0, true}, {50 * time.Millisecond, 900 * time.Millisecond, false}, {50 * time.Millisecond, 2 * time.Second, true}, {time.Millisecond, 20 * time.Second, false}, {time.Millisecond, 40 * time.Second, true}} {
@@ -61,7 +62,7 @@ func TestSkew_Begin(t *testing.T) {
 			s = Skew{known: true, high: c.known, at: time.Now().Add(-c.age)}
 		}
 		if _, due := s.Begin(); due != c.due {
-			t.Errorf("%+v: due %t", c, due)
+			t.Errorf("%+v: got due %t", c, due)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Of two environments that share a store, the clock of one is 70 s behind: together they admit
-// no more than the bound says, and not a quota each time that the one finds the other's state.
+// Two environments share a store, and one clock is 70 s behind. Together they admit no more than
+// the bound. They do not admit a quota each time that the slow one finds the other's state.
 func TestLimiter_slowClock(t *testing.T) {
 	const skew, step = 70 * time.Second, 100 * time.Millisecond
 	store, who := newRemote(), limiter.User("u")
@@ -33,12 +33,12 @@ func TestLimiter_slowClock(t *testing.T) {
 		worst = max(worst, last-first+1)
 	}
 	if worst > 316 || len(admitted) < 480 { // 100 (1 + (60 s + 70 s) / 60 s), and about 100 a minute
-		t.Errorf("%d admitted in the worst minute and %d in five, want at most 316, and 480", worst, len(admitted))
+		t.Errorf("got %d admitted in the worst minute and %d in five, want at most 316, and at least 480", worst, len(admitted))
 	}
 }
 
-// An environment whose clock was an hour ahead for one request holds the others up for two
-// horizons and the rest of a window, not for the hour.
+// The clock of an environment is an hour ahead for one request. It blocks the other environments
+// for two horizons and the rest of a window, not for an hour.
 func TestLimiter_fastClock(t *testing.T) {
 	store, who := newRemote(), limiter.User("u")
 	fast, right := storetest.Must(limiter.New(store, limiter.Options{Trust: -1})), storetest.Must(limiter.New(store, limiter.Options{Trust: -1}))
@@ -51,7 +51,7 @@ func TestLimiter_fastClock(t *testing.T) {
 		}
 	}
 	if admitted < 600 { // 99 at once, none for three minutes, and then 100 a minute
-		t.Errorf("%d admitted in ten minutes, want 600 at least", admitted)
+		t.Errorf("got %d admitted in ten minutes, want at least 600", admitted)
 	}
 }
 
@@ -65,7 +65,7 @@ func (e estimated) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	return e.ahead, e.uncertainty, true
 }
 
-// Now is corrected by what is known to within 10 ms, and by nothing less certain.
+// Now corrects the clock by a skew that is known to within 10 ms, and by no less certain one.
 func TestLimiter_Now(t *testing.T) {
 	for _, c := range []struct{ ahead, uncertainty, want time.Duration }{
 		{time.Hour, 10 * time.Millisecond, time.Hour}, {-time.Hour, time.Millisecond, -time.Hour}, {time.Hour, 11 * time.Millisecond, 0},
@@ -74,13 +74,13 @@ func TestLimiter_Now(t *testing.T) {
 		before := time.Now()
 		now := l.Now()
 		if off := now.Add(c.want); off.Before(before) || off.After(time.Now()) {
-			t.Errorf("%+v: Now is %s off", c, before.Sub(now))
+			t.Errorf("%+v: got Now off by %s", c, before.Sub(now))
 		}
 	}
 }
 
-// An environment that is 300 ms ahead, more than its bucket is deep, keeps the bucket from all
-// others, who get 0 of 1,000; with its clock corrected to within 10 ms they get their share.
+// An environment is 300 ms ahead, which is more than its bucket's depth. The others get 0 of 1,000
+// requests. With the clock corrected to within 10 ms, the others get their share.
 func TestLimiter_fastBucket(t *testing.T) {
 	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
 		store, who := newRemote(), limiter.User("u")
@@ -90,7 +90,7 @@ func TestLimiter_fastBucket(t *testing.T) {
 			takeAt(t, fast, noon.Add(ahead+time.Duration(i)), c)
 		}
 		admitted, at, r := 0, noon, rand.New(rand.NewPCG(1, 2))
-		for range 1000 { // 100 a second from each, and as much is allowed to both
+		for range 1000 { // 100 a second from each; both together may use 100
 			at = at.Add(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
 			takeAt(t, fast, at.Add(ahead), c)
 			at = at.Add(time.Duration(r.Int64N(int64(10 * time.Millisecond))))
@@ -99,7 +99,7 @@ func TestLimiter_fastBucket(t *testing.T) {
 			}
 		}
 		if admitted < want[0] || admitted > want[1] {
-			t.Errorf("%s ahead: the others get %d of 1,000, want %v", ahead, admitted, want)
+			t.Errorf("%s ahead: the others got %d of 1,000, want %v", ahead, admitted, want)
 		}
 	}
 }

@@ -38,18 +38,18 @@ func TestSubject(t *testing.T) {
 		limiter.Claim(long, long), limiter.Custom(long, long), limiter.Endpoint(long, long), limiter.User(long).And(limiter.Claim("org", "acme")),
 	} {
 		if got := s.String(); len(got) != 44 || got[0] != '~' {
-			t.Errorf("a subject of more than %d bytes is %q, want its hash", limiter.MaxSubject, got)
+			t.Errorf("a subject of more than %d bytes: got %q, want its hash", limiter.MaxSubject, got)
 		}
 	}
 	if got := limiter.APIKey(long).And(limiter.Custom("", "")).String(); len(got) != limiter.MaxSubject {
-		t.Errorf("%d bytes, want %d and no hash", len(got), limiter.MaxSubject)
+		t.Errorf("got %d bytes, want %d and no hash", len(got), limiter.MaxSubject)
 	}
 	if got, want := limiter.User("42").Key("weir-dev", 1), "weir-dev/1/user:42"; got != want {
-		t.Errorf("key %q, want %q", got, want)
+		t.Errorf("got the key %q, want %q", got, want)
 	}
 }
 
-// No two identities share a subject, whatever they are called.
+// Different identities never share a subject, whatever their names are.
 func FuzzSubject(f *testing.F) {
 	f.Add("a", "b", "c", "d")
 	f.Add("a|user:b", "", "a", "user:b")
@@ -63,10 +63,10 @@ func FuzzSubject(f *testing.F) {
 			{limiter.Endpoint(a, b), limiter.Endpoint(c, d)},
 		} {
 			if (pair[0] == pair[1]) != same {
-				t.Errorf("(%q, %q) and (%q, %q) are %s and %s", a, b, c, d, pair[0], pair[1])
+				t.Errorf("(%q, %q) and (%q, %q): got %s and %s", a, b, c, d, pair[0], pair[1])
 			}
 			if key := pair[0].Key("n", 1); len(key) > len("n/1/")+limiter.MaxSubject || strings.ContainsAny(key, "{} \x00\n") {
-				t.Errorf("key %q", key)
+				t.Errorf("unexpected key %q", key)
 			}
 		}
 	})
@@ -74,9 +74,9 @@ func FuzzSubject(f *testing.F) {
 
 func TestID(t *testing.T) {
 	if limiter.NewID("ab", "c") == limiter.NewID("a", "bc") || limiter.NewID("a") == limiter.NewID("a", "") {
-		t.Error("different parts have one id")
+		t.Error("different parts have the same ID")
 	}
 	if got := limiter.NewID("search").String(); len(got) != 8 || got != limiter.NewID("search").String() {
-		t.Errorf("id %q", got)
+		t.Errorf("unexpected ID %q", got)
 	}
 }

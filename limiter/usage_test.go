@@ -11,18 +11,18 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// standing returns how the only charge stands.
+// standing returns the usage of the only charge.
 func standing(t *testing.T, l *limiter.Limiter, now time.Time, c limiter.Charge) limiter.Usage {
 	t.Helper()
 	s, err := l.Inspect(ctx, now, []limiter.Charge{c})
 	if err != nil || len(s) != 1 || s[0].Charge != c {
-		t.Fatalf("%+v, %v", s, err)
+		t.Fatalf("unexpected usage %+v, %v", s, err)
 	}
 	return s[0]
 }
 
-// What Inspect tells is what the next requests get, however the limit is counted: so many
-// are admitted, and after RetryAfter, and not a nanosecond before, one more.
+// Inspect reports exactly what the next requests get, for every algorithm and Spread. Remaining
+// requests are admitted. One more is admitted after RetryAfter, and not a nanosecond before.
 func TestLimiter_Inspect(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket, algo.LeakyBucket, algo.SlidingLog} {
 		for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Cells: 2}} {
@@ -39,20 +39,20 @@ func TestLimiter_Inspect(t *testing.T) {
 						capacity = 5
 					}
 					if s := standing(t, l, noon, c); s.Known || s.Capacity != capacity || s.Remaining != capacity || s.RetryAfter != 0 || s.ResetAfter != 0 {
-						t.Fatalf("%s %+v shadow %t %T: never charged: %+v", algorithm, spread, shadow, store, s)
+						t.Fatalf("%s %+v shadow %t %T: never charged: unexpected usage %+v", algorithm, spread, shadow, store, s)
 					}
 					passes := func(now time.Time) bool { d := takeAt(t, l, now, c); return d.Allowed && d.Shadowed == nil }
 					for left := capacity; left > 0; left-- {
 						if s := standing(t, l, noon, c); s.Remaining != left || s.RetryAfter != 0 {
-							t.Fatalf("%s %+v shadow %t %T: %d should be left: %+v", algorithm, spread, shadow, store, left, s)
+							t.Fatalf("%s %+v shadow %t %T: want %d left, got %+v", algorithm, spread, shadow, store, left, s)
 						}
 						if !passes(noon) {
-							t.Fatalf("%s %+v shadow %t %T: refused with %d left", algorithm, spread, shadow, store, left)
+							t.Fatalf("%s %+v shadow %t %T: got a refusal with %d left", algorithm, spread, shadow, store, left)
 						}
 					}
 					s := standing(t, l, noon, c)
 					if !s.Known || s.Remaining != 0 || s.RetryAfter <= 0 || s.ResetAfter < s.RetryAfter {
-						t.Fatalf("%s %+v shadow %t %T: used up: %+v", algorithm, spread, shadow, store, s)
+						t.Fatalf("%s %+v shadow %t %T: used up: unexpected usage %+v", algorithm, spread, shadow, store, s)
 					}
 					if passes(noon.Add(s.RetryAfter-1)) || !passes(noon.Add(s.RetryAfter)) {
 						t.Errorf("%s %+v shadow %t %T: RetryAfter %s is not exact", algorithm, spread, shadow, store, s.RetryAfter)
@@ -63,8 +63,8 @@ func TestLimiter_Inspect(t *testing.T) {
 	}
 }
 
-// Limits of one subject are read at once, and those that rules of a higher version have
-// written down decide as they were written.
+// Inspect reads limits of one subject at once. State of a higher rules version decides by its own
+// parameters.
 func TestLimiter_Inspect_superseded(t *testing.T) {
 	l := storetest.Must(limiter.New(newRemote(), limiter.Options{}))
 	rate := algo.Rate{Requests: 10, Window: time.Minute}
@@ -73,17 +73,17 @@ func TestLimiter_Inspect_superseded(t *testing.T) {
 	older := limit(t, limiter.Limit{Name: "a", Rate: rate, Version: 1})
 	takeAt(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 4})
 	if s := standing(t, l, noon, limiter.Charge{Subject: user, Limit: older, Cost: 7}); !s.Superseded || s.Capacity != 10 || s.Remaining != 6 || s.RetryAfter == 0 {
-		t.Errorf("under older rules: %+v", s)
+		t.Errorf("under older rules: unexpected usage %+v", s)
 	}
 	if s := standing(t, l, noon, limiter.Charge{Subject: user, Limit: newer, Cost: 11}); s.Superseded || s.RetryAfter != algo.Never {
-		t.Errorf("a cost that never passes: %+v", s)
+		t.Errorf("a cost above the capacity: unexpected usage %+v", s)
 	}
 	if _, err := l.Inspect(ctx, noon, []limiter.Charge{{Limit: newer}}); !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("no subject: %v", err)
+		t.Errorf("no subject: unexpected error %v", err)
 	}
 }
 
-// A reset forgets what this process has counted by itself while the store failed.
+// A reset deletes the counts that this process made while the store failed.
 func TestLimiter_Reset_fallback(t *testing.T) {
 	for _, spread := range []limiter.Spread{{}, {Shards: 2}, {Lease: 2}} {
 		r := newRemote()
@@ -97,7 +97,7 @@ func TestLimiter_Reset_fallback(t *testing.T) {
 		for range 2 {
 			for i, want := range []string{"degraded", "degraded", "refused degraded"} {
 				if got := outcome(take(t, l, c)); got != want {
-					t.Errorf("%+v: request %d: %s, want %s", spread, i+1, got, want)
+					t.Errorf("%+v: request %d: got %s, want %s", spread, i+1, got, want)
 				}
 			}
 			if err := l.Reset(ctx, []limiter.Charge{c}); err != nil {

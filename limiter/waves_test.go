@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A request that another limit refuses takes nothing from a fast bucket that all share, for as many
-// calls as before; one that passes charges both, each in one call.
+// A request that another limit refuses takes nothing from a fast shared bucket, and needs no extra
+// call. A request that passes charges both limits, each in one call.
 func TestLimiter_Take_drain(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.TokenBucket} {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -24,11 +24,11 @@ func TestLimiter_Take_drain(t *testing.T) {
 			for i := range 100 {
 				d := take(t, l, shared, own)
 				if allowed := i < 2; d.Allowed != allowed || allowed && d.StoreCalls != 2 || !allowed && d.StoreCalls != 1 {
-					t.Fatalf("request %d: %+v", i, d)
+					t.Fatalf("request %d: unexpected decision %+v", i, d)
 				}
 			}
 			if d := take(t, l, limiter.Charge{Subject: shared.Subject, Limit: shared.Limit, Cost: 1000 - 2}); !d.Allowed {
-				t.Errorf("%+v, want all but the two that passed in the shared bucket", d)
+				t.Errorf("got %+v, want all but the two admitted requests in the shared bucket", d)
 			}
 		})
 	}
