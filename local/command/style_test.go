@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// Colours are for terminals, unless a person wants none.
+// Colours appear only on a terminal, and only without NO_COLOR.
 func TestStyle(t *testing.T) {
 	t.Setenv("NO_COLOR", "")
 	t.Setenv("TERM", "xterm")
 	if StyleOf(io.Discard).on || StyleOf(&bytes.Buffer{}).on {
-		t.Error("colours outside a terminal")
+		t.Error("got colours outside a terminal")
 	}
 	if s := (Style{on: true}); s.Bad("x") != "\x1b[31mx\x1b[0m" || (Style{}).Bad("x") != "x" {
-		t.Errorf("%q", s.Bad("x"))
+		t.Errorf("style of a terminal: got %q", s.Bad("x"))
 	}
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
 	if err != nil {
@@ -23,15 +23,15 @@ func TestStyle(t *testing.T) {
 	}
 	defer func() { _ = terminal.Close() }()
 	if !StyleOf(terminal).on {
-		t.Error("no colours on a terminal")
+		t.Error("got no colours on a terminal")
 	}
 	t.Setenv("TERM", "dumb")
 	if StyleOf(terminal).on {
-		t.Error("colours on a dumb terminal")
+		t.Error("got colours on a dumb terminal")
 	}
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
 	if StyleOf(terminal).on {
-		t.Error("colours with NO_COLOR")
+		t.Error("got colours with NO_COLOR")
 	}
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/weir-limits/weir/local/load"
 )
 
-// run makes a load with a clock that is not real.
+// run makes a load with a fake clock.
 func run(t *testing.T, o load.Options) (r load.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var m load.Meter
 		load.Run(t.Context(), o, &m)
-		r = m.Result(time.Now().Add(time.Hour)) // which changes nothing any more
+		r = m.Result(time.Now().Add(time.Hour)) // the later time changes nothing
 	})
 	return r
 }
 
-// steady answers 200 after a time.
+// steady answers 200 after a fixed time.
 func steady(took time.Duration) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) {
 		time.Sleep(took)
@@ -31,28 +31,28 @@ func steady(took time.Duration) func(context.Context, int) (int, error) {
 	}
 }
 
-// An open loop begins requests at their instants, however long the answers take.
+// An open loop starts requests at their planned times, however long the answers take.
 func TestRun_rate(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(time.Second)})
 	if r.Requests != 500 || r.Allowed != 500 || r.NotSent != 0 || r.Took != 10*time.Second || r.Latencies[load.All].Max < 1000 || r.Latencies[load.All].Max > 1001 {
-		t.Errorf("%+v", r)
+		t.Errorf("unexpected result %+v", r)
 	}
 	r = run(t, load.Options{Requests: 120, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(0)})
 	if r.Requests != 120 || r.Seconds < 2.37 || r.Seconds > 2.39 {
-		t.Errorf("bounded by the requests: %+v", r)
+		t.Errorf("limit on requests: got %+v", r)
 	}
 }
 
-// Without a rate the clients send as fast as they get answers.
+// Without a rate each client sends its next request when the last one is answered.
 func TestRun_closed(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 4, Send: steady(99 * time.Millisecond)})
-	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 { // the last are begun at 9.999 s
-		t.Errorf("%+v", r)
+	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 { // the last ones start at 9.999 s
+		t.Errorf("unexpected result %+v", r)
 	}
 }
 
-// One answer that takes two seconds holds up all that were due meanwhile, and the figures say so:
-// latencies count from when a request was due.
+// One answer takes two seconds and delays all requests due in that time. Their latencies show it,
+// because a latency counts from the time a request was due.
 func TestRun_coordinatedOmission(t *testing.T) {
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 1, Rate: 100, Send: func(_ context.Context, n int) (int, error) {
 		if n == 100 {
@@ -67,20 +67,20 @@ func TestRun_coordinatedOmission(t *testing.T) {
 		}
 	}
 	if l := r.Latencies[load.All]; r.Requests != 1000 || l.P50 != 0 || l.P90 < 990 || l.P90 > 1010 || l.P99 < 1890 || l.P99 > 1910 || late != 98 {
-		t.Errorf("%+v, %d took more than 1.024 s", r, late)
+		t.Errorf("got %+v, with %d slower than 1.024 s", r, late)
 	}
 }
 
-// What is due while all clients are busy until the end is not sent, and said.
+// A request that is due while all clients are busy until the end counts as not sent.
 func TestRun_notSent(t *testing.T) {
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 2, Rate: 10, Send: steady(time.Second)})
 	if r.Requests != 20 || r.NotSent != 80 || r.Allowed != 20 {
-		t.Errorf("%+v", r)
+		t.Errorf("unexpected result %+v", r)
 	}
 }
 
-// What has no answer when the run ends has waited at least until then, and the percentiles of all have it:
-// three of four clients hang, and hold up what was due.
+// A request without an answer at the end counts in the percentiles with its wait so far. Here three
+// of four clients hang and delay the requests that are due.
 func TestRun_unanswered(t *testing.T) {
 	hang := func(ctx context.Context, n int) (int, error) {
 		if n%4 == 0 {
@@ -90,35 +90,36 @@ func TestRun_unanswered(t *testing.T) {
 		return 0, ctx.Err()
 	}
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 100, Rate: 10, Send: hang})
-	// Of 100, due 0.1 s apart, 25 are answered at once, and the others have waited 5 to 15 s.
+	// 100 requests are due, 0.1 s apart. 25 get an answer at once, and the others wait 5 to 15 s.
 	if l := r.Latencies[load.All]; r.UnderWay != 75 || r.Allowed != 25 || !near(l.P50, 8300) || !near(l.P90, 13_600) || !near(l.Max, 14900) || r.Latencies[load.Allowed].Max != 0 {
-		t.Errorf("under way: %+v", r)
+		t.Errorf("under way: got %+v", r)
 	}
 	r = run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 3, Rate: 10, Send: hang})
-	// One is answered, three hang from 0.1 to 0.3 s on, and 96 have waited for a client until 10 s.
+	// One request gets an answer, three hang after 0.1 to 0.3 s, and 96 wait for a client until 10
+	// s.
 	if l := r.Latencies[load.All]; r.UnderWay != 3 || r.NotSent != 96 || !near(l.P50, 4900) || !near(l.P90, 8900) || !near(l.Max, 14900) {
-		t.Errorf("not sent: %+v", r)
+		t.Errorf("not sent: got %+v", r)
 	}
-	synctest.Test(t, func(t *testing.T) { // an interrupt ends it as its time does
+	synctest.Test(t, func(t *testing.T) { // an interrupt ends a run as its duration does
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second+time.Millisecond)
 		defer cancel()
 		var m load.Meter
 		load.Run(ctx, load.Options{Requests: 1000, Duration: time.Hour, Clients: 3, Rate: 10, Send: hang}, &m)
 		if r := m.Result(time.Now()); r.UnderWay != 3 || r.NotSent != 37 || !near(r.Latencies[load.All].Max, 3901) {
-			t.Errorf("interrupted: %+v", r)
+			t.Errorf("interrupted: got %+v", r)
 		}
 	})
 }
 
-// near reports whether a latency is as it should be, in three digits.
+// near reports whether a latency equals the expected one in three digits.
 func near(got, want float64) bool { return math.Abs(got-want) <= 20 }
 
-// Who has begun has five seconds more, and no more; an answer that comes all the same counts, as does one
-// that took longer than a histogram reaches.
+// A started request has at most five more seconds after the end. An answer in that time counts,
+// also one above the range of the histogram.
 func TestRun_grace(t *testing.T) {
 	for _, c := range []struct {
 		takes   time.Duration
-		obeys   bool // the end of the context
+		obeys   bool // whether the request stops at the end of its context
 		ended   time.Duration
 		allowed int64
 		longest float64
@@ -144,13 +145,14 @@ func TestRun_grace(t *testing.T) {
 			}}, &m)
 			r := m.Result(time.Now())
 			if l := r.Latencies[load.All]; time.Since(begun) != c.ended || r.Allowed != c.allowed || r.UnderWay != 1-c.allowed || math.Abs(l.Max-c.longest) > c.longest/1000 {
-				t.Errorf("an answer after %s, %t: %+v after %s", c.takes, c.obeys, r, time.Since(begun))
+				t.Errorf("answer after %s, obeys %t: got %+v after %s", c.takes, c.obeys, r, time.Since(begun))
 			}
 		})
 	}
 }
 
-// Poisson arrivals have their mean rate, and distances whose deviation is their mean.
+// The distances of Poisson arrivals have the expected mean, and a standard deviation equal to the
+// mean.
 func TestRun_poisson(t *testing.T) {
 	const rate = 100
 	var at []float64
@@ -160,7 +162,7 @@ func TestRun_poisson(t *testing.T) {
 	}})
 	const want = 200 * rate
 	if math.Abs(float64(r.Requests)-want) > 6*math.Sqrt(want) {
-		t.Errorf("%d requests, want about %d", r.Requests, want)
+		t.Errorf("requests: got %d, want about %d", r.Requests, want)
 	}
 	sum, squares := 0.0, 0.0
 	for i := range at[1:] {
@@ -170,11 +172,11 @@ func TestRun_poisson(t *testing.T) {
 	n := float64(len(at) - 1)
 	mean := sum / n
 	if deviation := math.Sqrt(squares/n - mean*mean); deviation < mean*0.9 || deviation > mean*1.1 {
-		t.Errorf("distances of %.5f s deviate by %.5f s", mean, deviation)
+		t.Errorf("distances: got mean %.5f s and deviation %.5f s, want them equal", mean, deviation)
 	}
 }
 
-// Each request is counted once, by how it ended.
+// Each request counts once, by its result.
 func TestRun_outcomes(t *testing.T) {
 	r := run(t, load.Options{Requests: 100, Duration: time.Minute, Clients: 10, Send: func(_ context.Context, n int) (int, error) {
 		switch n % 5 {
@@ -188,12 +190,12 @@ func TestRun_outcomes(t *testing.T) {
 		return 0, errors.New("no route")
 	}})
 	if r.Allowed != 20 || r.Refused != 40 || r.Other != 20 || r.Failed != 20 || r.Failure != "no route" || r.Statuses[200] != 20 || r.Statuses[429] != 40 || r.Statuses[503] != 20 || len(r.Statuses) != 3 || len(r.Latencies) != 3 {
-		t.Errorf("%+v", r)
+		t.Errorf("unexpected result %+v", r)
 	}
 }
 
-// A run that is interrupted ends at once, and has what was measured; what an answer is awaited
-// for is neither failed nor answered. So is what outlives the end of a run.
+// An interrupt ends a run at once and keeps the measurements. A request without an answer counts as
+// under way, neither failed nor answered. So does a request that lasts longer than the run.
 func TestRun_interrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
@@ -212,7 +214,7 @@ func TestRun_interrupted(t *testing.T) {
 		begun := time.Now()
 		load.Run(ctx, o, &m)
 		if r := m.Result(time.Now()); time.Since(begun) != 1500*time.Millisecond || r.Requests != sent.Load() || r.Allowed != 11 || r.UnderWay != r.Requests-11 || r.Failed != 0 {
-			t.Errorf("%+v, sent %d", r, sent.Load())
+			t.Errorf("got %+v after %d sent requests", r, sent.Load())
 		}
 	})
 	r := run(t, load.Options{Requests: 1000, Duration: time.Second, Clients: 3, Send: func(ctx context.Context, _ int) (int, error) {
@@ -220,14 +222,14 @@ func TestRun_interrupted(t *testing.T) {
 		return 0, ctx.Err()
 	}})
 	if r.Requests != 3 || r.UnderWay != 3 || r.Took != time.Second {
-		t.Errorf("%+v", r)
+		t.Errorf("unexpected result %+v", r)
 	}
 }
 
-// Where there is nothing, nothing is said of it.
+// An empty result has no latencies and no histogram.
 func TestMeter_empty(t *testing.T) {
 	var m load.Meter
 	if r := m.Result(time.Now()); r.Requests != 0 || r.Took != 0 || len(r.Latencies) != 0 || len(r.Histogram) != 0 {
-		t.Errorf("%+v", r)
+		t.Errorf("unexpected result %+v", r)
 	}
 }

@@ -13,8 +13,9 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// Three hundred endpoints at three an hour each admit a caller exactly three times, on every
-// store. The caller's limits are inspected and reset together, and each endpoint's by itself.
+// Three hundred endpoints have a limit of three requests an hour each. Each admits a caller exactly
+// three times, on every store. One usage or reset covers all limits of the caller. The usage or
+// reset of an endpoint covers that endpoint only.
 func TestEndpoints(t *testing.T) {
 	var list []string
 	for i := range 300 {
@@ -33,7 +34,7 @@ func TestEndpoints(t *testing.T) {
 				wg.Go(func() {
 					for i := from; i < 300; i += 10 {
 						if n := d.admitted(ask(i), 4); n != 3 {
-							t.Errorf("/e%d: %d of 4 admitted, want 3", i, n)
+							t.Errorf("/e%d: got %d of 4 admitted, want 3", i, n)
 						}
 					}
 				})
@@ -43,11 +44,11 @@ func TestEndpoints(t *testing.T) {
 				t.Helper()
 				found, err := d.Usage(t.Context(), subject)
 				if err != nil || len(found.Limits) != limits || len(found.Others) != 0 {
-					t.Fatalf("%s: %d limits and %d others, %v", subject, len(found.Limits), len(found.Others), err)
+					t.Fatalf("%s: got %d limits and %d others, error %v", subject, len(found.Limits), len(found.Others), err)
 				}
 				for _, l := range found.Limits {
 					if l.State.Remaining != int64(left) {
-						t.Fatalf("%s: %+v", subject, l)
+						t.Fatalf("%s: got %+v", subject, l)
 					}
 				}
 			}
@@ -55,7 +56,7 @@ func TestEndpoints(t *testing.T) {
 			inspect("user:alice", 300, 0)
 			inspect(one, 1, 0)
 			if f, err := d.Reset(t.Context(), one); err != nil || !slices.Equal(f.Subjects, []string{one, one + "|shadow"}) {
-				t.Errorf("reset: %+v, %v", f, err)
+				t.Errorf("reset: got %+v, error %v", f, err)
 			}
 			inspect(one, 1, 3)
 			inspect("user:alice|endpoint::/e8", 1, 0)
@@ -66,11 +67,11 @@ func TestEndpoints(t *testing.T) {
 		})
 	}
 	if got := many.Charges(nil, "GET", rules.MustParsePath("/e7"), caller.Caller{User: "alice"})[0].Subject.String(); got != "user:alice|endpoint::/e7" {
-		t.Errorf("charged on %s", got)
+		t.Errorf("after the reset: %s is still charged", got)
 	}
 }
 
-// admitted returns how many of n requests of a user the store admits, however long it takes.
+// admitted returns how many of n requests of a user the store admits, however long the store takes.
 func (d *desk) admitted(q operator.Question, n int) (admitted int) {
 	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: q.User})
 	for range n {

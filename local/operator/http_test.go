@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// What is asked by HTTP is what is asked directly, mistakes and failures too.
+// The HTTP client returns the same answers and errors as the operator itself.
 func TestClient(t *testing.T) {
 	d := newDesk(t, "memory")
 	s := httptest.NewServer(d.Handler())
@@ -37,18 +37,18 @@ func TestClient(t *testing.T) {
 	same(t, c.Usage, d.Usage, "user:alice")
 	same(t, c.Usage, d.Usage, "alice")
 	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 4 {
-		t.Errorf("%+v, %v", f, err)
+		t.Errorf("got %+v, error %v", f, err)
 	}
-	same(t, c.Reset, d.Reset, "user:alice") // of whom nothing is held now
+	same(t, c.Reset, d.Reset, "user:alice") // the store holds nothing of alice now
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
 	if _, err := c.Usage(t.Context(), "user:alice"); err == nil || !strings.Contains(err.Error(), "make run starts one") {
-		t.Errorf("nobody answers: %v", err)
+		t.Errorf("no gateway: got error %v", err)
 	}
 }
 
-// same fails unless a question gets the same answer or the same error both ways.
+// same fails unless both clients return the same answer or the same error.
 func same[Q, A any](t *testing.T, client, direct func(context.Context, Q) (A, error), q Q) {
 	t.Helper()
 	got, gotErr := client(t.Context(), q)
@@ -60,7 +60,7 @@ func same[Q, A any](t *testing.T, client, direct func(context.Context, Q) (A, er
 	}
 }
 
-// A question goes nowhere but to this machine.
+// The client only accepts addresses of this machine.
 func TestNewClient(t *testing.T) {
 	for address, ok := range map[string]bool{
 		"http://127.0.0.1:8080": true, "http://localhost:8080/": true, "http://[::1]:9": true,
@@ -68,12 +68,12 @@ func TestNewClient(t *testing.T) {
 		"127.0.0.1:8080": false, "": false, "http://192.168.1.1": false, "http://127.0.0.1@evil.example": false,
 	} {
 		if _, err := operator.NewClient(address); (err == nil) != ok {
-			t.Errorf("%q: %v", address, err)
+			t.Errorf("%q: got error %v", address, err)
 		}
 	}
 }
 
-// A redirect is not followed, and what is no such gateway is named.
+// The client does not follow a redirect. Its error says that the server is not a gateway.
 func TestClient_elsewhere(t *testing.T) {
 	asked := 0
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,11 +86,11 @@ func TestClient_elsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Explain(t.Context(), operator.Question{Token: "secret"}); err == nil || asked != 1 || !strings.Contains(err.Error(), "want a gateway that make run started") {
-		t.Errorf("%v, asked %d times", err, asked)
+		t.Errorf("got error %v after %d requests", err, asked)
 	}
 }
 
-// A body is bounded, strict JSON, and nothing is changed by a GET.
+// A request body has a maximum size and is strict JSON. A GET never changes anything.
 func TestHandler_hostile(t *testing.T) {
 	d := newDesk(t, "memory")
 	for _, c := range []struct {
@@ -110,7 +110,7 @@ func TestHandler_hostile(t *testing.T) {
 		w := httptest.NewRecorder()
 		d.Handler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), c.method, operator.Path+c.path, strings.NewReader(c.body)))
 		if w.Code != c.want {
-			t.Errorf("%s %s %.40s: %d, want %d: %s", c.method, c.path, c.body, w.Code, c.want, w.Body)
+			t.Errorf("%s %s %.40s: got %d, want %d: %s", c.method, c.path, c.body, w.Code, c.want, w.Body)
 		}
 	}
 }

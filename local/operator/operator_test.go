@@ -49,7 +49,7 @@ var (
 	local  = netip.MustParseAddr("127.0.0.1")
 )
 
-// desk is an operator beside an environment that decides.
+// desk has an operator and the environment that decides.
 type desk struct {
 	*operator.Operator
 	t     testing.TB
@@ -78,7 +78,7 @@ func parse(t testing.TB, document string) *rules.Rules {
 	return r
 }
 
-// open opens a store with a namespace that no other test has.
+// open opens a store with a namespace of one test.
 func open(t testing.TB, kind string) limiter.Store {
 	t.Helper()
 	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true}
@@ -104,7 +104,7 @@ func open(t testing.TB, kind string) limiter.Store {
 	return store
 }
 
-// send decides a request as the environment does.
+// send decides a request as an environment does.
 func (d *desk) send(q operator.Question) limiter.Decision {
 	d.t.Helper()
 	caller := caller.Caller{User: q.User, Tier: q.Tier, APIKey: q.APIKeyID, Claims: q.Claims, IP: netip.PrefixFrom(local, 32)}
@@ -118,8 +118,7 @@ func (d *desk) send(q operator.Question) limiter.Decision {
 	return decision
 }
 
-// noTime is a decision for which the server had none, as it may on a busy machine: the test
-// says nothing then.
+// noTime marks a decision that a busy server did not make in time. The test then has no result.
 type noTime struct{ reason limiter.Reason }
 
 func (d *desk) explain(q operator.Question) operator.Explanation {
@@ -152,7 +151,7 @@ func (d *desk) reset(subject string) operator.Forgotten {
 	return f
 }
 
-// eachStore runs a test on every store, and again if the server had no time for it.
+// eachStore runs a test on every store. It runs the test again if the server was too slow.
 func eachStore(t *testing.T, test func(d *desk)) {
 	for _, kind := range stores {
 		t.Run(kind, func(t *testing.T) {
@@ -161,7 +160,7 @@ func eachStore(t *testing.T, test func(d *desk)) {
 					return
 				}
 			}
-			t.Fatal("the server had no time for ten attempts")
+			t.Fatal("the server was too slow in ten attempts")
 		})
 	}
 }
@@ -180,8 +179,8 @@ func hadTime(test func()) (ok bool) {
 	return true
 }
 
-// What is explained is what then happens, whoever asks for what: the limit that speaks and
-// its wait, to the nanosecond. And however often it is explained, nobody is charged.
+// An explanation equals the decision that follows: the same limit, and the same wait to the
+// nanosecond. An explanation charges nothing, however often it runs.
 func TestExplain_isWhatHappens(t *testing.T) {
 	questions := []operator.Question{
 		{Method: "GET", Path: "/search"},
@@ -199,31 +198,31 @@ func TestExplain_isWhatHappens(t *testing.T) {
 			for _, q := range questions {
 				first, e := d.explain(q), d.explain(q)
 				if !reflect.DeepEqual(first, e) {
-					d.t.Fatalf("%+v: explained twice, it differs:\n%+v\n%+v", q, first, e)
+					d.t.Fatalf("%+v: two explanations differ:\n%+v\n%+v", q, first, e)
 				}
 				got := d.send(q)
 				if e.Decision.Allowed != got.Allowed || e.Decision.RetryAfterSeconds != got.RetryAfter.Seconds() || e.Decision.DelaySeconds != got.Delay.Seconds() {
-					d.t.Fatalf("%+v: explained %+v, decided %+v", q, e.Decision, got)
+					d.t.Fatalf("%+v: got explanation %+v, want decision %+v", q, e.Decision, got)
 				}
 				if shadowed := got.Shadowed != nil; (e.Decision.Shadowed != "") != shadowed {
-					d.t.Fatalf("%+v: explained %+v, shadowed %t", q, e.Decision, shadowed)
+					d.t.Fatalf("%+v: got explanation %+v, want shadowed %t", q, e.Decision, shadowed)
 				}
 				if !got.Allowed {
 					refusals[e.Decision.Limit] = true
 				}
 				if header := time.Duration(e.Decision.RetryAfter) * time.Second; !got.Allowed && (header < got.RetryAfter || header > got.RetryAfter+time.Second) {
-					d.t.Fatalf("%+v: Retry-After %s, and it passes in %s", q, header, got.RetryAfter)
+					d.t.Fatalf("%+v: got Retry-After %s, but the request passes in %s", q, header, got.RetryAfter)
 				}
 				for _, l := range e.Limits {
 					if l.Path == e.Decision.Limit && !got.Allowed && (l.Name != got.Limit.Name || l.State.Passes || l.State.RetryAfterSeconds != got.RetryAfter.Seconds()) {
-						d.t.Fatalf("%+v: %+v refuses with %s", q, l, got.RetryAfter)
+						d.t.Fatalf("%+v: got usage %+v, but the refusal says %s", q, l, got.RetryAfter)
 					}
 				}
 				d.now = d.now.Add(100 * time.Millisecond)
 			}
 		}
 		if len(refusals) < 2 {
-			d.t.Errorf("refused by %v alone", refusals)
+			d.t.Errorf("got refusals only by %v", refusals)
 		}
 	})
 }
@@ -233,7 +232,7 @@ func TestExplain(t *testing.T) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "alice"})
 		e := d.explain(operator.Question{Method: "GET", Path: "/search/", User: "alice", Claims: map[string]string{"org": "acme"}})
 		if e.Path != "/search" || e.Caller.Subject != "user:alice" || e.Caller.Tier != "free" || e.Caller.IP != "127.0.0.1/32" || e.Version != 7 || e.Others != 4 {
-			t.Errorf("%+v", e)
+			t.Errorf("unexpected explanation %+v", e)
 		}
 		want := []operator.Rule{
 			{Path: "rules[0]", Endpoint: "/search", Method: "GET", Charges: 1},
@@ -241,21 +240,21 @@ func TestExplain(t *testing.T) {
 			{Path: "rules[6]", Endpoint: "*", Charges: 2},
 		}
 		if !reflect.DeepEqual(e.Rules, want) {
-			d.t.Errorf("rules %+v, want %+v", e.Rules, want)
+			d.t.Errorf("rules: got %+v, want %+v", e.Rules, want)
 		}
 		search := e.Limits[0]
 		state := operator.State{Charged: true, Capacity: 8, Remaining: 7, Passes: true, FullAt: search.State.FullAt}
 		if search.Name != "search" || search.Path != "rules[0].limits.free" || !search.Overridden || search.Requests != 8 || search.Mode != "enforce" || search.OnError != "local" || *search.State != state {
-			d.t.Errorf("%+v, %+v", search, search.State)
+			d.t.Errorf("unexpected limit %+v, state %+v", search, search.State)
 		}
 		calls := map[string]int{"memory": 0, "dynamodb": 3, "redis": 3}[d.Kind]
 		if e.Cost.Calls != calls || (e.Cost.Unit == "") != (calls == 0) {
-			d.t.Errorf("cost %+v, want %d calls", e.Cost, calls)
+			d.t.Errorf("cost: got %+v, want %d calls", e.Cost, calls)
 		}
 	})
 }
 
-// A limit that two rules share is told once, at the cost that is charged.
+// A limit that two rules share appears once, with the charged cost.
 func TestExplain_shared(t *testing.T) {
 	d := newDesk(t, "memory")
 	const shared = `"limits":{"global":{"name":"address","requests":5,"window":"1m","per":["ip"]}}}`
@@ -264,13 +263,13 @@ func TestExplain_shared(t *testing.T) {
 	for left := int64(5); left >= 2; left -= 3 {
 		e := d.explain(q)
 		if len(e.Limits) != 1 || e.Limits[0].Cost != 3 || e.Limits[0].Path != "rules[0].limits.global" || e.Limits[0].State.Remaining != left || e.Limits[0].State.Passes != (left > 2) || e.Decision.Allowed != (left > 2) {
-			t.Errorf("%d left: %+v, %+v", left, e, e.Limits[0].State)
+			t.Errorf("%d left: got %+v, %+v", left, e, e.Limits[0].State)
 		}
 		d.send(q)
 	}
 }
 
-// The calls that a decision is said to cost are those that it makes.
+// The explained number of store calls equals the number that a decision makes.
 func TestExplain_cost(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		for _, q := range []operator.Question{
@@ -281,21 +280,21 @@ func TestExplain_cost(t *testing.T) {
 			{Method: "OPTIONS", Path: "/"},
 		} {
 			if e, got := d.explain(q), d.send(q); e.Cost.Calls != got.StoreCalls {
-				d.t.Errorf("%+v: %d calls said, %d made", q, e.Cost.Calls, got.StoreCalls)
+				d.t.Errorf("%+v: got %d calls in the explanation, %d in the decision", q, e.Cost.Calls, got.StoreCalls)
 			}
 		}
 		e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice"})
 		calls, notes := map[string]int{"dynamodb": 3, "redis": 3}, map[string]int{"dynamodb": 4, "redis": 3}
 		if e.Cost.Calls != calls[d.Kind] || len(e.Cost.Notes) != notes[d.Kind] {
-			d.t.Errorf("busy limits: %+v", e.Cost)
+			d.t.Errorf("busy limits: got %+v", e.Cost)
 		}
 		if guesses := strings.Contains(strings.Join(e.Cost.Notes, " "), "a wrong assumption costs another write"); guesses != (d.Kind == "dynamodb") {
-			d.t.Errorf("notes: %q", e.Cost.Notes)
+			d.t.Errorf("notes: got %q", e.Cost.Notes)
 		}
 	})
 }
 
-// An inspection has the limits of every tier, wherever they are counted, and no others.
+// A usage has the limits of every tier, wherever they are counted, and no others.
 func TestInspect(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		for _, path := range []string{"/search", "/tried", "/busy"} {
@@ -309,22 +308,23 @@ func TestInspect(t *testing.T) {
 			}
 		}
 		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9, "rules[2].limits.*[3]": 4}
-		if d.Kind != "memory" { // its count is brought to the store later
+		if d.Kind != "memory" { // the adaptive limit reports to the store later
 			delete(want, "rules[2].limits.*[2]")
 		}
 		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 10 || len(i.Others) != 0 {
-			d.t.Errorf("%v, want %v; %d limits, others %+v", charged, want, len(i.Limits), i.Others)
+			d.t.Errorf("charged: got %v, want %v; %d limits, others %+v", charged, want, len(i.Limits), i.Others)
 		}
 		if i := d.inspect("user:bob"); len(i.Limits) != 10 || i.Limits[0].State.Charged {
-			d.t.Errorf("bob: %+v", i)
+			d.t.Errorf("bob: got %+v", i)
 		}
 		if i := d.inspect("global"); len(i.Limits) != 0 || len(i.Others) != 0 {
-			d.t.Errorf("global: %+v", i)
+			d.t.Errorf("global: got %+v", i)
 		}
 	})
 }
 
-// State that the rules no longer describe is told as far as it can be read, and reset too.
+// Usage shows state that no rule describes, as far as it is readable. A reset removes this state
+// too.
 func TestInspect_others(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "bob"})
@@ -332,24 +332,24 @@ func TestInspect_others(t *testing.T) {
 		d.rules = parse(t, `{"version":8,"rules":[{"endpoint":"/else","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
 		i := d.inspect("user:bob")
 		if len(i.Limits) != 1 || i.Limits[0].State.Charged || len(i.Others) != 2 {
-			d.t.Fatalf("%+v", i)
+			d.t.Fatalf("unexpected usage %+v", i)
 		}
 		for _, o := range i.Others {
 			if o.Version != 7 || o.Remaining != o.Capacity-1 || !o.FullAt.After(d.now) {
-				d.t.Errorf("%+v", o)
+				d.t.Errorf("unexpected other state %+v", o)
 			}
 		}
 		if f := d.reset("user:bob"); len(f.Limits) != 0 || len(f.Others) != 2 {
-			d.t.Errorf("forgotten: %+v", f)
+			d.t.Errorf("reset: got %+v", f)
 		}
 		if i := d.inspect("user:bob"); len(i.Others) != 0 {
-			d.t.Errorf("after a reset: %+v", i)
+			d.t.Errorf("usage after a reset: got %+v", i)
 		}
 	})
 }
 
-// Who was refused passes after a reset, at once here, and in another environment within a
-// second; nobody else is touched.
+// After a reset a refused caller passes at once in this environment, and within a second in another
+// one. Other callers keep their usage.
 func TestReset(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		other := storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
@@ -370,32 +370,33 @@ func TestReset(t *testing.T) {
 			return decision.Allowed
 		}
 		if d.send(bob).Allowed || elsewhere() {
-			d.t.Fatal("bob is not refused")
+			d.t.Fatal("bob is not refused before the reset")
 		}
 		f := d.reset("user:bob")
 		if len(f.Limits) != 1 || f.Limits[0].Name != "search" || f.Limits[0].State.Remaining != 0 || f.Subjects[0] != "user:bob" {
-			d.t.Errorf("forgotten: %+v", f)
+			d.t.Errorf("reset: got %+v", f)
 		}
 		if !d.send(bob).Allowed {
 			d.t.Error("bob is refused after a reset")
 		}
 		if remembers := d.Kind != "memory"; elsewhere() == remembers {
-			d.t.Errorf("at once in another environment: %t", !remembers)
+			d.t.Errorf("another environment passes bob at once: got %t", !remembers)
 		}
 		if says := strings.Contains(strings.Join(f.Notes, " "), "up to a second"); says != (d.Kind != "memory") {
-			d.t.Errorf("notes: %q", f.Notes)
+			d.t.Errorf("notes: got %q", f.Notes)
 		}
 		d.now = d.now.Add(time.Second + 1)
 		if !elsewhere() {
-			d.t.Error("bob is refused elsewhere a second after the reset")
+			d.t.Error("bob is refused in another environment a second after the reset")
 		}
 		if left := d.inspect("user:alice").Limits[0].State.Remaining; left != 7 {
-			d.t.Errorf("alice has %d left, want 7", left)
+			d.t.Errorf("alice: got %d left, want 7", left)
 		}
 	})
 }
 
-// Who is refused by a limit of its address still is when its user is reset, and that is said.
+// After a reset of its user a caller may still be refused by a limit of its address. The notes say
+// so.
 func TestReset_others(t *testing.T) {
 	d := newDesk(t, "memory")
 	q := operator.Question{Method: "GET", Path: "/search", User: "alice"}
@@ -404,18 +405,18 @@ func TestReset_others(t *testing.T) {
 	f := d.reset("user:alice")
 	e := d.explain(q)
 	if d.send(q).Allowed || e.Decision.Limit != "rules[6].limits.global[0]" || len(f.Notes) != 1 || !strings.HasPrefix(f.Notes[0], "other subjects of the same caller") {
-		t.Errorf("%+v, %q", e.Decision, f.Notes)
+		t.Errorf("got decision %+v, notes %q", e.Decision, f.Notes)
 	}
 }
 
-// keys has none, for a reason.
+// keys always fails with a given reason.
 type keys struct{ fault error }
 
 func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey, error) {
 	return nil, k.fault
 }
 
-// A token that cannot be verified is answered 503, and one that is bad 401.
+// A token that cannot be verified gets 503. A bad token gets 401.
 func TestExplain_rejected(t *testing.T) {
 	d := newDesk(t, "memory")
 	for fault, want := range map[error]int{caller.ErrUnverified: 503, caller.ErrInvalidCredential: 401} {
@@ -425,12 +426,12 @@ func TestExplain_rejected(t *testing.T) {
 		}
 		d.Identifier = caller.New(caller.Options{Tokens: tokens})
 		if e := d.explain(operator.Question{Method: "GET", Path: "/queue", Token: "eyJhbGciOiJSUzI1NiIsImtpZCI6ImsifQ.e30.AA"}); e.Decision.Allowed || e.Decision.Status != want || e.Caller.Rejected == "" {
-			t.Errorf("%v: %+v", fault, e)
+			t.Errorf("%v: got %+v", fault, e)
 		}
 	}
 }
 
-// A reset reaches all limiters of a process, what each of them remembers too.
+// A reset clears the store and the denial caches of all limiters in a process.
 func TestReset_limiters(t *testing.T) {
 	d := newDesk(t, "redis")
 	for range 2 {
@@ -445,11 +446,11 @@ func TestReset_limiters(t *testing.T) {
 		}
 		return decision
 	}
-	for i, l := range d.Limiters { // each remembers that bob is refused
+	for i, l := range d.Limiters { // each denial cache has an entry for bob
 		for take(l).Allowed {
 		}
 		if again := take(l); !again.FromCache {
-			t.Fatalf("limiter %d does not remember", i)
+			t.Fatalf("limiter %d has no entry in its denial cache", i)
 		}
 	}
 	d.reset("user:bob")
@@ -460,70 +461,70 @@ func TestReset_limiters(t *testing.T) {
 	}
 }
 
-// A reset reaches all that one limit or another counts apart.
+// A reset clears all that a limit counts separately.
 func TestReset_spread(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
 		n := 0
 		for d.now = noon; d.send(busy).Allowed && n < 20; n++ {
-			d.reset("ip:127.0.0.1") // which would refuse first
+			d.reset("ip:127.0.0.1") // the address limit would refuse first
 		}
 		if n == 0 || n == 20 {
-			d.t.Fatalf("%d were admitted", n)
+			d.t.Fatalf("got %d admitted", n)
 		}
 		d.reset("user:dave")
 		for i := range n {
 			if got := d.send(busy); !got.Allowed {
-				d.t.Fatalf("request %d of %d after a reset is refused by %s", i+1, n, got.Limit.Name)
+				d.t.Fatalf("request %d of %d after a reset: got a refusal by %s", i+1, n, got.Limit.Name)
 			}
 			d.reset("ip:127.0.0.1")
 		}
 	})
 }
 
-// Of a process that decides elsewhere cells are not seen, and it is said.
+// An operator outside the deciding process cannot see cells. The answer says so.
 func TestOperator_outside(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Inside = false
 	e := d.explain(operator.Question{Method: "GET", Path: "/busy", User: "alice", IP: "2001:db8::1"})
 	for _, l := range e.Limits {
 		if (l.State == nil) != (l.Name == "cells") {
-			t.Errorf("%+v", l)
+			t.Errorf("unexpected limit %+v", l)
 		}
 	}
 	if !strings.Contains(strings.Join(e.Notes, "\n"), "is not visible from here") || e.Caller.IP != "2001:db8::/64" {
-		t.Errorf("%+v", e)
+		t.Errorf("unexpected explanation %+v", e)
 	}
 	d.Address = netip.Addr{}
 	if e := d.explain(operator.Question{Method: "GET", Path: "/search"}); e.Caller.Subject != "ip:unknown" || !strings.Contains(e.Notes[0], "--ip") {
-		t.Errorf("no address: %+v", e)
+		t.Errorf("no address: got %+v", e)
 	}
 }
 
-// A store that fails is no answer of its own.
+// A failing store gives an error, not an answer.
 func TestOperator_storeFails(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Store = failing{d.Store}
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(d.Store, limiter.Options{Cells: d.Store}))}
 	if _, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search"}); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("explain: %v", err)
+		t.Errorf("explain: got error %v", err)
 	}
 	if _, err := d.Usage(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("inspect: %v", err)
+		t.Errorf("usage: got error %v", err)
 	}
 	if _, err := d.Reset(t.Context(), "user:alice"); !errors.Is(err, limiter.ErrUnavailable) {
-		t.Errorf("reset: %v", err)
+		t.Errorf("reset: got error %v", err)
 	}
 }
 
-// A store that does not decide, as in an outage, can still be read: the notes say which of the two
-// the answer follows.
+// A store in an outage can be readable although it does not decide. The notes say which of the two
+// the answer uses.
 func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search", User: "alice"})
 	if err != nil || e.Decision.Degraded == "" || !strings.Contains(strings.Join(e.Notes, "\n"), "on_error decides, not the usage that is shown") {
-		t.Errorf("got %+v, %v", e, err)
+		t.Errorf("got %+v, error %v", e, err)
 	}
 }
 
@@ -539,12 +540,11 @@ func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error
 	return nil, limiter.ErrUnavailable
 }
 
-// A path that no request runs by has no explanation either, as the handler and the authorizer
-// have it.
+// A path that the handler and the authorizer reject has no explanation.
 func TestExplain_malformedPath(t *testing.T) {
 	d := newDesk(t, "memory")
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search%zz"})
 	if _, mistaken := errors.AsType[*operator.MistakeError](err); !mistaken || !strings.Contains(err.Error(), "percent-encoding") {
-		t.Errorf("got %+v, %v, want a mistake", e, err)
+		t.Errorf("got %+v, error %v, want a mistake", e, err)
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// A subject may be written as it is printed, or without escapes.
+// A subject can be written with or without escapes.
 func TestInspect_subjects(t *testing.T) {
 	d := newDesk(t, "memory")
 	for text, want := range map[string]limiter.Subject{
 		"user:alice":                            limiter.User("alice"),
-		"user:al|ice":                           {}, // what follows | is a part of its own
+		"user:al|ice":                           {}, // the text after | is part of the name
 		"user:al%7Cice":                         limiter.User("al|ice"),
 		"user:al ice":                           limiter.User("al ice"),
 		"user:100%":                             limiter.User("100%"),
@@ -47,7 +47,7 @@ func TestInspect_subjects(t *testing.T) {
 		"custom:login":                          {},
 		"user:a|":                               {},
 		"user:a|shadow":                         {},
-		// What no request is counted by is no subject of which nothing is held.
+		// A subject that no request counts by is an error.
 		"ip:127.0.0.0/8":                                {},
 		"ip:2001:db8::/48":                              {},
 		"ip:2001:db8::1/128":                            {},
@@ -71,27 +71,27 @@ func TestInspect_subjects(t *testing.T) {
 		i, err := d.Usage(t.Context(), text)
 		if want == (limiter.Subject{}) {
 			if _, mistaken := errors.AsType[*operator.MistakeError](err); !mistaken || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q: %v, %v, want a mistake", text, i.Subject, err)
+				t.Errorf("%q: got %v, error %v, want a mistake", text, i.Subject, err)
 			}
 		} else if err != nil || i.Subject != want.String() {
-			t.Errorf("%q: got %q, %v, want %q", text, i.Subject, err, want)
+			t.Errorf("%q: got %q, error %v, want %q", text, i.Subject, err, want)
 		}
 	}
 }
 
-// What counts as one caller is refused otherwise, and told.
+// An address in a wider network is an error. The error names the network that counts as one caller.
 func TestInspect_network(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.IPv6Bits = 48
 	if i := d.inspect("ip:2001:db8::/48"); i.Subject != "ip:2001:db8::/48" {
-		t.Errorf("%+v", i)
+		t.Errorf("unexpected limits %+v", i)
 	}
 	if _, err := d.Reset(t.Context(), "ip:2001:db8::/64"); err == nil || !strings.Contains(err.Error(), "want ip:2001:db8::/48:") {
 		t.Error(err)
 	}
 }
 
-// Whatever an id holds, what explain prints of it is what inspect reads.
+// Usage reads every subject that explain prints, whatever the ID contains.
 func FuzzInspect_subject(f *testing.F) {
 	f.Add("alice", "acme")
 	f.Add("al|ice:%41%", "=|")
@@ -104,7 +104,7 @@ func FuzzInspect_subject(f *testing.F) {
 				continue
 			}
 			if err != nil || i.Subject != s.String() {
-				t.Errorf("%q: %q, %v", s, i.Subject, err)
+				t.Errorf("%q: got %q, error %v", s, i.Subject, err)
 			}
 		}
 		_, _ = d.Usage(t.Context(), user)

@@ -28,7 +28,7 @@ import (
 	"github.com/weir-limits/weir/local/top"
 )
 
-// fill sends 40 refusals of alice, in two events, to what the variables name.
+// fill sends 40 refusals of alice, in two events, to the sink that the variables name.
 func fill(t *testing.T, c boot.EventsConfig) {
 	t.Helper()
 	sink, err := sinks.Open(t.Context(), boot.Config{Local: true, EventsConfig: c})
@@ -50,15 +50,15 @@ func fill(t *testing.T, c boot.EventsConfig) {
 
 var subjectHash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// testLog fails a test by what is logged.
+// testLog fails a test if something is logged.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(b []byte) (int, error) {
-	l.t.Errorf("%s", b)
+	l.t.Errorf("unexpected log line: %s", b)
 	return len(b), nil
 }
 
-// expectEvents checks that events prints what fill sends.
+// expectEvents checks that weir-tools events prints the events of fill.
 func expectEvents(t *testing.T, args ...string) {
 	t.Helper()
 	code, out, errs := tool(t, append([]string{"events"}, args...)...)
@@ -68,7 +68,7 @@ func expectEvents(t *testing.T, args ...string) {
 	}
 	got := counted.Table(10)
 	if code != 0 || errs != "" || got.Refused != 40 || got.Skipped != 0 || len(got.Most) != 1 || got.Most[0].Subject != subjectHash(limiter.User("alice")) {
-		t.Errorf("exit %d, %s%s: %+v", code, out, errs, got)
+		t.Errorf("exit %d, %s%s: got %+v", code, out, errs, got)
 	}
 }
 
@@ -83,7 +83,8 @@ func TestEvents_kafka(t *testing.T) {
 	expectEvents(t, "--brokers", c.ListenAddrs()[0], "--topic", "decisions", "--last", "2h")
 }
 
-// What comes while a topic is read does not count, or a busy one would have no end.
+// Reading ends at the end of the topic at the start. Later events do not count, because a busy
+// topic has no end.
 func TestEvents_kafka_busy(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "decisions"))
 	if err != nil {
@@ -98,7 +99,7 @@ func TestEvents_kafka_busy(t *testing.T) {
 	defer client.Close()
 	c.ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
-		for range 2 { // partitions
+		for range 2 { // the topic has two partitions
 			client.Produce(t.Context(), kgo.StringRecord(`{"time":"2026-11-21T12:00:00Z","outcome":"refused","count":30,"subject":"aaaaaaaaaaaaaaaa","limit":"search"}`), nil)
 		}
 		return nil, nil, false
@@ -106,11 +107,11 @@ func TestEvents_kafka_busy(t *testing.T) {
 	expectEvents(t, "--brokers", c.ListenAddrs()[0], "--topic", "decisions")
 	code, out, errs := tool(t, "events", "--brokers", c.ListenAddrs()[0], "--topic", "unknown")
 	if code != 1 || out != "" || !strings.Contains(errs, "has no topic unknown") {
-		t.Errorf("got %d %s%s", code, out, errs)
+		t.Errorf("got exit %d, output %s%s", code, out, errs)
 	}
 }
 
-// By --tls a broker has to show a certificate that is trusted, and by --iam too.
+// With --tls or --iam a broker needs a trusted certificate.
 func TestEvents_kafka_tls(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -121,12 +122,12 @@ func TestEvents_kafka_tls(t *testing.T) {
 	defer c.Close()
 	for _, by := range []string{"--tls", "--iam"} {
 		if code, _, errs := tool(t, "events", "--brokers", c.ListenAddrs()[0], "--topic", "decisions", by); code != 1 || !strings.Contains(errs, "certificate signed by unknown authority") {
-			t.Errorf("%s: got %d %s", by, code, errs)
+			t.Errorf("%s: got exit %d, stderr %s", by, code, errs)
 		}
 	}
 }
 
-// The same, with Apache Kafka.
+// events reads from Apache Kafka as well.
 func TestKafkaEvents(t *testing.T) {
 	brokers := storetest.Server(t, "kafka", "KAFKA_BROKERS")
 	name := "top-" + rand.Text()
@@ -140,7 +141,7 @@ func TestKafkaEvents(t *testing.T) {
 	request := kmsg.NewPtrCreateTopicsRequest()
 	request.Topics = append(request.Topics, topic)
 	if answer, err := request.RequestWith(t.Context(), c); err != nil || answer.Topics[0].ErrorCode != 0 {
-		t.Fatalf("topic %s: %+v, %v", name, answer, err)
+		t.Fatalf("topic %s: got %+v, error %v", name, answer, err)
 	}
 	fill(t, boot.EventsConfig{Events: "kafka", KafkaBrokers: []string{brokers}, KafkaTopic: name})
 	expectEvents(t, "--brokers", brokers, "--topic", name)

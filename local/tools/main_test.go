@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// TestMain lets the tests start this program as a process of its own.
+// TestMain lets the tests start this program as a separate process.
 func TestMain(m *testing.M) {
 	if !commandtest.Main(main) {
 		m.Run()
@@ -29,7 +29,7 @@ func tool(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestUsage(t *testing.T) {
 	for _, args := range [][]string{{"frobnicate"}, {"with", "redis", "true"}, {"with", "mysql", "--", "true"}, {"sam", "x"}, {"events"}, {"events", "--stream", "s", "--brokers", "b:1"}} {
 		if code, _, errs := tool(t, args...); code != 2 || strings.Count(errs, "\n") != 2 || !strings.Contains(errs, "--help") {
-			t.Errorf("%v: exit %d, %q", args, code, errs)
+			t.Errorf("%v: exit %d, stderr %q", args, code, errs)
 		}
 	}
 }
@@ -37,30 +37,30 @@ func TestUsage(t *testing.T) {
 func TestWith(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://set-already")
 	if code, out, errs := tool(t, "with", "redis", "--", "sh", "-c", "echo $REDIS_URL; exit 7"); code != 7 || out != "redis://set-already\n" {
-		t.Errorf("exit %d, %q, %q", code, out, errs)
+		t.Errorf("exit %d, output %q, stderr %q", code, out, errs)
 	}
 	t.Setenv("REDIS_URL", "")
 	t.Setenv("PATH", "/nowhere")
 	t.Setenv("WEIR_REQUIRE", "")
 	if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 0 || strings.Count(errs, "SKIPPED: redis: redis-server not found on the PATH") != 2 {
-		t.Errorf("no server: exit %d, %q", code, errs)
+		t.Errorf("no server: exit %d, stderr %q", code, errs)
 	}
 	t.Setenv("WEIR_REQUIRE", " redis ,")
 	t.Setenv("REDIS_URL", "redis://set-already")
 	if code, out, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "echo $WEIR_REQUIRE"); code != 0 || out != "redis\n" {
-		t.Errorf("what the command finds required: exit %d, %q, %q", code, out, errs)
+		t.Errorf("WEIR_REQUIRE of the command: exit %d, output %q, stderr %q", code, out, errs)
 	}
 	t.Setenv("REDIS_URL", "")
 	for _, require := range []string{"1", "foo", "redis,mysql", "redis dynamodb"} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 2 || !strings.Contains(errs, "WEIR_REQUIRE: got ") {
-			t.Errorf("WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
+			t.Errorf("WEIR_REQUIRE=%s: exit %d, stderr %q", require, code, errs)
 		}
 	}
 	for _, require := range []string{"redis", "all", "dynamodb,redis", "dynamodb, redis"} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := tool(t, "with", "redis", "--", "/bin/sh", "-c", "exit 0"); code != 1 || !strings.Contains(errs, "redis is required") {
-			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
+			t.Errorf("no server, WEIR_REQUIRE=%s: exit %d, stderr %q", require, code, errs)
 		}
 	}
 }
@@ -70,7 +70,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// A command that ends well when it is command.Interrupted has ended well.
+// A command that exits with command.Interrupted after an interrupt counts as successful.
 func TestWith_interrupt(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://set-already")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -79,11 +79,11 @@ func TestWith_interrupt(t *testing.T) {
 	var errs bytes.Buffer
 	script := `trap 'kill $!; exit 0' INT; sleep 60 >/dev/null 2>&1 & echo; wait`
 	if code := command.Execute(ctx, rootCommand(), []string{"with", "redis", "--", "sh", "-c", script}, started, &errs); code != 0 || errs.Len() > 0 {
-		t.Errorf("exit %d, %q", code, &errs)
+		t.Errorf("exit %d, stderr %q", code, &errs)
 	}
 }
 
-// The tools are fetched into the checkout, and need a Python.
+// The SAM tools go into the checkout and need Python.
 func TestWith_tools(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("WEIR_TOOLS", "")
@@ -91,7 +91,7 @@ func TestWith_tools(t *testing.T) {
 	for require, want := range map[string]int{"": 0, "tools": 1} {
 		t.Setenv("WEIR_REQUIRE", require)
 		if code, _, errs := tool(t, "with", "--install", "tools", "--", "/bin/sh", "-c", `test -z "$WEIR_TOOLS"`); code != want || !strings.Contains(errs, "tools") || !strings.Contains(errs, "python3, 3.10 or newer and with venv, not found on the PATH") {
-			t.Errorf("WEIR_REQUIRE=%s: exit %d, %q", require, code, errs)
+			t.Errorf("WEIR_REQUIRE=%s: exit %d, stderr %q", require, code, errs)
 		}
 	}
 }

@@ -34,8 +34,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// synthesized returns the path of the template that was synthesized for this machine, if
-// there is all that the SAM CLI needs to run it.
+// synthesized returns the template that was synthesized for this machine. It skips the test if the
+// SAM CLI lacks a requirement.
 func synthesized(t *testing.T) string {
 	t.Helper()
 	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
@@ -48,8 +48,8 @@ func synthesized(t *testing.T) string {
 	return path
 }
 
-// The APIs of the synthesized template, run by the SAM CLI in containers: limits hold, in
-// one state for both, and answers have their fields.
+// The SAM CLI runs the APIs of the synthesized template in containers. Limits work, both APIs share
+// one state, and responses have the decision's fields.
 func TestSAM(t *testing.T) {
 	template := synthesized(t)
 	c := checkouttest.Scratch(t)
@@ -63,35 +63,35 @@ func TestSAM(t *testing.T) {
 
 	r := decided(t, http.MethodGet, rest+"/api/v1/search", token)
 	fields(t, r, http.StatusOK, "100", `"search";q=1000;w=60`)
-	// The SAM CLI makes 502 of the error by which an authorizer asks for a 401.
+	// The SAM CLI returns 502 for the error that an authorizer returns instead of a 401.
 	if r := send(t, http.MethodGet, rest+"/api/v1/search", "wrong"); r.StatusCode != http.StatusBadGateway {
-		t.Errorf("a bad token: %s %s", r.Status, r.body)
+		t.Errorf("bad token: got %s %s", r.Status, r.body)
 	}
 	admitted := 0
 	for r = decided(t, http.MethodPost, rest+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
 		fields(t, r, http.StatusCreated, "10", `"data";q=10;w=60`)
 		r = decided(t, http.MethodPost, rest+"/api/v1/data", "")
 	}
-	// It makes a 403 of its own of a policy that denies: it knows no gateway responses.
+	// The SAM CLI has no gateway responses, so it returns 403 for a policy that denies.
 	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.body) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
-		t.Errorf("after %d that were admitted: %s %v %s", admitted, r.Status, r.Header, r.body)
+		t.Errorf("after %d admitted requests: got %s %v %s", admitted, r.Status, r.Header, r.body)
 	}
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
 	fields(t, r, http.StatusOK, "60", `"items";q=60;w=60`)
-	// What the authorizer has counted, the handler refuses by, in another container; at
-	// once, or after a few if the window has moved on.
+	// The handler runs in another container and refuses because of the authorizer's charges. It may
+	// admit a few requests first, if the window moved on.
 	for r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
 		r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", "")
 	}
 	fields(t, r, http.StatusTooManyRequests, "10", `"data";q=10;w=60`)
 	var problem httplimit.Problem
 	if err := json.Unmarshal([]byte(r.body), &problem); err != nil || problem.Status != http.StatusTooManyRequests || problem.Error != "rate_limit_exceeded" || r.Header.Get("Content-Type") != "application/problem+json" || r.Header.Get("Retry-After") == "" {
-		t.Errorf("%v: %v %s", err, r.Header, r.body)
+		t.Errorf("error %v: got %v %s", err, r.Header, r.body)
 	}
 	for _, subject := range []string{"ip:127.0.0.1", "user:alice"} {
 		if keys := subjectsIn(t, name); !slices.ContainsFunc(keys, func(key string) bool { return strings.HasSuffix(key, "/"+subject) }) {
-			t.Errorf("DynamoDB has %v, want %s too", keys, subject)
+			t.Errorf("got keys %v in DynamoDB, want %s too", keys, subject)
 		}
 	}
 
@@ -99,12 +99,12 @@ func TestSAM(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := p.Wait(); err != nil {
-		t.Errorf("ended with %v: %s", err, p.Output)
+		t.Errorf("exit error %v: %s", err, p.Output)
 	}
 }
 
-// decided sends a request until it is not let through undecided because the time was up,
-// as it may be on a busy machine.
+// decided sends a request again while the answer is undecided. A busy machine can exceed the
+// timeout of the store.
 func decided(t *testing.T, method, url, token string) reply {
 	t.Helper()
 	for range 20 {
@@ -116,7 +116,7 @@ func decided(t *testing.T, method, url, token string) reply {
 	return reply{}
 }
 
-// reply is an answer with its body read.
+// reply is an answer with its body.
 type reply struct {
 	*http.Response
 	body string
@@ -143,7 +143,7 @@ func send(t *testing.T, method, url, token string) reply {
 	return reply{r, string(body)}
 }
 
-// fields checks the fields of a decision.
+// fields checks the response fields of a decision.
 func fields(t *testing.T, r reply, status int, limit, policy string) {
 	t.Helper()
 	remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining"))
@@ -151,11 +151,11 @@ func fields(t *testing.T, r reply, status int, limit, policy string) {
 	if r.StatusCode != status || r.Header.Get("X-RateLimit-Limit") != limit || r.Header.Get("RateLimit-Policy") != policy ||
 		!strings.HasPrefix(r.Header.Get("RateLimit"), name+";r="+strconv.Itoa(remaining)+";t=") || r.Header.Get("X-RateLimit-Reset") == "" ||
 		err != nil || status == http.StatusTooManyRequests && remaining != 0 {
-		t.Errorf("%s, want %d of limit %s: %v %s", r.Status, status, limit, r.Header, r.body)
+		t.Errorf("got %s, want %d of limit %s: %v %s", r.Status, status, limit, r.Header, r.body)
 	}
 }
 
-// subjectsIn returns the keys of the items of a namespace in the table.
+// subjectsIn returns the keys of a namespace's items in the table.
 func subjectsIn(t *testing.T, namespace string) (keys []string) {
 	t.Helper()
 	client, err := boot.Config{Store: "dynamodb", DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -177,8 +177,8 @@ func subjectsIn(t *testing.T, namespace string) (keys []string) {
 	return keys
 }
 
-// outcomes are what the functions make of the sample events, by file: who was limited or
-// the status, and by which capacity.
+// outcomes are the expected results of the sample events, by file: the limited subject or the
+// status, and the capacity.
 var outcomes = map[string]string{
 	"alb-anonymous.json":             "200, limit 20",
 	"function-url-anonymous.json":    "200, limit 60",
@@ -193,7 +193,7 @@ var outcomes = map[string]string{
 	"rest-proxy-user.json":           "200, limit 100",
 }
 
-// `sam local invoke` with every sample event.
+// `sam local invoke` runs with every sample event.
 func TestSAM_events(t *testing.T) {
 	path := synthesized(t)
 	dir := t.TempDir()
@@ -227,7 +227,7 @@ func TestSAM_events(t *testing.T) {
 				function = "Authorizer"
 			}
 			var answer []byte
-			for range 5 { // until there was time for a decision
+			for range 5 { // until a decision is made in time
 				if answer, err = cli.Invoke(t.Context(), document, functionOf(t, template, function), event); err != nil {
 					t.Fatal(err)
 				}
@@ -236,14 +236,14 @@ func TestSAM_events(t *testing.T) {
 				}
 			}
 			if got := outcomeOf(t, answer); got != outcomes[name] {
-				t.Errorf("%s, want %q: %s", got, outcomes[name], answer)
+				t.Errorf("got %s, want %q: %s", got, outcomes[name], answer)
 			}
 		})
 	}
 }
 
-// sampleCredentials returns the variables and the files by which the functions believe
-// the credentials of the sample events.
+// sampleCredentials returns variables and files that make the functions accept the credentials of
+// the sample events.
 func sampleCredentials(t *testing.T, dir string) (variables, files map[string]string) {
 	t.Helper()
 	const secret = "0123456789abcdef"
@@ -265,17 +265,17 @@ func sampleCredentials(t *testing.T, dir string) (variables, files map[string]st
 	return map[string]string{"JWT_ISSUER": samples.Issuer, "JWT_AUDIENCE": samples.Audience, "JWT_ALGORITHMS": "ES256"}, files
 }
 
-// functionOf returns the function of a template whose logical ID has a word in it.
+// functionOf returns the function whose logical ID contains a word.
 func functionOf(t *testing.T, template *samTemplate, word string) string {
 	t.Helper()
 	ids := slices.DeleteFunc(template.functions(), func(id string) bool { return !strings.Contains(id, word) })
 	if len(ids) != 1 {
-		t.Fatalf("functions with %s in their ID: %v, want one", word, ids)
+		t.Fatalf("functions with %s in their ID: got %v, want one", word, ids)
 	}
 	return ids[0]
 }
 
-// outcomeOf reads the answer of either function, as outcomes has it.
+// outcomeOf reads an answer of either function, in the form of outcomes.
 func outcomeOf(t *testing.T, answer []byte) string {
 	t.Helper()
 	var a struct {
@@ -283,7 +283,7 @@ func outcomeOf(t *testing.T, answer []byte) string {
 		events.APIGatewayProxyResponse
 	}
 	if err := json.Unmarshal(answer, &a); err != nil {
-		t.Fatalf("%v: %s", err, answer)
+		t.Fatalf("error %v: %s", err, answer)
 	}
 	if a.StatusCode == 0 && len(a.PolicyDocument.Statement) == 1 {
 		return fmt.Sprintf("%s %s, limit %s", a.PolicyDocument.Statement[0].Effect, a.PrincipalID, a.Context["rateLimitLimit"])

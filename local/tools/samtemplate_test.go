@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// templateFor returns a template with a REST API, an HTTP API and a function whose code is
-// beside it.
+// templateFor returns a template with a REST API, an HTTP API and a function. The code of the
+// function is in the same folder.
 func templateFor(t *testing.T, architecture string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -44,11 +44,11 @@ func TestSynthesizedTemplate(t *testing.T) {
 	}
 	for name, want := range map[string]string{"bootstrap": "program", "jwks.json": "key"} {
 		if got, err := os.ReadFile(filepath.Join(dir, "Handler", name)); err != nil || string(got) != want {
-			t.Errorf("%s: %q, %v", name, got, err)
+			t.Errorf("%s: got %q, error %v", name, got, err)
 		}
 	}
 	if info, err := os.Stat(filepath.Join(dir, "Handler", "jwks.json")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("others may read a copy of a secret: %v, %v", info, err)
+		t.Errorf("mode of a copied secret: got %v, error %v, want only the owner to read it", info, err)
 	}
 	written := filepath.Join(dir, "rest.json")
 	if err := template.write(written, httpAPIType); err != nil {
@@ -60,11 +60,11 @@ func TestSynthesizedTemplate(t *testing.T) {
 	}
 	for _, want := range []string{`"Rest":`, `"P":`, `"STORE":"dynamodb"`, `"KEPT":"kept"`, `"NEW":"new"`, fmt.Sprintf(`"aws:asset:path":%q`, filepath.Join(dir, "Handler"))} {
 		if !strings.Contains(string(got), want) {
-			t.Errorf("no %s in %s", want, got)
+			t.Errorf("output lacks %s: %s", want, got)
 		}
 	}
 	if strings.Contains(string(got), `"Http"`) {
-		t.Errorf("the HTTP API is still in %s", got)
+		t.Errorf("output still contains the HTTP API: %s", got)
 	}
 }
 
@@ -78,12 +78,12 @@ func TestSynthesizedTemplate_mistakes(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	if _, err := readSAMTemplate("nowhere.json"); err == nil || !strings.Contains(err.Error(), "make synth writes it") {
-		t.Errorf("no template: %v", err)
+		t.Errorf("missing template: got error %v", err)
 	}
 	for _, name := range []string{"DYNAMODB_ENDPOINT", "DOCKER_HOST", "WEIR_TOOLS"} {
 		t.Setenv(name, "")
 	}
 	if code, _, errs := tool(t, "sam"); code != 1 || !strings.Contains(errs, "want all three: run make sam") {
-		t.Errorf("alone: exit %d, %q", code, errs)
+		t.Errorf("no template argument: exit %d, stderr %q", code, errs)
 	}
 }

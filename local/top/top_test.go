@@ -13,14 +13,15 @@ import (
 
 var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// clock is the reader's.
+// clock returns the reader's time.
 func clock() time.Time { return noon.Add(time.Minute) }
 
 func event(at time.Time, outcome, subject string, count int) []byte {
 	return fmt.Appendf(nil, `{"time":%q,"outcome":%q,"count":%d,"subject":%q,"limit":"search"}`, at.Format(time.RFC3339Nano), outcome, count, subject)
 }
 
-// Lines of events, of the metrics log, of an environment and of an export are all read.
+// Top reads lines of events, of the metrics log, of an environment's log and of a CloudWatch
+// export.
 func TestTop_Line(t *testing.T) {
 	x := top.New(0, clock)
 	for _, line := range []string{
@@ -42,19 +43,19 @@ func TestTop_Line(t *testing.T) {
 	}
 }
 
-// What is older than the time asked for does not count, to a tenth of it.
+// Lines older than the period do not count. The period is exact to a tenth of it.
 func TestTop_last(t *testing.T) {
 	x := top.New(10*time.Second, clock)
 	for second := range 100 {
 		x.Line(event(noon.Add(time.Duration(second)*time.Second), "refused", "a", 1))
 	}
-	x.Line(event(noon, "refused", "a", 1000)) // late
+	x.Line(event(noon, "refused", "a", 1000)) // arrives late
 	if got := x.Table(1); got.Refused != 10 || len(got.Most) != 1 || got.Most[0].Count != 10 {
 		t.Errorf("got %+v, want the 10 of the last 10 seconds", got)
 	}
 }
 
-// A line of a clock that is far ahead, or with names that nobody has, does not count.
+// A line from a clock that is far ahead, or with invalid names, does not count.
 func TestTop_skipped(t *testing.T) {
 	x := top.New(time.Minute, clock)
 	x.Line(event(noon, "refused", "a", 1))
@@ -64,15 +65,15 @@ func TestTop_skipped(t *testing.T) {
 	x.Line(event(noon, "refused", strings.Repeat("a", 65), 1))
 	x.Line(fmt.Appendf(nil, `{"weir":"refused","subject":"b","limit":%q,"refused":2}`, strings.Repeat("a", 65)))
 	if got := x.Table(10); got.Refused != 2 || got.Skipped != 4 || len(got.Most) != 2 {
-		t.Errorf("got %+v, want 2 refused and 4 lines skipped", got)
+		t.Errorf("got %+v, want 2 refusals and 4 skipped lines", got)
 	}
 	x.Line(event(clock().Add(5*time.Minute), "refused", "b", 1))
 	if got := x.Table(10); got.Refused != 1 {
-		t.Errorf("got %+v, want only what is new", got)
+		t.Errorf("got %+v, want only the new lines", got)
 	}
 }
 
-// Whoever is refused often is found among any number of others, and the error is bounded.
+// A frequently refused caller is found among any number of others, with a bounded error.
 func TestTop_bounded(t *testing.T) {
 	x := top.New(0, clock)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -88,14 +89,14 @@ func TestTop_bounded(t *testing.T) {
 	}
 	got := x.Table(5)
 	if got.Refused != lines {
-		t.Errorf("got %d in all, want %d", got.Refused, lines)
+		t.Errorf("refusals: got %d, want %d", got.Refused, lines)
 	}
 	for _, r := range got.Most {
 		if n := exact[r.Subject]; n < 1000 || r.Count < n || r.Count-r.Error > n || r.Error > lines/1000 {
-			t.Errorf("got %+v, want one of those refused often, %d times", r, n)
+			t.Errorf("got %+v, want a frequently refused caller with %d refusals", r, n)
 		}
 	}
 	if n := len(x.Table(1 << 20).Most); n != 1000 {
-		t.Errorf("%d callers are kept, want 1,000", n)
+		t.Errorf("callers: got %d, want 1,000", n)
 	}
 }

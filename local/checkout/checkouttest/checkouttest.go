@@ -12,8 +12,7 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 )
 
-// Scratch returns a checkout whose own files (.weir, .bin and dist) are the test's alone, and
-// changes into it.
+// Scratch changes into a checkout for one test. The test has its own .weir, .bin and dist.
 func Scratch(t *testing.T) checkout.Checkout {
 	t.Helper()
 	original := Find(t)
@@ -27,7 +26,7 @@ func Scratch(t *testing.T) checkout.Checkout {
 	return Find(t)
 }
 
-// Find returns the checkout of the working directory.
+// Find returns the checkout that contains the working directory.
 func Find(t *testing.T) checkout.Checkout {
 	t.Helper()
 	c, err := checkout.Find()
@@ -40,9 +39,9 @@ func Find(t *testing.T) checkout.Checkout {
 // Namespace returns a namespace that no other test uses.
 func Namespace() string { return "test-" + rand.Text() }
 
-// Built is a scratch checkout with the functions, built for this machine. They are built into the
-// .bin of the original checkout, where the go command finds them up to date the next time. It skips
-// the test where environments cannot run.
+// Built returns a scratch checkout with functions built for this machine. The build uses the .bin
+// of the original checkout, so the go command can reuse it. Built skips the test where environments
+// cannot run.
 func Built(t *testing.T) checkout.Checkout {
 	t.Helper()
 	if runtime.GOOS != "linux" {

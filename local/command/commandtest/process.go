@@ -1,4 +1,4 @@
-// Package commandtest runs a test binary as the program that it tests, in a process of its own.
+// Package commandtest runs a test binary as the program under test, in a separate process.
 package commandtest
 
 import (
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// mainVariable makes a test binary run the program.
+// mainVariable makes a test binary run the program under test.
 const mainVariable = "WEIR_TEST_MAIN=1"
 
 // Main runs program if this process was started by [Command], and reports whether it did. Call it
@@ -48,11 +48,11 @@ type Process struct {
 	Output *Output
 }
 
-// Output is what a process writes on its standard error. It can be read while the process writes.
+// Output collects the standard error of a process. It can be read while the process writes.
 type Output struct {
 	mu      sync.Mutex
 	text    strings.Builder
-	Written chan struct{} // has one element when there is more
+	Written chan struct{} // receives a value after each write
 }
 
 // NewOutput returns an empty Output.
@@ -69,14 +69,14 @@ func (o *Output) Write(b []byte) (int, error) {
 	return o.text.Write(b)
 }
 
-// String returns what was written until now.
+// String returns the output so far.
 func (o *Output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.text.String()
 }
 
-// Start runs the program on free ports until it prints what to try.
+// Start runs the program on free ports and waits until it prints its greeting.
 func Start(t *testing.T, args []string, environment ...string) *Process {
 	t.Helper()
 	for range 10 {
@@ -85,10 +85,10 @@ func Start(t *testing.T, args []string, environment ...string) *Process {
 			return p
 		}
 		if err := p.Wait(); !strings.Contains(p.Output.String(), InUse) {
-			t.Fatalf("the program ended before it was ready: %v\n%s", err, p.Output)
+			t.Fatalf("program ended before it was ready: %v\n%s", err, p.Output)
 		}
 	}
-	t.Fatal("no ports stayed free")
+	t.Fatal("found no free ports")
 	return nil
 }
 
@@ -116,11 +116,11 @@ func try(t *testing.T, args, environment []string) (p *Process, ready bool) {
 	return p, false
 }
 
-// InUse is in the error of a port that another process took between FreePorts and its use.
+// InUse is part of the error for a port that another process took between FreePorts and its use.
 const InUse = "address already in use"
 
-// FreePorts returns a port that was free just now, together with the next. Try again where the
-// error contains [InUse].
+// FreePorts returns a port p such that p and p+1 were free. Call it again if the error contains
+// [InUse].
 func FreePorts(t *testing.T) int {
 	t.Helper()
 	port, next := PortBesideTaken(t)
@@ -128,7 +128,7 @@ func FreePorts(t *testing.T) int {
 	return port
 }
 
-// PortBesideTaken returns a port that was free just now, and a listener on the next.
+// PortBesideTaken returns a port that was free, and a listener on the next port.
 func PortBesideTaken(t *testing.T) (port int, next net.Listener) {
 	t.Helper()
 	for range 100 {
@@ -143,6 +143,6 @@ func PortBesideTaken(t *testing.T) (port int, next net.Listener) {
 			return port, next
 		}
 	}
-	t.Fatal("no two free ports beside each other")
+	t.Fatal("found no two free neighbouring ports")
 	return 0, nil
 }
