@@ -38,7 +38,7 @@ var (
 
 const secret = "0123456789abcdef"
 
-// document has small limits, so that a few requests reach them.
+// document has small limits, so that a few requests exceed them.
 const document = `{"rules":[
 	{"endpoint":"/api/v1/search","method":"GET","limits":{
 		"free":{"requests":60,"window":"1m","algorithm":"token_bucket","burst":2},
@@ -57,7 +57,7 @@ func sampleEvent(t testing.TB, name string) []byte {
 	return b
 }
 
-// changed returns an event with one string replaced.
+// changed returns the event with one string replaced.
 func changed(t testing.TB, event []byte, old, replacement string) []byte {
 	t.Helper()
 	if !strings.Contains(string(event), old) {
@@ -93,7 +93,7 @@ func environment(t testing.TB, store limiter.Store) *lambdahttp.Environment {
 	}
 }
 
-// fixed returns rules that do not change, and an error as it is.
+// fixed returns rules that never reload. It passes err through.
 func fixed(r *rules.Rules, err error) (*live.Rules, error) { return live.Fixed(r), err }
 
 func memory(t testing.TB) *lambdahttp.Environment {
@@ -130,40 +130,40 @@ func TestAuthorizer(t *testing.T) {
 			for i := range c.capacity {
 				p, err := authorize(t, e, sampleEvent(t, c.file))
 				if err != nil || effect(p) != "Allow" || p.PrincipalID != c.principal {
-					t.Fatalf("request %d: %+v, %v", i+1, p, err)
+					t.Fatalf("request %d: got %+v, %v; want Allow", i+1, p, err)
 				}
 				if got, want := p.PolicyDocument.Statement[0].Resource[0], "arn:aws:execute-api:eu-central-1:123456789012:a1b2c3d4e5/dev/*"; got != want {
-					t.Fatalf("resource %s, want %s", got, want)
+					t.Fatalf("resource of the policy: got %s, want %s", got, want)
 				}
 				if got, want := p.Context["rateLimitRemaining"], string(rune('0'+c.capacity-1-i)); got != want || p.Context["weir"] != "allowed" || p.Context["subject"] != c.principal {
-					t.Fatalf("request %d: context %v", i+1, p.Context)
+					t.Fatalf("request %d: wrong context %v", i+1, p.Context)
 				}
 			}
 			p, err := authorize(t, e, sampleEvent(t, c.file))
 			if err != nil || effect(p) != "Deny" {
-				t.Fatalf("over the limit: %+v, %v", p, err)
+				t.Fatalf("request over the limit: got %+v, %v; want Deny", p, err)
 			}
 			for key, want := range map[string]any{"weir": "refused", "policy": "search", "window": "60s", "rateLimitRemaining": "0"} {
 				if p.Context[key] != want {
-					t.Errorf("%s: %v, want %v", key, p.Context[key], want)
+					t.Errorf("context %s: got %v, want %v", key, p.Context[key], want)
 				}
 			}
 			if message, wait := p.Context["message"].(string), p.Context["retryAfter"].(string); !strings.Contains(message, "Retry after "+wait+" second") {
-				t.Errorf("message %q with retryAfter %s", message, wait)
+				t.Errorf("message %q does not match retryAfter %s", message, wait)
 			}
-			for key, value := range p.Context { // API Gateway refuses lists and objects
+			for key, value := range p.Context { // API Gateway rejects lists and objects
 				switch value.(type) {
 				case string, float64, bool:
 				default:
-					t.Errorf("context %s is a %T", key, value)
+					t.Errorf("context %s has the type %T, want a scalar", key, value)
 				}
 			}
 		})
 	}
 }
 
-// A bad credential is "Unauthorized", costs the claimed user nothing, and is charged
-// to the address, which in the end is refused.
+// A bad credential is "Unauthorized". It is charged to the address and never to the claimed user.
+// After eight of them the address is denied.
 func TestAuthorizer_credentials(t *testing.T) {
 	e := memory(t)
 	event := sampleEvent(t, "rest-authorizer-user.json")
@@ -175,22 +175,22 @@ func TestAuthorizer_credentials(t *testing.T) {
 			bad = doubled
 		}
 		if _, err := authorize(t, e, bad); err == nil || err.Error() != "Unauthorized" {
-			t.Fatalf("bad credential %d: %v", i+1, err)
+			t.Fatalf("bad credential %d: got %v, want Unauthorized", i+1, err)
 		}
 	}
 	if p, err := authorize(t, e, forged); err != nil || effect(p) != "Deny" || p.Context["policy"] != "address" {
-		t.Errorf("the ninth bad credential: %+v, %v", p, err)
+		t.Errorf("ninth bad credential: got %+v, %v; want Deny", p, err)
 	}
 	elsewhere := changed(t, event, `"sourceIp": "203.0.113.7"`, `"sourceIp": "203.0.113.8"`)
 	if p, err := authorize(t, e, elsewhere); err != nil || p.Context["rateLimitRemaining"] != "2" {
-		t.Errorf("the user was charged for forged tokens: %+v, %v", p, err)
+		t.Errorf("user after forged tokens: got %+v, %v; want no charge for them", p, err)
 	}
 }
 
 const ownDomain = `"domainName": "a1b2c3d4e5.execute-api.eu-central-1.amazonaws.com"`
 
-// However a path is spelled, it is the same endpoint; a long one makes no invalid
-// policy.
+// Every spelling of a path is charged as the same endpoint. A long path does not make the policy
+// invalid.
 func TestAuthorizer_path(t *testing.T) {
 	e := memory(t)
 	e.BasePath = "/v1"
@@ -198,13 +198,13 @@ func TestAuthorizer_path(t *testing.T) {
 	for i, path := range []string{"/v1/api/v1/search/", "/%76%31//api/v1/%73earch", "/api/v1/search"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || p.Context["rateLimitRemaining"] != string(rune('2'-i)) {
-			t.Errorf("%s: %+v, %v", path, p.Context, err)
+			t.Errorf("%s: want a charge to the search: got %+v, %v", path, p.Context, err)
 		}
 	}
 	for _, path := range []string{"/v10/api/v1/search", "/v1api/v1/search", "/api/v1/%2573earch", "/api/v1/search/x"} {
 		p, err := authorize(t, e, changed(t, event, `"path": "/api/v1/search"`, `"path": "`+path+`"`))
 		if err != nil || effect(p) != "Allow" || p.Context["rateLimitLimit"] != "8" {
-			t.Errorf("%s is taken for the search: %+v, %v", path, p.Context, err)
+			t.Errorf("%s: want no charge to the search: got %+v, %v", path, p.Context, err)
 		}
 	}
 	for _, domain := range []string{
@@ -214,17 +214,17 @@ func TestAuthorizer_path(t *testing.T) {
 		other := changed(t, event, "api.example.com", domain)
 		p, err := authorize(t, memory(t), changed(t, other, `"path": "/api/v1/search"`, `"path": "/v1/api/v1/search"`))
 		if err != nil || p.Context["rateLimitLimit"] != "8" {
-			t.Errorf("%s has no base path: %+v, %v", domain, p.Context, err)
+			t.Errorf("%s: want a path without a base path: got %+v, %v", domain, p.Context, err)
 		}
 		e := memory(t)
 		e.BasePath = "/api"
 		if p, err := authorize(t, e, other); err != nil || p.Context["rateLimitLimit"] != "3" {
-			t.Errorf("%s: the base path is taken off a path without one: %+v, %v", domain, p.Context, err)
+			t.Errorf("%s: want the whole path, although it begins like the base path: got %+v, %v", domain, p.Context, err)
 		}
 	}
 	long := changed(t, event, "/dev/GET/api/v1/search", "/dev/GET/"+strings.Repeat("x", 2000))
 	if p, err := authorize(t, e, long); err != nil || len(p.PolicyDocument.Statement[0].Resource[0]) > 512 {
-		t.Errorf("a long path: %v", err)
+		t.Errorf("long path: got %v, or a resource that is too long", err)
 	}
 }
 
@@ -245,7 +245,7 @@ func TestAuthorizer_errors(t *testing.T) {
 	}
 }
 
-// answer is what a handler returned, of any payload format.
+// answer is a handler's answer in any payload format.
 type answer struct {
 	StatusCode        int                 `json:"statusCode"`
 	StatusDescription string              `json:"statusDescription"`
@@ -276,28 +276,28 @@ func handle(t *testing.T, e *lambdahttp.Environment, api http.Handler, event []b
 	return a
 }
 
-// Behind the authorizer the handler copies its decision, and counts nothing.
+// Behind the authorizer the handler copies the decision into its answer and charges nothing.
 func TestHandler_behindAuthorizer(t *testing.T) {
 	for _, file := range []string{"rest-proxy-user.json", "rest-proxy-apikey.json", "rest-proxy-anonymous.json"} {
 		e := memory(t)
 		for range 10 {
 			a := handle(t, e, sample.New(e), sampleEvent(t, file))
 			if a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"query":"weir","results":[]}` {
-				t.Fatalf("%s: %+v", file, a)
+				t.Fatalf("%s: got %+v, want 200", file, a)
 			}
 			for name, want := range map[string]string{
 				"X-RateLimit-Limit": "100", "X-RateLimit-Remaining": "99", "X-RateLimit-Reset": "1772625601",
 				"RateLimit-Policy": `"search";q=1000;w=60`, "RateLimit": `"search";r=99;t=1`, "Retry-After": "",
 			} {
 				if got := a.header(name); got != want {
-					t.Fatalf("%s: %s: %s, want %s", file, name, got, want)
+					t.Fatalf("%s: %s: got %s, want %s", file, name, got, want)
 				}
 			}
 		}
 	}
 }
 
-// Without an authorizer the handler enforces, whatever the host.
+// Without an authorizer the handler enforces the limits on every host.
 func TestHandler_enforces(t *testing.T) {
 	for _, c := range []struct {
 		file     string
@@ -314,18 +314,18 @@ func TestHandler_enforces(t *testing.T) {
 			e := memory(t)
 			for i := range c.capacity {
 				if a := handle(t, e, sample.New(e), sampleEvent(t, c.file)); a.StatusCode != c.status || a.header("X-RateLimit-Remaining") != string(rune('0'+c.capacity-1-i)) {
-					t.Fatalf("request %d: %+v", i+1, a)
+					t.Fatalf("request %d: got %+v, want it allowed", i+1, a)
 				}
 			}
 			a := handle(t, e, sample.New(e), sampleEvent(t, c.file))
 			if a.StatusCode != http.StatusTooManyRequests || a.header("Retry-After") == "" || a.header("Content-Type") != "application/problem+json" {
-				t.Errorf("over the limit: %+v", a)
+				t.Errorf("request over the limit: got %+v, want 429", a)
 			}
 		})
 	}
 }
 
-// What the API sees is the request that was sent, on every host.
+// The API receives the client's request unchanged on every host.
 func TestHandler_request(t *testing.T) {
 	var seen *http.Request
 	var body string
@@ -354,7 +354,7 @@ func TestHandler_request(t *testing.T) {
 		t.Run(c.file, func(t *testing.T) {
 			a := handle(t, memory(t), api, sampleEvent(t, c.file))
 			if seen.Method != c.method || seen.URL.RequestURI() != c.target || seen.RemoteAddr != c.remote || body != c.body || seen.Header.Get("Cookie") != c.cookie || seen.Host == "" {
-				t.Errorf("the API saw %s %s of %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
+				t.Errorf("the API received %s %s of %s at %q with body %q and cookie %q", seen.Method, seen.URL.RequestURI(), seen.RemoteAddr, seen.Host, body, seen.Header.Get("Cookie"))
 			}
 			cookies := a.Cookies
 			if c.file == "rest-proxy-user.json" {
@@ -365,47 +365,48 @@ func TestHandler_request(t *testing.T) {
 				slices.Sort(cookies)
 			}
 			if !slices.Equal(cookies, []string{"a=1", "b=2"}) {
-				t.Errorf("cookies %q", cookies)
+				t.Errorf("cookies of the answer: got %q, want two", cookies)
 			}
 			if a.StatusCode != http.StatusAccepted || !a.IsBase64Encoded || a.Body != "//4=" || a.header("Vary") != "Accept" {
-				t.Errorf("answer %+v", a)
+				t.Errorf("answer: got %+v, want 202 in base64", a)
 			}
 		})
 	}
 	multi := changed(t, sampleEvent(t, "alb-anonymous.json"), `"headers": {`, `"multiValueHeaders": {"x-forwarded-for": ["203.0.113.9"], "host": ["h"]}, "ignored": {`)
 	if a := handle(t, memory(t), api, multi); len(a.MultiValueHeaders["Set-Cookie"]) != 2 || a.StatusDescription != "202 Accepted" || seen.RemoteAddr != "203.0.113.9:0" {
-		t.Errorf("a target group with several values a name: %+v", a)
+		t.Errorf("target group with multi-value headers: got %+v", a)
 	}
 	custom := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"domainName": "f6g7h8i9j0.execute-api.eu-central-1.amazonaws.com"`, `"domainName": "api.example.com"`)
 	if handle(t, memory(t), api, custom); seen.URL.Path != "/dev/api/v1/data" {
-		t.Errorf("a custom domain has no stage in its paths: %s", seen.URL.Path)
+		t.Errorf("path on a custom domain: got %s, want it with /dev, which is no stage there", seen.URL.Path)
 	}
 	beside := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api`, `"rawPath": "/devapi`)
 	if handle(t, memory(t), api, beside); seen.URL.Path != "/devapi/v1/data" {
-		t.Errorf("a path that begins like the stage: %s", seen.URL.Path)
+		t.Errorf("path that begins like the stage: got %s, want it unchanged", seen.URL.Path)
 	}
 	root := changed(t, sampleEvent(t, "http-api-anonymous.json"), `"rawPath": "/dev/api/v1/data"`, `"rawPath": "/dev"`)
 	if handle(t, memory(t), api, root); seen.URL.Path != "/" {
-		t.Errorf("the stage alone: %s", seen.URL.Path)
+		t.Errorf("path of the stage alone: got %s, want /", seen.URL.Path)
 	}
 }
 
-// Router and rules agree on a path: no spelling reaches the API past its limit.
+// The router and the rules interpret a path alike: every spelling of an endpoint counts against
+// its limit.
 func TestHandler_path(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/5", "/api/v1//items/5/", "/api/v1/%69tems/5", "/api/v1/x/../items/5", "/./api/v1/items/%35"} {
 		e := memory(t)
 		event := changed(t, sampleEvent(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
 		if a := handle(t, e, sample.New(e), event); a.StatusCode != http.StatusOK || strings.TrimSpace(a.Body) != `{"id":"5"}` {
-			t.Errorf("%s: %+v", path, a)
+			t.Errorf("%s: got %+v, want item 5", path, a)
 		}
 		if a := handle(t, e, sample.New(e), sampleEvent(t, "function-url-anonymous.json")); a.StatusCode != http.StatusTooManyRequests {
-			t.Errorf("%s is counted apart", path)
+			t.Errorf("%s: not counted as the same endpoint", path)
 		}
 	}
 	for _, path := range []string{"/api/v1/items/a%2Fb", "/api/v1/%2569tems/5"} {
 		event := changed(t, sampleEvent(t, "function-url-anonymous.json"), `"rawPath": "/api/v1/items/5"`, `"rawPath": "`+path+`"`)
 		if a := handle(t, memory(t), sample.New(memory(t)), event); a.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %+v", path, a)
+			t.Errorf("%s: got %+v, want 404", path, a)
 		}
 	}
 }
@@ -424,30 +425,32 @@ func TestHandler_errors(t *testing.T) {
 	}
 }
 
-// unreachable is a store that is down.
+// unreachable is a store that always fails.
 type unreachable struct{ limiter.Store }
 
 func (unreachable) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 
-// A store that is down admits, and says so on both ways.
+// While the store fails, requests are allowed by default. The authorizer's context and the
+// handler's header report it.
 func TestDegraded(t *testing.T) {
 	e := environment(t, unreachable{})
 	p, err := authorize(t, e, sampleEvent(t, "rest-authorizer-user.json"))
 	if err != nil || effect(p) != "Allow" || p.Context["degraded"] != "store_unavailable" {
-		t.Fatalf("authorizer: %+v, %v", p, err)
+		t.Fatalf("authorizer: got %+v, %v; want a degraded Allow", p, err)
 	}
 	behind := changed(t, sampleEvent(t, "rest-proxy-user.json"), `"weir": "allowed"`, `"weir": "allowed", "degraded": "store_unavailable"`)
 	for _, event := range [][]byte{behind, sampleEvent(t, "http-api-user.json")} {
 		if a := handle(t, e, sample.New(e), event); a.StatusCode >= 400 || a.header("Weir-Degraded") != "store_unavailable" {
-			t.Errorf("handler: %+v", a)
+			t.Errorf("handler: got %+v, want a degraded answer", a)
 		}
 	}
 }
 
-// While a store is down, on_error deny is a failure of the authorizer, and never a Deny,
-// which would be a 429; and 503 by the handler. Local is decided by the share.
+// While the store fails, on_error "deny" makes the authorizer fail. It never returns Deny,
+// because that would be a 429. The handler returns 503. With on_error "local" the local share of
+// the limit decides.
 func TestDegraded_onError(t *testing.T) {
 	for policy, want := range map[string]struct{ effects, statuses []string }{
 		`"on_error":"deny"`:                       {[]string{"failed", "failed"}, []string{"503", "503"}},
@@ -468,34 +471,34 @@ func TestDegraded_onError(t *testing.T) {
 			switch {
 			case want == "failed":
 				if err == nil || err.Error() == "Unauthorized" || strings.Contains(err.Error(), "alice") {
-					t.Errorf("%s: request %d: %+v, %v", policy, i+1, p, err)
+					t.Errorf("%s: request %d: got %+v, %v; want a failure of the authorizer", policy, i+1, p, err)
 				}
 			case err != nil || effect(p) != want || p.Context["degraded"] != "store_unavailable":
-				t.Errorf("%s: request %d: %+v, %v", policy, i+1, p, err)
+				t.Errorf("%s: request %d: got %+v, %v", policy, i+1, p, err)
 			}
 		}
 		e = fresh()
 		for i, want := range want.statuses {
 			a := handle(t, e, sample.New(e), sampleEvent(t, "http-api-user.json"))
 			if got := strconv.Itoa(a.StatusCode); got != want || a.header("Weir-Degraded") != "store_unavailable" || a.StatusCode == http.StatusServiceUnavailable && a.header("Retry-After") != "1" {
-				t.Errorf("%s: request %d: %+v", policy, i+1, a)
+				t.Errorf("%s: request %d: got %+v", policy, i+1, a)
 			}
 		}
 	}
 }
 
-// The same http.Handler runs as a plain server, with the peer's address.
+// Serve runs the same http.Handler on a plain server and charges the peer's address.
 func TestServe(t *testing.T) {
 	e := memory(t)
 	server := httptest.NewServer(e.Serve(sample.New(e)))
 	defer server.Close()
 	for i, want := range []int{200, 200, 429} {
 		if got := send(t, http.MethodGet, server.URL+"/api/v1/search/", ""); got != want {
-			t.Errorf("request %d: %d, want %d", i+1, got, want)
+			t.Errorf("request %d: got %d, want %d", i+1, got, want)
 		}
 	}
 	if got := send(t, http.MethodPost, server.URL+"/api/v1/data", strings.Repeat("x", 1<<20+1)); got != http.StatusRequestEntityTooLarge {
-		t.Errorf("a body of more than 1 MiB: %d", got)
+		t.Errorf("body of more than 1 MiB: got %d, want 413", got)
 	}
 }
 
@@ -516,7 +519,7 @@ func send(t *testing.T, method, url, body string) int {
 	return r.StatusCode
 }
 
-// Every event is used by a test somewhere in this repository.
+// This file uses every sample event.
 func TestEvents_used(t *testing.T) {
 	test, err := os.ReadFile("app_test.go")
 	if err != nil {
@@ -528,7 +531,7 @@ func TestEvents_used(t *testing.T) {
 	}
 	for _, f := range files {
 		if !strings.Contains(string(test), `"`+f.Name()+`"`) {
-			t.Errorf("events/%s is named by no test", f.Name())
+			t.Errorf("no test uses events/%s", f.Name())
 		}
 	}
 }
@@ -548,13 +551,13 @@ func FuzzHandler(f *testing.F) {
 			Invoke(context.Context, []byte) ([]byte, error)
 		}{h, a} {
 			if answer, err := function.Invoke(ctx, event); err == nil && !json.Valid(answer) {
-				t.Errorf("answer %q", answer)
+				t.Errorf("answer is not JSON: %q", answer)
 			}
 		}
 	})
 }
 
-// counting counts the subjects that are charged: each is one write to a shared store.
+// counting records the charged subjects. Each is one write to a shared store.
 type counting struct {
 	limiter.Store
 	mu       sync.Mutex
@@ -568,8 +571,7 @@ func (c *counting) Take(ctx context.Context, now algo.Instant, s limiter.Subject
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// What the rules in this repository cost, as the README says it: a write for each
-// subject of a request.
+// Requests under the rules of this repository cost one write for each subject, as README.md says.
 func TestRules_writes(t *testing.T) {
 	shipped, err := rules.Parse(functions.Rules, rules.Options{Version: 1})
 	if err != nil {
@@ -587,22 +589,23 @@ func TestRules_writes(t *testing.T) {
 		caller := caller.Caller{User: c.user, IP: caller.Prefix(caller.ParseAddress("203.0.113.7"), 64)}
 		charges := shipped.Charges(nil, c.method, rules.MustParsePath(c.path), caller)
 		if d, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, charges); err != nil || !d.Allowed {
-			t.Fatalf("%+v, %v", d, err)
+			t.Fatalf("got %+v, %v; want it allowed", d, err)
 		}
 		slices.Sort(store.subjects)
 		if got := strings.Join(store.subjects, " "); got != c.want {
-			t.Errorf("%s %s by %q writes %s, want %s", c.method, c.path, c.user, got, c.want)
+			t.Errorf("%s %s by %q: wrote %s, want %s", c.method, c.path, c.user, got, c.want)
 		}
 	}
 }
 
-// A path that only the gateway takes for one of the API's gets a problem document.
+// API Gateway routes this path to the API, but the router does not. The answer is a problem
+// document.
 func TestAPI_notFound(t *testing.T) {
 	w := httptest.NewRecorder()
 	e := memory(t)
 	e.Serve(sample.New(e)).ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/api/v1/items/a%2Fb", http.NoBody))
 	var problem struct{ Status int }
 	if err := json.Unmarshal(w.Body.Bytes(), &problem); err != nil || w.Code != http.StatusNotFound || problem.Status != http.StatusNotFound || w.Header().Get("Content-Type") != "application/problem+json" {
-		t.Errorf("%d %v %s: %v", w.Code, w.Header(), w.Body, err)
+		t.Errorf("got %d %v %s: %v; want a problem with status 404", w.Code, w.Header(), w.Body, err)
 	}
 }

@@ -15,10 +15,9 @@ import (
 
 var anyKey = regexp.MustCompile(`^(user:alice|claim:org=[A-Za-z0-9_.@+,/:%~-]{1,128}|ip:([0-9a-f.:/]+|unknown))$`)
 
-// FuzzAttack_request looks for a request by which somebody gets into the API past the
-// limits, writes keys that are not theirs, or has the search spelled in a way that the
-// rules do not know. Each input has a store of its own: a limit that is used up would hide what
-// comes after it.
+// FuzzAttack_request searches for three attacks: exceeding a limit, writing the keys of another
+// caller, and reaching the search by a path that the rules do not recognize. Each input has its
+// own store, because an exhausted limit would hide later attacks.
 func FuzzAttack_request(f *testing.F) {
 	a := newTarget(f)
 	token := a.token(f, map[string]any{"sub": "alice", "org": "acme"})
@@ -50,27 +49,27 @@ func FuzzAttack_request(f *testing.F) {
 		}
 		answered, err := function.Invoke(ctx, payload)
 		if err == nil && !json.Valid(answered) {
-			t.Fatalf("answer %q", answered)
+			t.Fatalf("answer is not JSON: %q", answered)
 		}
 		for _, subject := range a.wrote() {
 			if !anyKey.MatchString(subject) || strings.HasPrefix(subject, "user:") && authorization == "" {
-				t.Errorf("wrote %q", subject)
+				t.Errorf("wrote %q, want only keys of the caller", subject)
 			}
 		}
 		if n := len(a.wrote()); n > 3 {
-			t.Errorf("wrote %d items: %v", n, a.wrote())
+			t.Errorf("wrote %d items, want at most 3: %v", n, a.wrote())
 		}
 		var got answer
 		if host%4 == 3 || json.Unmarshal(answered, &got) != nil || !strings.Contains(got.Body, `"results"`) {
 			return
 		}
 		if limit := got.header("X-RateLimit-Limit"); limit != "5" || len(a.wrote()) == 0 {
-			t.Errorf("%q is the search, a limit of %q speaks, and it wrote %v", path, limit, a.wrote())
+			t.Errorf("%q reaches the search with the limit %q, want 5; it wrote %v", path, limit, a.wrote())
 		}
 	})
 }
 
-// fresh returns a target like a that nobody has attacked yet.
+// fresh returns a target like a with an empty store.
 func (a *target) fresh(t testing.TB) *target {
 	t.Helper()
 	e, store := *a.Environment, &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}

@@ -41,7 +41,8 @@ import (
 	samples "github.com/weir-limits/weir/events"
 )
 
-// attacked are the rules of what is attacked here: each number tells which limit spoke.
+// attacked are the rules of these tests. Each limit has a different number, so a number
+// identifies its limit.
 const attacked = `{"rules":[
 	{"endpoint":"/api/v1/search","method":"GET","limits":{"free":{"requests":5,"window":"1h"},"paid":{"requests":50,"window":"1h"},"enterprise":{"requests":500,"window":"1h"}}},
 	{"endpoint":"*","limits":{
@@ -49,11 +50,11 @@ const attacked = `{"rules":[
 		"global":{"name":"address","requests":3000,"window":"1h","per":["ip"]}}}],
 	"overrides":[{"user":"big","limits":{"search":{"requests":1000,"window":"1h"}}},{"ip":"198.51.100.9","limits":{"search":{"requests":1001,"window":"1h"}}}]}`
 
-// target is an environment under attack, and what is written for it.
+// target is an environment under attack. store records its writes.
 type target struct {
 	*lambdahttp.Environment
 	store *counting
-	key   *ecdsa.PrivateKey // the issuer's
+	key   *ecdsa.PrivateKey // the issuer's key
 }
 
 func newTarget(t testing.TB) *target {
@@ -83,7 +84,7 @@ func newTarget(t testing.TB) *target {
 	return a
 }
 
-// noRecords is a table of API keys in which there is none.
+// noRecords is a table without API keys.
 type noRecords struct{}
 
 func (noRecords) Secrets(context.Context) ([][]byte, error) { return [][]byte{[]byte(secret)}, nil }
@@ -92,7 +93,7 @@ func (noRecords) Record(context.Context, string) (caller.Record, bool, error) {
 	return caller.Record{}, false, nil
 }
 
-// token returns what Authorization says for claims that the issuer has signed.
+// token returns an Authorization header with claims that the issuer has signed.
 func (a *target) token(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	return a.signed(t, a.key, claims)
@@ -113,7 +114,7 @@ func (a *target) signed(t testing.TB, key *ecdsa.PrivateKey, claims map[string]a
 	return "Bearer " + token
 }
 
-// forged is a token whose claims the issuer has not signed.
+// forged returns an Authorization header whose claims another key has signed.
 func (a *target) forged(t testing.TB, claims map[string]any) string {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -123,12 +124,12 @@ func (a *target) forged(t testing.TB, claims map[string]any) string {
 	return a.signed(t, key, claims)
 }
 
-// wrote returns the subjects that were written, each once, sorted.
+// wrote returns the written subjects, sorted and each once.
 func (a *target) wrote() []string {
 	return slices.Compact(slices.Sorted(slices.Values(a.store.subjects)))
 }
 
-// request is what a client sends, and from where.
+// request is a client's request and its source address.
 type request struct {
 	method, path, address string
 	header                map[string]string
@@ -147,15 +148,15 @@ func (r request) withDefaults() request {
 	return r
 }
 
-// reply is the answer to a request: its status, whether the search has run, and the limit
-// that spoke.
+// reply describes the answer to a request: its status, whether the search ran, and the number of
+// the reported limit.
 type reply struct {
 	status   int
 	searched bool
 	limit    string
 }
 
-// hosts are how a request gets to the functions.
+// hosts contains for each host a function that sends a request through it.
 var hosts = map[string]func(*testing.T, *target, request) reply{
 	"REST API": func(t *testing.T, a *target, r request) reply {
 		t.Helper()
@@ -203,7 +204,7 @@ var hosts = map[string]func(*testing.T, *target, request) reply{
 		t.Helper()
 		sent, err := http.ReadRequest(bufio.NewReader(strings.NewReader(r.method + " " + r.path + " HTTP/1.1\r\nHost: api.example\r\n\r\n")))
 		if err != nil {
-			return reply{status: http.StatusBadRequest} // by net/http itself
+			return reply{status: http.StatusBadRequest} // with net/http itself
 		}
 		for name, value := range r.header {
 			sent.Header.Set(name, value)
@@ -226,12 +227,12 @@ func (r request) lower() map[string]string {
 	return header
 }
 
-// v2 puts r into an event of payload 2.0.
+// v2 writes r into an event of payload 2.0.
 func (r request) v2(e map[string]any, stage string) {
 	h := e["requestContext"].(map[string]any)["http"].(map[string]any)
 	h["method"], h["sourceIp"] = r.method, r.address
 	path := r.path
-	if stage != "" { // of an HTTP API, which decodes it
+	if stage != "" { // an HTTP API decodes the path
 		if decoded, err := url.PathUnescape(path); err == nil {
 			path = decoded
 		}
@@ -239,7 +240,7 @@ func (r request) v2(e map[string]any, stage string) {
 	e["rawPath"], e["headers"] = stage+path, r.lower()
 }
 
-// edited returns a sample event with changes.
+// edited returns a sample event after edit.
 func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 	t.Helper()
 	var event map[string]any
@@ -254,7 +255,7 @@ func edited(t testing.TB, file string, edit func(map[string]any)) []byte {
 	return b
 }
 
-// replied hands an event to the handler.
+// replied passes an event to the handler.
 func replied(t *testing.T, a *target, event []byte) reply {
 	t.Helper()
 	b, err := lambdahttp.NewHandler(a.Environment, sample.New(a.Environment)).Invoke(ctx, event)
@@ -268,7 +269,7 @@ func replied(t *testing.T, a *target, event []byte) reply {
 	return reply{got.StatusCode, got.StatusCode == http.StatusOK && (strings.Contains(got.Body, `"results"`)), got.header("X-RateLimit-Limit")}
 }
 
-// onEachHost runs a test on each host, with a target of its own.
+// onEachHost runs a test on each host with a new target.
 func onEachHost(t *testing.T, test func(t *testing.T, a *target, send func(request) reply)) {
 	t.Helper()
 	for name, host := range hosts {
@@ -282,8 +283,8 @@ func onEachHost(t *testing.T, test func(t *testing.T, a *target, send func(reque
 	}
 }
 
-// A key of the store is made of what was verified, and of nothing that separates its parts:
-// nobody chooses one, and no two callers share one.
+// A store key contains only verified names, with every separator escaped. So a caller cannot
+// choose its key, and two callers never share one.
 func TestAttack_chooseKey(t *testing.T) {
 	names := []string{
 		"alice", "alice|ip:203.0.113.7", "alice|claim:org=acme", "user:alice", "global", "apikey:k1", "../alice", "alice\x00", "alice\n", "alice{x}", "{alice}", "al%69ce", "%", "~", "~x",
@@ -294,68 +295,69 @@ func TestAttack_chooseKey(t *testing.T) {
 		for _, name := range names {
 			authorization := a.token(t, map[string]any{"sub": name, "org": name})
 			if len(authorization) > 8000 {
-				t.Fatal("a token that is not looked at tells nothing")
+				t.Fatal("the token is too long: the verifier would not read it")
 			}
 			if got := send(request{header: map[string]string{"Authorization": authorization}}); got.status != http.StatusOK || got.limit != "5" {
-				t.Errorf("%.20q: %+v", name, got)
+				t.Errorf("%.20q: got %+v, want 200 with the limit 5", name, got)
 			}
 		}
 		wrote := a.wrote()
 		if want := 2*len(names) + 1; len(wrote) != want {
-			t.Errorf("%d keys for %d names, two each, and one address; want %d", len(wrote), len(names), want)
+			t.Errorf("got %d keys for %d names, want two for each name and one for the address: %d", len(wrote), len(names), want)
 		}
 		for _, key := range wrote {
 			if !keys.MatchString(key) {
-				t.Errorf("key %q", key)
+				t.Errorf("key has an unexpected form: %q", key)
 			}
 		}
 	})
 }
 
-// A tier is what the issuer or the record says, if the rules name it as a tier.
+// A caller's tier comes only from a verified token or an API key record, and only if the rules
+// define the tier.
 func TestAttack_pickTier(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i, tier := range []any{"global", "*", "", "enterprise ", "ENTERPRISE", "enterprise\x00", "default_tier", "{param}", 1, true, []string{"enterprise"}, map[string]any{"tier": "enterprise"}, strings.Repeat("x", 2000), nil} {
 			got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": fmt.Sprint("u", i), "tier": tier, "Tier": "enterprise", "plan": "enterprise"})}})
 			if got.limit != "5" || got.status != http.StatusOK {
-				t.Errorf("tier %.30q: %+v", fmt.Sprint(tier), got)
+				t.Errorf("tier %.30q: got %+v, want the limit 5", fmt.Sprint(tier), got)
 			}
 		}
 		for _, header := range []string{"Tier", "X-Tier", "X-Weir-Tier", "X-Amzn-Tier", "Weir"} {
 			if got := send(request{header: map[string]string{header: "enterprise"}, address: "192.0.2.1", path: "/api/v1/search"}); got.limit != "5" {
-				t.Errorf("header %s: %+v", header, got)
+				t.Errorf("header %s: got %+v, want the limit 5", header, got)
 			}
 		}
 		if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "paying", "tier": "paid"})}}); got.limit != "50" {
-			t.Errorf("who pays: %+v", got)
+			t.Errorf("caller of the tier paid: got %+v, want the limit 50", got)
 		}
 	})
 }
 
-// An override is for the one who was verified, spelled as it is.
+// An override applies only to a verified caller with exactly its name.
 func TestAttack_pickOverride(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for _, user := range []string{"BIG", "big ", " big", "big\x00", "user:big", "big|x", "198.51.100.9", "b\u200big"} {
 			if got := send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": user, "user": "big", "uid": "big"})}}); got.limit != "5" {
-				t.Errorf("%q: %+v", user, got)
+				t.Errorf("user %q: got %+v, want the limit 5", user, got)
 			}
 		}
 		for _, header := range []string{"X-Forwarded-For", "X-Real-Ip", "Forwarded", "X-User", "True-Client-Ip", "Cf-Connecting-Ip"} {
 			if got := send(request{address: "192.0.2.2", header: map[string]string{header: "198.51.100.9"}}); got.limit != "5" {
-				t.Errorf("%s: %+v", header, got)
+				t.Errorf("header %s: got %+v, want the limit 5", header, got)
 			}
 		}
 		if got := send(request{header: map[string]string{"Authorization": a.forged(t, map[string]any{"sub": "big"})}}); got.status != http.StatusUnauthorized {
-			t.Errorf("a forged token: %+v", got)
+			t.Errorf("forged token: got %+v, want 401", got)
 		}
 		if got := send(request{address: "198.51.100.9"}); got.limit != "1001" {
-			t.Errorf("whom the override is for: %+v", got)
+			t.Errorf("caller of the override: got %+v, want the limit 1001", got)
 		}
 	})
 }
 
-// However a path is spelled, the search runs as often as its limit says: a spelling is
-// either the same endpoint or none of the API's.
+// Spellings of a path cannot exceed the limit of the search. Each spelling is either the same
+// endpoint or no endpoint of the API.
 func TestAttack_spellPath(t *testing.T) {
 	same := []string{
 		"/api/v1/search", "/api/v1/search/", "/api/v1/search//", "//api/v1/search", "/api//v1///search", "/api/v1/%73earch", "/api/v1/%73%65%61%72%63%68", "/%61pi/v1/search", "/api%2Fv1%2Fsearch", "/api%2fv1/search",
@@ -368,7 +370,7 @@ func TestAttack_spellPath(t *testing.T) {
 	onEachHost(t, func(t *testing.T, _ *target, send func(request) reply) {
 		for i, path := range same {
 			if got := send(request{path: path, address: fmt.Sprintf("192.0.2.%d", i)}); got.status != http.StatusOK || !got.searched || got.limit != "5" {
-				t.Errorf("%s is another endpoint: %+v", path, got)
+				t.Errorf("%s: got %+v, want the search", path, got)
 			}
 		}
 		searched := 0
@@ -380,18 +382,18 @@ func TestAttack_spellPath(t *testing.T) {
 			}
 		}
 		if searched != 5 {
-			t.Errorf("the search ran %d times at a limit of 5", searched)
+			t.Errorf("the search ran %d times, want 5", searched)
 		}
 		for _, path := range other {
 			if got := send(request{path: path, address: "198.51.100.1"}); got.searched || got.limit == "5" {
-				t.Errorf("%s is the search: %+v", path, got)
+				t.Errorf("%s: got %+v, want another endpoint than the search", path, got)
 			}
 		}
 	})
 }
 
-// A base path is one spelling of each path, and it is taken off by a custom domain alone;
-// see TestAuthorizer_path for more domains.
+// Spellings of the base path cannot exceed the limit of the search. Only a custom domain has a
+// base path; TestAuthorizer_path has more domains.
 func TestAttack_spellBasePath(t *testing.T) {
 	a := newTarget(t)
 	a.BasePath = "/v1"
@@ -421,11 +423,12 @@ func TestAttack_spellBasePath(t *testing.T) {
 		}
 	}
 	if searched != 5 {
-		t.Errorf("the search ran %d times at a limit of 5", searched)
+		t.Errorf("the search ran %d times, want 5", searched)
 	}
 }
 
-// HEAD is GET, a method has one spelling, and no header is one.
+// HEAD counts as GET. A method in another case is another method, and no header overrides the
+// method.
 func TestAttack_spellMethod(t *testing.T) {
 	onEachHost(t, func(t *testing.T, _ *target, send func(request) reply) {
 		served := 0
@@ -438,13 +441,13 @@ func TestAttack_spellMethod(t *testing.T) {
 			}
 		}
 		if served != 5 {
-			t.Errorf("the search was served %d times at a limit of 5", served)
+			t.Errorf("the search was served %d times, want 5", served)
 		}
 	})
 }
 
-// Whatever a client says of its address, the host's word counts: the last hop behind a load
-// balancer, which adds it, and no header elsewhere.
+// The address of a caller comes from the host, and a client cannot change it by header fields.
+// Behind a load balancer it is the last hop of X-Forwarded-For, which the load balancer appends.
 func TestAttack_forwardedFor(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		served := 0
@@ -467,13 +470,12 @@ func TestAttack_forwardedFor(t *testing.T) {
 			}
 		}
 		if got := a.wrote(); served != 5 || !slices.Equal(got, []string{"ip:203.0.113.7"}) {
-			t.Errorf("served %d times at a limit of 5, and wrote %v", served, got)
+			t.Errorf("served %d times, want 5; wrote %v", served, got)
 		}
 	})
 }
 
-// An address has one key however it is written, and an IPv6 network of 64 bits is one
-// caller.
+// Every spelling of an address has the same key. An IPv6 network of 64 bits is one caller.
 func TestAttack_spellAddress(t *testing.T) {
 	for want, spellings := range map[string][]string{
 		"ip:203.0.113.7":       {"203.0.113.7", "::ffff:203.0.113.7", "::ffff:cb00:7107", "::FFFF:CB00:7107", "0:0:0:0:0:ffff:203.0.113.7", "0000:0000:0000:0000:0000:ffff:cb00:7107", "203.0.113.7:4711", "[::ffff:203.0.113.7]:80", "::ffff:203.0.113.7%eth0"},
@@ -490,14 +492,14 @@ func TestAttack_spellAddress(t *testing.T) {
 				}
 			}
 			if got := a.wrote(); served != 5 || !slices.Equal(got, []string{want}) {
-				t.Errorf("%s: served %d times at a limit of 5, and wrote %v", want, served, got)
+				t.Errorf("%s: served %d times, want 5; wrote %v", want, served, got)
 			}
 		})
 	}
 }
 
-// A caller has one item for each of its identities, whatever it sends; see
-// TestRules_writes for the rules of this repository.
+// A caller has one item for each of its identities, whatever it sends. TestRules_writes covers
+// the rules of this repository.
 func TestAttack_items(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		for i := range 200 {
@@ -507,9 +509,9 @@ func TestAttack_items(t *testing.T) {
 			})
 		}
 		if got := a.wrote(); !slices.Equal(got, []string{"ip:2001:db8:1:2::/64"}) {
-			t.Errorf("wrote %v", got)
+			t.Errorf("wrote %v, want only the address", got)
 		}
-		// Tokens of one user that are issued anew, in other words, are one user's.
+		// Different tokens of one user have the same key.
 		for i := range 20 {
 			send(request{header: map[string]string{"Authorization": a.token(t, map[string]any{"sub": "alice", "jti": fmt.Sprint(i), "iat": noon.Unix() - int64(i), "email": fmt.Sprint(i), "aud": []string{fmt.Sprint(i), samples.Audience}})}})
 		}
@@ -519,8 +521,8 @@ func TestAttack_items(t *testing.T) {
 	})
 }
 
-// A credential that is not good spends nothing of whom it names, beside a good one too; see
-// TestAuthorizer_credentials for what it costs the address.
+// A bad credential charges nothing to the user that it names, even beside a valid credential.
+// TestAuthorizer_credentials covers the charge to the address.
 func TestAttack_spendAnothers(t *testing.T) {
 	onEachHost(t, func(t *testing.T, a *target, send func(request) reply) {
 		good := a.token(t, map[string]any{"sub": "victim", "org": "acme"})
@@ -538,16 +540,16 @@ func TestAttack_spendAnothers(t *testing.T) {
 		} {
 			for range 10 {
 				if got := send(request{header: header}); got.status != http.StatusUnauthorized {
-					t.Errorf("%s: %+v", name, got)
+					t.Errorf("%s: got %+v, want 401", name, got)
 				}
 			}
 		}
 		if got := a.wrote(); !slices.Equal(got, []string{"ip:203.0.113.7"}) {
-			t.Errorf("wrote %v", got)
+			t.Errorf("wrote %v, want only the address", got)
 		}
 		for i := range 6 {
 			if got := send(request{header: map[string]string{"Authorization": good}}).status; got != map[bool]int{true: http.StatusOK, false: http.StatusTooManyRequests}[i < 5] {
-				t.Errorf("request %d of the victim: %d", i+1, got)
+				t.Errorf("request %d of the victim: got %d", i+1, got)
 			}
 		}
 	})
@@ -563,8 +565,8 @@ func (void) Take(_ context.Context, _ algo.Instant, _ limiter.Subject, charges [
 	return true, nil
 }
 
-// Whatever is sent, and by however many, an environment does not grow: what it remembers of
-// callers, leases, API keys, key ids and refusals is bounded.
+// The memory of an environment is bounded under any flood: its callers, leases, API keys, key ids
+// and cached refusals.
 func TestAttack_memory(t *testing.T) {
 	a := newTarget(t)
 	var err error
@@ -599,20 +601,20 @@ func TestAttack_memory(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return m.HeapAlloc
 	}
-	for range 12_000 { // of which 10,000 are remembered as unknown
+	for range 12_000 { // the cache of unknown keys holds 10,000
 		_, _ = a.Identifier.Caller(ctx, noon, caller.Credentials{APIKey: caller.NewAPIKey()})
 	}
 	first := flood(0, 4_000)
 	then := flood(4_000, 16_000)
 	runtime.KeepAlive(function)
 	if grown := int64(then) - int64(first); grown > 512<<10 {
-		t.Errorf("12,000 requests more, each of another caller, cost %d bytes for good", grown)
+		t.Errorf("12,000 requests of new callers allocate %d bytes permanently, want at most 512 KiB", grown)
 	}
 }
 
-// A flood of bad credentials makes a line a second, and no line tells of one what it was.
+// A flood of bad credentials writes one log line a second, without any part of a credential.
 func TestAttack_log(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) { // where time stands still
+	synctest.Test(t, func(t *testing.T) { // the clock stands still
 		a := newTarget(t)
 		var log bytes.Buffer
 		a.Logger = slog.New(telemetry.NewRateLimitedHandler(slog.NewJSONHandler(&log, nil)))
@@ -627,22 +629,22 @@ func TestAttack_log(t *testing.T) {
 				}
 				host(t, a, r.withDefaults())
 				if text := log.String(); strings.Contains(text, key[5:]) || strings.Contains(text, token[len(token)-40:]) {
-					t.Fatalf("%s: a credential is in the log: %s", name, text)
+					t.Fatalf("%s: the log contains a credential: %s", name, text)
 				}
 			}
 		}
 		for _, told := range []string{"victim", "192.0.2", "secret", "api/v1"} {
 			if strings.Contains(log.String(), told) {
-				t.Errorf("the log tells %q: %s", told, &log)
+				t.Errorf("the log contains %q: %s", told, &log)
 			}
 		}
 		if lines := strings.Count(log.String(), "\n"); lines > 4 {
-			t.Errorf("%d lines in an instant: %s", lines, &log)
+			t.Errorf("got %d lines at one time, want at most 4: %s", lines, &log)
 		}
 	})
 }
 
-// Outside Lambda, where the logger is a plain one, a flood makes a line a second too.
+// Outside Lambda, with a plain logger, a flood also writes one log line a second.
 func TestAttack_log_plain(t *testing.T) {
 	for name, newClient := range map[string]func(*target, string) func(){
 		"authorizer": func(a *target, token string) func() {
@@ -670,35 +672,35 @@ func TestAttack_log_plain(t *testing.T) {
 				for range 500 {
 					send()
 				}
-				time.Sleep(time.Second) // of the bubble's clock
+				time.Sleep(time.Second) // of the fake clock
 			}
 			if lines := strings.Count(log.String(), "\n"); lines != 3 {
-				t.Errorf("%s: %d lines in three seconds: %.500s", name, lines, log.String())
+				t.Errorf("%s: got %d lines in three seconds, want 3: %.500s", name, lines, log.String())
 			}
 		})
 	}
 }
 
-// What is spelled as another name of a header is joined with it, and so believed by nobody;
-// see TestAuthorizer_doubled for one that comes twice.
+// Two header fields whose names differ only in case are joined, so the credential is invalid.
+// TestAuthorizer_doubled covers one field with two values.
 func TestAttack_spellHeader(t *testing.T) {
 	a := newTarget(t)
-	for i := range 50 { // the order of a map changes
+	for i := range 50 { // the order of a map varies
 		event := edited(t, "rest-authorizer-anonymous.json", func(e map[string]any) {
 			delete(e, "multiValueHeaders")
 			e["headers"] = map[string]string{"authorization": a.token(t, map[string]any{"sub": "alice"}), "AUTHORIZATION": a.token(t, map[string]any{"sub": "bob"})}
 		})
 		if _, err := authorize(t, a.Environment, event); err == nil || err.Error() != "Unauthorized" {
-			t.Fatalf("request %d: %v", i, err)
+			t.Fatalf("request %d: got %v, want Unauthorized", i, err)
 		}
 	}
 	if got := a.wrote(); !slices.Equal(got, []string{"ip:203.0.113.7"}) {
-		t.Errorf("wrote %v", got)
+		t.Errorf("wrote %v, want only the address", got)
 	}
 }
 
-// The names that one address tries to log in with, which nobody has verified, are as many
-// as its own limit lets it try; and one name is one, however it is spelled.
+// The limit of an address also limits the unverified names that it can try to log in with. All
+// spellings of a name count as one.
 func TestAttack_login(t *testing.T) {
 	a := newTarget(t)
 	var err error
@@ -713,25 +715,25 @@ func TestAttack_login(t *testing.T) {
 	}
 	for i, user := range []string{"alice", "ALICE", "aLiCe", "Alice", "alicE", "alice"} {
 		if got := try(user, "wrong"); got != map[bool]int{true: http.StatusUnauthorized, false: http.StatusTooManyRequests}[i < 5] {
-			t.Errorf("attempt %d, as %s: %d", i+1, user, got)
+			t.Errorf("attempt %d as %s: got %d", i+1, user, got)
 		}
 	}
 	for i := range 100 {
 		try(fmt.Sprint("u", i), "wrong")
 	}
 	if got := len(a.wrote()); got != 1+1+24 {
-		t.Errorf("%d items: want one of the address, one of alice, and one each of the 24 names that were left", got)
+		t.Errorf("got %d items, want 26: the address, alice, and the 24 names within the limit of the address", got)
 	}
 }
 
-// down is a store that fails.
+// down is a store that always fails.
 type down struct{ limiter.Store }
 
 func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charge, []algo.Result) (bool, error) {
 	return false, limiter.ErrUnavailable
 }
 
-// While the store fails passwords cannot be guessed either.
+// While the store fails, no login succeeds, so an attacker cannot guess passwords.
 func TestAttack_login_down(t *testing.T) {
 	e := environment(t, down{})
 	e.SampleLogin = "alice:secret"
@@ -739,13 +741,13 @@ func TestAttack_login_down(t *testing.T) {
 		w, body := httptest.NewRecorder(), strings.NewReader(`{"user":"alice","password":"`+password+`"}`)
 		sample.New(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
 		if w.Code != http.StatusServiceUnavailable {
-			t.Errorf("%s: status %d, want 503", password, w.Code)
+			t.Errorf("password %s: got status %d, want 503", password, w.Code)
 		}
 	}
 }
 
-// What is large, deep, or no text costs what its size costs, or is refused: sixteen times as
-// much of it takes nothing like the square of that in time, and no more memory for each byte.
+// Large, deep or malformed events cost time and memory in proportion to their size, or are
+// rejected. The test compares an event with one of sixteen times its size.
 func TestAttack_hugeEvents(t *testing.T) {
 	const unit = 64 << 10
 	rest := func(edit func(e map[string]any, n int)) func(*testing.T, int) []byte {
@@ -811,7 +813,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 			cost := func(n int) (time.Duration, uint64) {
 				event := event(t, n)
 				shortest, least := time.Hour, uint64(1<<63)
-				for range max(1, min(8, 3<<20/n)) { // often enough where it is fast: other programs run too
+				for range max(1, min(8, 3<<20/n)) { // repeated where it is fast, because other programs run too
 					var before, after runtime.MemStats
 					runtime.ReadMemStats(&before)
 					begun := processorTime(t)
@@ -819,7 +821,7 @@ func TestAttack_hugeEvents(t *testing.T) {
 						Invoke(context.Context, []byte) ([]byte, error)
 					}{lambdahttp.NewAuthorizer(a.Environment), lambdahttp.NewHandler(a.Environment, sample.New(a.Environment))} {
 						if b, err := f.Invoke(ctx, event); err == nil && !json.Valid(b) || err != nil && len(err.Error()) > 500 {
-							t.Fatalf("%d bytes: answer %.100q, error %.600v", len(event), b, err)
+							t.Fatalf("event of %d bytes: answer %.100q, error %.600v; want JSON or a short error", len(event), b, err)
 						}
 					}
 					shortest = min(shortest, processorTime(t)-begun)
@@ -831,19 +833,20 @@ func TestAttack_hugeEvents(t *testing.T) {
 			small, smallBytes := cost(unit)
 			large, largeBytes := cost(16 * unit)
 			if large > 150*max(small, 200*time.Microsecond) {
-				t.Errorf("%d bytes take %s, sixteen times as many %s", unit, small, large)
+				t.Errorf("%d bytes take %s, and sixteen times as many take %s", unit, small, large)
 			}
 			if largeBytes > 40*max(smallBytes, 1<<20) || largeBytes > 64*16*unit {
-				t.Errorf("%d bytes need %d bytes, sixteen times as many %d", unit, smallBytes, largeBytes)
+				t.Errorf("%d bytes allocate %d bytes, and sixteen times as many allocate %d", unit, smallBytes, largeBytes)
 			}
-			if _, most := cost(6 << 20); most > 64*6<<20 { // the most that Lambda takes
-				t.Errorf("6 MiB need %d MiB", most>>20)
+			if _, most := cost(6 << 20); most > 64*6<<20 { // the largest event of Lambda
+				t.Errorf("an event of 6 MiB allocates %d MiB, want at most 384", most>>20)
 			}
 		})
 	}
 }
 
-// processorTime is what this process has had of the processors: other programs run too.
+// processorTime returns the CPU time of this process. Unlike wall-clock time it does not depend
+// on other programs.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

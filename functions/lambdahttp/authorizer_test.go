@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// Whichever of two values of a header comes first, neither is believed.
+// A header with two values is an invalid credential, whatever their order.
 func TestAuthorizer_doubled(t *testing.T) {
 	for file, header := range map[string]string{"rest-authorizer-user.json": "Authorization", "rest-authorizer-apikey.json": "x-api-key"} {
 		event := sampleEvent(t, file)
@@ -38,18 +38,18 @@ func TestAuthorizer_doubled(t *testing.T) {
 			}
 			doubled := changed(t, event, `"multiValueHeaders": {`, `"multiValueHeaders": `+string(both)+`, "ignored": {`)
 			if _, err := authorize(t, memory(t), doubled); err == nil || err.Error() != "Unauthorized" {
-				t.Errorf("%s: %s: %v", file, both, err)
+				t.Errorf("%s: %s: got %v, want Unauthorized", file, both, err)
 			}
 		}
 	}
 }
 
-// The context names the tier that decided, and not what the caller says it is.
+// The context names the tier whose limits applied, not the tier that the caller claims.
 func TestAuthorizer_tier(t *testing.T) {
 	e := memory(t)
-	event := sampleEvent(t, "rest-authorizer-user.json") // whose tier is paid
+	event := sampleEvent(t, "rest-authorizer-user.json") // its tier is paid
 	if p, err := authorize(t, e, event); err != nil || p.Context["tier"] != "paid" {
-		t.Errorf("a tier of the rules: %+v, %v", p.Context, err)
+		t.Errorf("tier that the rules define: got %+v, %v; want paid", p.Context, err)
 	}
 	var err error
 	e.Rules, err = fixed(rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"free":{"requests":5,"window":"1m"}}}]}`), rules.Options{Version: 1}))
@@ -57,11 +57,11 @@ func TestAuthorizer_tier(t *testing.T) {
 		t.Fatal(err)
 	}
 	if p, err := authorize(t, e, event); err != nil || p.Context["rateLimitLimit"] != "5" || p.Context["tier"] != "free" {
-		t.Errorf("a tier that the rules do not know: %+v, %v", p.Context, err)
+		t.Errorf("tier that the rules do not define: got %+v, %v; want free", p.Context, err)
 	}
 }
 
-// slowRules is a source that needs some time.
+// slowRules is a source that takes some time.
 type slowRules struct{ version int64 }
 
 // Document implements live.Source.
@@ -71,8 +71,8 @@ func (s *slowRules) Document(context.Context) (live.Document, error) {
 	return live.Document{Content: []byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":5,"window":"1m"}}}]}`), Version: s.version}, nil
 }
 
-// A reading of rules that goes on beside a decision is over when the function answers: what is not
-// done then is frozen.
+// A function waits for a reload that it has started before it answers, because Lambda freezes it
+// after the answer.
 func TestAuthorizer_settles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := memory(t)
@@ -84,7 +84,7 @@ func TestAuthorizer_settles(t *testing.T) {
 		}
 		now = now.Add(55 * time.Second)
 		if _, err := authorize(t, e, sampleEvent(t, "rest-authorizer-anonymous.json")); err != nil || e.Rules.Current().Version() != 2 {
-			t.Errorf("version %d, %v", e.Rules.Current().Version(), err)
+			t.Errorf("got version %d, want 2: %v", e.Rules.Current().Version(), err)
 		}
 	})
 }
@@ -93,7 +93,8 @@ func TestAuthorizer_settles(t *testing.T) {
 const refusal = `{"type":"$context.authorizer.problemType","title":"Too Many Requests","status":429,"error":"$context.authorizer.problemError",` +
 	`"message":"$context.authorizer.message","limit":$context.authorizer.limit,"window":"$context.authorizer.window","violated-policies":["$context.authorizer.policy"]}`
 
-// filled returns the template as API Gateway fills it in: nothing is escaped.
+// filled returns the template with the values of the context. Like API Gateway it escapes
+// nothing.
 func filled(template string, context map[string]any) string {
 	for key, value := range context {
 		template = strings.ReplaceAll(template, "$context.authorizer."+key, fmt.Sprint(value))
@@ -101,7 +102,7 @@ func filled(template string, context map[string]any) string {
 	return template
 }
 
-// The problem document of a refusal is that of the middleware.
+// The authorizer's refusal has the same problem document as the middleware's.
 func TestAuthorizer_problem(t *testing.T) {
 	e := memory(t)
 	var p events.APIGatewayCustomAuthorizerResponse
@@ -116,12 +117,12 @@ func TestAuthorizer_problem(t *testing.T) {
 	request.RemoteAddr = "203.0.113.7:1"
 	e.Serve(sample.New(e)).ServeHTTP(w, request)
 	if got, want := filled(refusal, p.Context), w.Body.String(); got != want || w.Code != http.StatusTooManyRequests {
-		t.Errorf("\n got %s\nwant %s (%d)", got, want, w.Code)
+		t.Errorf("problem document:\n got %s\nwant %s (%d)", got, want, w.Code)
 	}
 }
 
-// Whatever the rules are, also where those of another environment decide, no value of a
-// refusal breaks the body that it is put in, and none is missing.
+// No value of a refusal breaks the JSON body that contains it, and none is missing. This holds
+// for all rules, also when newer rules of another environment decide.
 func TestAuthorizer_problem_always(t *testing.T) {
 	event := sampleEvent(t, "rest-authorizer-anonymous.json")
 	rapid.Check(t, func(rt *rapid.T) {
@@ -140,27 +141,27 @@ func TestAuthorizer_problem_always(t *testing.T) {
 		e.Rules = drawn(2, rapid.IntRange(5, 9).Draw(rt, "requests"))
 		first, err := authorize(t, e, event)
 		if err != nil || effect(first) != "Allow" {
-			rt.Fatalf("%+v, %v", first, err)
+			rt.Fatalf("first request: got %+v, %v; want Allow", first, err)
 		}
 		if rapid.Bool().Draw(rt, "superseded") {
 			e.Rules = drawn(1, rapid.IntRange(10, 1_000_000).Draw(rt, "older"))
 		}
 		p, err := authorize(t, e, event)
 		if err != nil || effect(p) != "Deny" {
-			rt.Fatalf("%+v, %v", p, err)
+			rt.Fatalf("second request: got %+v, %v; want Deny", p, err)
 		}
 		for _, key := range []string{"message", "limit", "window", "policy"} {
 			text, ok := p.Context[key].(string)
 			if !ok || strings.ContainsFunc(text, func(r rune) bool { return r == '"' || r == '\\' || r < ' ' }) {
-				rt.Errorf("%s: %q", key, p.Context[key])
+				rt.Errorf("value of %s is missing or breaks JSON: %q", key, p.Context[key])
 			}
 		}
-		if p.Context["degraded"] != "none" { // which a gateway response maps to a header
-			rt.Errorf("degraded: %v", p.Context["degraded"])
+		if p.Context["degraded"] != "none" { // a gateway response maps it to a header
+			rt.Errorf("degraded: got %v, want none", p.Context["degraded"])
 		}
 		var body httplimit.Problem
 		if err := json.Unmarshal([]byte(filled(refusal, p.Context)), &body); err != nil || body.Message != p.Context["message"] || len(body.Violated) != 1 || body.Violated[0] != name {
-			rt.Errorf("%s: %v", filled(refusal, p.Context), err)
+			rt.Errorf("body %s: %v", filled(refusal, p.Context), err)
 		}
 	})
 }

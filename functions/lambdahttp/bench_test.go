@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// BenchmarkInvoke is an event of each function with the store in memory: an anonymous request,
-// which is refused but for the first ones.
+// BenchmarkInvoke measures one event of each function with a store in memory. The event is an
+// anonymous request, which the limits refuse after the first few.
 func BenchmarkInvoke(b *testing.B) {
 	e := memory(b)
 	e.Recorder = telemetry.New(io.Discard, "dev", nil)

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// sentBy returns a sample event with another method and more headers.
+// sentBy returns a sample event with another method and additional headers.
 func sentBy(t *testing.T, file, method string, header map[string]string) []byte {
 	t.Helper()
 	var event map[string]any
@@ -42,8 +42,8 @@ func sentBy(t *testing.T, file, method string, header map[string]string) []byte 
 	return b
 }
 
-// Every answer of the function lets a page of the origins read it, with its fields: what
-// the API says, what is copied from the authorizer, and what is refused.
+// Every answer has CORS headers for the allowed origins. This includes answers of the API,
+// decisions copied from the authorizer, and refusals.
 func TestHandler_cors(t *testing.T) {
 	const origin = "https://app.example.com"
 	for _, c := range []struct {
@@ -62,7 +62,7 @@ func TestHandler_cors(t *testing.T) {
 			header := map[string]string{"origin": origin}
 			maps.Copy(header, c.header)
 			var a answer
-			for range 5 { // of which two are allowed
+			for range 5 { // the limit allows two of them
 				if a = handle(t, e, sample.New(e), sentBy(t, c.file, "", header)); a.StatusCode == c.status {
 					break
 				}
@@ -77,43 +77,43 @@ func TestHandler_cors(t *testing.T) {
 				allow, expose = "*", strings.Join(httplimit.ExposedFields(), ", ")
 			}
 			if a.StatusCode != c.status || a.header("Access-Control-Allow-Origin") != allow || !strings.EqualFold(a.header("Access-Control-Expose-Headers"), expose) || a.header("Vary") != vary || a.header("Access-Control-Allow-Credentials") != "" {
-				t.Errorf("%s, origins %q: %+v", c.name, origins, a)
+				t.Errorf("%s, origins %q: got %+v", c.name, origins, a)
 			}
 		}
 	}
 }
 
-// A preflight, and any other OPTIONS, is charged to nobody and never refused.
+// OPTIONS requests are never charged and never refused.
 func TestOptions(t *testing.T) {
 	store := &counting{Store: storetest.Must(memstore.New(memstore.Options{}))}
 	e := environment(t, store)
 	preflight := map[string]string{"origin": "https://app.example.com", "access-control-request-method": "POST", "access-control-request-headers": "authorization,x-api-key"}
 	for range 20 {
 		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
-			t.Fatalf("authorizer: %+v, %v", p, err)
+			t.Fatalf("authorizer: got %+v, %v; want Allow", p, err)
 		}
 		if a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.StatusCode != http.StatusNotFound { // the API has no such route
-			t.Fatalf("handler: %+v", a)
+			t.Fatalf("handler: got %+v, want 404", a)
 		}
 	}
 	e.CORSOrigins = []string{"https://app.example.com"}
-	e.Identifier = caller.New(caller.Options{RequireCredential: true}) // which no preflight has
+	e.Identifier = caller.New(caller.Options{RequireCredential: true}) // no preflight has a credential
 	for range 20 {
 		if p, err := authorize(t, e, sentBy(t, "rest-authorizer-anonymous.json", http.MethodOptions, preflight)); err != nil || effect(p) != "Allow" {
-			t.Fatalf("authorizer: %+v, %v", p, err)
+			t.Fatalf("authorizer with required credentials: got %+v, %v; want Allow", p, err)
 		}
 		a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight))
 		if a.StatusCode != http.StatusNoContent || a.header("Access-Control-Allow-Methods") != "POST" || a.header("Access-Control-Allow-Headers") != "authorization,x-api-key" {
-			t.Fatalf("preflight: %+v", a)
+			t.Fatalf("preflight: got %+v, want 204", a)
 		}
 	}
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPut, http.MethodPatch, http.MethodDelete} {
 		preflight["access-control-request-method"] = method
 		if a := handle(t, e, sample.New(e), sentBy(t, "http-api-anonymous.json", http.MethodOptions, preflight)); a.header("Access-Control-Allow-Methods") != method {
-			t.Errorf("preflight for %s: %+v", method, a)
+			t.Errorf("preflight for %s: got %+v, want it permitted", method, a)
 		}
 	}
 	if len(store.subjects) > 0 {
-		t.Errorf("charged %v", store.subjects)
+		t.Errorf("charged %v, want nothing", store.subjects)
 	}
 }

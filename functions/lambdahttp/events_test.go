@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// eventLog is a broker that keeps what it is sent.
+// eventLog is a broker that stores the events it receives.
 type eventLog struct {
 	mu     sync.Mutex
 	events []decisionlog.Event
@@ -51,8 +51,8 @@ func publisher(l *eventLog) *decisionlog.Publisher {
 	})
 }
 
-// Both functions send events of what they decide, and the handler none of what an authorizer
-// has decided.
+// Each function sends events of its own decisions. The handler sends none for decisions of an
+// authorizer.
 func TestEvents(t *testing.T) {
 	for _, c := range []struct {
 		name, event string
@@ -80,13 +80,13 @@ func TestEvents(t *testing.T) {
 				}
 			}
 			if len(got) != len(c.want) || got["allowed"] != c.want["allowed"] || got["refused"] != c.want["refused"] {
-				t.Errorf("got %v, want %v", got, c.want)
+				t.Errorf("outcomes: got %v, want %v", got, c.want)
 			}
 		})
 	}
 }
 
-// A broker that hangs delays five answers by the budget, and fails none.
+// A hanging broker delays five answers by the budget, and no request fails.
 func TestEvents_hung(t *testing.T) {
 	for _, c := range []struct {
 		event    string
@@ -111,7 +111,7 @@ func TestEvents_hung(t *testing.T) {
 				case decisionlog.DefaultBudget:
 					delayed++
 				default:
-					t.Errorf("%s: a request took %s", c.event, took)
+					t.Errorf("%s: a request took %s, want 0s or the budget", c.event, took)
 				}
 			}
 			if delayed != 5 {

@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// writes sums the write units that DynamoDB charges, below everything that could hide one.
+// writes sums the write units that DynamoDB charges. It measures at the client, below all caches.
 type writes struct {
 	mu    sync.Mutex
 	units float64
@@ -43,13 +43,13 @@ func (w *writes) initialize(ctx context.Context, in middleware.InitializeInput, 
 		return next.HandleInitialize(ctx, in)
 	}
 	update.ReturnConsumedCapacity = types.ReturnConsumedCapacityTotal
-	out, m, err = next.HandleInitialize(context.WithoutCancel(ctx), in) // a slow DynamoDB Local is no outage
+	out, m, err = next.HandleInitialize(context.WithoutCancel(ctx), in) // a slow DynamoDB Local must not count as an outage
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if result, ok := out.Result.(*dynamodb.UpdateItemOutput); ok && err == nil {
 		w.units += *result.ConsumedCapacity.CapacityUnits
 	} else if refused, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok && len(refused.Item) > 0 {
-		w.units++ // as much as a write of an item of up to 1 KB
+		w.units++ // a failed condition costs as much as a write of an item of up to 1 KB
 	}
 	return out, m, err
 }
@@ -63,7 +63,7 @@ func (w *writes) take() float64 {
 	return units
 }
 
-// flooded returns an environment with this repository's rules over DynamoDB Local, and its writes.
+// flooded returns an environment with this repository's rules on DynamoDB Local, and its writes.
 func flooded(t *testing.T) (*target, *writes) {
 	t.Helper()
 	w := &writes{}
@@ -91,7 +91,7 @@ func flooded(t *testing.T) (*target, *writes) {
 	return a, w
 }
 
-// login tries a name on the REST API, or on the HTTP API.
+// login tries to log in with a name, through the REST API or the HTTP API.
 func (a *target) login(t *testing.T, rest bool, address, name string) int {
 	t.Helper()
 	const path = "/api/v1/login"
@@ -120,16 +120,16 @@ func (a *target) login(t *testing.T, rest bool, address, name string) int {
 	})).status
 }
 
-// flood is requests of clients that nobody knows.
+// flood is a kind of request by unknown clients.
 type flood struct {
 	host, of string
 	header   func(i int) map[string]string // of request i; nil for none
-	status   int                           // of a request that the limits let through
-	each     float64                       // its write units
-	minute   int                           // how many pass in the first minute, from one address
+	status   int                           // status of a request within the limits
+	each     float64                       // write units of such a request
+	minute   int                           // number of requests within the limits in the first minute, from one address
 }
 
-// logins is a flood of names to log in by.
+// logins is a flood of login attempts with different names.
 const logins = "names at the login"
 
 func forgedToken(i int) map[string]string {
@@ -138,7 +138,7 @@ func forgedToken(i int) map[string]string {
 
 func unknownKey(int) map[string]string { return map[string]string{"X-Api-Key": caller.NewAPIKey()} }
 
-// send sends request i from an address, and returns the status of its answer.
+// send sends request i from an address and returns the status of its answer.
 func (f *flood) send(t *testing.T, a *target, address string, i int) int {
 	t.Helper()
 	if f.of == logins {
@@ -151,8 +151,8 @@ func (f *flood) send(t *testing.T, a *target, address string, i int) int {
 	return hosts[f.host](t, a, r.withDefaults()).status
 }
 
-// What a flood that nobody has to log in for costs in writes: each request, a minute of it from
-// one address, and, once it is refused, hardly any. SECURITY.md has the numbers.
+// A flood that needs no credential costs at most the writes that SECURITY.md states: for each
+// request within the limits and, above them, one a second.
 func TestAttack_flood(t *testing.T) {
 	const (
 		perSecond = 50 // requests of the flood
@@ -180,10 +180,10 @@ func TestAttack_flood(t *testing.T) {
 			start, sent := noon, 0
 			a.Clock = func() time.Time { return start.Add(time.Duration(sent) * time.Second / perSecond) }
 			if status := c.send(t, a, "198.51.100.1", 0); status != c.status {
-				t.Fatalf("status %d, want %d", status, c.status)
+				t.Fatalf("first request: got status %d, want %d", status, c.status)
 			}
 			if got := w.take(); got != c.each {
-				t.Errorf("a first request writes %v units, want %v", got, c.each)
+				t.Errorf("first request: wrote %v units, want %v", got, c.each)
 			}
 			passed := 0
 			for ; sent < perSecond*seconds; sent++ {
@@ -192,23 +192,23 @@ func TestAttack_flood(t *testing.T) {
 				}
 			}
 			got := w.take()
-			t.Logf("%d requests in a minute: %d pass, %.0f write units", sent, passed, got)
+			t.Logf("of %d requests in a minute %d are within the limits; they cost %.0f write units", sent, passed, got)
 			if passed > c.minute {
-				t.Errorf("%d requests pass in a minute, want at most %d", passed, c.minute)
+				t.Errorf("%d requests are within the limits in a minute, want at most %d", passed, c.minute)
 			}
 			if most := float64(passed)*c.each + seconds; got > most {
-				t.Errorf("%v write units, want at most %v: %v each for those that pass, and one a second", got, most, c.each)
+				t.Errorf("got %v write units, want at most %v: %v for each request within the limits, and one a second", got, most, c.each)
 			}
 			if c.status != http.StatusUnauthorized {
 				return
 			}
-			// What is refused is the flood alone: the address has its other limits.
+			// The limit refuses only the flood: the address can still use its other limits.
 			if got := hosts["REST API"](t, a, request{address: "198.51.100.2"}.withDefaults()); got.status != http.StatusOK {
-				t.Errorf("a request without a credential: %+v", got)
+				t.Errorf("request without a credential: got %+v, want 200", got)
 			}
 			good := a.token(t, map[string]any{"sub": "alice"})
 			if got := hosts["REST API"](t, a, request{address: "198.51.100.2", header: map[string]string{"Authorization": good}}.withDefaults()); got.status != http.StatusOK {
-				t.Errorf("a good credential: %+v", got)
+				t.Errorf("request with a valid credential: got %+v, want 200", got)
 			}
 		})
 	}

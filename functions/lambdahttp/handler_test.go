@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Limits of all callers together do not speak when they allow: the handler has no field
-// to copy, and must not charge the request again.
+// A limit of all callers together does not appear in an answer that it allows. The handler then
+// copies no header field, and must not charge the request again.
 func TestHandler_behindAuthorizer_silent(t *testing.T) {
 	e := memory(t)
 	var err error
@@ -30,18 +30,18 @@ func TestHandler_behindAuthorizer_silent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := map[bool]string{true: "Allow", false: "Deny"}[i < 4]; effect(p) != want {
-			t.Fatalf("request %d: %s, want %s", i+1, effect(p), want)
+			t.Fatalf("request %d: got %s, want %s", i+1, effect(p), want)
 		}
 		if i == 4 {
 			return
 		}
 		if a := handle(t, e, sample.New(e), behind(t, p)); a.StatusCode != http.StatusOK || a.header("X-RateLimit-Limit") != "" {
-			t.Errorf("request %d: %+v", i+1, a)
+			t.Errorf("request %d: got %+v, want 200 without header fields of a limit", i+1, a)
 		}
 	}
 }
 
-// behind returns the event that the handler gets after p.
+// behind returns the event that the handler receives after policy p.
 func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
 	t.Helper()
 	var event map[string]any
@@ -56,8 +56,8 @@ func behind(t *testing.T, p events.APIGatewayCustomAuthorizerResponse) []byte {
 	return b
 }
 
-// Only the context of a REST API's authorizer, and only if it says that Weir has allowed
-// the request, spares it the limits.
+// A request bypasses the limits only if the authorizer of a REST API reports that Weir has
+// allowed it.
 func TestHandler_notDecided(t *testing.T) {
 	const ours = `"weir": "allowed"`
 	for _, c := range []struct {
@@ -83,15 +83,15 @@ func TestHandler_notDecided(t *testing.T) {
 					return
 				}
 				if a.header("X-RateLimit-Limit") == "100" {
-					t.Errorf("request %d: copied %+v", i+1, a.MultiValueHeaders)
+					t.Errorf("request %d: the handler copied %+v", i+1, a.MultiValueHeaders)
 				}
 			}
-			t.Error("three requests were served at a limit of two")
+			t.Error("three requests were served, want at most two")
 		})
 	}
 }
 
-// A base path is taken off where the host has put it: behind a custom domain.
+// Only a custom domain puts a base path before the path, so it is removed only there.
 func TestHandler_basePath(t *testing.T) {
 	var seen string
 	api := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.URL.Path })
@@ -106,18 +106,18 @@ func TestHandler_basePath(t *testing.T) {
 		e := memory(t)
 		e.BasePath = "/api"
 		if handle(t, e, api, changed(t, sampleEvent(t, c.file), c.old, c.replacement)); seen != c.want {
-			t.Errorf("%s with %s: %s, want %s", c.file, c.replacement, seen, c.want)
+			t.Errorf("%s with %s: got path %s, want %s", c.file, c.replacement, seen, c.want)
 		}
 	}
 	e := memory(t)
 	e.BasePath = "/api"
 	e.Serve(api).ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "http://api.example.com/api/v1/search", http.NoBody))
 	if seen != "/api/v1/search" {
-		t.Errorf("net/http: %s", seen)
+		t.Errorf("net/http: got path %s, want it unchanged", seen)
 	}
 }
 
-// What a handler may do to its answer, and what of it an event can hold.
+// The event has the first final status of a handler and its body, in base64 if it is not text.
 func TestHandler_response(t *testing.T) {
 	for name, c := range map[string]struct {
 		api  http.HandlerFunc
@@ -137,13 +137,13 @@ func TestHandler_response(t *testing.T) {
 		for _, file := range []string{"rest-proxy-user.json", "http-api-user.json", "alb-anonymous.json"} {
 			a := handle(t, memory(t), c.api, sampleEvent(t, file))
 			if a.StatusCode != c.want.StatusCode || a.Body != c.want.Body || a.IsBase64Encoded != c.want.IsBase64Encoded {
-				t.Errorf("%s: %s: %+v", name, file, a)
+				t.Errorf("%s: %s: got %+v", name, file, a)
 			}
 		}
 	}
 }
 
-// A load balancer that takes one value a name gets every cookie.
+// A load balancer that accepts one value for each header name still receives every cookie.
 func TestHandler_cookies(t *testing.T) {
 	const many = 40
 	api := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

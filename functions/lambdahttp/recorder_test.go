@@ -26,7 +26,7 @@ import (
 	samples "github.com/weir-limits/weir/events"
 )
 
-// recorded returns the sums of the metrics in a log, without those that are zero, and the
+// recorded returns the sums of the metrics in a log, except those that are zero, and the
 // latencies.
 func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []float64) {
 	t.Helper()
@@ -54,7 +54,7 @@ func recorded(t *testing.T, log []byte) (counts map[string]int, latencies []floa
 	return counts, latencies
 }
 
-// unverifiable is an identifier whose issuer cannot be reached.
+// unverifiable returns an identifier whose issuer is unreachable.
 func unverifiable(t testing.TB) *caller.Identifier {
 	t.Helper()
 	down, err := caller.NewRemoteKeys("http://127.0.0.1:1/")
@@ -68,7 +68,7 @@ func unverifiable(t testing.TB) *caller.Identifier {
 	return caller.New(caller.Options{Tokens: tokens})
 }
 
-// What becomes of a request is counted, alike by the authorizer and by the middleware.
+// The authorizer and the middleware count the outcomes of requests alike.
 func TestRecorder(t *testing.T) {
 	shared := func(t testing.TB) *lambdahttp.Environment {
 		return environment(t, &counting{Store: storetest.Must(memstore.New(memstore.Options{}))})
@@ -77,7 +77,7 @@ func TestRecorder(t *testing.T) {
 		name        string
 		environment func(testing.TB) *lambdahttp.Environment
 		requests    int
-		credential  string // what the token begins with
+		credential  string // prefix of the token, which makes it invalid
 		want        map[string]int
 	}{
 		{"allowed", shared, 1, "", map[string]int{"Allowed": 1, "StoreCalls": 2}},
@@ -125,7 +125,7 @@ func TestRecorder(t *testing.T) {
 				for range c.requests {
 					_, _ = function.Invoke(ctx, event)
 				}
-				e.Recorder.RulesRefused(noon.Add(10 * time.Second)) // which writes what is pending
+				e.Recorder.RulesRefused(noon.Add(10 * time.Second)) // writes the pending metrics
 				got, latencies := recorded(t, log.Bytes())
 				delete(got, telemetry.RulesRefused)
 				if !maps.Equal(got, c.want) || len(latencies) != got["Allowed"]+got["Refused"] {
@@ -136,7 +136,7 @@ func TestRecorder(t *testing.T) {
 	}
 }
 
-// What rules have let through and refused is told by rule.
+// Allowed and refused requests are counted for each rule.
 func TestRecorder_byRule(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
@@ -148,7 +148,7 @@ func TestRecorder_byRule(t *testing.T) {
 		}
 	}
 	for second := range 3 {
-		e.Recorder.RulesRefused(noon.Add(time.Duration(second+1) * time.Second)) // writes one rule each
+		e.Recorder.RulesRefused(noon.Add(time.Duration(second+1) * time.Second)) // each call writes one rule
 	}
 	sums := map[string]int{}
 	for line := range bytes.Lines(log.Bytes()) {
@@ -168,7 +168,7 @@ func TestRecorder_byRule(t *testing.T) {
 	}
 }
 
-// A login that succeeds gives its attempt back, and that is counted.
+// A successful login refunds its attempt, and the refund is counted.
 func TestRecorder_login(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
@@ -179,44 +179,44 @@ func TestRecorder_login(t *testing.T) {
 		sample.New(e).ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/api/v1/login", body))
 	}
 	if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"RefundsGiven": 1}) {
-		t.Errorf("got %v", got)
+		t.Errorf("metrics: got %v, want one refund", got)
 	}
 }
 
-// An event that the authorizer cannot read is a failure.
+// An event that the authorizer cannot read counts as failed.
 func TestRecorder_event(t *testing.T) {
 	for _, event := range []string{"", `{"type":"TOKEN"}`} {
 		var log bytes.Buffer
 		e := memory(t)
 		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := lambdahttp.NewAuthorizer(e).Invoke(ctx, []byte(event)); err == nil {
-			t.Error("no error")
+			t.Error("got no error")
 		}
 		if got, _ := recorded(t, log.Bytes()); !maps.Equal(got, map[string]int{"Failed": 1}) {
-			t.Errorf("%q: %v", event, got)
+			t.Errorf("event %q: got metrics %v, want one failure", event, got)
 		}
 	}
 }
 
-// A request that the authorizer has decided is counted there, and not again by the handler.
+// The authorizer counts a request that it has decided, and the handler does not count it again.
 func TestRecorder_behindAuthorizer(t *testing.T) {
 	var log bytes.Buffer
 	e := memory(t)
 	e.Recorder = telemetry.New(&log, "test", nil)
 	if a := handle(t, e, sample.New(e), sampleEvent(t, "rest-proxy-user.json")); a.StatusCode != http.StatusOK || log.Len() != 0 {
-		t.Errorf("%d: %s", a.StatusCode, &log)
+		t.Errorf("got status %d and log %s, want 200 and an empty log", a.StatusCode, &log)
 	}
 }
 
-// slow is a store that takes a while.
+// slow is a store that takes some time.
 type slow struct{ limiter.Store }
 
 func (s slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	time.Sleep(1500 * time.Microsecond) // of the bubble
+	time.Sleep(1500 * time.Microsecond) // of the fake clock
 	return s.Store.Take(ctx, now, subject, charges, results)
 }
 
-// The latency is what the decision took, on both ways.
+// Authorizer and handler record the duration of a decision as its latency.
 func TestRecorder_latency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
@@ -227,27 +227,28 @@ func TestRecorder_latency(t *testing.T) {
 		}
 		handle(t, e, sample.New(e), sampleEvent(t, "http-api-anonymous.json"))
 		e.Recorder.RulesRefused(noon.Add(10 * time.Second))
-		// The first takes the address before the user, whose bucket gives nothing back.
+		// The first request charges the address and then the user, because a bucket cannot refund.
+		// The second has only an address.
 		if _, got := recorded(t, log.Bytes()); !slices.Equal(got, []float64{3, 1.5}) {
-			t.Errorf("took %v ms, want 3 and 1.5", got)
+			t.Errorf("latencies: got %v ms, want 3 and 1.5", got)
 		}
 		if lines := log.String(); strings.Count(lines, `"StoreLatency":[3]`) != 1 || strings.Count(lines, `"StoreLatency":[1.5]`) != 1 {
-			t.Errorf("the store did not take 3 and 1.5 ms: %s", lines)
+			t.Errorf("latencies of the store are not 3 and 1.5 ms: %s", lines)
 		}
 	})
 }
 
-// An event that the handler cannot read is a request that failed.
+// An event that the handler cannot read counts as failed.
 func TestHandler_recordsMalformed(t *testing.T) {
 	for _, event := range []string{"", "[]", "{}", `{"httpMethod":1}`} {
 		e := memory(t)
 		var log bytes.Buffer
 		e.Recorder = telemetry.New(&log, "test", nil)
 		if _, err := lambdahttp.NewHandler(e, sample.New(e)).Invoke(t.Context(), []byte(event)); err == nil {
-			t.Errorf("%q: no error", event)
+			t.Errorf("event %q: got no error", event)
 		}
 		if counts, _ := recorded(t, log.Bytes()); !maps.Equal(counts, map[string]int{"Failed": 1}) {
-			t.Errorf("%q: %v", event, counts)
+			t.Errorf("event %q: got metrics %v, want one failure", event, counts)
 		}
 	}
 }

@@ -14,8 +14,8 @@ var (
 	declared = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Za-z0-9_]+)\(`)
 )
 
-// Every test that the threat model names exists, and it names every attack that is tested
-// here.
+// Every test that SECURITY.md and FAILURES.md name exists, and SECURITY.md names every
+// TestAttack.
 func TestSecurity(t *testing.T) {
 	page, err := os.ReadFile("../../SECURITY.md")
 	if err != nil {
@@ -25,7 +25,7 @@ func TestSecurity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tests := map[string]string{} // the file of each
+	tests := map[string]string{} // file of each test
 	err = filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -48,16 +48,16 @@ func TestSecurity(t *testing.T) {
 	for _, m := range named.FindAllSubmatch(page, -1) {
 		claims++
 		if tests[string(m[1])] == "" {
-			t.Errorf("SECURITY.md names %s, and there is no such test", m[1])
+			t.Errorf("SECURITY.md names %s, but there is no such test", m[1])
 		}
 	}
 	for _, m := range named.FindAllSubmatch(faults, -1) {
 		if tests[string(m[1])] == "" {
-			t.Errorf("FAILURES.md names %s, and there is no such test", m[1])
+			t.Errorf("FAILURES.md names %s, but there is no such test", m[1])
 		}
 	}
 	if claims < 50 {
-		t.Errorf("SECURITY.md names %d tests", claims)
+		t.Errorf("SECURITY.md names %d tests, want at least 50", claims)
 	}
 	for name := range tests {
 		if strings.HasPrefix(name, "TestAttack_") && !strings.Contains(string(page), "`"+name+"`") {
