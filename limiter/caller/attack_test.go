@@ -42,7 +42,7 @@ func (i issuer) written(t testing.TB, header, claims string) string {
 	return content + "." + encoded(string(signature))
 }
 
-// body returns the claims of a valid token after a prefix.
+// body returns the claims of a valid token, with a prefix.
 func body(t testing.TB, before string) string {
 	t.Helper()
 	b, err := json.Marshal(claims(nil))
@@ -96,18 +96,18 @@ func TestVerifier_Verify_header(t *testing.T) {
 	} {
 		_, err := v.Verify(ctx, noon, c.signer.written(t, c.header, body(t, "")))
 		if (err == nil) != c.ok || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("%s: got error %v, want one: %t", c.name, err, !c.ok)
+			t.Errorf("%s: got error %v, want an error: %t", c.name, err, !c.ok)
 		}
 		if err != nil && (len(err.Error()) > 200 || strings.Contains(err.Error(), huge[:100])) {
 			t.Errorf("%s: the error contains the header: %.300s", c.name, err)
 		}
 	}
 	if fetched > 0 {
-		t.Errorf("headers caused %d fetches", fetched)
+		t.Errorf("fetches caused by headers: got %d, want 0", fetched)
 	}
 }
 
-// A token that is signed with the public key as a shared secret is rejected, under any algorithm.
+// A token signed with the public key as a shared secret is rejected, for any algorithm.
 func TestVerifier_Verify_confusion(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -131,7 +131,7 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 			mac := hmac.New(sha256.New, secret)
 			mac.Write([]byte(content))
 			if _, err := v.Verify(ctx, noon, content+"."+encoded(string(mac.Sum(nil)))); !errors.Is(err, caller.ErrInvalidCredential) {
-				t.Errorf("%s with the public key as a secret: %v", alg, err)
+				t.Errorf("%s with the public key as a secret: got %v", alg, err)
 			}
 		}
 	}
@@ -148,7 +148,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 		`"iss":"https://x.example",`:  "",
 		`"exp":99999999999,`:          "",
 		`"org":"other",`:              "",
-		`"Sub":"admin","SUB":"root",`: "alice", // other names
+		`"Sub":"admin","SUB":"root",`: "alice", // JSON names are case-sensitive
 		`"note":"\u0000",`:            "alice",
 		`"deep":` + strings.Repeat("[", 1000) + strings.Repeat("]", 1000) + `,`: "alice",
 	} {
@@ -178,7 +178,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
 	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
-		t.Errorf("two keys of one id: %v", err)
+		t.Errorf("two keys with the same ID: got %v", err)
 	}
 	for bits, ok := range map[int]bool{1024: false, 2040: false, 2048: true, 4096: true, 4104: false, 1 << 20: false} {
 		n := make([]byte, bits/8)
@@ -191,7 +191,7 @@ func TestKeySet_Key_hostile(t *testing.T) {
 			_, err = parsed.Key(ctx, noon, "r", "RS256")
 		}
 		if (err == nil) != ok {
-			t.Errorf("%d bits: %v", bits, err)
+			t.Errorf("key of %d bits: got %v", bits, err)
 		}
 	}
 }
@@ -210,18 +210,18 @@ func TestRemoteKeys_body(t *testing.T) {
 				begun := time.Now()
 				_, err := verifier(t, remoteKeys(t)).Verify(ctx, noon, i.token(t, claims(nil)))
 				if took := time.Since(begun); !errors.Is(err, caller.ErrUnverified) || took > 2*time.Second {
-					t.Errorf("%v after %s", err, took)
+					t.Errorf("got %v after %s", err, took)
 				}
 				synctest.Wait()
 				if most := 1<<20 + 1<<16; sent.bytes > most || !sent.closed {
-					t.Errorf("%d bytes were read, at most %d are; closed: %t", sent.bytes, most, sent.closed)
+					t.Errorf("got %d bytes read, want at most %d; closed: %t", sent.bytes, most, sent.closed)
 				}
 			})
 		})
 	}
 }
 
-// trickle is an endless body.
+// trickle is a body without an end.
 type trickle struct {
 	ctx    context.Context
 	pause  time.Duration
@@ -263,7 +263,7 @@ func (s *stuck) Record(_ context.Context, hash string) (caller.Record, bool, err
 	return s.record, hash == s.record.Hash, nil
 }
 
-// Clients that hang up on their lookups cannot accumulate reads.
+// Reads do not accumulate when clients close their connections during lookups.
 func TestRemoteRecords_pile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := caller.NewAPIKey()
@@ -290,13 +290,13 @@ func TestRemoteRecords_pile(t *testing.T) {
 			}
 		}
 		if n := r.Reading(); n != 1000 || refused != 4000 {
-			t.Errorf("%d reads at once, %d of 5000 turned away", n, refused)
+			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused", n, refused)
 		}
-		known(time.Minute) // a known key is valid meanwhile, also when its record is due
+		known(time.Minute) // a known key is still valid, also if its record is due for a read
 		close(source.answer)
 		synctest.Wait()
 		if n := r.Reading(); n != 0 {
-			t.Errorf("%d reads are left", n)
+			t.Errorf("got %d reads under way, want 0", n)
 		}
 		known(2 * time.Minute)
 	})

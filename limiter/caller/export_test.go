@@ -1,13 +1,13 @@
 package caller
 
-// Remembered returns how many keys are kept that are known, and that are not.
+// Remembered returns the numbers of cached known keys and cached unknown keys.
 func (r *RemoteRecords) Remembered() (known, unknown int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.known.Len(), r.unknown.Len()
 }
 
-// Reading returns how many keys are being read.
+// Reading returns the number of reads under way.
 func (r *RemoteRecords) Reading() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

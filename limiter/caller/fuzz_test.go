@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// FuzzParseKeySet looks for a key set that breaks the parser, or whose keys break a check.
+// FuzzParseKeySet searches for a key set that breaks the parser or the checks of its keys.
 func FuzzParseKeySet(f *testing.F) {
 	i := newIssuer(f, "a")
 	f.Add(i.set(f), "a", "ES256")
@@ -27,7 +27,7 @@ func FuzzParseKeySet(f *testing.F) {
 			return
 		}
 		if !json.Valid(document) {
-			t.Fatal("accepted what is not JSON")
+			t.Fatal("accepted a text that is not JSON")
 		}
 		key, err := set.Key(ctx, noon, id, algorithm)
 		if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
@@ -40,8 +40,8 @@ func FuzzParseKeySet(f *testing.F) {
 	})
 }
 
-// FuzzParseAPIKeys looks for a list of records that breaks the parser, or that accepts a key without
-// a record.
+// FuzzParseAPIKeys searches for a list of records that breaks the parser, or that accepts a key
+// without a record.
 func FuzzParseAPIKeys(f *testing.F) {
 	f.Add([]byte(`[{"id":"a","tier":"paid","owner":"o","hash":"`+caller.HashAPIKey(secret, "k")+`"}]`), "k")
 	f.Add([]byte(`[{"id":"","hash":""}]`), "")
@@ -53,12 +53,12 @@ func FuzzParseAPIKeys(f *testing.F) {
 		}
 		record, err := keys.Lookup(ctx, noon, key)
 		if err == nil && (record.ID == "" || record.Hash != caller.HashAPIKey(secret, key) || !strings.Contains(string(list), record.Hash[:8])) {
-			t.Errorf("%q is %+v", key, record)
+			t.Errorf("key %q: got %+v, want no record", key, record)
 		}
 	})
 }
 
-// FuzzIdentifier_Caller looks for credentials that break the parser, or that identify a wrong caller.
+// FuzzIdentifier_Caller searches for credentials that break the parser or identify a wrong caller.
 func FuzzIdentifier_Caller(f *testing.F) {
 	i := newIssuer(f, "a")
 	good := i.token(f, claims(nil))
@@ -73,18 +73,18 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	f.Fuzz(func(t *testing.T, authorization, key, address string) {
 		got, err := all.Caller(ctx, noon, caller.Credentials{Authorization: authorization, APIKey: key, Address: caller.ParseAddress(address)})
 		if got.Rejected != (err != nil) || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Errorf("rejected: %t, %v", got.Rejected, err)
+			t.Errorf("rejected: got %t, error %v", got.Rejected, err)
 		}
 		if err != nil && (got.User != "" || got.APIKey != "" || got.Tier != "" || got.Claims != nil) {
-			t.Errorf("rejected, and yet %+v", got)
+			t.Errorf("rejected caller: got %+v, want the address alone", got)
 		}
 		if got.User != "" && (got.User != "alice" || !strings.Contains(authorization, ".")) || got.APIKey != "" && key != known {
-			t.Errorf("%+v by %q and %q", got, authorization, key)
+			t.Errorf("got %+v for %q and %q", got, authorization, key)
 		}
 	})
 }
 
-// FuzzAddress looks for an address with two prefixes, or that is outside its prefix.
+// FuzzAddress searches for an address that has two prefixes or is outside its prefix.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"203.0.113.7", "::ffff:203.0.113.7", "[2001:db8::1]:80", "fe80::1%eth0", "10.0.0.1, 203.0.113.7", "1.2.3.4:99999", "[::]", "%", "for=1.2.3.4"} {
 		f.Add(s, 64)
@@ -97,15 +97,15 @@ func FuzzAddress(f *testing.F) {
 			prefix := caller.Prefix(addr, bits)
 			if !addr.IsValid() {
 				if prefix.IsValid() {
-					t.Errorf("%q: %s of no address", s, prefix)
+					t.Errorf("%q: got %s, want no address", s, prefix)
 				}
 				continue
 			}
 			if !prefix.Contains(addr.Unmap().WithZone("")) || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" || prefix != prefix.Masked() {
-				t.Errorf("%q: %s of %s", s, prefix, addr)
+				t.Errorf("%q: got %s for %s", s, prefix, addr)
 			}
 			if again := caller.Prefix(caller.ParseAddress(addr.String()), bits); again != prefix {
-				t.Errorf("%q: %s, and %s spelled anew", s, prefix, again)
+				t.Errorf("%q: got %s, and %s after another spelling", s, prefix, again)
 			}
 		}
 	})

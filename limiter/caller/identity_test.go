@@ -103,7 +103,7 @@ func keySet(t testing.TB, document []byte) *caller.KeySet {
 	return s
 }
 
-// longKey is an API key of the maximal length.
+// longKey is an API key of the maximum length.
 var longKey = strings.Repeat("x", 256)
 
 func apiKeys(t testing.TB) *caller.APIKeys {
@@ -223,7 +223,7 @@ func TestVerifier_Verify(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			got, err := v.Verify(ctx, noon, c.token)
 			if c.ok != (err == nil) {
-				t.Fatalf("got error %v, want one: %t", err, !c.ok)
+				t.Fatalf("got error %v, want an error: %t", err, !c.ok)
 			}
 			if err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
 				t.Errorf("error %v is not ErrInvalidCredential", err)
@@ -238,7 +238,7 @@ func TestVerifier_Verify(t *testing.T) {
 	}
 }
 
-// A token above the maximal length is not parsed.
+// A token above the maximum length is not parsed.
 func TestVerifier_Verify_long(t *testing.T) {
 	v := verifier(t, keySet(t, newIssuer(t, "a").set(t)))
 	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]", 8193: "invalid credential: token of 8193 bytes"} {
@@ -248,7 +248,8 @@ func TestVerifier_Verify_long(t *testing.T) {
 	}
 }
 
-// A number or boolean is its text, to the last digit. A null, list or object is absent.
+// A number or boolean claim becomes text, to the last digit. A claim that is null, a list or an object
+// is absent.
 func TestVerifier_Verify_claims(t *testing.T) {
 	i := newIssuer(t, "a")
 	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}, UserClaim: "uid"})
@@ -338,12 +339,12 @@ func TestAddress(t *testing.T) {
 		}
 	}
 	if caller.LastHop(nil).IsValid() {
-		t.Error("an address from no header")
+		t.Error("got an address without a header")
 	}
 	// Two spellings of one address are one subject.
 	a, b := caller.ParseAddress("::ffff:203.0.113.7"), caller.ParseAddress("203.0.113.7:1")
 	if limiter.IP(caller.Prefix(a, 64)) != limiter.IP(caller.Prefix(b, 64)) {
-		t.Error("a mapped address is another caller")
+		t.Error("a mapped address is another caller, want the same")
 	}
 }
 

@@ -36,7 +36,7 @@ func TestParseKeySet(t *testing.T) {
 	}
 	encryption := i.public()
 	encryption.Use = "enc"
-	with := func(key string) string { // beside the issuer's
+	with := func(key string) string { // adds a key to the issuer's key
 		return strings.Replace(string(i.set(t)), `{"keys":[`, `{"keys":[`+key+",", 1)
 	}
 	for name, c := range map[string]struct {
@@ -57,7 +57,7 @@ func TestParseKeySet(t *testing.T) {
 	} {
 		set, err := caller.ParseKeySet([]byte(c.document))
 		if (err == nil) != c.ok {
-			t.Errorf("%s: got error %v, want one: %t", name, err, !c.ok)
+			t.Errorf("%s: got error %v, want an error: %t", name, err, !c.ok)
 		}
 		if err != nil {
 			continue
@@ -81,7 +81,7 @@ func TestParseKeySet(t *testing.T) {
 			continue
 		}
 		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
-			t.Errorf("beside a %s of an unknown form: %v", name, err)
+			t.Errorf("beside a %s of unknown form: got %v", name, err)
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestKeySet_Key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// No key of all names an algorithm or an ID.
+	// This set is for keys without an algorithm or an ID.
 	all := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		{Key: rsaKey.Public()}, {Key: curve(elliptic.P256())}, {Key: curve(elliptic.P384())}, {Key: curve(elliptic.P521())}, {Key: edKey},
 	}}
@@ -117,7 +117,7 @@ func TestKeySet_Key(t *testing.T) {
 	for _, c := range []struct {
 		set           jose.JSONWebKeySet
 		id, algorithm string
-		want          int // -1 is none
+		want          int // -1 means none
 	}{
 		{all, "", "RS256", 0}, {all, "", "RS512", 0}, {all, "", "PS256", 0}, {all, "", "ES256", 1}, {all, "", "ES384", 2}, {all, "", "ES512", 3}, {all, "", "EdDSA", 4},
 		{all, "", "HS256", -1}, {all, "", "", -1}, {all, "a", "ES256", -1},
@@ -141,8 +141,8 @@ func TestKeySet_Key(t *testing.T) {
 	}
 }
 
-// The keys are fetched once, and again for a new key ID. Then there is a pause, whatever tokens come
-// and whether or not the issuer answers. The pause is shorter while there are no keys.
+// The keys are fetched once, and again for a new key ID. After that there is a pause, for any tokens
+// and also if the issuer fails. The pause is shorter while there are no keys.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -168,7 +168,7 @@ func TestRemoteKeys(t *testing.T) {
 			t.Errorf("got error %v, want %v", err, want)
 		}
 		if fetches != wantFetches {
-			t.Errorf("%d fetches, want %d", fetches, wantFetches)
+			t.Errorf("got %d fetches, want %d", fetches, wantFetches)
 		}
 	}
 	later := func(d time.Duration) { now = now.Add(d) }
@@ -185,7 +185,7 @@ func TestRemoteKeys(t *testing.T) {
 	later(30*time.Second - 1)
 	check(second, caller.ErrInvalidCredential, 3) // cooling down
 	later(-30 * time.Second)
-	check(second, caller.ErrInvalidCredential, 3) // a request with an earlier clock
+	check(second, caller.ErrInvalidCredential, 3) // the clock of this request is behind
 	later(30*time.Second + 1)
 	check(second, nil, 4)
 	check(first, nil, 4)
@@ -206,7 +206,7 @@ func TestRemoteKeys(t *testing.T) {
 	check(first, nil, 7) // no longer fresh
 	later(2 * time.Hour)
 	down = true
-	check(first, nil, 8) // stale keys are better than none
+	check(first, nil, 8) // expired keys are used if there are no others
 	later(30*time.Second - 1)
 	check(first, nil, 8)
 	later(1)
@@ -216,8 +216,8 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }
 
-// A key that the issuer adds soon after a fetch is valid at once. Whatever key IDs come, there is one
-// fetch per half minute and one more in ten minutes.
+// A key that the issuer adds soon after a fetch is valid at once. For any key IDs there is one fetch
+// per half minute, and one more in ten minutes.
 func TestRemoteKeys_spare(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches := first.set(t), 0
@@ -234,16 +234,16 @@ func TestRemoteKeys_spare(t *testing.T) {
 	}
 	document = second.set(t, first.public())
 	if err := verify(second, time.Second); err != nil || fetches != 2 {
-		t.Errorf("a key that is a second old: %v, %d fetches", err, fetches)
+		t.Errorf("a key that is a second old: got %v, %d fetches", err, fetches)
 	}
 	forged := newIssuer(t, "forged")
 	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
 		if err := verify(forged, after); !errors.Is(err, caller.ErrInvalidCredential) {
-			t.Fatalf("an invented key ID: %v", err)
+			t.Fatalf("an invented key ID: got %v", err)
 		}
 	}
 	if most := 2 + 120 + 6; fetches > most {
-		t.Errorf("%d fetches in an hour, want at most %d", fetches, most)
+		t.Errorf("fetches in an hour: got %d, want at most %d", fetches, most)
 	}
 }
 
@@ -290,7 +290,7 @@ func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 	return &asked
 }
 
-// A client that hangs up does not end the fetch, and other requests get the keys.
+// If a client closes its connection, the fetch continues and other requests get the keys.
 func TestRemoteKeys_hangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newIssuer(t, "first"), newIssuer(t, "second")
@@ -301,30 +301,30 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		hangUp()
 		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
 		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after hanging up: %v", err)
+			t.Errorf("after the client left: got %v", err)
 		}
 		if _, err := v.Verify(ctx, noon, token(first)); err != nil || asked.Load() != 1 {
-			t.Errorf("after waiting: %v, after %d fetches", err, asked.Load())
+			t.Errorf("after waiting: got %v, after %d fetches", err, asked.Load())
 		}
 		document = second.set(t)
 		later := noon.Add(31 * time.Second)
 		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after hanging up: %v", err)
+			t.Errorf("after the client left: got %v", err)
 		}
 		if _, err := v.Verify(ctx, later, token(second)); err != nil || asked.Load() != 2 {
-			t.Errorf("a new key: %v, after %d fetches", err, asked.Load())
+			t.Errorf("a new key: got %v, after %d fetches", err, asked.Load())
 		}
 		now := noon.Add(2 * time.Hour) // the keys are no longer fresh, and still valid
 		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
-			t.Errorf("after hanging up, with a key: %v", err)
+			t.Errorf("after the client left, with a key: got %v", err)
 		}
 		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || asked.Load() != 3 {
-			t.Errorf("a key that is gone: %v, after %d fetches", err, asked.Load())
+			t.Errorf("a removed key: got %v, after %d fetches", err, asked.Load())
 		}
 	})
 }
 
-// Keys from before are used while newer ones are fetched, and all requests share one fetch.
+// The previous keys are used during a fetch. All requests share one fetch.
 func TestRemoteKeys_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newIssuer(t, "first")
@@ -352,12 +352,12 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 		verify(first, nil, 0)
 		wg.Wait()
 		now = now.Add(2 * time.Hour)
-		wg.Go(func() { verify(first, nil, time.Second) }) // the first request that finds them stale
+		wg.Go(func() { verify(first, nil, time.Second) }) // the first request after the keys became stale
 		synctest.Wait()
 		verify(first, nil, 0)
 		wg.Wait()
 		if got := time.Since(begun); asked.Load() != 3 || got != 3*time.Second {
-			t.Errorf("%d fetches in %s", asked.Load(), got)
+			t.Errorf("got %d fetches in %s", asked.Load(), got)
 		}
 	})
 }
@@ -372,12 +372,12 @@ func TestRemoteKeys_timeout(t *testing.T) {
 		begun := time.Now()
 		v := verifier(t, remoteKeys(t))
 		if _, err := v.Verify(ctx, noon, newIssuer(t, "a").token(t, claims(nil))); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
-			t.Errorf("%v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s", err, time.Since(begun))
 		}
 	})
 }
 
-// Redirections stay on https, and their number is bounded.
+// Redirects stay on https, and their number is bounded.
 func TestRemoteKeys_redirect(t *testing.T) {
 	i := newIssuer(t, "a")
 	for _, c := range []struct {
@@ -406,7 +406,7 @@ func TestRemoteKeys_redirect(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := keys.Key(ctx, noon, "a", "ES256"); (err == nil) != c.ok {
-				t.Errorf("got error %v, want one: %t", err, !c.ok)
+				t.Errorf("got error %v, want an error: %t", err, !c.ok)
 			}
 		})
 	}
@@ -418,7 +418,7 @@ func TestNewRemoteKeys(t *testing.T) {
 		"http://issuer.example/jwks.json": false, "file:///etc/passwd": false, "://": false, "": false,
 	} {
 		if _, err := caller.NewRemoteKeys(address); (err == nil) != ok {
-			t.Errorf("%q: got error %v, want one: %t", address, err, !ok)
+			t.Errorf("%q: got error %v, want an error: %t", address, err, !ok)
 		}
 	}
 }
@@ -439,12 +439,13 @@ func TestNewFetchedKeys(t *testing.T) {
 		fetches int
 	}{{0, caller.ErrUnverified, 1}, {time.Second, caller.ErrUnverified, 1}, {3 * time.Second, nil, 2}, {59 * time.Minute, nil, 2}} {
 		if _, err := v.Verify(ctx, noon.Add(c.after), i.token(t, claims(nil))); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) || fetches != c.fetches {
-			t.Errorf("after %s: %v, %d fetches", c.after, err, fetches)
+			t.Errorf("after %s: got %v, %d fetches", c.after, err, fetches)
 		}
 	}
 }
 
-// Keys that cannot be fetched again stay valid for a day, by the age of their original.
+// If the keys cannot be fetched again, they stay valid for a day. The age is that of the original
+// document.
 func TestRemoteKeys_stale(t *testing.T) {
 	i := newIssuer(t, "a")
 	for _, c := range []struct {
@@ -477,15 +478,15 @@ func TestRemoteKeys_stale(t *testing.T) {
 					continue
 				}
 				if err := verify(after); err != nil {
-					t.Errorf("after %s: %v", after, err)
+					t.Errorf("after %s: got %v", after, err)
 				}
 			}
 			if c.goodUntil > 0 && fetches != 2 { // an old copy is not read each minute
-				t.Errorf("%d fetches, want 2", fetches)
+				t.Errorf("got %d fetches, want 2", fetches)
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
 				if err := verify(after); !errors.Is(err, caller.ErrUnverified) || !strings.Contains(err.Error(), c.why) {
-					t.Errorf("after %s: %v", after, err)
+					t.Errorf("after %s: got %v", after, err)
 				}
 			}
 		})
@@ -509,8 +510,8 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 	}
 }
 
-// An ambiguous token is rejected also while the issuer fails, and causes no fetch: no newer key set
-// can resolve it.
+// An ambiguous token is rejected also while the issuer fails. It causes no fetch, because a newer key
+// set cannot resolve it.
 func TestRemoteKeys_ambiguous(t *testing.T) {
 	first, second := newIssuer(t, "a"), newIssuer(t, "b")
 	fetches := 0
@@ -530,10 +531,10 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(time.Minute, "", caller.ErrInvalidCredential, 1)
 	key(time.Minute, "c", caller.ErrUnverified, 2)
 	key(2*time.Minute, "", caller.ErrInvalidCredential, 2)
-	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // one of the two may be gone
+	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the newer key set may have only one of the two keys
 }
 
-// A fetch has two seconds, and its result counts even if the request ends at the same time.
+// A fetch has a timeout of two seconds. Its result counts even if the request ends at the same time.
 func TestNewFetchedKeys_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t, "a")
@@ -543,9 +544,9 @@ func TestNewFetchedKeys_slow(t *testing.T) {
 			return nil, time.Time{}, ctx.Err()
 		})
 		if _, err := keys.Key(ctx, noon, "a", "ES256"); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 2*time.Second {
-			t.Errorf("%v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s", err, time.Since(begun))
 		}
-		for range 50 { // of two that are ready, select takes either
+		for range 50 { // select chooses at random if both channels are ready
 			keys := caller.NewFetchedKeys(func(context.Context) ([]byte, time.Time, error) { return i.set(t), time.Time{}, nil })
 			if _, err := keys.Key(ending{ctx}, noon, "a", "ES256"); err != nil {
 				t.Fatal(err)

@@ -90,7 +90,7 @@ func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, k
 		t.Errorf("at %s: got %q, %v, want %q, %v", now.Sub(noon), record.ID, err, id, want)
 	}
 	if source.asked != asked {
-		t.Errorf("at %s: %d reads, want %d", now.Sub(noon), source.asked, asked)
+		t.Errorf("at %s: got %d reads, want %d", now.Sub(noon), source.asked, asked)
 	}
 	if err != nil && strings.Contains(err.Error(), key) {
 		t.Errorf("the error contains the key: %v", err)
@@ -104,7 +104,7 @@ func TestNewAPIKey(t *testing.T) {
 	}
 }
 
-// A malformed or mistyped key is rejected without a read.
+// A key that is malformed or has a wrong checksum is rejected without a read.
 func TestRemoteRecords_malformed(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -119,16 +119,17 @@ func TestRemoteRecords_malformed(t *testing.T) {
 	}
 	for _, key := range bad {
 		if _, err := r.Lookup(ctx, noon, key); !errors.Is(err, caller.ErrInvalidCredential) || !strings.Contains(err.Error(), "malformed") {
-			t.Errorf("%.60q: %v", key, err)
+			t.Errorf("%.60q: got %v", key, err)
 		}
 	}
 	if source.asked != 0 || source.secrecy != 0 {
-		t.Errorf("the table was read %d and %d times", source.secrecy, source.asked)
+		t.Errorf("the table: got %d and %d reads", source.secrecy, source.asked)
 	}
 	look(t, r, source, noon, good, "k", nil, 1)
 }
 
-// A record is read once a minute, so a revocation takes at most that long. An unknown key is read every ten seconds.
+// A record is read once a minute, so a revocation takes effect within a minute. An unknown key is read
+// every ten seconds.
 func TestRemoteRecords(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -140,15 +141,15 @@ func TestRemoteRecords(t *testing.T) {
 	look(t, r, source, at(10*time.Second), unknown, "", caller.ErrInvalidCredential, 3)
 	source.records = map[string]caller.Record{} // revoked
 	look(t, r, source, at(time.Minute-1), key, "k", nil, 3)
-	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // a request that has waited
+	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // a request with an earlier clock
 	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
 	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
 	source.records[caller.HashAPIKey([]byte("s"), unknown)] = caller.Record{ID: "new"}
 	look(t, r, source, at(time.Minute), unknown, "new", nil, 5)
 }
 
-// While the table fails, known records stay valid for an hour. Other keys cannot be checked, and the
-// table gets few reads.
+// While the table fails, known records stay valid for an hour. Other keys cannot be checked. The table
+// gets few reads.
 func TestRemoteRecords_down(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -160,20 +161,20 @@ func TestRemoteRecords_down(t *testing.T) {
 	now := noon.Add(time.Second)
 	look(t, r, source, now, key, "k", nil, 1)
 	source.down = true
-	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the secrets from before
+	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the previous secrets
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
 	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // the table has just failed for another key
 	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
-	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secrets fail, and are too old as well
+	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secrets fail and are too old
 	source.down = false
 	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
 	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
 }
 
-// Before the first key there are no secrets, and no hash to look up.
+// Before the first key exists, there are no secrets and no hashes.
 func TestRemoteRecords_first(t *testing.T) {
 	source := newTable()
 	r := caller.NewRemoteRecords(source)
@@ -184,7 +185,7 @@ func TestRemoteRecords_first(t *testing.T) {
 	look(t, r, source, noon.Add(20*time.Second), key, "k", nil, 1)
 }
 
-// Keys of the previous secret are valid as long as the table has it.
+// Keys of the previous secret are valid while the table has that secret.
 func TestRemoteRecords_overlap(t *testing.T) {
 	source := newTable("new", "old")
 	r := caller.NewRemoteRecords(source)
@@ -196,11 +197,11 @@ func TestRemoteRecords_overlap(t *testing.T) {
 	look(t, r, source, noon.Add(time.Minute), older, "", caller.ErrInvalidCredential, 6)
 	look(t, r, source, noon.Add(time.Minute), newer, "n", nil, 7)
 	if source.secrecy != 2 {
-		t.Errorf("the secrets were read %d times", source.secrecy)
+		t.Errorf("secrets: got %d reads", source.secrecy)
 	}
 }
 
-// Guessed keys neither grow memory nor evict a record.
+// Guessed keys neither increase memory without bound nor evict a record.
 func TestRemoteRecords_flood(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -211,13 +212,13 @@ func TestRemoteRecords_flood(t *testing.T) {
 			t.Fatal(err)
 		}
 		if known, unknown := r.Remembered(); known != 1 || unknown > 10_000 {
-			t.Fatalf("after %d guesses %d keys are remembered, and %d that are unknown", i, known, unknown)
+			t.Fatalf("after %d guesses: got %d cached keys, and %d unknown ones", i, known, unknown)
 		}
 	}
 	look(t, r, source, noon, key, "k", nil, 100_001)
 }
 
-// The number of records is bounded, and records in use are kept.
+// The number of cached records is bounded, and records in use are kept.
 func TestRemoteRecords_many(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -231,12 +232,12 @@ func TestRemoteRecords_many(t *testing.T) {
 		}
 	}
 	if known, _ := r.Remembered(); known > 10_000 || source.asked != 20_001 {
-		t.Errorf("%d records are remembered, after %d reads", known, source.asked)
+		t.Errorf("got %d cached records after %d reads", known, source.asked)
 	}
 }
 
-// Requests for one key share a read. A client that hangs up does not end it. The wait for a table that
-// does not answer is bounded.
+// Requests for one key share a read. The read continues if a client closes its connection. The wait
+// for a table without an answer is bounded.
 func TestRemoteRecords_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
@@ -246,7 +247,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, caller.ErrUnverified) || !errors.Is(err, context.Canceled) {
-			t.Errorf("after hanging up: %v", err)
+			t.Errorf("after the client left: got %v", err)
 		}
 		begun := time.Now()
 		var wg sync.WaitGroup
@@ -255,27 +256,27 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(begun); took != 600*time.Millisecond {
-			t.Errorf("the secrets and the record took %s", took)
+			t.Errorf("the secrets and the record: got %s", took)
 		}
 		later := noon.Add(time.Minute)
 		if _, err := r.Lookup(gone, later, key); err != nil {
-			t.Errorf("after hanging up, with a record: %v", err)
+			t.Errorf("after the client left, with a record: got %v", err)
 		}
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, key); err != nil || time.Since(begun) != 0 {
-			t.Errorf("with a record: %v after %s", err, time.Since(begun))
+			t.Errorf("with a record: got %v after %s", err, time.Since(begun))
 		}
-		time.Sleep(time.Second) // of the bubble: the read has ended
+		time.Sleep(time.Second) // in the bubble's time; the read has ended
 		synctest.Wait()
 		source.slow = time.Hour
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, caller.NewAPIKey()); !errors.Is(err, caller.ErrUnverified) || time.Since(begun) != 900*time.Millisecond {
-			t.Errorf("%v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s", err, time.Since(begun))
 		}
 	})
 }
 
-// A failing table gets one read a second, whatever keys come. A broken record does not affect others.
+// A failing table gets one read a second for all keys. A malformed record does not affect other keys.
 // After one success all keys are read again.
 func TestRemoteRecords_spared(t *testing.T) {
 	source := newTable("s")
@@ -295,8 +296,8 @@ func TestRemoteRecords_spared(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// Concurrent requests do not come in the order of their clocks. A request with an earlier clock does not
-// repeat a read.
+// Concurrent requests do not arrive in the order of their clocks. A request with an earlier clock does
+// not repeat a read.
 func TestRemoteRecords_late(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -308,8 +309,8 @@ func TestRemoteRecords_late(t *testing.T) {
 	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
 }
 
-// While the secrets are being read, or cannot be read, those from before are used. All requests share
-// one read of them.
+// The previous secrets are used while the secrets are being read or cannot be read. All requests share
+// one read of the secrets.
 func TestRemoteRecords_secrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
@@ -328,17 +329,18 @@ func TestRemoteRecords_secrets(t *testing.T) {
 				t.Errorf("%+v, %v after %s, want %q after %s", record, err, time.Since(begun), id, want)
 			}
 		}
-		// The table of this test reads one thing at a time.
+		// The table of this test serves one read at a time.
 		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
-		lookup(source.add("s", "b"), "b", 0) // the secrets are not read again yet
+		lookup(source.add("s", "b"), "b", 0) // no new read of the secrets yet
 		lookup(old, "old", 0)
 		if source.secrecy != 2 {
-			t.Errorf("the secrets were read %d times, want 2", source.secrecy)
+			t.Errorf("secrets: got %d reads, want 2", source.secrecy)
 		}
 	})
 }
 
-// apart is a table whose secrets come when the test releases them, and whose records come at once.
+// apart is a table that returns its records at once. It returns its secrets when the test releases
+// them.
 type apart struct {
 	*table
 	come  chan struct{}
@@ -355,8 +357,8 @@ func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
 	}
 }
 
-// Requests wait together for the first secrets. For later ones only one request waits, because the
-// others use those from before. A request that ends stops waiting.
+// All requests wait for the first secrets. For later secrets only one request waits; the others use
+// the previous secrets. A request whose context ends stops waiting.
 func TestRemoteRecords_secretsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &apart{table: newTable("s"), come: make(chan struct{})}
@@ -374,31 +376,31 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
-			t.Errorf("after hanging up: %v", err)
+			t.Errorf("after the client left: got %v", err)
 		}
 		source.come <- struct{}{}
 		wg.Wait()
 		if got := source.asked.Load(); got != 1 {
-			t.Errorf("the secrets were read %d times for 5 keys", got)
+			t.Errorf("secrets: got %d reads for 5 keys", got)
 		}
 		now := noon.Add(time.Minute)
 		first, second := source.add("s", "first"), source.add("s", "second")
 		wg.Go(func() {
 			begun := time.Now()
 			if _, err := r.Lookup(ctx, now, first); err != nil || time.Since(begun) != 600*time.Millisecond {
-				t.Errorf("the first: %v after %s", err, time.Since(begun))
+				t.Errorf("first request: got %v after %s", err, time.Since(begun))
 			}
 		})
 		synctest.Wait()
 		begun := time.Now()
 		if _, err := r.Lookup(ctx, now, second); err != nil || time.Since(begun) != 0 {
-			t.Errorf("the second: %v after %s", err, time.Since(begun))
+			t.Errorf("second request: got %v after %s", err, time.Since(begun))
 		}
 		wg.Wait()
 	})
 }
 
-// If the secrets disappear, that is a failure.
+// Secrets that disappear from the table are a failure.
 func TestRemoteRecords_lost(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -413,12 +415,12 @@ func TestRemoteRecords_lost(t *testing.T) {
 	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
 }
 
-// A result counts even if the request ends at the same time.
+// The result of a read counts even if the request ends at the same time.
 func TestRemoteRecords_ending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
 		r := caller.NewRemoteRecords(source)
-		for i := range 50 { // of two that are ready, select takes either
+		for i := range 50 { // select chooses at random if both channels are ready
 			if record, err := r.Lookup(ending{ctx}, noon, source.add("s", fmt.Sprint(i))); err != nil || record.ID != fmt.Sprint(i) {
 				t.Fatalf("%+v, %v", record, err)
 			}

@@ -45,7 +45,7 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// broker is a sink that keeps batches; send, if not nil, decides their result.
+// broker is a sink that stores batches. If send is not nil, it decides the result of each batch.
 type broker struct {
 	send func(ctx context.Context, n int) (lost int, err error)
 
@@ -88,7 +88,7 @@ func options(b *broker) decisionlog.Options {
 	return decisionlog.Options{Namespace: "test", Hash: hash, Sink: b, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// hung does not answer until its context ends.
+// hung does not return until its context ends.
 func hung(ctx context.Context, n int) (int, error) {
 	<-ctx.Done()
 	return n, ctx.Err()
@@ -210,19 +210,19 @@ func TestPublisher_Record_flood(t *testing.T) {
 	for i, e := range got {
 		cost += e.Cost
 		if e.Sequence != int64(i+1) {
-			t.Errorf("event %d has sequence %d", i+1, e.Sequence)
+			t.Errorf("event %d: got sequence %d", i+1, e.Sequence)
 		}
 	}
 	if cost != workers*each*2 {
 		t.Errorf("got cost %d, want %d", cost, workers*each*2)
 	}
-	// Goroutines are not in step, so several batches may have events of one second.
+	// Goroutines run at different speeds, so several batches may have events of one second.
 	if most := 2 * 5 * len(b.batches); len(got) > most {
 		t.Errorf("got %d events in %d batches, want at most %d", len(got), len(b.batches), most)
 	}
 }
 
-// Memory is bounded for any callers, and every refusal is counted.
+// Memory is bounded for any number of callers, and every refusal is counted.
 func TestPublisher_Record_bounded(t *testing.T) {
 	b := &broker{}
 	o := options(b)
@@ -235,8 +235,8 @@ func TestPublisher_Record_bounded(t *testing.T) {
 		caller := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
 		p.Record(outcomeOf(noon, 0, caller, refused, nil))
 	}
-	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // without room
-	for second := range 300 {                         // some of these without room
+	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // there is no room for this request
+	for second := range 300 {                         // some of these find no room
 		p.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil))
 	}
 	p.Close(t.Context(), noon)
@@ -265,7 +265,8 @@ func TestPublisher_Record_sampled(t *testing.T) {
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
-	// The number of kept requests is binomial, 800 ± 28; six deviations have a probability of 10⁻⁹.
+	// The number of kept requests is binomial, 800 ± 28. Six standard deviations have a probability of
+	// 10⁻⁹.
 	if n := len(got); n < 800-170 || n > 800+170 {
 		t.Errorf("got %d events, want about %d", n, requests/oneIn)
 	}
@@ -288,7 +289,7 @@ func TestPublisher_Record_noSample(t *testing.T) {
 	}
 }
 
-// The first request after a second sends a batch, and so does the first one after it is full.
+// The first request after a second sends a batch. The first request after a full batch sends one too.
 func TestPublisher_Begin_when(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broker{}
@@ -302,14 +303,14 @@ func TestPublisher_Begin_when(t *testing.T) {
 		}
 		for _, step := range []struct {
 			after   time.Duration
-			n, want int // batches before it
+			n, want int // the number of batches before this step
 		}{
 			{0, 1, 0},
-			{0, 1, 1}, // the first at once
+			{0, 1, 1}, // the first is sent at once
 			{time.Second - 1, 499, 1},
 			{time.Second - 1, 1, 1},
 			{time.Second, 501, 2},
-			{time.Second, 0, 3}, // full
+			{time.Second, 0, 3}, // the batch is full
 			{-time.Hour, 1, 3},
 			{-time.Hour, 0, 4}, // the clock was set back
 		} {
@@ -321,8 +322,8 @@ func TestPublisher_Begin_when(t *testing.T) {
 	})
 }
 
-// A broker that hangs delays a request by the budget at most, and five requests per batch. The losses
-// are reported.
+// A broker that hangs delays a request by at most the budget, and it delays five requests per batch.
+// The losses are reported.
 func TestPublisher_hung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, instants := time.Now(), []time.Duration(nil)
@@ -343,26 +344,26 @@ func TestPublisher_hung(t *testing.T) {
 			p.Wait(t.Context())
 			took := time.Since(at)
 			if took > decisionlog.DefaultBudget {
-				t.Fatalf("a request waited for %s", took)
+				t.Fatalf("request: got a wait of %s", took)
 			}
 			waited += took
 			time.Sleep(100 * time.Millisecond)
 		}
-		// Each batch is cancelled after 5 s, and the pauses from then on are 1, 2, 4, 8 and 16 s. Requests
+		// Each batch is cancelled after 5 s. The pauses after that are 1, 2, 4, 8 and 16 s. Requests
 		// notice both a little later.
 		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
 		synctest.Wait()
 		if len(instants) != len(want) {
-			t.Fatalf("batches at %v, want %v", instants, want)
+			t.Fatalf("batches: got %v, want %v", instants, want)
 		}
 		for i, at := range instants {
 			if late := at - want[i]; late < 0 || late > 2*time.Second {
-				t.Errorf("batches at %v, want %v", instants, want)
+				t.Errorf("batches: got %v, want %v", instants, want)
 				break
 			}
 		}
 		if want := time.Duration(len(b.batches)) * 5 * decisionlog.DefaultBudget; waited > want {
-			t.Errorf("requests waited for %s, want at most %s", waited, want)
+			t.Errorf("waits of requests: got %s, want at most %s", waited, want)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -377,7 +378,7 @@ func TestPublisher_hung(t *testing.T) {
 	})
 }
 
-// In a process that is frozen between requests, a batch continues in later requests.
+// If the process is frozen between requests, a batch continues in later requests.
 func TestPublisher_frozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
@@ -390,10 +391,10 @@ func TestPublisher_frozen(t *testing.T) {
 			}
 		}}
 		o := options(b)
-		o.Dropped = func(_ time.Time, n int64) { t.Errorf("%d events dropped", n) }
+		o.Dropped = func(_ time.Time, n int64) { t.Errorf("got %d dropped events, want none", n) }
 		p := decisionlog.New(o)
 		p.Record(outcomeOf(noon, 0, alice, refused, nil))
-		for minute := range 4 { // a request a minute
+		for minute := range 4 { // one request per minute
 			p.Begin(noon.Add(time.Duration(minute) * time.Minute))
 			synctest.Wait()
 		}
@@ -403,7 +404,8 @@ func TestPublisher_frozen(t *testing.T) {
 	})
 }
 
-// Batches that a broker rejects are lost. When it recovers, it gets the rest, and the numbers add up.
+// Batches that a broker rejects are lost. After the broker recovers, it gets the remaining events. The
+// numbers of lost and received events have the correct sum.
 func TestPublisher_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, failed, arrived := true, int64(0), int64(0)
@@ -430,10 +432,10 @@ func TestPublisher_back(t *testing.T) {
 		}
 		p.Close(t.Context(), noon.Add(time.Hour))
 		if dropped != failed || failed == 0 || failed+arrived != 100 {
-			t.Errorf("Dropped got %d events; %d failed and %d arrived of 100", dropped, failed, arrived)
+			t.Errorf("Dropped: got %d events; %d failed and %d arrived of 100", dropped, failed, arrived)
 		}
 		if n := strings.Count(log.String(), "events dropped"); n == 0 || n > 10 || !strings.Contains(log.String(), "no broker") {
-			t.Errorf("got %d lines in the log:\n%s", n, &log)
+			t.Errorf("log: got %d lines:\n%s", n, &log)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/fresh"
 )
 
-// A value is read once a minute, and used for an hour while its source fails.
+// The value is read once a minute. It is used for an hour while its source fails.
 func Example() {
 	v := fresh.New[string](&fresh.Policy{Fresh: time.Minute, Stale: time.Hour, Cooldown: 10 * time.Second, Timeout: time.Second})
 	down := false

@@ -34,28 +34,29 @@ func (s *source) load(context.Context) (int, time.Time, error) {
 	return s.value, s.asOf, s.err
 }
 
-// The steps are one story: what the source has, and what Get returns after how many reads.
+// Each step sets the answer of the source. Get returns the expected value after the expected number of
+// reads.
 func TestValue_Get(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
 	for i, step := range []struct {
 		after time.Duration
 		value int
-		asOf  time.Duration // before the read
+		asOf  time.Duration // the age of the value at the time of the read
 		fails error
 		want  int
 		err   error
 		reads int
 	}{
 		{0, 0, 0, errBad, 0, errBad, 1},
-		{time.Second - 1, 1, 0, nil, 0, errBad, 1}, // rests
+		{time.Second - 1, 1, 0, nil, 0, errBad, 1}, // no read during the cooldown
 		{time.Second, 0, 0, fresh.ErrAbsent, 0, fresh.ErrAbsent, 2},
 		{11*time.Second - 1, 1, 0, nil, 0, fresh.ErrAbsent, 2},
 		{11 * time.Second, 1, 0, nil, 1, nil, 3},
 		{71*time.Second - 1, 2, 0, nil, 1, nil, 3},
-		{71 * time.Second, 0, 0, errBad, 1, nil, 4}, // the value from before
+		{71 * time.Second, 0, 0, errBad, 1, nil, 4}, // the previous value
 		{76*time.Second - 1, 2, 0, nil, 1, nil, 4},
 		{76 * time.Second, 0, 0, errBad, 1, nil, 5},
-		{time.Hour + 11*time.Second, 0, 0, errBad, 0, errBad, 6}, // too old
+		{time.Hour + 11*time.Second, 0, 0, errBad, 0, errBad, 6}, // the value is too old
 		{time.Hour + 12*time.Second, 3, 59 * time.Minute, nil, 3, nil, 7},
 		{time.Hour + 72*time.Second, 3, 2 * time.Hour, nil, 0, fresh.ErrExpired, 8}, // an old copy
 		{time.Hour + 77*time.Second - 1, 4, 0, nil, 0, fresh.ErrExpired, 8},
@@ -71,8 +72,8 @@ func TestValue_Get(t *testing.T) {
 	}
 }
 
-// A thousand requests for a value that is not there share one read, which outlives the request
-// that began it. Those for a value that is no longer fresh do not wait, but for the first.
+// A thousand requests for a missing value share one read. The read continues after the request that
+// started it. If a value is stale, only the first request waits.
 func TestValue_Get_together(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := fresh.New[int](policy())
@@ -105,13 +106,13 @@ func TestValue_Get_together(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if _, err := v.Get(ctx, noon, load); !errors.Is(err, context.Canceled) {
-			t.Errorf("a request that ended: %v", err)
+			t.Errorf("a request that ended: got %v", err)
 		}
 		if together(0, 1); reads.Load() != 1 || waited.Load() != 1000 {
-			t.Errorf("%d reads, %d requests waited, want 1 and 1000", reads.Load(), waited.Load())
+			t.Errorf("got %d reads, %d requests waited, want 1 and 1000", reads.Load(), waited.Load())
 		}
 		if together(time.Minute, 2); reads.Load() != 2 || waited.Load() != 1 {
-			t.Errorf("%d reads, %d requests waited, want 2 and 1", reads.Load(), waited.Load())
+			t.Errorf("got %d reads, %d requests waited, want 2 and 1", reads.Load(), waited.Load())
 		}
 	})
 }
@@ -130,7 +131,8 @@ func TestValue_Get_timeout(t *testing.T) {
 	})
 }
 
-// Renew reads a fresh value again where may allows it, and after a failure where the policy does.
+// Renew reads a fresh value again if may returns true. After a failure it reads if the policy allows a
+// read.
 func TestValue_Renew(t *testing.T) {
 	v, s := fresh.New[int](policy()), &source{}
 	may, asked := false, 0
@@ -142,24 +144,24 @@ func TestValue_Renew(t *testing.T) {
 			t.Errorf("got %d, %v after %d reads, want %d, %v after %d", got, err, s.reads, want, wantErr, reads)
 		}
 	}
-	renew(0, 1, nil, 1) // never read
+	renew(0, 1, nil, 1) // there was no read before
 	renew(time.Second, 1, nil, 1)
 	may = true
 	renew(time.Second, 3, nil, 2)
 	s.err = errBad
 	renew(2*time.Second, 3, nil, 3)
 	if !errors.Is(v.Err(), errBad) {
-		t.Errorf("the last read: %v", v.Err())
+		t.Errorf("error of the last read: got %v", v.Err())
 	}
 	renew(7*time.Second-1, 3, nil, 3) // may is not called after a failure
 	renew(7*time.Second, 3, nil, 4)
 	if asked != 4 {
-		t.Errorf("may was called %d times, want 4", asked)
+		t.Errorf("may: got %d calls, want 4", asked)
 	}
 }
 
-// A read that is not admitted does not begin: the value from before is used, or the error is
-// that of Admit, and the next request may try again at once.
+// If Admit returns an error, the read does not start. Get returns the previous value or the error of
+// Admit. The next request may try again at once.
 func TestPolicy_Admit(t *testing.T) {
 	p, full := policy(), errors.New("full")
 	admit := full

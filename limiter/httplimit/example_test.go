@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// A server of your own behind the limits of a document. It identifies callers by an API key, or by
+// The Gate protects a server by the limits of a document. It identifies callers by an API key or by
 // the address of the peer.
 func ExampleGate() {
 	limits, err := rules.Parse([]byte(`{"rules":[
@@ -80,7 +80,7 @@ func ExampleGate() {
 	// 401
 }
 
-// A host of your own: Decide returns the answer, and the host sends it in its own form.
+// Decide returns the answer, and a host sends it in its own form.
 func ExampleGate_Decide() {
 	limits, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/hello","limits":{"*":{"requests":1,"window":"1h"}}}]}`), rules.Options{Version: 1})
 	if err != nil {

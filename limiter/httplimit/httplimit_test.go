@@ -103,9 +103,8 @@ Weir-Degraded: store_timeout
 	}
 }
 
-// While the store fails, the answer to a caller that a process limits locally has the numbers of
-// that share and no policy: the limit's policy did not decide, and applies again when the store
-// answers.
+// While the store fails, a process limits the caller locally. The answer then has the numbers of the
+// local share and no policy. The policy applies again when the store answers.
 func TestNewAnswer_share(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
 	if err != nil {
@@ -125,7 +124,7 @@ func TestNewAnswer_share(t *testing.T) {
 		a := httplimit.NewAnswer(d)
 		if i == 2 {
 			if p := a.Problem; a.RetryAfter == "" || p == nil || p.Status != http.StatusTooManyRequests || p.Limit != 2 || p.Window != "" || !slices.Equal(p.Violated, []string{"search"}) {
-				t.Errorf("refused: %+v, %+v", a, p)
+				t.Errorf("problem: got %+v, %+v", a, p)
 			}
 			a.RetryAfter, a.RateLimit = "", ""
 		}
@@ -138,7 +137,7 @@ func TestNewAnswer_share(t *testing.T) {
 // A refusal without a limit has a body without numbers.
 func TestAnswer_Refuse_noLimit(t *testing.T) {
 	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
-		t.Error("a refusal has a problem, and an allowed request has none")
+		t.Error("Problem: want one for a refusal and none for an allowed request")
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Too many requests."}`
 	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}), "allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
@@ -150,7 +149,7 @@ func TestAnswer_Refuse_noLimit(t *testing.T) {
 	}
 }
 
-// The refusal of a busy subject names no limit and has a short wait.
+// The refusal of a busy subject has no limit and a short wait.
 func TestNewAnswer_busy(t *testing.T) {
 	for wait, want := range map[time.Duration]string{time.Second: "1 second", 2500 * time.Millisecond: "3 seconds", 3 * time.Second: "3 seconds"} {
 		a := httplimit.NewAnswer(limiter.Decision{At: noon, Reason: limiter.ReasonBusy, RetryAfter: wait})
@@ -171,18 +170,18 @@ func TestNewAnswer_jitter(t *testing.T) {
 		a := httplimit.NewAnswer(limiter.Decision{At: noon, Limit: l, Capacity: 1, RetryAfter: 1000 * time.Second})
 		seen[a.RetryAfter] = true
 		if n, err := strconv.Atoi(a.RetryAfter); err != nil || n < 1000 || n > 1030 {
-			t.Fatalf("Retry-After: %s for a wait of 1000 s", a.RetryAfter)
+			t.Fatalf("Retry-After: got %s for a wait of 1000 s", a.RetryAfter)
 		}
 		if want := `"slow";r=0;t=` + a.RetryAfter; a.RateLimit != want {
-			t.Fatalf("RateLimit: %s, want %s", a.RateLimit, want)
+			t.Fatalf("RateLimit: got %s, want %s", a.RateLimit, want)
 		}
 	}
 	if len(seen) < 10 {
-		t.Errorf("500 waits have only %d values", len(seen))
+		t.Errorf("500 waits: got only %d values", len(seen))
 	}
 }
 
-// server is a handler behind one limit, with a caller that each test sets.
+// server is a handler behind one limit. Each test sets the caller.
 type server struct {
 	http.Handler
 	caller caller.Caller
@@ -191,7 +190,7 @@ type server struct {
 	store  limiter.Store
 	served int
 	log    bytes.Buffer
-	// The outcomes that Observe got, and how many requests had been served then.
+	// observed has the outcomes that Observe received, and the number of requests served before each.
 	observed []string
 }
 
@@ -223,7 +222,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// failing is the server's store; without one it returns an error.
+// failing is the store of server. If it wraps no store, it returns an error.
 type failing struct {
 	limiter.Store
 	*server
@@ -262,11 +261,11 @@ func TestGate(t *testing.T) {
 	}
 	r := s.get(t, http.MethodGet, "/a")
 	if r.StatusCode != http.StatusTooManyRequests || s.served != 20 {
-		t.Fatalf("request 21: %s, %d served", r.Status, s.served)
+		t.Fatalf("request 21: got %s, %d served", r.Status, s.served)
 	}
 	for name, want := range map[string]string{"Retry-After": "1", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0"} {
 		if got := r.Header.Get(name); got != want {
-			t.Errorf("%s: %s, want %s", name, got, want)
+			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded",` +
@@ -280,11 +279,11 @@ func TestGate(t *testing.T) {
 	}
 	s.now = s.now.Add(time.Duration(wait) * time.Second)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusOK {
-		t.Errorf("after the wait of Retry-After: %s", r.Status)
+		t.Errorf("after the wait of Retry-After: got %s", r.Status)
 	}
 	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
 		!strings.Contains(body(t, r), "costs more than the limit ever allows") {
-		t.Errorf("a cost above the capacity: %s, %v", r.Status, r.Header)
+		t.Errorf("a cost above the capacity: got %s, %v", r.Status, r.Header)
 	}
 }
 
@@ -298,24 +297,24 @@ func TestGate_credentials(t *testing.T) {
 			t.Fatalf("%s %v %s", r.Status, r.Header, got)
 		}
 		if r.Header.Get("X-RateLimit-Limit") != "" {
-			t.Error("a 401 shows limits")
+			t.Error("a 401 shows limits, want none")
 		}
 	}
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusTooManyRequests {
-		t.Errorf("the third bad credential from an address of two: %s", r.Status)
+		t.Errorf("the third bad credential from one address: got %s, want a refusal", r.Status)
 	}
 	s.caller.IP, s.err = caller.Caller{}.IP, fmt.Errorf("%w: issuer down", caller.ErrUnverified)
 	s.now = s.now.Add(time.Hour)
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "1" {
-		t.Errorf("cannot be verified: %s %v", r.Status, r.Header)
+		t.Errorf("an unchecked credential: got %s %v", r.Status, r.Header)
 	}
 	s.caller, s.err = caller.Caller{User: "alice"}, nil
 	if r := s.get(t, http.MethodGet, "/a"); r.Header.Get("X-RateLimit-Remaining") != "19" {
-		t.Errorf("bad credentials cost the claimed user: %v", r.Header)
+		t.Errorf("the claimed user is charged for bad credentials: %v", r.Header)
 	}
 }
 
-// The answer to a bad or unchecked credential shows that the store failed, and no limits.
+// The answer to a bad or unchecked credential shows that the store failed. It shows no limits.
 func TestGate_credentials_degraded(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -336,12 +335,12 @@ func TestGate_failure(t *testing.T) {
 		t.Errorf("%s %v", r.Status, r.Header)
 	}
 	if r := s.get(t, http.MethodDelete, "/a"); r.StatusCode != http.StatusInternalServerError || s.served != 1 {
-		t.Errorf("an invalid charge: %s", r.Status)
+		t.Errorf("an invalid charge: got %s", r.Status)
 	}
 }
 
-// Observe gets each request once, before it is answered. The outcome has an error if the decision
-// was not enforced, and none for a refusal.
+// Observe receives each request once, before its answer. The outcome has an error if the decision was
+// not enforced, and no error for a refusal.
 func TestGate_Observe(t *testing.T) {
 	s := newServer(t)
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
@@ -365,7 +364,7 @@ func TestGate_Observe(t *testing.T) {
 	}
 }
 
-// A problem survives the round trip through JSON.
+// A problem is the same after encoding and decoding as JSON.
 func TestProblem(t *testing.T) {
 	s := newServer(t)
 	for range 20 {
@@ -385,7 +384,7 @@ func TestGate_log(t *testing.T) {
 		t.Fatal(r.Status)
 	}
 	if log := s.log.String(); strings.Count(log, "\n") != 1 || !strings.Contains(log, `level=INFO msg="credential refused" err="`) || !strings.Contains(log, "forged") {
-		t.Errorf("logged %q", log)
+		t.Errorf("log: got %q", log)
 	}
 }
 
@@ -401,7 +400,7 @@ func TestNew_missing(t *testing.T) {
 		func() {
 			defer func() {
 				if got, want := recover(), "httplimit: Options."+field+" is nil"; got != want {
-					t.Errorf("panics with %v, want %s", got, want)
+					t.Errorf("panic: got %v, want %s", got, want)
 				}
 			}()
 			httplimit.New(o)
@@ -409,7 +408,7 @@ func TestNew_missing(t *testing.T) {
 	}
 }
 
-// Requests of a leaky bucket go on one interval apart, wait at most MaxDelay, and lose their turn
+// Requests of a leaky bucket leave at a fixed interval and wait at most MaxDelay. They lose their turn
 // when their context ends.
 func TestGate_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -445,20 +444,19 @@ func TestGate_delay(t *testing.T) {
 				h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 				statuses[i] = w.Code
 			})
-			synctest.Wait() // one after another joins the queue
+			synctest.Wait() // each request joins the queue before the next
 		}
 		wg.Wait()
 		if want := []int{200, 200, 200, 503, 200, 429}; !slices.Equal(statuses, want) {
-			t.Errorf("statuses %v, want %v", statuses, want)
+			t.Errorf("statuses: got %v, want %v", statuses, want)
 		}
 		if want := []time.Duration{0, 100 * time.Millisecond, 200 * time.Millisecond, 400 * time.Millisecond}; !slices.Equal(left, want) {
-			t.Errorf("left after %v, want %v", left, want)
+			t.Errorf("departures: got %v, want %v", left, want)
 		}
 	})
 }
 
-// A request that is denied because the store fails gets 503 and not 429, in an answer that no
-// cache stores.
+// A request that is denied because the store fails gets 503, not 429. No cache stores the answer.
 func TestGate_denied(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -472,13 +470,13 @@ func TestGate_denied(t *testing.T) {
 		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
 			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}, ""
 		},
-		// The bad credential has no effect: the denial takes precedence.
+		// The denial takes precedence over the bad credential.
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},
 		Observe: func(o outcome.Outcome) {
 			if o.Err != nil {
-				t.Errorf("observed %v", o.Err)
+				t.Errorf("observed error: got %v", o.Err)
 			}
 			observed = append(observed, o.Decision)
 		},
@@ -496,6 +494,6 @@ func TestGate_denied(t *testing.T) {
 		}
 	}
 	if len(observed) != 1 || !observed[0].Failed {
-		t.Errorf("observed %+v", observed)
+		t.Errorf("observed: got %+v", observed)
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A ServeMux splits a path before it decodes it, and rules do so afterwards. So the handler gets
-// the path that was charged and not the one that was sent.
+// A ServeMux splits a path before it decodes it, but rules decode it first. So the handler gets the
+// charged path, not the path that the client sent.
 func TestGate_path(t *testing.T) {
 	var charged string
 	gate := httplimit.New(httplimit.Options{
@@ -46,7 +46,7 @@ func TestGate_path(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example.com"+sent, http.NoBody)
 		before := *r.URL
 		if gate.Wrap(mux).ServeHTTP(httptest.NewRecorder(), r); ran != want || *r.URL != before {
-			t.Errorf("%s: charged %q, ran %q, want %q", sent, charged, ran, want)
+			t.Errorf("%s: got charged %q, ran %q, want %q", sent, charged, ran, want)
 		}
 	}
 }
@@ -59,12 +59,12 @@ func TestGate_malformedPath(t *testing.T) {
 	gate := httplimit.New(httplimit.Options{
 		Limiter: storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{})),
 		Charges: func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
-			t.Error("charged")
+			t.Error("a malformed path is charged, want no charge")
 			return nil, ""
 		},
 		Identify: func(_ context.Context, _ time.Time, r httplimit.Request) (caller.Caller, error) {
 			if r.Header != nil || r.Address != address {
-				t.Errorf("identified by %+v, want the address alone", r)
+				t.Errorf("caller: got %+v, want the address alone", r)
 			}
 			return caller.Caller{IP: netip.PrefixFrom(r.Address, 32), Rejected: true}, caller.ErrMissingCredential
 		},
@@ -77,6 +77,6 @@ func TestGate_malformedPath(t *testing.T) {
 		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	if len(observed) != 1 || observed[0].Class() != outcome.Refused || observed[0].Caller.IP.Addr() != address || observed[0].Err != nil {
-		t.Errorf("observed %+v, want one refusal of the address", observed)
+		t.Errorf("observed: got %+v, want one refusal of the address", observed)
 	}
 }

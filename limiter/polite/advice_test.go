@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// response returns a response of lines: the status, then header fields.
+// response returns a response with these lines: the status, then header fields.
 func response(lines ...string) *http.Response {
 	r := &http.Response{StatusCode: map[string]int{"200": 200, "429": 429, "503": 503}[lines[0]], Header: http.Header{}}
 	for _, line := range lines[1:] {
@@ -42,15 +42,16 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"429", "Date: Wed, 04 Mar 2026 13:00:00 GMT", "Retry-After: Wed, 04 Mar 2026 13:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Wednesday, 04-Mar-26 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Tue, 03 Mar 2026 12:00:07 GMT"}, advice{refused: true, capacity: none}},
-		// An answer of Weir: the smaller capacity counts.
+		// In an answer of Weir, the smaller capacity applies.
 		{[]string{"200", "X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 17", "X-RateLimit-Reset: 1772625602", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=17;t=2`},
 			advice{wait: -1, name: "6search", known: true, left: 17, reset: 2 * time.Second, capacity: 20}},
 		{[]string{"429", "Retry-After: 1", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=0;t=1`},
 			advice{refused: true, wait: time.Second, name: "6search", known: true, reset: time.Second, capacity: 100}},
 		{[]string{"429", `RateLimit: "search";r=0;t=9`}, advice{refused: true, wait: 9 * time.Second, name: "6search", known: true, reset: 9 * time.Second, capacity: none}},
-		// Retry-After takes precedence over the t of RateLimit, also if it is shorter.
+		// Retry-After takes precedence over the t parameter of RateLimit, also if it is shorter.
 		{[]string{"429", "Retry-After: 2", `RateLimit: "search";r=0;t=9`}, advice{refused: true, wait: 2 * time.Second, name: "6search", known: true, reset: 9 * time.Second, capacity: none}},
-		// The quota with the lowest rate left counts; quotas in other units than requests are ignored.
+		// The quota with the lowest remaining rate applies. Quotas in units other than requests are
+		// ignored.
 		{[]string{"200", `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, `RateLimit: "burst";r=50;t=30`, `RateLimit: "daily";r=100;t=40000`},
 			advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: 1000}},
 		{[]string{"200", `RateLimit: "daily";r=100;t=40000, "burst";r=50;t=30`}, advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: none}},
@@ -80,7 +81,7 @@ func TestAdviceOf(t *testing.T) {
 	}
 }
 
-// Advice is bounded, whatever an API sends.
+// Advice is bounded for any response of an API.
 func FuzzAdviceOf(f *testing.F) {
 	f.Add(429, "5", `"search";q=100;w=60`, `"search";r=17;t=2`, "20", "17", "1772625602", "Wed, 04 Mar 2026 12:00:05 GMT")
 	f.Add(503, "Wed, 04 Mar 2026 13:00:07 GMT", `"a";q=1;qu="content-bytes"`, `"a";r=0;t=999999999999999, "b";pk=:cGs=:;r=1`, "-1", "9223372036854775807", "99999999999", "")
@@ -91,15 +92,15 @@ func FuzzAdviceOf(f *testing.F) {
 		}}
 		a := adviceOf(r, noon)
 		if a.wait < -1 || a.wait > farthest || a.reset < 0 || a.reset > farthest || a.left < 0 || a.capacity < 1 || len(a.name) > maxField+4 {
-			t.Errorf("%+v of %v", a, r.Header)
+			t.Errorf("got %+v for %v", a, r.Header)
 		}
 		if a.refused && status != 429 && status != 503 {
-			t.Errorf("%d is a refusal", status)
+			t.Errorf("status %d: got a refusal", status)
 		}
 		q := newQuota(time.Minute, 1)
 		q.learn(ticket{sent: noon, probe: true}, a, true, noon)
 		if at, _ := q.turn(noon); at.Sub(noon) > farthest {
-			t.Errorf("no request before %s", at)
+			t.Errorf("got no request before %s", at)
 		}
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/polite"
 )
 
-// The client waits for the second of Retry-After and repeats the request.
+// The client waits for one second, as Retry-After requires, and repeats the request.
 func ExampleTransport() {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -34,7 +34,7 @@ func ExampleTransport() {
 	// Output: 200 2 true
 }
 
-// A wait above MaxWait returns the refusal; the next requests fail at once.
+// If the wait exceeds MaxWait, the client returns the refusal. The next requests fail at once.
 func ExampleWaitError() {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

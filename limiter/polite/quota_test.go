@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answered returns a quota of which so many requests are left for a minute from noon.
+// answered returns a quota with left remaining requests for one minute from noon.
 func answered(left int64) *quota {
 	q := newQuota(time.Hour, 5)
 	t, _, _ := q.pass(noon, noon.Add(time.Hour))
@@ -14,8 +14,8 @@ func answered(left int64) *quota {
 	return q
 }
 
-// Responses arrive out of order. Of requests that were in flight together the lowest number left counts;
-// the response to a later request always counts.
+// Responses arrive out of order. For requests that were in flight together, the lowest remaining
+// number applies. The response to a later request always applies.
 func TestQuota_take(t *testing.T) {
 	type step struct {
 		sent, came, left, want int64 // in seconds after noon, and requests
@@ -30,13 +30,13 @@ func TestQuota_take(t *testing.T) {
 			at := func(n int64) time.Time { return noon.Add(time.Duration(n) * time.Second) }
 			q.learn(ticket{sent: at(s.sent)}, advice{known: true, left: s.left, reset: time.Minute, capacity: math.MaxInt64}, false, at(s.came))
 			if q.left != s.want {
-				t.Errorf("%s: after answer %d %d are left, want %d", name, i, q.left, s.want)
+				t.Errorf("%s: after answer %d: got %d remaining, want %d", name, i, q.left, s.want)
 			}
 		}
 	}
 }
 
-// A request without a response may have been counted, so one less is left.
+// The API may have counted a request without a response, so the quota has one request less.
 func TestQuota_forget(t *testing.T) {
 	q := answered(3)
 	sent, _, err := q.pass(noon.Add(time.Minute), noon.Add(time.Hour))
@@ -44,6 +44,6 @@ func TestQuota_forget(t *testing.T) {
 		t.Fatal(err)
 	}
 	if q.forget(sent); q.left != 2 || q.inFlight != 0 {
-		t.Errorf("%d are left, %d in flight", q.left, q.inFlight)
+		t.Errorf("got %d remaining, %d in flight", q.left, q.inFlight)
 	}
 }

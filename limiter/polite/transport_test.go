@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/polite"
 )
 
-// After 429 the waits are up to 1, 2, 4 and 8 s at random, in addition to Retry-After.
+// After a 429 response the random waits are up to 1, 2, 4 and 8 s, in addition to Retry-After.
 func TestTransport_backoff(t *testing.T) {
 	for name, least := range map[string]time.Duration{"429": 0, "429 | Retry-After: 3": 3 * time.Second, "503 | Retry-After: 3": 3 * time.Second, "429 | Retry-After: 0": 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestTransport_backoff(t *testing.T) {
 			for i := range 4 {
 				most := time.Second << i
 				if shortest[i] < 0 || shortest[i] > most/10 || longest[i] < most*9/10 || longest[i] >= most {
-					t.Errorf("%s: wait %d was %s to %s beyond Retry-After, want all of 0s to %s", name, i+1, shortest[i], longest[i], most)
+					t.Errorf("%s: wait %d: got %s to %s beyond Retry-After, want 0s to %s", name, i+1, shortest[i], longest[i], most)
 				}
 			}
 		})
@@ -93,14 +93,15 @@ func TestTransport_notRepeated(t *testing.T) {
 				}
 				content, err := io.ReadAll(answer.Body)
 				if want := "answer " + c.first[:3]; string(content) != want || err != nil || len(a.at) != 1 || time.Since(begun) != 0 {
-					t.Errorf("%q, %v, %d requests in %s; want %q from one at once", content, err, len(a.at), time.Since(begun), want)
+					t.Errorf("got %q, %v, %d requests in %s, want %q from one request at once", content, err, len(a.at), time.Since(begun), want)
 				}
 			})
 		})
 	}
 }
 
-// A repeated request has the whole body. Refusals are closed, and their bodies are read for the connection.
+// A repeated request has the whole body. The transport reads and closes the bodies of refusals, so
+// that it can use the connection again.
 func TestTransport_replay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")
@@ -109,19 +110,19 @@ func TestTransport_replay(t *testing.T) {
 			t.Fatal(status, err)
 		}
 		if !slices.Equal(a.bodies, []string{"the body", "the body", "the body"}) || len(a.open) != 0 {
-			t.Errorf("bodies %q, %d not closed", a.bodies, len(a.open))
+			t.Errorf("got bodies %q, %d not closed", a.bodies, len(a.open))
 		}
 		r, _ = http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/other", strings.NewReader("x"))
 		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
 		a.handler = script("429").handler
 		if _, err := do(&polite.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
-			t.Errorf("no body to replay: %v, %d not closed", err, len(a.open))
+			t.Errorf("no body to replay: got %v, %d not closed", err, len(a.open))
 		}
 	})
 }
 
-// After 429 the API has done nothing, so any request may be repeated. After 503 only an idempotent one
-// may, by its method or its Idempotency-Key.
+// After 429 the API has done nothing, so any request may be repeated. After 503 only an idempotent
+// request may be repeated: by its method or by Idempotency-Key.
 func TestTransport_repeated(t *testing.T) {
 	for _, c := range []struct{ method, body, key, first string }{
 		{"POST", "", "", "429"},
@@ -153,7 +154,7 @@ func TestTransport_repeated(t *testing.T) {
 	})
 }
 
-// If the context ends, the wait ends, and the body of the request is closed.
+// If the context ends, the wait ends and the request body is closed.
 func TestTransport_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 30")
@@ -161,7 +162,7 @@ func TestTransport_context(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
-		for i := range bodies { // one waits to repeat, one for its turn, one for the door
+		for i := range bodies { // one waits to repeat, one for its turn, one for the request before it
 			all.Go(func() {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -176,34 +177,36 @@ func TestTransport_context(t *testing.T) {
 		cancel()
 		all.Wait()
 		if time.Since(begun) != 0 || len(a.at) != 1 || len(a.open) != 0 || bodies != [3]closed{true, true, true} {
-			t.Errorf("%s later: %d requests, %d bodies of answers open, bodies of requests closed: %v", time.Since(begun), len(a.at), len(a.open), bodies)
+			t.Errorf("%s later: got %d requests, %d response bodies open, request bodies closed: %v", time.Since(begun), len(a.at), len(a.open), bodies)
 		}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://other.test/", http.NoBody)
 		if _, err := do(transport, r); !errors.Is(err, context.Canceled) || len(a.at) != 1 {
-			t.Errorf("a context that has ended: %v, %d requests", err, len(a.at))
+			t.Errorf("a context that has ended: got %v, %d requests", err, len(a.at))
 		}
 	})
 }
 
-// closed is the body of a request, which records that it is closed.
+// closed is the body of a request. It records whether it is closed.
 type closed bool
 
 func (*closed) Read([]byte) (int, error) { return 0, io.EOF }
 func (c *closed) Close() error           { *c = true; return nil }
 
-// If the context ends with the response, the response is not returned but closed.
+// If the context ends together with the response, the transport closes the response and returns an
+// error.
 func TestTransport_answerTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &api{handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
 		if _, err := (&polite.Transport{Base: a}).RoundTrip(r); !errors.Is(err, context.Canceled) || len(a.open) != 0 {
-			t.Errorf("%v, %d not closed", err, len(a.open))
+			t.Errorf("got %v, %d not closed", err, len(a.open))
 		}
 	})
 }
 
-// While one request waits after a refusal, the others wait too. Then one is sent first, as a probe.
+// While one request waits after a refusal, the other requests wait too. Then the transport sends one
+// request first, as a probe.
 func TestTransport_othersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "200")
@@ -220,13 +223,13 @@ func TestTransport_othersWait(t *testing.T) {
 		}
 		all.Wait()
 		if len(a.at) != 21 || a.at[1].Sub(begun) != 10*time.Second+a.latency || a.at[2].Sub(a.at[1]) != a.latency {
-			t.Errorf("%d requests, the second after %s, the third %s later", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]))
+			t.Errorf("got %d requests, the second after %s, the third %s later", len(a.at), a.at[1].Sub(begun), a.at[2].Sub(a.at[1]))
 		}
 	})
 }
 
-// After Refusals refusals in a row nothing is sent until the API may be tried again. Then one request is
-// sent as a probe, and its response decides.
+// After Refusals refusals in a row the transport sends nothing until it may try the API again. Then it
+// sends one request as a probe, and the response decides.
 func TestTransport_breaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 7", "200")
@@ -236,7 +239,7 @@ func TestTransport_breaker(t *testing.T) {
 			t.Helper()
 			var e *polite.WaitError
 			if _, err := get(t, transport, "http://api.test/"); !errors.As(err, &e) || *e != (polite.WaitError{Host: "api.test", Wait: wait, Refusals: 3}) || len(a.at) != want {
-				t.Errorf("%v after %d requests, want %d and a wait of %s", err, len(a.at), want, wait)
+				t.Errorf("got %v after %d requests, want %d and a wait of %s", err, len(a.at), want, wait)
 			}
 		}
 		for i := range 3 {
@@ -268,12 +271,12 @@ func TestTransport_breaker(t *testing.T) {
 			}
 		}
 		if len(a.at) != 9 || len(a.open) != 0 {
-			t.Errorf("%d requests, %d bodies open", len(a.at), len(a.open))
+			t.Errorf("got %d requests, %d bodies open", len(a.at), len(a.open))
 		}
 	})
 }
 
-// A probe without a response leaves the breaker open, and the next request is a probe.
+// A probe without a response leaves the breaker open. The next request is a probe too.
 func TestTransport_probeFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 5", "200")
@@ -315,19 +318,19 @@ func TestTransport_burst(t *testing.T) {
 			})
 		}
 		time.Sleep(300 * time.Millisecond)
-		all.Go(func() { // it waits, and does not fail
+		all.Go(func() { // this request waits and does not fail
 			if status, err := get(t, transport, "http://api.test/"); status != 200 {
 				t.Error(status, err)
 			}
 		})
 		all.Wait()
 		if len(a.at) != 16 || a.at[11].Sub(a.at[1]) < time.Second {
-			t.Errorf("%d requests, want 1, 10, and 5 at least a second later: %v", len(a.at), a.at)
+			t.Errorf("got %d requests, want 1, 10, and 5 at least a second later: %v", len(a.at), a.at)
 		}
 	})
 }
 
-// A request that may be repeated at once is, also if no time has passed by the clock.
+// A request that may be repeated at once is repeated, also if the clock has not advanced.
 func TestTransport_retryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 0", "429 | Retry-After: 0", "429 | Retry-After: 0", "200")
@@ -340,7 +343,7 @@ func TestTransport_retryAtOnce(t *testing.T) {
 	})
 }
 
-// A request that would wait in vain fails at once, whatever is in flight.
+// A request fails at once if waiting cannot help, for any requests in flight.
 func TestTransport_inVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "200", "429 | Retry-After: 60")
@@ -364,13 +367,13 @@ func TestTransport_inVain(t *testing.T) {
 		}
 		begun := time.Now()
 		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: the quota of api.test is used up; retry in 1m0s" || time.Since(begun) != 0 {
-			t.Errorf("%v after %s", err, time.Since(begun))
+			t.Errorf("got %v after %s", err, time.Since(begun))
 		}
 		slow.Wait()
 	})
 }
 
-// Of responses out of order, the lowest number left counts.
+// If responses arrive out of order, the lowest remaining number applies.
 func TestTransport_overtaking(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -380,7 +383,7 @@ func TestTransport_overtaking(t *testing.T) {
 			left := 10 - n
 			n++
 			mu.Unlock()
-			time.Sleep(time.Duration(left) * time.Millisecond) // later requests get their responses earlier
+			time.Sleep(time.Duration(left) * time.Millisecond) // responses to later requests arrive earlier
 			answer(w, fmt.Sprintf("200 | X-RateLimit-Limit: 4 | X-RateLimit-Remaining: %d | X-RateLimit-Reset: 60", left))
 		})}
 		transport := &polite.Transport{Base: a}
@@ -393,14 +396,14 @@ func TestTransport_overtaking(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// One is a probe, nine use the quota up, and the last one comes half a minute later.
+		// One request is a probe, nine use up the quota, and the last one is sent half a minute later.
 		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
-			t.Errorf("%v", a.at)
+			t.Errorf("requests: got %v", a.at)
 		}
 	})
 }
 
-// The last quarter of a quota is spread over the time until the reset.
+// The transport spreads the last quarter of a quota over the time until the reset.
 func TestTransport_spread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const window = time.Minute
@@ -413,26 +416,26 @@ func TestTransport_spread(t *testing.T) {
 			}
 		}
 		if a.status[429] != 0 || len(a.at) != 45 {
-			t.Errorf("%v", a.status)
+			t.Errorf("statuses: got %v", a.status)
 		}
 		for i, at := range a.at {
 			minute, n := int(at.Sub(begun)/window), i%20
 			if minute != i/20 {
-				t.Fatalf("request %d came in minute %d, want %d", i, minute, i/20)
+				t.Fatalf("request %d: got minute %d, want %d", i, minute, i/20)
 			}
-			// 15 are sent at once, and 5 between them and the end: 10 s apart, as far as whole seconds
-			// allow.
+			// The transport sends 15 requests at once. It spreads 5 over the rest of the minute, 10 s
+			// apart, as far as whole seconds allow.
 			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second || since > time.Duration(n-14)*10*time.Second+time.Second) {
-				t.Errorf("request %d came %s into its window", n, since)
+				t.Errorf("request %d: got %s after the start of its window", n, since)
 			}
 		}
 	})
 }
 
-// Many clients at once behind a Gate: polite ones are never refused, and others mostly. The polite ones
-// still use the quota up.
+// Many clients call a Gate at once. Polite clients are never refused, and other clients are mostly
+// refused. The polite clients still use up the quota.
 func TestTransport_crowd(t *testing.T) {
-	const clients, each = 50, 4 // 200 requests to a limit of 20, and 100 a minute
+	const clients, each = 50, 4 // 200 requests to a limit of 20 at once and 100 a minute
 	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}
 	crowd := func(t *testing.T, rt http.RoundTripper) (passed int, took time.Duration) {
 		var all sync.WaitGroup
@@ -456,25 +459,25 @@ func TestTransport_crowd(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
 		passed, took := crowd(t, &polite.Transport{Base: a, MaxWait: 10 * time.Minute})
 		if passed != clients*each || a.status[429] != 0 {
-			t.Errorf("polite: %d passed, answers %v", passed, a.status)
+			t.Errorf("polite: got %d passed, answers %v", passed, a.status)
 		}
-		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // 20 at once, and then one in 0.6 s
-			t.Errorf("polite: took %s, want %s and little more", took, least)
+		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // 20 at once, then one every 0.6 s
+			t.Errorf("polite: got %s, want %s and little more", took, least)
 		}
 		if len(a.open) != 0 {
-			t.Errorf("%d bodies open", len(a.open))
+			t.Errorf("got %d bodies open", len(a.open))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
 		if passed, _ := crowd(t, a); passed != 20 || a.status[429] != 180 {
-			t.Errorf("rude: %d passed, answers %v", passed, a.status)
+			t.Errorf("rude: got %d passed, answers %v", passed, a.status)
 		}
 	})
 }
 
-// Requests of different quotas do not wait for each other. Quotas differ by host, credential, policy and
-// partition.
+// Requests of different quotas do not wait for each other. Quotas differ by host, credential, policy
+// and partition.
 func TestTransport_apart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -504,7 +507,7 @@ func TestTransport_apart(t *testing.T) {
 			{"GET", "http://api.test/search", "", "", 0},
 			{"GET", "http://api.test/data", "", "", 200},
 			{"GET", "http://api.test/mine/1", "", "", 429},
-			{"GET", "http://api.test/mine/2", "", "", 0}, // as the other path of its folder
+			{"GET", "http://api.test/mine/2", "", "", 0}, // the same quota as the other path of its folder
 			{"GET", "http://api.test/yours/1", "", "", 200},
 			{"GET", "http://api.test/yours/2", "", "", 200},
 			{"GET", "http://api.test/", "Authorization", "a", 429},
@@ -521,16 +524,16 @@ func TestTransport_apart(t *testing.T) {
 			r.Header.Set(c.name, c.value)
 			status, err := do(transport, r)
 			if _, waits := errors.AsType[*polite.WaitError](err); status != c.want || waits != (c.want == 0) {
-				t.Errorf("%d: %s %s %s: %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
+				t.Errorf("%d: %s %s %s: got %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
 			}
 		}
 		if time.Since(begun) != 0 {
-			t.Errorf("some waited: it took %s", time.Since(begun))
+			t.Errorf("some requests waited: got %s", time.Since(begun))
 		}
 	})
 }
 
-// AWS signatures with one key ID are one caller, although Authorization differs.
+// AWS signatures with one key ID belong to one caller, although Authorization differs.
 func TestTransport_signed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 60")
@@ -548,7 +551,7 @@ func TestTransport_signed(t *testing.T) {
 			}
 		}
 		if quotas, _ := transport.Remembered(); len(a.at) != 1 || quotas != 1 {
-			t.Errorf("%d requests were sent, %d quotas are kept", len(a.at), quotas)
+			t.Errorf("got %d requests and %d quotas", len(a.at), quotas)
 		}
 		for _, other := range []string{fmt.Sprintf(format, "AKIB", 1, 0), "AWS4-HMAC-SHA256 Signature=0", "AWS4-HMAC-SHA256 Signature=1"} {
 			if status, err := send(other); status != 429 {
@@ -558,7 +561,7 @@ func TestTransport_signed(t *testing.T) {
 	})
 }
 
-// A 503 that names no quota holds only requests of its path, for at most some minutes.
+// A 503 without a quota name holds only requests of its path, for at most some minutes.
 func TestTransport_unavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := "503 | Retry-After: 86400"
@@ -574,7 +577,7 @@ func TestTransport_unavailable(t *testing.T) {
 			t.Helper()
 			begun := time.Now()
 			if status, err := get(t, transport, "http://api.test"+path); status != want || time.Since(begun) != 0 {
-				t.Errorf("%s: %d, %v after %s, want %d", path, status, err, time.Since(begun), want)
+				t.Errorf("%s: got %d, %v after %s, want %d", path, status, err, time.Since(begun), want)
 			}
 		}
 		for range 2 {
@@ -588,7 +591,7 @@ func TestTransport_unavailable(t *testing.T) {
 			expect("/report", 0)
 			time.Sleep(time.Nanosecond)
 		}
-		line = "429 | Retry-After: 60" // when it is available again, it counts with the others
+		line = "429 | Retry-After: 60" // when the path is available again, it shares the quota again
 		expect("/report", 429)
 		expect("/other", 0)
 		time.Sleep(time.Minute)
@@ -598,7 +601,7 @@ func TestTransport_unavailable(t *testing.T) {
 	})
 }
 
-// The response to a request that was sent before a 503 came does not undo it.
+// A response does not undo a 503 if its request was sent before the 503 arrived.
 func TestTransport_unavailableSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -625,12 +628,12 @@ func TestTransport_unavailableSince(t *testing.T) {
 		}
 		slow.Wait()
 		if _, err := get(t, transport, "http://api.test/"); err == nil || len(a.at) != 3 {
-			t.Errorf("%v after %d requests", err, len(a.at))
+			t.Errorf("got %v after %d requests", err, len(a.at))
 		}
 	})
 }
 
-// A refusal that names another quota is neither a success nor a failure of the quota that gave the
+// A refusal that names another quota is neither a success nor a failure of the quota that issued the
 // ticket.
 func TestTransport_refusedByAnother(t *testing.T) {
 	const own, another = "429 | Retry-After: 1", `429 | Retry-After: 600 | RateLimit: "search";r=0;t=600`
@@ -650,7 +653,7 @@ func TestTransport_refusedByAnother(t *testing.T) {
 				if status, err := send(i); status != want {
 					t.Errorf("%s: %d: %d, %v, want %d", name, i, status, err, want)
 				}
-				if i == 2 { // the breaker is open if both refusals of this quota count
+				if i == 2 { // two refusals of this quota open the breaker
 					var e *polite.WaitError
 					if _, err := send(9); errors.As(err, &e) != (name == "no success") {
 						t.Errorf("%s: %v", name, err)
@@ -662,8 +665,8 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	}
 }
 
-// A request waits for its turn at most half the time until its deadline, so that time is left for the
-// response.
+// A request waits for its turn for at most half of the time until its deadline. This leaves time for
+// the response.
 func TestTransport_halfTheContext(t *testing.T) {
 	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -678,14 +681,14 @@ func TestTransport_halfTheContext(t *testing.T) {
 			begun := time.Now()
 			status, err := do(transport, r)
 			if _, waits := errors.AsType[*polite.WaitError](err); waits == sent || (status == 200) != sent || !sent && time.Since(begun) != 0 {
-				t.Errorf("%s: %d, %v after %s", lives, status, err, time.Since(begun))
+				t.Errorf("%s: got %d, %v after %s", lives, status, err, time.Since(begun))
 			}
 		})
 	}
 }
 
-// If a quota is used up for an hour, a probe is sent after half of MaxWait: some quotas are full again
-// earlier than announced.
+// If a quota is used up for an hour, the transport sends a probe after half of MaxWait. Some quotas
+// are full again earlier than announced.
 func TestTransport_asksHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200 | X-RateLimit-Limit: 60 | X-RateLimit-Remaining: 0 | X-RateLimit-Reset: 3600", "200")
@@ -696,12 +699,12 @@ func TestTransport_asksHalfway(t *testing.T) {
 			}
 		}
 		if wait := a.at[1].Sub(a.at[0]); wait != time.Minute {
-			t.Errorf("probe after %s", wait)
+			t.Errorf("probe: got a wait of %s", wait)
 		}
 	})
 }
 
-// A request that waited while a response named another quota returns its ticket.
+// A request returns its ticket if, while it waited, a response named another quota.
 func TestTransport_renamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{latency: 100 * time.Millisecond, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -728,13 +731,13 @@ func TestTransport_renamed(t *testing.T) {
 			}
 		}
 		if took := time.Since(begun); took != 2*a.latency {
-			t.Errorf("the requests left counted as in flight: took %s", took)
+			t.Errorf("the remaining requests counted as in flight: got %s", took)
 		}
 	})
 }
 
-// The body of a refusal is read before a repetition, so that its connection can be used again, unless it
-// is long.
+// The transport reads a short body of a refusal before a repetition, so that it can use the connection
+// again. It does not read a long body.
 func TestTransport_drains(t *testing.T) {
 	for length, unread := range map[int64]int{9: 0, 64 << 10: 0, 64<<10 + 1: 64<<10 + 1, -1: 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -747,7 +750,7 @@ func TestTransport_drains(t *testing.T) {
 				return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 			})
 			if status, err := get(t, &polite.Transport{Base: base}, "http://api.test/"); status != 200 || refusal.Len() != unread {
-				t.Errorf("of %d bytes %d are not read: %d, %v", length, refusal.Len(), status, err)
+				t.Errorf("body of %d bytes: got %d unread: %d, %v", length, refusal.Len(), status, err)
 			}
 		})
 	}
@@ -757,7 +760,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Requests to an API without limit fields are not delayed, except behind the first one for a second.
+// Requests to an API without limit fields are not delayed. Only behind the first request they wait,
+// for at most a second.
 func TestTransport_noLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200")
@@ -774,12 +778,12 @@ func TestTransport_noLimits(t *testing.T) {
 		}
 		all.Wait()
 		if took := time.Since(begun); took != 4*time.Second {
-			t.Errorf("took %s", took)
+			t.Errorf("got %s", took)
 		}
 	})
 }
 
-// The book is bounded, whatever names an API sends.
+// The size of the book is bounded for any names that an API sends.
 func TestTransport_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -794,19 +798,19 @@ func TestTransport_bounded(t *testing.T) {
 			}
 		}
 		if quotas, routes := transport.Remembered(); quotas != 1024 || routes != 8192 {
-			t.Errorf("kept %d quotas and %d routes", quotas, routes)
+			t.Errorf("got %d quotas and %d routes", quotas, routes)
 		}
 	})
 }
 
-// CloseIdleConnections of a client reaches Base.
+// CloseIdleConnections of a client calls Base.
 func TestTransport_CloseIdleConnections(t *testing.T) {
 	base := &idle{}
 	client := &http.Client{Transport: &polite.Transport{Base: base}}
 	if client.CloseIdleConnections(); base.closed != 1 {
-		t.Errorf("closed %d times", base.closed)
+		t.Errorf("closed: got %d times", base.closed)
 	}
-	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // which has none
+	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no such method
 }
 
 type idle struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// The errors of the world: clocks are up to spread apart, and a message takes up to late.
+// Clocks differ by at most spread, and a message takes at most late.
 const (
 	spread = time.Second
 	late   = 500 * time.Millisecond
@@ -22,7 +22,7 @@ const (
 
 var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 0, time.UTC))
 
-// algorithms are the limits of these tests, in the order of their names.
+// algorithms lists the algorithms of these tests, sorted by name.
 var algorithms = []algo.Algorithm{algo.FixedWindow, algo.LeakyBucket, algo.SlidingLog, algo.SlidingWindow, algo.TokenBucket}
 
 func versions(t *testing.T, rates ...algo.Rate) (limits []*limiter.Limit) {
@@ -37,8 +37,8 @@ func versions(t *testing.T, rates ...algo.Rate) (limits []*limiter.Limit) {
 	return limits
 }
 
-// Admissions less refunds never exceed the documented bound in any interval, with skewed clocks, late
-// messages and late refunds.
+// Admissions minus refunds never exceed the documented bound in any interval. Clocks are skewed, and
+// messages and refunds are late.
 func TestModel_bound(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -73,12 +73,12 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	}
 }
 
-// While two versions of the rules charge one subject, at most the larger capacity is admitted at once,
-// and the faster rate after that. The processes of each version have clock errors of their own.
+// While two versions of the rules charge one subject, it admits at most the larger capacity at once.
+// After that it admits at most the faster rate. The clocks of each version have their own errors.
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
-			if from == algo.FixedWindow || to == algo.FixedWindow { // all its quota returns at one instant
+			if from == algo.FixedWindow || to == algo.FixedWindow { // the whole quota returns at one instant
 				continue
 			}
 			t.Run(string(from)+" to "+string(to), func(t *testing.T) {
@@ -97,8 +97,8 @@ func TestModel_versions(t *testing.T) {
 	}
 }
 
-// Once newer rules have charged a subject, a process with older rules gets the same answers as one with
-// the newer: two versions side by side neither create nor lose quota.
+// After a charge by newer rules, a process with older rules gets the same answers as a process with
+// newer rules. Two versions side by side neither create nor lose quota.
 func TestModel_flapping(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
@@ -132,7 +132,7 @@ func TestModel_flapping(t *testing.T) {
 type world struct {
 	*rand.Rand
 	limits   []*limiter.Limit
-	newer    int // from which step on half of the requests are under the last version
+	newer    int // from this step on, half of the requests use the last version
 	skews    []time.Duration
 	model    storetest.Model
 	now      algo.Instant
@@ -142,11 +142,11 @@ type world struct {
 	refunded int
 }
 
-// message is a request in flight or, if of is not nil, the refund of one.
+// message is a request in flight. If of is not nil, it is the refund of that request.
 type message struct {
-	due     algo.Instant // real
-	sent    algo.Instant // real
-	clock   algo.Instant // of the sender
+	due     algo.Instant // in real time
+	sent    algo.Instant // in real time
+	clock   algo.Instant // by the sender's clock
 	charges []limiter.Charge
 	of      *admission
 	elapsed time.Duration
@@ -156,7 +156,7 @@ type message struct {
 type admission struct {
 	message
 	results  []algo.Result
-	at       algo.Instant // real
+	at       algo.Instant // in real time
 	returned bool
 }
 
@@ -181,7 +181,7 @@ func (w *world) run() []*admission {
 	return slices.DeleteFunc(w.admitted, func(a *admission) bool { return a.returned })
 }
 
-// send sends a request, or a refund of one that was answered.
+// send sends a request, or a refund of an answered request.
 func (w *world) send() {
 	m := message{sent: w.now, due: w.now.Add(time.Duration(w.Int64N(int64(late) + 1)))}
 	if len(w.admitted) > 0 && w.IntN(5) == 0 {
@@ -202,7 +202,7 @@ func (w *world) send() {
 	w.messages = append(w.messages, m)
 }
 
-// deliver delivers the messages that are due until an instant, in order.
+// deliver delivers the messages that are due before an instant, in order.
 func (w *world) deliver(until algo.Instant) {
 	slices.SortFunc(w.messages, func(a, b message) int { return int(a.due - b.due) })
 	for len(w.messages) > 0 && w.messages[0].due <= until {
@@ -217,7 +217,8 @@ func (w *world) deliver(until algo.Instant) {
 	}
 }
 
-// within checks every interval against its bound, and returns how close one came.
+// within checks every interval against its bound. It returns the highest share of the bound that an
+// interval reached.
 func within(t *testing.T, what string, admitted []*admission, bound func(apart time.Duration) float64) (closest float64) {
 	t.Helper()
 	for from := range admitted {

@@ -10,8 +10,8 @@ import (
 )
 
 // testCritical charges at the instants at which an answer changes, and a nanosecond before and after.
-// The windows are such that sums of instants reach both halves of 64 bits. Two logs beside the limit
-// have the same instants.
+// The windows are such that sums of instants reach both halves of 64 bits. Two logs on the same
+// subject have the same instants.
 func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -37,7 +37,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				list := critical(last, now, charges[0].Cost)
 				now = list[r.IntN(len(list))].Add(time.Duration(r.IntN(3) - 1))
 			}
-			if len(past) > 0 && r.IntN(5) == 0 { // now and then a second time
+			if len(past) > 0 && r.IntN(5) == 0 { // sometimes a second time
 				k := past[r.IntN(len(past))]
 				p.refund(t, k.charges, k.results, time.Duration(r.Int64N(half/2)))
 				p.inspect(t)
@@ -52,7 +52,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 
 // critical returns the instants around now at which the answer of a state changes.
 func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
-	const honest = 5 * time.Second // how far ahead state may be
+	const honest = 5 * time.Second // the largest clock skew of an honest clock
 	list := []algo.Instant{now}
 	switch m := r.Machine.(type) {
 	case *algo.Bucket:
@@ -71,8 +71,8 @@ func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	return list
 }
 
-// testRefundTwice refunds the same charge twice, beside other charges of the same instant: the second
-// time too little may be left, and what is left belongs to others.
+// testRefundTwice refunds the same charge twice, beside other charges of the same instant. The second
+// refund may find too little quota, and the rest belongs to other requests.
 func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -84,9 +84,9 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	}{
 		{{0, 2, 0}, {0, 1, 0}},                        // a bucket's instant on the edge of 32 bits
 		{{1, 1, 0}, {0, 1, 0}},                        // the other limit holds the same
-		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one is left, and later ones
-		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // more than it gives
-		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // by a slow clock
+		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one charge is left, with later charges
+		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // the refund exceeds the charge
+		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // by a clock that is behind
 	} {
 		for back := range script {
 			p, limits := newPair(t, s), []*limiter.Limit{Limit(t, "a", rate), Limit(t, "b", rate)}
@@ -105,8 +105,8 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// testRefundSeveral refunds a request on several limits, one of which others have used since, in the
-// charged windows, the next ones and later.
+// testRefundSeveral refunds a request on several limits after other requests used one of them. The
+// refunds come in the charged windows, in the next windows and later.
 func testRefundSeveral(t *testing.T, s Suite) {
 	for _, apart := range []time.Duration{time.Second, time.Minute, 2 * time.Minute} {
 		for touched := range rates {

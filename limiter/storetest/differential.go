@@ -73,14 +73,14 @@ func testDifferential(t *testing.T, s Suite) {
 	})
 }
 
-// step draws the distance of the next instant from the last. A script stays within an hour: a store
-// may remove a limit that was idle for longer.
+// step draws the time between two instants. A script takes less than an hour, because a store may
+// remove a limit that was idle for longer.
 func step(t *rapid.T) time.Duration {
 	longest := rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Second, 20 * time.Second, 80 * time.Second}).Draw(t, "longest")
 	return time.Duration(rapid.Int64Range(-int64(longest)/3, int64(longest)).Draw(t, "step"))
 }
 
-// hintOf draws what a denial cache might hold of limit: nothing, or any state that was seen.
+// hintOf draws a possible entry of a denial cache for limit: none, or any earlier state.
 func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []algo.Result)) algo.Result {
 	if len(past) == 0 || rapid.Bool().Draw(t, "cold") {
 		return algo.Result{}

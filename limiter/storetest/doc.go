@@ -3,8 +3,7 @@
 // A store runs the suite with [Run] in one line; see the example. [Linearizable] and [GroupCommit]
 // test concurrency.
 //
-// Every answer is compared, bit for bit, with a model that applies package algo to one charge after the
-// other, whatever the order of the instants. Nothing sleeps and nothing waits for expiry: the instant is
-// an argument. Subjects are new in each test, so the suite may run against a server that holds other
-// state.
+// A model applies package algo to one charge after another, for any order of the instants. The suite
+// compares every answer with the model, bit for bit. It never sleeps or waits for expiry, because the
+// instant is an argument. Each test uses new subjects, so the server may hold other state.
 package storetest

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A cached state of a subject that was reset meanwhile does not count, even if the clock of this process
-// is behind that state.
+// A cached state does not count if the subject was reset meanwhile. This also holds if the clock of
+// this process is behind that state.
 func testForgotten(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second) // in two windows

@@ -19,9 +19,9 @@ const (
 	groupMost     = 0.1
 )
 
-// GroupCommit tests that concurrent requests of one process on one subject share calls: at most a
-// tenth of a write per decision, where writes returns the number of writes of the server. Exactly the
-// limit is admitted, and exactly that is counted.
+// GroupCommit tests that concurrent requests of one process on one subject share calls. There is at
+// most a tenth of a write per decision; writes returns the server's number of writes. The store admits
+// exactly the limit and counts exactly the admitted requests.
 func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 	for name, rate := range map[string]algo.Rate{
 		"room for all": {Algorithm: algo.FixedWindow, Requests: 1e6, Window: 24 * time.Hour},
@@ -60,16 +60,16 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 			}
 			wg.Wait()
 			made, decisions := writes()-before, int64(groupCallers*groupRequests)
-			t.Logf("%.3f writes a decision, %d of %d admitted", float64(made)/float64(decisions), admitted.Load(), decisions)
+			t.Logf("%.3f writes per decision, %d of %d admitted", float64(made)/float64(decisions), admitted.Load(), decisions)
 			if float64(made) > groupMost*float64(decisions) {
-				t.Errorf("%d writes for %d decisions, at most %g each", made, decisions, groupMost)
+				t.Errorf("writes: got %d for %d decisions, want at most %g each", made, decisions, groupMost)
 			}
 			// On a busy machine, requests that are not decided in time may still be charged.
 			if want := min(decisions, rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
-				t.Errorf("%d admitted, want %d; %d were not decided", admitted.Load(), want, busy.Load())
+				t.Errorf("admitted: got %d, want %d; %d were not decided", admitted.Load(), want, busy.Load())
 			}
 			if n := used(); n < admitted.Load() || n > admitted.Load()+busy.Load() {
-				t.Errorf("%d are counted, %d were admitted, and %d were not decided", n, admitted.Load(), busy.Load())
+				t.Errorf("count: got %d, want the %d admitted requests; %d were not decided", n, admitted.Load(), busy.Load())
 			}
 		})
 	}

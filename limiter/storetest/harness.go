@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// start is the first instant of the tests: far enough in the future that no server expires the state
-// by its own clock, and inside a window of any length.
+// start is the first instant of the tests. It is far in the future, so no server expires the state by
+// its own clock. It is not at the start of a window of any length.
 var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
 
 // Limit returns a limit for a test. Its ID is that of its name.
@@ -33,10 +33,10 @@ func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *li
 	return next
 }
 
-// subject returns a subject that no other test has.
+// subject returns a new subject for each call.
 func subject() limiter.Subject { return limiter.User("storetest-" + rand.Text()) }
 
-// pair is a store beside its model, and a subject of its own.
+// pair is a store and its model, with one subject.
 type pair struct {
 	store   limiter.Store
 	model   *Model
@@ -48,7 +48,7 @@ func newPair(t *testing.T, s Suite) *pair {
 	return &pair{s.Open(t), &Model{Margin: s.Margin}, subject()}
 }
 
-// failer is the common part of testing.TB and rapid's T.
+// failer has the methods that testing.TB and rapid.T share.
 type failer interface {
 	Helper()
 	Fatalf(format string, args ...any)
@@ -80,8 +80,8 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	return allowed, results
 }
 
-// trimmed returns r without the entries of a log that have expired for every clock: a store may keep
-// them for a while.
+// trimmed returns r without log entries that have expired for every clock. A store may keep such
+// entries for a while.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
@@ -89,25 +89,25 @@ func trimmed(r algo.Result) algo.Result {
 	return r
 }
 
-// refund gives back charges in the store and in the model.
+// refund refunds charges in the store and in the model.
 func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) {
 	t.Helper()
 	given, err := p.store.Refund(ctx, p.subject, charges, results, elapsed)
 	if err != nil {
 		t.Fatalf("refund: %v", err)
 	}
-	logs := 0 // a store may still hold, and give back, their expired entries
+	logs := 0 // a store may still hold and refund expired entries of a log
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
 		}
 	}
 	if want := p.model.Refund(p.subject, charges, results, elapsed); given < want || given > want+logs {
-		t.Fatalf("refund: something given back of %d charges, want %d", given, want)
+		t.Fatalf("refund of %d charges: got a change, want %d", given, want)
 	}
 }
 
-// inspect compares what the store and the model hold.
+// inspect compares the state of the store with the state of the model.
 func (p *pair) inspect(t failer) []limiter.Entry {
 	t.Helper()
 	got, err := p.store.Inspect(ctx, p.subject)

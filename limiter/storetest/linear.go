@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// Linear is a store whose histories Linearizable checks.
+// Linear configures Linearizable for a store.
 type Linear struct {
 	// Place prepares what all processes of this history share, for example a table, and returns
 	// its name.
@@ -36,10 +36,11 @@ const (
 	operations = 30
 )
 
-// Linearizable records the answers of concurrent operations. It searches an order of the operations,
-// each between its call and its return, in which the model answers the same, bit for bit. The callers
-// are several processes, each with a clock and a cache of its own; for a store in memory they are
-// parts of this process. An operation that failed with limiter.ErrContended did not happen.
+// Linearizable records the answers of concurrent operations. It searches for an order in which the
+// model returns the same answers, bit for bit. Each operation is placed between its call and its
+// return. The callers are several processes, each with its own clock and cache. For a store in memory
+// they are goroutines of this process. An operation that failed with limiter.ErrContended did not
+// happen.
 //
 // The test that calls it MUST be at the top level: the processes are this test binary, which runs only
 // that test.
@@ -85,7 +86,7 @@ func (l Linear) callers(t *testing.T) (callers []caller) {
 	return callers
 }
 
-// caller runs a script: another process, or a worker in this one.
+// caller runs a script. It is another process, or a worker in this process.
 type caller interface {
 	run(script) ([]event, error)
 }
@@ -110,7 +111,7 @@ func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 	return h
 }
 
-// check looks for a sequential history, subject by subject.
+// check searches for a sequential history of each subject.
 func check(t *testing.T, h []event, margin time.Duration) {
 	t.Helper()
 	spec := specification(family(t), margin)
@@ -158,7 +159,7 @@ func explain(info porcupine.LinearizationInfo, events []event) string {
 	return b.String()
 }
 
-// tally counts the contents of histories: one without concurrency tests nothing.
+// tally counts the operations of histories. A history without concurrency tests nothing.
 type tally struct{ Allowed, Refused, Refunds, Resets, Inspections, Overlaps int }
 
 func (c *tally) count(h []event) {
@@ -187,7 +188,7 @@ func (c *tally) check(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Resets, c.Inspections, c.Overlaps} {
 		if n < 50 {
-			t.Errorf("too few operations, or too few concurrent ones: %+v", *c)
+			t.Errorf("tally: got too few operations, or too few concurrent ones: %+v", *c)
 			return
 		}
 	}

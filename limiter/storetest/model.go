@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Model is the sequential specification of a Store: the answers to operations one after the other. It
-// is not safe for concurrent use.
+// Model is the sequential specification of a Store: it answers operations one after another. It is not
+// safe for concurrent use.
 type Model struct {
 	// Margin is what the store adds to the elapsed time of a refund.
 	Margin time.Duration
@@ -18,7 +18,7 @@ type Model struct {
 	held map[limiter.Subject]map[limiter.ID]limiter.Held
 }
 
-// Take is Take of a Store.
+// Take implements limiter.Store.Take.
 func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limiter.Charge) (bool, []algo.Result) {
 	limits := m.limits(subject)
 	results := make([]algo.Result, len(charges))
@@ -53,7 +53,7 @@ func kept(h limiter.Held) limiter.Held {
 	return h
 }
 
-// Refund is Refund of a Store.
+// Refund implements limiter.Store.Refund.
 func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, results []algo.Result, elapsed time.Duration) (given int) {
 	limits := m.limits(subject)
 	for i, c := range charges {
@@ -70,7 +70,7 @@ func (m *Model) Refund(subject limiter.Subject, charges []limiter.Charge, result
 	return given
 }
 
-// Inspect is Inspect of a Store.
+// Inspect implements limiter.Store.Inspect.
 func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
 	var entries []limiter.Entry
 	for id, held := range m.limits(subject) {
@@ -80,7 +80,7 @@ func (m *Model) Inspect(subject limiter.Subject) []limiter.Entry {
 	return entries
 }
 
-// Reset is Reset of a Store.
+// Reset implements limiter.Store.Reset.
 func (m *Model) Reset(subject limiter.Subject) { delete(m.held, subject) }
 
 func (m *Model) limits(subject limiter.Subject) map[limiter.ID]limiter.Held {

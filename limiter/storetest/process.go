@@ -15,13 +15,13 @@ import (
 // placeVariable is set in a process that Linearizable started.
 const placeVariable = "WEIR_LINEAR_PLACE"
 
-// process runs this test in another process: it sends scripts and receives events.
+// process runs this test in another process. It sends scripts to that process and receives events.
 type process struct {
 	scripts *gob.Encoder
 	events  *gob.Decoder
 }
 
-// newProcess starts a process. It ends with the test.
+// newProcess starts a process that ends with the test.
 func newProcess(t *testing.T, place string) *process {
 	t.Helper()
 	binary, err := os.Executable()
@@ -59,7 +59,7 @@ func (p *process) run(s script) (events []event, err error) {
 	return events, p.events.Decode(&events)
 }
 
-// serve runs the scripts from its standard input until that ends.
+// serve runs the scripts from standard input until the input ends.
 func serve(t *testing.T, store limiter.Store) {
 	w := newWorker(t, store)
 	scripts, events := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.Stdout)

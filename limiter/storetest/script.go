@@ -18,14 +18,14 @@ type operation struct {
 	Subject string
 	Now     algo.Instant // takes
 	Charges []chargeOf   // takes
-	Cold    bool         // takes: with no hint
+	Cold    bool         // takes: without a hint
 	Elapsed time.Duration
 }
 
 type kind int
 
-// The kinds of operation. A refund is of the latest take of the same goroutine that charged the subject
-// and is not refunded yet, if there is one.
+// The kinds of operation. A refund returns the latest charge of the same goroutine that is not
+// refunded yet. It does nothing if there is no such charge.
 const (
 	takes kind = iota
 	refunds
@@ -33,7 +33,7 @@ const (
 	inspects
 )
 
-// chargeOf is a charge on a limit of the family.
+// chargeOf is a charge on one of the limits of family.
 type chargeOf struct {
 	Limit, Version int
 	Cost           int64
@@ -52,9 +52,9 @@ func family(t *testing.T) (limits [][]*limiter.Limit) {
 	return limits
 }
 
-// newScript draws a script over one subject for each limit of the family, and one more that has several.
-// The clock of the process is up to 500 ms wrong. At some point of the script the process changes to
-// the second version of the rules.
+// newScript draws a script. It uses one subject for each limit of the family, and one more subject
+// with several limits. The clock of the process is wrong by up to 500 ms. During the script the
+// process changes to the second version of the rules.
 func newScript(r *rand.Rand, name string) script {
 	skew := time.Duration(r.Int64N(int64(time.Second))) - 500*time.Millisecond
 	s := script{make([][]operation, goroutines)}
@@ -81,14 +81,14 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 		op.Kind = refunds
 	case n < 20:
 		op.Kind = inspects
-	case n < 25 && !several: // see below
+	case n < 25 && !several: // the comment at the end of the loop gives the reason
 		op.Kind = resets
 	default:
 		op.Charges = newCharges(r, which, version)
 	}
-	// A store that refunds several charges in two attempts may find that a reset removed one of
-	// them in between, and that it was charged again: it then gives back less than the model. The
-	// subject of several limits is therefore never reset.
+	// A store may refund several charges in two attempts. A reset and a new charge between the
+	// attempts reduce what it returns, compared with the model. So the subject with several limits is
+	// never reset.
 	return op
 }
 

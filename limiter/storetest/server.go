@@ -8,12 +8,12 @@ import (
 	"testing"
 )
 
-// needs lists what tests may need beside Go, by the names of WEIR_REQUIRE.
+// needs lists the programs and servers that tests may need, by their names in WEIR_REQUIRE.
 var needs = []string{"browser", "docker", "dynamodb", "kafka", "node", "python3", "redis", "tools"}
 
-// Server returns the address of a server that a test needs, from an environment variable. Without it
-// the test is skipped; if WEIR_REQUIRE lists the server, or is "all", the test fails. `make test`
-// starts the servers and sets the variables.
+// Server returns the address of a server that a test needs. It reads the address from an environment
+// variable. Without the variable it skips the test, or fails it if WEIR_REQUIRE is "all" or lists the
+// server. `make test` starts the servers and sets the variables.
 func Server(tb testing.TB, name, variable string) string {
 	tb.Helper()
 	if address := os.Getenv(variable); address != "" {
@@ -38,8 +38,8 @@ func Program(tb testing.TB, name string) {
 	tb.Skipf("SKIPPED: the test needs %s: install it", name)
 }
 
-// Unfetched skips or fails a test, like Server, that needs what a command downloads with a program, such
-// as a package of Node.js.
+// Unfetched skips or fails a test, like Server. Use it if a command of a program must download
+// something first, such as a package of Node.js.
 func Unfetched(tb testing.TB, name, command string, err error) {
 	tb.Helper()
 	if required(tb, name) {

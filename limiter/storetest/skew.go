@@ -9,8 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// State that a wrong clock left once does not count until that clock's time: it is clamped after a
-// horizon, and a caller passes after its RetryAfter.
+// A wrong clock may write a state far in the future. The store clamps such a state after a horizon,
+// and it allows a caller after RetryAfter.
 func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	still := l.Machine().Horizon() + 5*time.Second
@@ -29,7 +29,7 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	}
 	p.inspect(t)
 	p.take(t, start.Add(wait+time.Hour), one(l, 1), nil)
-	// As far ahead as a clock may be, it counts.
+	// A state that is as far ahead as an honest clock may be still counts.
 	p = newPair(t, s)
 	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
 	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
@@ -37,8 +37,8 @@ func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// State that a clock far ahead keeps charging is not clamped, also beside another limit, with changed
-// rules, and with refunds.
+// The store does not clamp a state that a clock far ahead keeps charging. This holds with another
+// limit beside it, with changed rules, and with refunds.
 func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -57,8 +57,8 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 }
 
-// A forced charge of cost 0 passes beside another charge, also if the state is deeper than the largest
-// debt for a clock that is behind.
+// A forced charge of cost 0 is allowed beside another charge. This also holds if, for a clock that is
+// behind, the state exceeds the largest debt.
 func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -66,8 +66,8 @@ func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
-// However far apart two clocks are, the bound of one clock holds, plus their distance: a clamped state
-// does not return quota.
+// For clocks at any distance, admissions stay below the bound of one clock plus that distance. A
+// clamped state does not return quota.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	l := Limit(t, "a", rate)
 	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// specification is the model as a state machine over the events of one subject.
+// specification describes the model as a state machine over the events of one subject.
 func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return &Model{Margin: margin} },
@@ -23,7 +23,7 @@ func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Mo
 	}
 }
 
-// explains applies an event to m, and reports whether m answers like the store.
+// explains applies an event to m and reports whether m and the store answer alike.
 func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 	who := limiter.User(e.Op.Subject)
 	charges := charges(limits, who, e.Op.Charges)
@@ -57,7 +57,7 @@ func (m *Model) clone() *Model {
 	return c
 }
 
-// equal compares two models. A subject without limits equals an unknown one.
+// equal reports whether two models are equal. A subject without limits equals an unknown subject.
 func (m *Model) equal(o *Model) bool {
 	for _, subject := range slices.AppendSeq(slices.Collect(maps.Keys(m.held)), maps.Keys(o.held)) {
 		if !maps.Equal(m.held[subject], o.held[subject]) {

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testSpread charges limits with a Spread from two processes at once: they admit what their
-// documentation says.
+// testSpread charges limits with a Spread from two processes at once. They admit the numbers that the
+// documentation states.
 func testSpread(t *testing.T, s Suite) {
 	const capacity, interval, perInterval = 200, 100 * time.Millisecond, 20
 	first := s.Open(t)
@@ -39,11 +39,12 @@ func testSpread(t *testing.T, s Suite) {
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
 				together(t, 2, func(i int) {
-					// Without a denial cache: a refusal by a lease or shard of the other process is retried.
+					// There is no denial cache, so a request is retried after a refusal by a lease or
+					// shard of the other process.
 					l := Must(limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
-						if c.spread.Sync > 0 { // and so does the time
+						if c.spread.Sync > 0 { // the time advances too
 							now = now.Add(interval / perInterval)
 						}
 						d, err := l.Take(ctx, now, charges)
@@ -52,7 +53,7 @@ func testSpread(t *testing.T, s Suite) {
 							t.Error(err)
 							return
 						case d.Reason != limiter.ReasonNone:
-							failed.Add(1) // admitted without the store, and not counted
+							failed.Add(1) // admitted without the store, so not counted
 						case d.Allowed:
 							admitted.Add(1)
 						default:

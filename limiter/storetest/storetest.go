@@ -14,7 +14,7 @@ import (
 
 // Suite is a store under test.
 type Suite struct {
-	// Open returns a store. It may be called more than once; stores on one server share its
+	// Open returns a store. The suite may call it several times. Stores on one server share their
 	// state.
 	Open func(t *testing.T) limiter.Store
 	// Margin is what the store adds to the elapsed time of a refund.
@@ -74,7 +74,7 @@ func Run(t *testing.T, s Suite) {
 	t.Run("Differential", func(t *testing.T) { testDifferential(t, s) })
 }
 
-// A new subject has exactly the capacity at one instant.
+// A new subject admits exactly the capacity at one instant.
 func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	for i := range 12 {
@@ -84,7 +84,7 @@ func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// A caller passes after RetryAfter, and not a nanosecond earlier.
+// A caller is allowed after RetryAfter, and refused a nanosecond earlier.
 func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	now := start
@@ -107,7 +107,7 @@ func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// A cost above the capacity is always refused, and changes nothing.
+// A cost above the capacity is always refused, and changes no state.
 func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	for _, cost := range []int64{11, algo.MaxRequests, 1 << 62} {
@@ -122,7 +122,7 @@ func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start, one(l, 11), nil)
 }
 
-// A cost of 0 looks and charges nothing.
+// A request of cost 0 reads the state and charges nothing.
 func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	p.take(t, start, one(l, 0), nil)
@@ -137,7 +137,7 @@ func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// An instant that is older, by less than a clock may be wrong, never adds quota.
+// An earlier instant, within the clock skew of honest clocks, never adds quota.
 func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	admitted := 0
@@ -152,7 +152,7 @@ func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// State older than its horizon decides as if it had expired.
+// A state older than its horizon counts as if it had expired.
 func testStale(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	now := start
@@ -164,7 +164,7 @@ func testStale(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// A changed limit applies at once, and does not return used quota.
+// A changed limit applies at once and does not return used quota.
 func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 	for _, change := range []struct {
 		name string
@@ -184,7 +184,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 			p.take(t, start, one(old, 10), nil)
 			now := start.Add(time.Second)
 			p.take(t, now, one(next, 1), nil)
-			// A process that still has the old rules decides by the new ones.
+			// A process with older rules decides by the newer rules.
 			_, results := p.take(t, now, one(old, 1), nil)
 			if got, want := results[0].Machine.Fingerprint(), next.Machine().Fingerprint(); got != want {
 				t.Fatalf("the older rules decided by %s, want %s", got, want)
@@ -194,7 +194,7 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 				p.take(t, now, one(next, 1), results)
 				_, results = p.take(t, now, one(old, 1), results)
 			}
-			// A cached state of the older rules, which have room, does not decide for the newer.
+			// A cached state of older rules with free quota does not decide for newer rules.
 			p = newPair(t, s)
 			_, remembered := p.take(t, start, one(old, 3), nil)
 			p.take(t, start.Add(time.Second), one(next, 1), remembered)
@@ -205,19 +205,19 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 300, Window: time.Minute})
 		p.take(t, start, one(old, 10), nil)
 		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
-			t.Fatal("other parameters of the same version decided")
+			t.Fatal("got a decision by other parameters of the same version")
 		}
 	})
 }
 
-// A refund gives back what is safe, in the window that was charged.
+// A refund returns only what is safe, in the charged window.
 func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	charges := one(l, 4)
 	_, first := p.take(t, start, charges, nil)
 	p.refund(t, charges, first, time.Millisecond)
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("an immediate refund did not give back all")
+		t.Fatal("an immediate refund did not return the whole charge")
 	}
 	for _, apart := range []time.Duration{0, time.Second, time.Minute, 2 * time.Minute, time.Hour} {
 		p := newPair(t, s)
@@ -230,7 +230,7 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 		p.refund(t, charges, second, 0)
 		p.take(t, start.Add(apart), one(l, 3), nil)
 	}
-	// Nothing to give back: no item, and other parameters.
+	// There is nothing to refund if the item is missing or has other parameters.
 	p = newPair(t, s)
 	p.refund(t, charges, first, 0)
 	p.take(t, start, charges, nil)
@@ -240,7 +240,7 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start, one(next, 1), second)
 }
 
-// A forced charge goes past the limit, into a debt of at most one capacity.
+// A forced charge may exceed the limit, up to a debt of one capacity.
 func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	for _, costs := range [][]int64{{3, 4, 7}, {12}, {10, 9, 5}, {20}, {21}, {1 << 40}} {
 		p, l := newPair(t, s), Limit(t, "a", rate)
@@ -255,14 +255,14 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 		p.take(t, start.Add(90*time.Second), one(l, 1), nil)
 		p.take(t, start.Add(10*time.Minute), one(l, 10), nil)
 	}
-	// If another limit refuses, a forced charge is not made.
+	// If another limit refuses, the forced charge is not made.
 	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
 	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
 	p.take(t, start, charges, nil)
 	if allowed, _ := p.take(t, start, charges, nil); allowed {
 		t.Fatal("admitted above a limit of 1")
 	}
-	// A forced charge of cost 0 only looks: it converts nothing, however deep the debt.
+	// A forced charge of cost 0 only reads. It converts no limit, for any debt.
 	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
 	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
 	p.take(t, start, []limiter.Charge{{Limit: lowered, Force: true}, {Limit: tight, Cost: 1}}, nil)
@@ -271,7 +271,7 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// Inspect and Reset show and delete the state of one subject, and of no other.
+// Inspect and Reset read and delete the state of one subject only.
 func testAdmin(t *testing.T, s Suite) {
 	p, other := newPair(t, s), newPair(t, s)
 	p.reset(t)
@@ -290,14 +290,14 @@ func testAdmin(t *testing.T, s Suite) {
 	p.reset(t)
 	p.inspect(t)
 	if allowed, _ := p.take(t, start, charges, before); !allowed {
-		t.Fatal("refused after a reset, with a memory of what was before")
+		t.Fatal("got a refusal after a reset, by a cached state from before")
 	}
 	if allowed, _ := other.take(t, start, charges, nil); allowed {
-		t.Fatal("another subject was reset")
+		t.Fatal("another subject was reset, want no change")
 	}
 }
 
-// Of many callers at one instant exactly the capacity is admitted.
+// Many concurrent callers at one instant get exactly the capacity.
 func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	stores := []limiter.Store{s.Open(t), s.Open(t)}
 	if _, ok := stores[0].(limiter.Local); ok {
@@ -312,11 +312,11 @@ func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 		}
 	})
 	if n := admitted.Load(); n != 10 {
-		t.Fatalf("%d of 40 admitted at one instant, want 10", n)
+		t.Fatalf("at one instant: got %d of 40 admitted, want 10", n)
 	}
 }
 
-// Of many callers with older rules exactly what the newer rules allow is admitted.
+// Many concurrent callers with older rules get exactly what the newer rules allow.
 func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
 	store, who := s.Open(t), subject()
 	older := Limit(t, "a", algo.Rate{Algorithm: rate.Algorithm, Requests: 100, Window: time.Minute})
@@ -331,11 +331,11 @@ func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
 		}
 	})
 	if n := admitted.Load(); n != 9 {
-		t.Fatalf("%d of 40 admitted, want the 9 that are left", n)
+		t.Fatalf("got %d of 40 admitted, want the remaining 9", n)
 	}
 }
 
-// Several limits of one subject are charged together; if one refuses, none is charged.
+// Several limits of one subject are charged together. If one refuses, no limit is charged.
 func testSeveralLimits(t *testing.T, s Suite) {
 	p := newPair(t, s)
 	var charges []limiter.Charge
@@ -347,15 +347,15 @@ func testSeveralLimits(t *testing.T, s Suite) {
 	for i := range 5 {
 		allowed, results := p.take(t, start, charges, nil)
 		if allowed != (i < 3) {
-			t.Fatalf("request %d: allowed %t with a limit of 3 among others", i+1, allowed)
+			t.Fatalf("request %d: got allowed %t with a limit of 3 among others", i+1, allowed)
 		}
 		for j, r := range results[:3] {
 			if left := r.Machine.Remaining(r.State, start); left != int64(10-min(i+1, 3)) {
-				t.Fatalf("request %d: limit %d has %d remaining", i+1, j, left)
+				t.Fatalf("request %d: limit %d: got %d remaining", i+1, j, left)
 			}
 		}
 	}
-	// A limit that was never charged joins those that were.
+	// A new limit is charged together with limits that already have state.
 	late := Limit(t, "late", rates[0])
 	for i := range 3 {
 		p.take(t, start.Add(time.Duration(i)*90*time.Second), []limiter.Charge{{Limit: late, Cost: 2}, charges[1], charges[3]}, nil)
@@ -363,7 +363,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 	}
 }
 
-// One step has room for as many limits as a request may charge on a subject.
+// One step can charge the largest number of limits that a request may have on a subject.
 func testMostLimits(t *testing.T, s Suite) {
 	for _, name := range []string{"mixed", "sliding"} {
 		t.Run(name, func(t *testing.T) {
@@ -397,12 +397,12 @@ func testSubjects(t *testing.T, s Suite) {
 	p.take(t, start, one(l, 10), nil)
 	p.subject = p.subject.And(limiter.Global())
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("another subject's charge was counted")
+		t.Fatal("the charge of another subject was counted")
 	}
 }
 
-// Concurrent requests over several limits are admitted exactly by the tightest, and the other limits are
-// charged only for those.
+// Concurrent requests over several limits are admitted exactly by the tightest limit. The other limits
+// are charged only for the admitted requests.
 func testConcurrentSeveral(t *testing.T, s Suite) {
 	store, who := s.Open(t), subject()
 	limits := []*limiter.Limit{Limit(t, "a", rates[0]), Limit(t, "b", rates[1]), Limit(t, "c", algo.Rate{Requests: 6, Window: time.Hour, Algorithm: algo.FixedWindow})}
@@ -419,7 +419,7 @@ func testConcurrentSeveral(t *testing.T, s Suite) {
 		}
 	})
 	if n := admitted.Load(); n != 6 {
-		t.Fatalf("%d admitted, want 6", n)
+		t.Fatalf("got %d admitted, want 6", n)
 	}
 	results := make([]algo.Result, 3)
 	if _, err := store.Take(ctx, start, who, charges(0), results); err != nil {
@@ -427,12 +427,12 @@ func testConcurrentSeveral(t *testing.T, s Suite) {
 	}
 	for i, want := range []int64{4, 4, 0} {
 		if got := results[i].Machine.Remaining(results[i].State, start); got != want {
-			t.Errorf("limit %s has %d remaining, want %d", limits[i].Name, got, want)
+			t.Errorf("limit %s: got %d remaining, want %d", limits[i].Name, got, want)
 		}
 	}
 }
 
-// A take whose context ends makes at most one charge, and returns an answer or an error.
+// A take whose context ends charges at most once. It returns an answer or an error.
 func testCancelled(t *testing.T, s Suite) {
 	p, l := newPair(t, s), Limit(t, "a", rates[2])
 	p.take(t, start, one(l, 1), nil)
@@ -460,12 +460,12 @@ func testCancelled(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	if n := results[0].State.Count; n < answered || n > tried {
-		t.Fatalf("%d charged by %d takes of which %d were answered", n, tried, answered)
+		t.Fatalf("got %d charged by %d takes with %d answers", n, tried, answered)
 	}
 }
 
-// takeSoon takes until the store reaches a decision. A store that is contended returns an error after
-// its attempts, and charges nothing.
+// takeSoon repeats a take until the store reaches a decision. A contended store returns an error after
+// its attempts and charges nothing.
 func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []limiter.Charge) bool {
 	for {
 		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]algo.Result, len(charges)))

@@ -13,15 +13,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// event is an operation that happened between the instants Call and Return, by a clock that all
-// processes share.
+// event is an operation that happened between the instants Call and Return. All processes share the
+// clock of these instants.
 type event struct {
 	Op           operation
 	Goroutine    int
 	Call, Return int64
 	Allowed      bool   // takes
 	Seen         []seen // takes: the results; inspections: the entries
-	Given        []seen // refunds: the results of the take that was refunded
+	Given        []seen // refunds: the results of the refunded take
 	Failure      string // an answer that a store must not give
 
 	process int
@@ -48,7 +48,7 @@ func newSeen(r algo.Result) seen {
 	return seen{Fingerprint: r.Machine.Fingerprint(), State: r.State}
 }
 
-// worker is a process: a store, and the states of subjects that it saw.
+// worker is one process: a store, and the subject states that the process has seen.
 type worker struct {
 	t      *testing.T
 	store  limiter.Store
@@ -58,7 +58,7 @@ type worker struct {
 	remembered map[memo]algo.Result
 }
 
-// memo is a limit of a subject; limits of another version are not the same.
+// memo identifies a limit of a subject. Different versions of a limit have different memos.
 type memo struct {
 	subject limiter.Subject
 	limit   *limiter.Limit
@@ -86,7 +86,7 @@ type taken struct {
 	results []algo.Result
 }
 
-// perform makes the calls of one goroutine. Calls that did not happen leave no event.
+// perform makes the calls of one goroutine. A call that did not happen leaves no event.
 func (w *worker) perform(g int, ops []operation) (events []event) {
 	past := map[string][]taken{}
 	for _, op := range ops {
@@ -127,10 +127,10 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 	return events
 }
 
-// call makes a call and records its time. It reports whether it happened.
+// call makes a call and records its time. It reports whether the call happened.
 func (e *event) call(f func() error) bool {
 	e.Call = sharedClock()
-	runtime.Gosched() // otherwise calls of a store in memory are almost never concurrent
+	runtime.Gosched() // without this, calls of a store in memory are rarely concurrent
 	err := f()
 	runtime.Gosched()
 	e.Return = sharedClock()
@@ -141,7 +141,7 @@ func (e *event) call(f func() error) bool {
 	return err == nil
 }
 
-// take charges the store, with the states that the process saw as hints.
+// take charges the store. The states that the process has seen are the hints.
 func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, results []algo.Result) bool {
 	w.mu.Lock()
 	for i, c := range charges {
@@ -188,11 +188,11 @@ func seenIn(entries []limiter.Entry) (list []seen) {
 	return list
 }
 
-// sharedClock reads a clock that is the same in all processes and monotonic.
+// sharedClock reads a monotonic clock that all processes share.
 func sharedClock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // impossible on a system with this clock
+		panic(err) // every supported system has this clock
 	}
 	return now.Nano()
 }

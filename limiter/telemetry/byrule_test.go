@@ -13,14 +13,15 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// of returns a limit of a rule.
+// of returns a limit with a rule name.
 func of(rule string) *limiter.Limit {
 	l := *limit("a")
 	l.Rule = rule
 	return &l
 }
 
-// through is a decision that limits of rules allow, and refusedBy one that the last of them refuses.
+// through returns a decision that limits of these rules allow. refusedBy returns a decision that the
+// last of them refuses.
 func through(rules ...string) (d limiter.Decision) {
 	d.Allowed = true
 	for _, rule := range rules {
@@ -91,8 +92,8 @@ func TestRecorder_byRule(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// A line has room for one rule, and rules take turns. Counts that wait for a minute have lines of their
-// own, under their own time.
+// A line has room for one rule, so the rules take turns. Counts that have waited for a minute get
+// their own lines, with their own time.
 func TestRecorder_byRule_turns(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -104,7 +105,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 		}
 		got := l.metrics[0]
 		if l.metrics = l.metrics[1:]; !got.at.Equal(at) || got.counts["Allowed"] != totals || got.rule != rule || got.counts["RuleAllowed"] != n {
-			t.Errorf("%+v, want %q at %s: %v of %v", got, rule, at, n, totals)
+			t.Errorf("got %+v, want %q at %s: %v of %v", got, rule, at, n, totals)
 		}
 	}
 	record := func(after time.Duration, rules ...string) time.Time {
@@ -129,13 +130,13 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	left := record(5*time.Hour, "b", "c")
 	want(left, 1, "b", 1)
 	at = record(6*time.Hour, "a")
-	want(left, 0, "c", 1) // though no request came after it
+	want(left, 0, "c", 1) // no request came after it
 	if want(at, 1, "a", 1); len(l.metrics) != 0 {
 		t.Errorf("%+v, want no more lines", l.metrics)
 	}
 }
 
-// The first ten rules have names, and a change of rules loses no counts.
+// The first ten rules have names. A change of the rules loses no counts.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -158,13 +159,13 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	got := flush(1)
 	for i, label := range append(labels[:10:10], "(others)") {
 		if want := map[bool]float64{false: 1, true: 990}[i == 10]; got[label]["RuleAllowed"] != want || got[label]["RuleRefused"] != want {
-			t.Errorf("%s: %v, want %v of each", label, got[label], want)
+			t.Errorf("%s: got %v, want %v of each", label, got[label], want)
 		}
 	}
 	if len(got) != 11 {
-		t.Errorf("%d names: %v", len(got), got)
+		t.Errorf("got %d names: %v", len(got), got)
 	}
-	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // the next ones wait
+	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, allowed, nil)) // these counts wait for the next line
 	for _, label := range labels[:3] {
 		r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through(label), nil))
 	}
@@ -172,11 +173,11 @@ func TestRecorder_byRule_cap(t *testing.T) {
 	r.Record(outcomeOf(noon.Add(2*time.Hour), 0, alice, through("new"), nil))
 	want := map[string]counts{"GET /2": {"RuleAllowed": 1, "RuleRefused": 0}, "new": {"RuleAllowed": 1, "RuleRefused": 0}, "(others)": {"RuleAllowed": 2, "RuleRefused": 0}}
 	if got := flush(3); !maps.EqualFunc(got, want, maps.Equal) {
-		t.Errorf("after a change %v, want %v", got, want)
+		t.Errorf("after a change: got %v, want %v", got, want)
 	}
 }
 
-// Names are printable ASCII, and different for different rules.
+// Rule names are printable ASCII, and different rules have different names.
 func TestRecorder_byRule_names(t *testing.T) {
 	long := "GET /" + strings.Repeat("x", 1024)
 	labels := []string{"GET /ä", "GET /ö", long + "1", long + "2", "(others)", " ", "GET /a\nb", "GET /a?b"}
@@ -187,11 +188,11 @@ func TestRecorder_byRule_names(t *testing.T) {
 		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Second), 0, alice, through(label), nil))
 	}
 	if got := l.byRule(); len(got) != len(labels)+1 || got["GET /a?b"] == nil || got["(others)"]["RuleAllowed"] != 1 {
-		t.Errorf("%d names: %v", len(got), got)
+		t.Errorf("got %d names: %v", len(got), got)
 	}
 }
 
-// Concurrent requests are each counted once for their rule.
+// Each concurrent request is counted once for its rule.
 func TestRecorder_byRule_concurrent(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -217,7 +218,7 @@ func TestRecorder_byRule_concurrent(t *testing.T) {
 	got := l.byRule()
 	for i, label := range append(labels[:10:10], "(others)") {
 		if want := map[bool]float64{false: workers * each / 20, true: workers * each / 2}[i == 10]; got[label]["RuleAllowed"] != want {
-			t.Errorf("%s: %v, want %v", label, got[label], want)
+			t.Errorf("%s: got %v, want %v", label, got[label], want)
 		}
 	}
 }

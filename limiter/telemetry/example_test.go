@@ -9,7 +9,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The first outcome is written at once, and the next ones with the first one after a second.
+// The first outcome is written at once. Later outcomes are written with the first outcome after a
+// second.
 func ExampleRecorder() {
 	r := telemetry.New(os.Stdout, "dev", telemetry.NewSubjectHash("dev", []byte("from a store of secrets")))
 	now, alice := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC), caller.Caller{User: "alice"}

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// FuzzRecorder looks for a caller, a limit or a decision that breaks a line of metrics, and for a line
-// that contains a user.
+// FuzzRecorder searches for a caller, a limit or a decision that breaks a line of metrics. It also
+// searches for a line that contains a user.
 func FuzzRecorder(f *testing.F) {
 	f.Add("alice", "k1", "search", "dev", int64(1500), int64(0), 3, uint8(0))
 	f.Add("a\n{\"_aws\":1}", "\x00", "x\"}", "de\"v", int64(-1), int64(1)<<62, -1, uint8(0xff))
@@ -42,7 +42,7 @@ func FuzzRecorder(f *testing.F) {
 		}
 		r.RulesRefused(now)
 		if len(log.Bytes()) > 8*(2000+6*len(namespace)+6*len(name)) {
-			t.Errorf("%d bytes", log.Len())
+			t.Errorf("got %d bytes", log.Len())
 		}
 		for line := range bytes.Lines(log.Bytes()) {
 			var members map[string]json.RawMessage
@@ -50,7 +50,7 @@ func FuzzRecorder(f *testing.F) {
 				t.Errorf("line %q: %v", line, err)
 			}
 			if len(user) > 20 && bytes.Contains(line, []byte(user)) && user != name && user != namespace {
-				t.Errorf("line %q names %q", line, user)
+				t.Errorf("line %q contains %q", line, user)
 			}
 		}
 	})

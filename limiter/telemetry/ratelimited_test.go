@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// A message has one line a second, with the number of suppressed records.
+// The handler logs one line of a message per second, with the number of suppressed records.
 func TestRateLimitedHandler(t *testing.T) {
 	var log bytes.Buffer
 	plain := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -51,11 +51,11 @@ func TestRateLimitedHandler(t *testing.T) {
 		t.Errorf("got %d lines, want at most 101", n)
 	}
 	if telemetry.NewRateLimitedHandler(plain).Enabled(context.Background(), slog.LevelDebug) {
-		t.Error("a level is enabled that the wrapped handler disables")
+		t.Error("Enabled: got true for a level that the wrapped handler disables")
 	}
 }
 
-// A store fails for several reasons, and each is logged.
+// A store can fail for several reasons, and each reason is logged.
 func TestRateLimitedHandler_reason(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(telemetry.NewRateLimitedHandler(slog.NewTextHandler(&log, nil)))

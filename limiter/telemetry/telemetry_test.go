@@ -42,7 +42,7 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// counts has the values of metrics by name; for latencies, the number of values.
+// counts maps the names of metrics to values. The value of a latency is the number of samples.
 type counts map[string]float64
 
 // line is a line of metrics.
@@ -53,13 +53,13 @@ type line struct {
 	rule    string // value of the dimension
 }
 
-// refusedLine is a line of a refused caller.
+// refusedLine is a line about a refused caller.
 type refusedLine struct {
 	Weir, Subject, Limit string
 	Refused              int
 }
 
-// log collects lines, and checks that each Write is one line.
+// log collects lines and checks that each Write is one line.
 type log struct {
 	testing.TB
 	metrics []line
@@ -197,7 +197,7 @@ func (l *log) want(want ...line) {
 	l.metrics = nil
 }
 
-// Each outcome counts in certain metrics.
+// Each outcome increases certain metrics.
 func TestRecorder_Record(t *testing.T) {
 	invalid, missing := fmt.Errorf("%w: forged", caller.ErrInvalidCredential), fmt.Errorf("token: %w", caller.ErrMissingCredential)
 	for _, c := range []struct {
@@ -231,7 +231,7 @@ func TestRecorder_Record(t *testing.T) {
 			telemetry.New(l, "dev", hash).Record(outcomeOf(noon, 0, alice, c.decision, c.err))
 			l.want(line{at: noon, counts: c.want})
 			if named := len(l.refused) > 0; named != (c.want["Refused"] > 0) {
-				t.Errorf("lines of refused callers: %+v", l.refused)
+				t.Errorf("lines of refused callers: got %+v", l.refused)
 			}
 		})
 	}
@@ -247,8 +247,8 @@ func TestRecorder_Record(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
 }
 
-// The first decision after a quiet second is written at once. Those of the next second are written with
-// the first decision after it.
+// The first decision after a quiet second is written at once. Decisions of the next second are written
+// with the first decision after it.
 func TestRecorder_edges(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -270,7 +270,7 @@ func TestRecorder_edges(t *testing.T) {
 	l.want(n(2500*time.Millisecond, 2))
 	record(3*time.Second + 499*time.Millisecond)
 	l.want()
-	// Counts from long ago are written under their own time.
+	// Old counts are written with their own time.
 	const pause = 3499*time.Millisecond + time.Minute
 	record(pause - 1)
 	l.want(n(pause-1, 2).truncated())
@@ -278,7 +278,7 @@ func TestRecorder_edges(t *testing.T) {
 	l.want()
 	record(pause + time.Hour)
 	l.want(n(pause, 1), n(pause+time.Hour, 1))
-	// A clock that was set back is accepted; one that is a little behind is ignored.
+	// The recorder accepts a clock that was set back. It ignores a clock that is a little behind.
 	record(pause + time.Hour - time.Second + 1)
 	l.want()
 	record(pause)
@@ -291,7 +291,7 @@ func (l line) truncated() line {
 	return l
 }
 
-// A decision counts at its end, so slow requests among others do not set the time back.
+// A decision counts at its end, so a slow request does not set the time back.
 func TestRecorder_slow(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -303,7 +303,7 @@ func TestRecorder_slow(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// Concurrent decisions are each counted once, and there is at most one line a second.
+// Each concurrent decision is counted once, and there is at most one line per second.
 func TestRecorder_concurrent(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -332,18 +332,18 @@ func TestRecorder_concurrent(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if lines < 2 || lines > seconds {
-		t.Errorf("%d lines in %d seconds", lines, seconds)
+		t.Errorf("got %d lines in %d seconds", lines, seconds)
 	}
 	n := 0
 	for _, m := range l.refused {
 		n += m.Refused
 	}
 	if n != 3*each {
-		t.Errorf("%d refusals in the log, want %d", n, 3*each)
+		t.Errorf("refusals in the log: got %d, want %d", n, 3*each)
 	}
 }
 
-// Latencies are in milliseconds, and a random sample if a line cannot hold all.
+// Latencies are in milliseconds. If a line cannot hold all of them, it has a random sample.
 func TestRecorder_latency(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -352,7 +352,7 @@ func TestRecorder_latency(t *testing.T) {
 	r.Record(outcomeOf(noon.Add(100*time.Millisecond), time.Millisecond, alice, allowed, caller.ErrUnverified))
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
 	if got, want := [][]float64{l.metrics[0].latency, l.metrics[1].latency}, [][]float64{{1.234}, {2, 0}}; !slices.EqualFunc(got, want, slices.Equal) {
-		t.Errorf("latencies %v, want %v", got, want)
+		t.Errorf("latencies: got %v, want %v", got, want)
 	}
 	l.metrics = nil
 	for i := range 10_000 { // all before the next write
@@ -365,18 +365,18 @@ func TestRecorder_latency(t *testing.T) {
 	late := 0
 	for _, ms := range l.metrics[0].latency {
 		if ms < 0 || ms >= 10 {
-			t.Errorf("nothing took %v ms", ms)
+			t.Errorf("no request took %v ms", ms)
 		}
 		if ms >= 5 {
 			late++
 		}
 	}
-	if late < 4 || late > 46 { // six deviations from the mean
-		t.Errorf("%d of 50 values are from the second half", late)
+	if late < 4 || late > 46 { // six standard deviations from the mean
+		t.Errorf("second half: got %d of 50 values", late)
 	}
 }
 
-// Each line has the version of the rules once it is known, and their age if they have a source.
+// Each line has the version of the rules once it is known. It has their age if they have a source.
 func TestRecorder_Rules(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -390,8 +390,8 @@ func TestRecorder_Rules(t *testing.T) {
 	r.Rules(noon, 7, time.Time{}, nil)
 	want(time.Second, counts{"RulesVersion": 7})
 	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil)
-	r.Rules(noon.Add(time.Second), 7, noon, nil) // a call that another one has overtaken
-	l.want()                                     // a call of Rules is no request
+	r.Rules(noon.Add(time.Second), 7, noon, nil) // a newer call came before this one
+	l.want()                                     // a call of Rules is not a request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
 	r.Rules(noon.Add(-time.Hour), 9, noon.Add(-time.Hour), nil) // the clock was set back
@@ -409,7 +409,7 @@ func TestRecorder_none(*testing.T) {
 	}
 }
 
-// Recording allocates nothing while no line is due.
+// Record allocates no memory while no line is due.
 func TestRecorder_allocations(t *testing.T) {
 	r := telemetry.New(newLog(t), "dev", nil)
 	r.Rules(noon, 1, noon, []string{"a", "b"})
@@ -423,13 +423,13 @@ func TestRecorder_allocations(t *testing.T) {
 	} {
 		record()
 		if n := testing.AllocsPerRun(100, record); n != 0 {
-			t.Errorf("%s: %v allocations", name, n)
+			t.Errorf("%s: got %v allocations", name, n)
 		}
 	}
 }
 
-// A flood of refusals does not grow the log: a million in a second have at most eleven lines, and the
-// sum of these is exact.
+// A flood of refusals does not increase the log. A million refusals in a second have at most eleven
+// lines, and the sum of the lines is exact.
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -444,11 +444,11 @@ func TestRecorder_flood(t *testing.T) {
 		r.Record(outcomeOf(noon.Add(time.Duration(i)*time.Microsecond), 0, from, refused, nil))
 	}
 	if l.bytes != 0 {
-		t.Errorf("%d bytes within a second", l.bytes)
+		t.Errorf("got %d bytes within a second", l.bytes)
 	}
 	r.Record(outcomeOf(noon.Add(time.Second), 0, alice, allowed, nil))
 	if len(l.metrics) != 2 || l.metrics[1].counts["Refused"] != n || len(l.refused) != 11 || l.bytes > 4000 {
-		t.Fatalf("%d and %d lines, %d bytes: %+v", len(l.metrics), len(l.refused), l.bytes, l.refused)
+		t.Fatalf("got %d and %d lines, %d bytes: %+v", len(l.metrics), len(l.refused), l.bytes, l.refused)
 	}
 	sum, names := 0, map[string]bool{}
 	for i, m := range l.refused {
@@ -459,7 +459,7 @@ func TestRecorder_flood(t *testing.T) {
 		}
 	}
 	if sum != n || len(names) != 11 {
-		t.Errorf("%d refusals of %d names, want %d of 11", sum, len(names), n)
+		t.Errorf("got %d refusals of %d names, want %d of 11", sum, len(names), n)
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
 	if len(l.refused) != 11 {
@@ -467,7 +467,8 @@ func TestRecorder_flood(t *testing.T) {
 	}
 }
 
-// A thousand callers are counted apart until the next write, and further ones together.
+// A thousand callers are counted separately until the next write. Further callers are counted
+// together.
 func TestRecorder_crowd(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -483,15 +484,15 @@ func TestRecorder_crowd(t *testing.T) {
 	seven := refusedLine{"refused", hash(limiter.User("7")), "search", 2}
 	rest := refusedLine{"refused", "", "", 990 + 50}
 	if len(l.refused) != 11 || l.refused[0] != seven || l.refused[10] != rest {
-		t.Errorf("%+v, want first %+v and last %+v", l.refused, seven, rest)
+		t.Errorf("got %+v, want first %+v and last %+v", l.refused, seven, rest)
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, refused, nil))
 	if last := l.refused[len(l.refused)-1]; last.Subject != hash(limiter.User("alice")) || last.Refused != 1 {
-		t.Errorf("%+v, want alice, who is counted apart again", last)
+		t.Errorf("got %+v, want alice counted separately again", last)
 	}
 }
 
-// Refusals are counted by the strongest identity and by limit, and a line has only a hash.
+// Refusals are counted by the strongest identity and by limit. A line contains only a hash.
 func TestRecorder_refused(t *testing.T) {
 	var out bytes.Buffer
 	r := telemetry.New(&out, "dev", hash)
@@ -525,7 +526,7 @@ func TestRecorder_refused(t *testing.T) {
 	}
 	for _, secret := range []string{"alice", "k1\"", "203.0", "2001"} {
 		if strings.Contains(out.String(), secret) {
-			t.Errorf("the log names %s", secret)
+			t.Errorf("the log contains %s", secret)
 		}
 	}
 }
@@ -549,14 +550,14 @@ func TestNewSubjectHash(t *testing.T) {
 		"a plain hash":      hex.EncodeToString(unkeyed[:8]),
 	} {
 		if other == got {
-			t.Errorf("%s makes the same hash", name)
+			t.Errorf("%s: got the same hash, want another", name)
 		}
 	}
-	// A missing or short key is replaced by a random one.
+	// A random key replaces a missing or short key.
 	for _, short := range [][]byte{nil, {}, []byte("0123456789abcde")} {
 		one, two := telemetry.NewSubjectHash("dev", short), telemetry.NewSubjectHash("dev", short)
 		if one(subject) == two(subject) {
-			t.Errorf("two processes with the key %q make the same hash", short)
+			t.Errorf("key %q: got the same hash in two processes", short)
 		}
 	}
 	hash := telemetry.NewSubjectHash("dev", key)
@@ -565,7 +566,7 @@ func TestNewSubjectHash(t *testing.T) {
 	}
 }
 
-// The sizes of lines are as the package documentation states.
+// The sizes of lines are those in the package documentation.
 func TestRecorder_size(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "prod", nil)
@@ -610,7 +611,7 @@ func TestRecorder_size(t *testing.T) {
 	size("everything", 3500)
 }
 
-// BenchmarkRecorder_Record measures a request while nothing is due, and when a line is.
+// BenchmarkRecorder_Record measures a request without a line and a request with a line.
 func BenchmarkRecorder_Record(b *testing.B) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -646,7 +647,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 	})
 }
 
-// Counts are written once. A refused document has a line under its own time.
+// Counts are written once. A rejected document has its own line, with its own time.
 func TestRecorder_pauses(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -685,7 +686,7 @@ func TestRecorder_slowLog(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Error("a request waits for another's line")
+		t.Error("a request waits for the line of another request")
 	}
 	close(s.write)
 	<-done
