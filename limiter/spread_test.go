@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// environments returns n Limiters over one store, as functions have them.
+// environments returns n Limiters over one store, one for each function environment.
 func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
 	for range n {
 		list = append(list, storetest.Must(limiter.New(store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))})))
@@ -27,8 +27,8 @@ func environments(n int, store limiter.Store) (list []*limiter.Limiter) {
 	return list
 }
 
-// A lease serves many requests of one store call, and at one instant all environments
-// together admit exactly the limit, whatever the concurrency.
+// A lease serves many requests with one store call. At one instant, all environments together admit
+// exactly the limit, at any concurrency.
 func TestSpread_lease(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 1000, Window: time.Minute},
@@ -43,7 +43,7 @@ func TestSpread_lease(t *testing.T) {
 			for _, e := range environments(4, store) {
 				for range 8 {
 					wg.Go(func() {
-						for range 200 { // more than the limit in each environment, or what it leased last stays
+						for range 200 { // more than the limit in each environment, so that the last lease is used up too
 							if takeAt(t, e, noon, limiter.Charge{Subject: other, Limit: l, Cost: 1}).Allowed {
 								admitted.Add(1)
 							}
@@ -53,16 +53,16 @@ func TestSpread_lease(t *testing.T) {
 			}
 			wg.Wait()
 			if n := admitted.Load(); n != 1000 {
-				t.Errorf("%d admitted, want 1000", n)
+				t.Errorf("got %d admitted, want 1000", n)
 			}
 			if calls := store.takes.Load(); calls > 200 {
-				t.Errorf("%d store calls for 6400 decisions", calls)
+				t.Errorf("got %d store calls for 6400 decisions, want fewer", calls)
 			}
 		})
 	}
 }
 
-// A lease ends with its second and its window, and grows and shrinks with the traffic.
+// A lease ends with its second and its window. Its size follows the traffic.
 func TestSpread_lease_size(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -78,20 +78,20 @@ func TestSpread_lease_size(t *testing.T) {
 	}
 	// 1 + 2 + 4 + 8 + 16 + 32 + 64 + 64 + 64
 	if calls, charged := store.takes.Load(), used(); calls != 9 || charged != 255 {
-		t.Fatalf("200 requests: %d calls, %d charged, want 9 and 255", calls, charged)
+		t.Fatalf("200 requests: got %d calls and %d charged, want 9 and 255", calls, charged)
 	}
 	later := noon.Add(1001 * time.Millisecond)
-	for range 2 { // the last lease served 9; what is left of it is lost
+	for range 2 { // the last lease served 9; the rest of it expires
 		takeAt(t, e, later, c)
 	}
 	if calls, charged := store.takes.Load(), used(); calls != 11 || charged != 255+9 {
-		t.Fatalf("after a second: %d calls, %d charged", calls, charged)
+		t.Fatalf("after a second: got %d calls and %d charged", calls, charged)
 	}
-	for i := range 5 { // one a minute takes one a minute
+	for i := range 5 { // one request a minute takes a lease of one
 		takeAt(t, e, noon.Add(time.Duration(i+10)*time.Hour), c)
 	}
 	if d := mustPeek(t, e, noon.Add(14*time.Hour), c); d.Remaining != 9999 {
-		t.Fatalf("a slow caller has %d remaining", d.Remaining)
+		t.Fatalf("one request a minute: got %d remaining", d.Remaining)
 	}
 	// A window's lease ends with its window.
 	end := noon.Add(20*time.Hour - time.Millisecond)
@@ -101,7 +101,7 @@ func TestSpread_lease_size(t *testing.T) {
 	before := store.takes.Load()
 	takeAt(t, e, end.Add(time.Millisecond), c)
 	if store.takes.Load() == before {
-		t.Fatal("a lease outlived its window")
+		t.Fatal("got an admission by a lease of an earlier window, want none")
 	}
 }
 
@@ -114,9 +114,9 @@ func mustPeek(tb testing.TB, l *limiter.Limiter, now time.Time, charges ...limit
 	return d
 }
 
-// What leases and counters admit stays within the limit's own bound, for random arrivals at
-// random environments and charges that are given back sooner or later. A counter of more
-// than one environment is let through more, and is not asked here.
+// Leases and counters admit no more than the limit's own bound. The arrivals and the environments
+// are random, and charges are refunded sooner or later. The test leaves out counters of several
+// environments, because they may admit more.
 func TestSpread_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
@@ -186,8 +186,8 @@ var tight = func() *limiter.Limit {
 	return l
 }()
 
-// Shards together admit exactly the limit to a caller who keeps asking, and a caller at
-// most of it is rarely refused before.
+// Shards together admit exactly the limit to a caller that continues to send requests. A caller
+// that uses almost all of the limit is rarely refused before.
 func TestSpread_shards(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 1003, Window: time.Minute},
@@ -204,7 +204,7 @@ func TestSpread_shards(t *testing.T) {
 				d := takeAt(t, e, noon, c)
 				switch {
 				case d.Allowed && d.Capacity != rate.Requests:
-					t.Fatalf("capacity %d, want that of the whole limit", d.Capacity)
+					t.Fatalf("got capacity %d, want that of the whole limit", d.Capacity)
 				case d.Allowed:
 					admitted++
 				case first == 0:
@@ -212,26 +212,26 @@ func TestSpread_shards(t *testing.T) {
 				}
 			}
 			if admitted != rate.Requests {
-				t.Errorf("%d admitted of %d", admitted, rate.Requests)
+				t.Errorf("got %d admitted of %d", admitted, rate.Requests)
 			}
 			if first < rate.Requests*9/10 {
-				t.Errorf("refused after %d", first)
+				t.Errorf("first refusal after %d requests, want a later one", first)
 			}
-			t.Logf("first refusal after %d of %d", first, rate.Requests)
+			t.Logf("first refusal after %d of %d requests, want a later one", first, rate.Requests)
 			if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
 				t.Fatal(err)
 			}
 			for i := range rate.Requests / 2 {
 				if !takeAt(t, e, noon, c).Allowed {
-					t.Fatalf("refused after a reset and %d requests", i)
+					t.Fatalf("got a refusal after a reset and %d requests", i)
 				}
 			}
 		})
 	}
 }
 
-// A counter that is synchronized admits at most what its documentation says, and no
-// more than the limit with one environment.
+// A counter that synchronizes admits at most the documented bound. With one environment it admits
+// no more than the limit.
 func TestSpread_sync(t *testing.T) {
 	const capacity, interval = 500, 100 * time.Millisecond
 	for _, n := range []int{1, 4} {
@@ -253,20 +253,20 @@ func TestSpread_sync(t *testing.T) {
 			bound := capacity + (n-1)*int(interval/time.Millisecond)
 			t.Logf("%d environments: %d of %d admitted, at most %d; overshoot seen %d; %d store calls for %d decisions", n, admitted, capacity, bound, overshoot, store.takes.Load(), requests)
 			if admitted < capacity || admitted > bound {
-				t.Errorf("%d admitted, want %d to %d", admitted, capacity, bound)
+				t.Errorf("got %d admitted, want %d to %d", admitted, capacity, bound)
 			}
 			if n > 1 && overshoot == 0 || n == 1 && overshoot != 0 {
-				t.Errorf("overshoot %d", overshoot)
+				t.Errorf("got an overshoot of %d", overshoot)
 			}
 			if calls := store.takes.Load(); calls > int64(n*11) {
-				t.Errorf("%d calls in ten intervals", calls)
+				t.Errorf("got %d calls in ten intervals", calls)
 			}
 		})
 	}
 }
 
-// A counter whose store is down goes on with what it knows, and says so; one that knows
-// nothing admits, as any limit does.
+// A counter whose store is down continues with its known state and reports that. A counter without
+// a known state admits requests, as any limit does.
 func TestSpread_sync_failure(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -277,16 +277,16 @@ func TestSpread_sync_failure(t *testing.T) {
 	for i, want := range []bool{true, true, false} {
 		d, err := e.Take(ctx, noon.Add(time.Duration(i)*200*time.Millisecond+time.Second), []limiter.Charge{c})
 		if err != nil || d.Allowed != want || d.Reason != limiter.ReasonUnavailable {
-			t.Fatalf("request %d: %+v, %v", i, d, err)
+			t.Fatalf("request %d: unexpected decision %+v, %v", i, d, err)
 		}
 	}
 	d, err := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)})).Take(ctx, noon, []limiter.Charge{c})
 	if err != nil || !d.Allowed || d.Reason != limiter.ReasonUnavailable {
-		t.Fatalf("knows nothing: %+v, %v", d, err)
+		t.Fatalf("without a known state: unexpected decision %+v, %v", d, err)
 	}
 }
 
-// Cells admit their shares, without a store call.
+// Cells admit their shares without a store call.
 func TestSpread_cells(t *testing.T) {
 	store := newRemote()
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 103, Window: time.Minute}, Spread: limiter.Spread{Cells: 4}})
@@ -299,15 +299,16 @@ func TestSpread_cells(t *testing.T) {
 		}
 	}
 	if admitted != 4*25 || store.takes.Load() != 0 {
-		t.Errorf("%d admitted with %d calls, want 100 without", admitted, store.takes.Load())
+		t.Errorf("got %d admitted with %d calls, want 100 without a call", admitted, store.takes.Load())
 	}
 	_, err := storetest.Must(limiter.New(store, limiter.Options{})).Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("without a store for cells: %v", err)
+		t.Errorf("without a store for cells: unexpected error %v", err)
 	}
 }
 
-// Spread limits of all kinds and others in one request: a refusal by any charges none.
+// One request charges limits with every kind of Spread and limits without. If one limit refuses,
+// none is charged.
 func TestSpread_together(t *testing.T) {
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
 	kinds := map[string]limiter.Spread{"lease": {Lease: 10}, "shards": {Shards: 4}, "sync": {Sync: time.Second}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}, "none": {}}
@@ -336,7 +337,7 @@ func TestSpread_together(t *testing.T) {
 				want = allowed // it may refuse early
 			}
 			if allowed != want {
-				t.Fatalf("%d allowed, want %d", allowed, want)
+				t.Fatalf("got %d allowed, want %d", allowed, want)
 			}
 			for _, c := range charges {
 				if c.Limit.Name == tightest || c.Limit.Name == "shards" || c.Limit.Name == "adaptive" {
@@ -351,21 +352,20 @@ func TestSpread_together(t *testing.T) {
 					capacity = 50
 				}
 				if left != capacity-allowed {
-					t.Errorf("%s has %d left, want %d", c.Limit.Name, left, capacity-allowed)
+					t.Errorf("%s: got %d remaining, want %d", c.Limit.Name, left, capacity-allowed)
 				}
 			}
 		})
 	}
 }
 
-// limiterSpread is spread, with a lease that fits.
+// limiterSpread is a Limit with a Spread and a lease that fits.
 func limiterSpread(s limiter.Spread, r algo.Rate) limiter.Spread {
 	s.Lease = min(s.Lease, r.Requests)
 	return s
 }
 
-// A limit that is tried out refuses nobody, counts for itself and says what it would
-// have done.
+// A shadow limit refuses no request and counts separately. It reports what it would have refused.
 func TestLimit_Shadow(t *testing.T) {
 	for name, spread := range map[string]limiter.Spread{"plain": {}, "lease": {Lease: 2}, "sync": {Sync: time.Second}, "shards": {Shards: 2}, "cells": {Cells: 2}, "adaptive": {Adaptive: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -384,7 +384,7 @@ func TestLimit_Shadow(t *testing.T) {
 					shadowed++
 				}
 				if d.Limit == shadow {
-					t.Fatal("a shadow limit speaks")
+					t.Fatal("got a shadow limit in the answer, want none")
 				}
 			}
 			least, most := 8, 8
@@ -392,13 +392,13 @@ func TestLimit_Shadow(t *testing.T) {
 				most = 10
 			}
 			if allowed != 10 || shadowed < least || shadowed > most {
-				t.Fatalf("%d allowed, %d shadowed, want 10 and %d to %d", allowed, shadowed, least, most)
+				t.Fatalf("got %d allowed and %d shadowed, want 10 and %d to %d", allowed, shadowed, least, most)
 			}
 		})
 	}
 }
 
-// A store that fails a shadow limit degrades nothing.
+// A failure of a shadow limit's store does not degrade the decision.
 func TestLimit_Shadow_failure(t *testing.T) {
 	store := newRemote()
 	store.fail = map[limiter.Subject]error{limiter.User("x"): nil}
@@ -406,11 +406,11 @@ func TestLimit_Shadow_failure(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 4, Window: time.Minute}, Shadow: true})
 	store.fail[l.Subjects(user)[0]] = limiter.ErrUnavailable
 	if d, err := e.Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1}}); err != nil || !d.Allowed || d.Reason != limiter.ReasonNone {
-		t.Fatalf("%+v, %v", d, err)
+		t.Fatalf("unexpected decision %+v, %v", d, err)
 	}
 }
 
-// A Spread that is no good is refused with its field.
+// An invalid Spread is rejected with the name of its field.
 func TestSpread_mistakes(t *testing.T) {
 	for field, l := range map[string]limiter.Limit{
 		"lease":   {Spread: limiter.Spread{Lease: 11}},
@@ -428,12 +428,12 @@ func TestSpread_mistakes(t *testing.T) {
 		l.Name, l.Rate.Requests, l.Rate.Window = "a", 10, time.Minute
 		_, err := limiter.NewLimit(l)
 		if mistake, ok := errors.AsType[*algo.FieldError](err); !ok || mistake.Field != strings.TrimSpace(field) {
-			t.Errorf("%+v: got %v, want a mistake in %s", l.Spread, err, field)
+			t.Errorf("%+v: got %v, want an error of %s", l.Spread, err, field)
 		}
 	}
 }
 
-// Accounts are bounded: the charges of those that have no room are exact all the same.
+// The number of accounts is bounded. Charges without an account are still exact.
 func TestSpread_bounded(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Remember: 10}))
@@ -442,14 +442,14 @@ func TestSpread_bounded(t *testing.T) {
 		who := limiter.User(fmt.Sprint(i))
 		for n := range 7 {
 			if d := takeAt(t, e, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1}); d.Allowed != (n < 5) {
-				t.Fatalf("caller %d, request %d: allowed %t", i, n+1, d.Allowed)
+				t.Fatalf("caller %d, request %d: unexpected result, allowed %t", i, n+1, d.Allowed)
 			}
 		}
 	}
 }
 
-// A look knows what this environment counted of a limit that it synchronizes, and takes
-// nothing of a lease.
+// A look includes what this environment counted for a synchronized limit. It takes nothing from a
+// lease.
 func TestSpread_peek(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 1_000}, {Adaptive: true}, {}} {
 		e := environments(1, newRemote())[0]
@@ -457,7 +457,7 @@ func TestSpread_peek(t *testing.T) {
 		c := limiter.Charge{Subject: user, Limit: l, Cost: 1}
 		for i := range 3 {
 			if d := mustPeek(t, e, noon, c); !d.Allowed {
-				t.Fatalf("%+v, look %d: %+v", spread, i, d)
+				t.Fatalf("%+v, look %d: unexpected decision %+v", spread, i, d)
 			}
 		}
 		for takeAt(t, e, noon, c).Allowed {
@@ -466,13 +466,13 @@ func TestSpread_peek(t *testing.T) {
 			}
 		}
 		if d := mustPeek(t, e, noon, c); d.Allowed || d.RetryAfter == 0 {
-			t.Errorf("%+v: exhausted, and a look says %+v", spread, d)
+			t.Errorf("%+v: the limit is used up, but a look returns %+v", spread, d)
 		}
 	}
 }
 
-// A reset forgets all that a limit counts, whatever spreads it, in a store of this process
-// and in one that is shared.
+// A reset deletes all that a limit counts, with every Spread, in a store of this process and in a
+// shared one.
 func TestLimiter_Reset(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Sync: time.Second}, {Lease: 4}, {Shards: 2}, {Cells: 2}, {Adaptive: true}, {}} {
 		for _, shadow := range []bool{false, true} {
@@ -486,14 +486,14 @@ func TestLimiter_Reset(t *testing.T) {
 					t.Fatal(err)
 				}
 				if full() {
-					t.Errorf("%+v, shadow %t, %T: full after a reset", spread, shadow, store)
+					t.Errorf("%+v, shadow %t, %T: the limit is used up after a reset", spread, shadow, store)
 				}
 			}
 		}
 	}
 }
 
-// resetting is a store after whose Reset, and before it is answered, then is called.
+// resetting is a store that calls then after each Reset, before Reset returns.
 type resetting struct {
 	*remote
 	then func()
@@ -504,7 +504,7 @@ func (r *resetting) Reset(ctx context.Context, s limiter.Subject) error {
 	return r.remote.Reset(ctx, s)
 }
 
-// What a counter has not yet brought to the store is not brought there after a reset.
+// A counter does not send counts from before a reset to the store.
 func TestLimiter_Reset_pending(t *testing.T) {
 	store := &resetting{remote: newRemote()}
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -517,32 +517,32 @@ func TestLimiter_Reset_pending(t *testing.T) {
 		t.Fatal(err)
 	}
 	if d := takeAt(t, e, noon.Add(2*time.Second), c); d.Remaining != 9 {
-		t.Errorf("%d remain, want 9: what came in the middle of it is forgotten too", d.Remaining)
+		t.Errorf("got %d remaining, want 9: the reset drops what is charged during it too", d.Remaining)
 	}
 }
 
-// A debt has no place in one of many shards.
+// A forced charge on a limit with shards is rejected, because one shard cannot hold the debt.
 func TestSpread_shards_spend(t *testing.T) {
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Shards: 2}})
 	_, err := environments(1, newRemote())[0].Take(ctx, noon, []limiter.Charge{{Subject: user, Limit: l, Cost: 1, Force: true}})
 	if !errors.Is(err, limiter.ErrInvalidCharge) {
-		t.Errorf("got %v", err)
+		t.Errorf("unexpected error %v", err)
 	}
 }
 
-// Shards of unequal size answer in the name of the whole limit.
+// Shards of unequal size report the whole limit in the answer.
 func TestSpread_shards_uneven(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{Trust: time.Nanosecond}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}, Spread: limiter.Spread{Shards: 7}})}
 	for i := range 300 {
 		now := noon.Add(time.Duration(i%2) * time.Millisecond)
 		if d := takeAt(t, e, now, c); d.Superseded || d.Capacity != 100 || !d.Allowed && d.RetryAfter <= 0 {
-			t.Fatalf("request %d: %+v", i, d)
+			t.Fatalf("request %d: unexpected decision %+v", i, d)
 		}
 	}
 }
 
-// Accounts that are idle make room for others, and those in use do not.
+// Idle accounts make room for other subjects. Accounts in use do not.
 func TestSpread_accounts(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
@@ -552,26 +552,26 @@ func TestSpread_accounts(t *testing.T) {
 			before := store.takes.Load()
 			for range n {
 				if !takeAt(t, e, now, limiter.Charge{Subject: limiter.User(who), Limit: l, Cost: 1}).Allowed {
-					t.Fatalf("%s is refused", who)
+					t.Fatalf("%s: got a refusal, want an admission", who)
 				}
 			}
 			return store.takes.Load() - before
 		}
 		for _, who := range []string{"a", "b", "c"} {
 			if n := calls(noon, who, 40); n > 6 {
-				t.Errorf("%+v: %s has an account, and took %d calls", spread, who, n)
+				t.Errorf("%+v: %s has an account, but made %d calls", spread, who, n)
 			}
 		}
 		if n := calls(noon.Add(time.Millisecond), "d", 40); n != 40 {
-			t.Errorf("%+v: d has no account, and took %d calls", spread, n)
+			t.Errorf("%+v: d has no account, but made %d calls", spread, n)
 		}
 		if n := calls(noon.Add(10*time.Second), "e", 40); n > 6 {
-			t.Errorf("%+v: the others are idle, and e took %d calls", spread, n)
+			t.Errorf("%+v: the others are idle, but e made %d calls", spread, n)
 		}
 	}
 }
 
-// What a counter counted a day ago, and had not brought together, counts a day ago.
+// A count of a day ago that a counter had not synchronized counts at its own time.
 func TestSpread_sync_idle(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
 		store := newRemote()
@@ -580,15 +580,15 @@ func TestSpread_sync_idle(t *testing.T) {
 		for day := range 3 {
 			for i := range 51 {
 				if d := takeAt(t, e, noon.AddDate(0, 0, day), c); d.Allowed != (i < 50) {
-					t.Fatalf("%s, day %d, request %d: allowed %t", algorithm, day, i+1, d.Allowed)
+					t.Fatalf("%s, day %d, request %d: unexpected result, allowed %t", algorithm, day, i+1, d.Allowed)
 				}
 			}
 		}
 	}
 }
 
-// What is given back while a counter is on its way to the store, or was there since, is
-// not given back twice, and no store is asked to charge less than nothing.
+// A charge is refunded only once, also if a counter synchronizes meanwhile or has synchronized
+// since. The store never gets a negative charge.
 func TestSpread_sync_refund(t *testing.T) {
 	store := &slow{remote: newRemote(), in: make(chan struct{}), out: make(chan struct{})}
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -606,11 +606,11 @@ func TestSpread_sync_refund(t *testing.T) {
 	later := noon.Add(2 * time.Second)
 	var wg sync.WaitGroup
 	wg.Go(func() { takeAt(t, e, later, charges...) })
-	<-store.in // the five are on their way
+	<-store.in // the five charges are in flight
 	for _, receipt := range receipts {
 		receipt.Refund(ctx, later)
 	}
-	takeAt(t, e, later, charges...) // by what is known
+	takeAt(t, e, later, charges...) // decided by the known state
 	close(store.out)
 	wg.Wait()
 	admitted := 8
@@ -618,16 +618,16 @@ func TestSpread_sync_refund(t *testing.T) {
 		admitted++
 	}
 	if admitted > 10 {
-		t.Errorf("%d admitted of 10", admitted)
+		t.Errorf("got %d of 10 admitted", admitted)
 	}
 	for _, cost := range store.costs {
 		if cost < 0 {
-			t.Errorf("the store was asked to charge %v", store.costs)
+			t.Errorf("got negative charges %v", store.costs)
 		}
 	}
 }
 
-// slow is a store whose Takes wait to be let out, once they are in.
+// slow is a store whose Takes block until the test releases them.
 type slow struct {
 	*remote
 	in, out chan struct{}
@@ -644,7 +644,7 @@ func (s *slow) Take(ctx context.Context, now algo.Instant, subject limiter.Subje
 	return s.remote.Take(ctx, now, subject, charges, results)
 }
 
-// pass lets one Take of f through.
+// pass releases one Take of f.
 func (s *slow) pass(f func()) {
 	var wg sync.WaitGroup
 	wg.Go(f)
@@ -653,7 +653,7 @@ func (s *slow) pass(f func()) {
 	wg.Wait()
 }
 
-// A store that panics wedges no account.
+// A panic of the store does not block any account.
 func TestSpread_panic(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 3}, {Sync: time.Second}, {Adaptive: true}} {
 		store := &panicking{remote: newRemote()}
@@ -678,7 +678,7 @@ func TestSpread_panic(t *testing.T) {
 			}
 		}
 		if admitted != 5 {
-			t.Errorf("%+v: %d admitted of 5", spread, admitted)
+			t.Errorf("%+v: got %d of 5 admitted", spread, admitted)
 		}
 	}
 }
@@ -695,7 +695,7 @@ func (p *panicking) Take(ctx context.Context, now algo.Instant, s limiter.Subjec
 	return p.remote.Take(ctx, now, s, charges, results)
 }
 
-// A clock that goes back by more than a lease lives ends the lease.
+// A clock that goes back by more than the lifetime of a lease ends the lease.
 func TestSpread_lease_clockBack(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{}))
@@ -706,23 +706,23 @@ func TestSpread_lease_clockBack(t *testing.T) {
 	before := store.takes.Load()
 	takeAt(t, e, noon.Add(-900*time.Millisecond), c)
 	if store.takes.Load() != before {
-		t.Error("a lease ended within its second")
+		t.Error("the lease ended within its second")
 	}
 	takeAt(t, e, noon.Add(-1100*time.Millisecond), c)
 	if store.takes.Load() == before {
-		t.Error("a lease outlived its second")
+		t.Error("the lease lasted longer than its second")
 	}
 }
 
-// What a request that another limit refuses has leased, serves the next ones; what is given
-// back of a lease too; and what was spent stays spent.
+// If another limit refuses a request, its lease serves the next requests. A refund returns quota to
+// a lease. A forced charge stays charged.
 func TestSpread_lease_back(t *testing.T) {
 	e := storetest.Must(limiter.New(newRemote(), limiter.Options{Trust: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
 	once := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
 	for i := range 4 {
 		if takeAt(t, e, noon, leased, once).Allowed != (i == 0) {
-			t.Fatalf("request %d", i+1)
+			t.Fatalf("request %d: got a refusal", i+1)
 		}
 	}
 	_, receipt, err := e.TakeRefundable(ctx, noon, []limiter.Charge{leased})
@@ -735,7 +735,7 @@ func TestSpread_lease_back(t *testing.T) {
 		admitted++
 	}
 	if admitted != 9 {
-		t.Errorf("%d admitted of the 9 that are left", admitted)
+		t.Errorf("got %d admitted of the 9 that are left", admitted)
 	}
 	for _, spread := range []limiter.Spread{{}, {Sync: time.Second}, {Lease: 5}} {
 		c := limiter.Charge{Subject: other, Cost: 4, Force: true, Limit: limit(t, limiter.Limit{Name: "b", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: spread})}
@@ -748,12 +748,12 @@ func TestSpread_lease_back(t *testing.T) {
 		}
 		receipt.Refund(ctx, noon)
 		if d := mustPeek(t, e, noon, limiter.Charge{Subject: other, Cost: 1, Limit: c.Limit}); d.Remaining != 6 {
-			t.Errorf("%+v: spent 4 of 10, given back: %d remaining", spread, d.Remaining)
+			t.Errorf("%+v: forced 4 of 10, then refunded: got %d remaining", spread, d.Remaining)
 		}
 	}
 }
 
-// What a counter could not bring to the store, which was not asked, goes there later.
+// Counts that a counter could not send to the store are sent later.
 func TestSpread_sync_outage(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -764,28 +764,28 @@ func TestSpread_sync_outage(t *testing.T) {
 			store.fail[user] = limiter.ErrBreakerOpen
 		}
 		if d, err := e.Take(ctx, noon.Add(time.Duration(2*i)*time.Second), []limiter.Charge{c}); err != nil || !d.Allowed || (d.Reason != "") != (i == 2 || i == 3) {
-			t.Fatalf("request %d: %+v, %v", i+1, d, err)
+			t.Fatalf("request %d: unexpected decision %+v, %v", i+1, d, err)
 		}
 	}
 	takeAt(t, e, noon.Add(time.Minute), c)
 	if d := mustPeek(t, storetest.Must(limiter.New(store, limiter.Options{})), noon.Add(time.Minute), c); d.Remaining != 4 {
-		t.Errorf("another environment sees %d remaining, want 4: six were brought together, one was not yet", d.Remaining)
+		t.Errorf("another environment: got %d remaining, want 4: six counts were synchronized and one was not", d.Remaining)
 	}
 }
 
-// Options.IntN chooses the shard that is asked first.
+// Options.IntN chooses the shard that is called first.
 func TestSpread_shards_chosen(t *testing.T) {
 	store := newRemote()
 	e := storetest.Must(limiter.New(store, limiter.Options{IntN: func(n int) int { return n - 2 }}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 40, Window: time.Minute}, Spread: limiter.Spread{Shards: 4}})
 	for i := range 10 {
 		if d := takeAt(t, e, noon, limiter.Charge{Subject: user, Limit: l, Cost: 1}); !d.Allowed || d.StoreCalls != 1 {
-			t.Fatalf("request %d: allowed %t, %d calls", i+1, d.Allowed, d.StoreCalls)
+			t.Fatalf("request %d: unexpected result, allowed %t with %d calls", i+1, d.Allowed, d.StoreCalls)
 		}
 	}
 	for i, shard := range l.Subjects(user) {
 		if held, err := store.Inspect(ctx, shard); err != nil || len(held) > 0 != (i == 2) {
-			t.Errorf("shard %d holds %v, %v: want only shard 2 charged", i, held, err)
+			t.Errorf("shard %d: got %v, %v, want only shard 2 charged", i, held, err)
 		}
 	}
 }

@@ -23,7 +23,7 @@ var (
 	user = limiter.User("42")
 )
 
-// sick is a store that is not in this process, and fails on demand.
+// sick is a store that the Limiter treats as shared. It fails on demand.
 type sick struct {
 	limiter.Store
 	calls atomic.Int64
@@ -55,7 +55,7 @@ func (s *sick) answer(ctx context.Context) error {
 
 func (s *sick) Take(ctx context.Context, now algo.Instant, subject limiter.Subject, charges []limiter.Charge, results []algo.Result) (bool, error) {
 	err := s.answer(ctx)
-	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // reads have a capacity of their own
+	if writes := charges[0].Cost > 0; err != nil && (writes || !errors.Is(err, limiter.ErrItemThrottled)) { // reads have a separate capacity
 		return false, err
 	}
 	return s.Store.Take(ctx, now, subject, charges, results)
@@ -83,8 +83,8 @@ func direct(ctx context.Context, store limiter.Store, charges []limiter.Charge) 
 	return err
 }
 
-// After five failures in a row no call reaches the store, until one does in each pause; and
-// the first that succeeds lets all through again.
+// After five consecutive failures no call reaches the store, except one in each pause. The first
+// call that succeeds closes the breaker.
 func TestStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -94,7 +94,7 @@ func TestStore(t *testing.T) {
 			before := s.calls.Load()
 			err := direct(t.Context(), store, charges)
 			if got := s.calls.Load() - before; got != calls || errors.Is(err, limiter.ErrBreakerOpen) != open || open && !errors.Is(err, limiter.ErrUnavailable) {
-				t.Fatalf("%s: %d calls of the store, want %d: %v", what, got, calls, err)
+				t.Fatalf("%s: got %d store calls, want %d: %v", what, got, calls, err)
 			}
 		}
 		s.failWith(limiter.ErrUnavailable)
@@ -126,13 +126,13 @@ func TestStore(t *testing.T) {
 	})
 }
 
-// While a probe is under way the others fail at once, and none waits for it.
+// While a probe is in flight, all other calls fail immediately.
 func TestStore_probe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		s.hang.Store(true)
 		store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 2, Pause: time.Second})), charge(t, 1000)
-		for range 3 { // each time, of 50 at once two and then one wait for the deadline
+		for range 3 { // each time, 50 at once: two and then one wait for the deadline
 			before := s.calls.Load()
 			for round := range 2 {
 				var wg sync.WaitGroup
@@ -145,25 +145,25 @@ func TestStore_probe(t *testing.T) {
 						if err := direct(ctx, store, charges); errors.Is(err, limiter.ErrBreakerOpen) {
 							open.Add(1)
 							if took := time.Since(begun); took != 0 {
-								t.Errorf("rejected after %s", took)
+								t.Errorf("a rejected call took %s", took)
 							}
 						}
 					})
 				}
 				wg.Wait()
 				if round == 1 && open.Load() != 49 {
-					t.Errorf("%d rejected, want 49", open.Load())
+					t.Errorf("got %d rejected, want 49", open.Load())
 				}
 				time.Sleep(time.Second + 1)
 			}
 			if calls := s.calls.Load() - before; before > 0 && calls != 2 {
-				t.Errorf("%d calls in two pauses, want 2", calls)
+				t.Errorf("got %d calls in two pauses, want 2", calls)
 			}
 		}
 	})
 }
 
-// What shows that the store lives is no failure.
+// An error that shows that the store works is no failure.
 func TestStore_answers(t *testing.T) {
 	for _, err := range []error{limiter.ErrContended, limiter.ErrFull, limiter.ErrFormat, fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled), fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrRejected)} {
 		s := newSick()
@@ -175,12 +175,12 @@ func TestStore_answers(t *testing.T) {
 			}
 		}
 		if calls := s.calls.Load(); calls != 20 {
-			t.Errorf("%v: %d calls of 20", err, calls)
+			t.Errorf("%v: got %d of 20 calls", err, calls)
 		}
 	}
 }
 
-// A call that comes too late tells nothing of the store, and does not use up the probe.
+// A call whose deadline has passed is not a failure of the store and does not use up the probe.
 func TestStore_late(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -188,7 +188,7 @@ func TestStore_late(t *testing.T) {
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := direct(gone, store, charges); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.Canceled) {
-			t.Errorf("too late: %v", err)
+			t.Errorf("deadline passed: unexpected error %v", err)
 		}
 		s.failWith(limiter.ErrUnavailable)
 		_ = direct(t.Context(), store, charges)
@@ -196,26 +196,26 @@ func TestStore_late(t *testing.T) {
 		time.Sleep(resilient.DefaultPause + 1)
 		_ = direct(gone, store, charges)
 		if err := direct(t.Context(), store, charges); err != nil || s.calls.Load() != 2 {
-			t.Errorf("%d calls, %v", s.calls.Load(), err)
+			t.Errorf("got %d calls, %v", s.calls.Load(), err)
 		}
 	})
 }
 
-// A Local store is returned as it is; Inspect and Reset ask in any case.
+// A Local store is returned unchanged. Inspect and Reset always call the store.
 func TestNew(t *testing.T) {
 	local := storetest.Must(memstore.New(memstore.Options{}))
 	if store := storetest.Must(resilient.New(local, resilient.Options{})); store != limiter.Store(local) {
-		t.Errorf("a Local store became a %T", store)
+		t.Errorf("a Local store: got a %T, want the same store", store)
 	}
 	s := newSick()
 	store := storetest.Must(resilient.New(s, resilient.Options{Failures: 1}))
 	_ = direct(t.Context(), store, charge(t, 10))
 	s.failWith(limiter.ErrUnavailable)
 	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]algo.Result, 1), 0); err == nil {
-		t.Error("the refund did not fail")
+		t.Error("the refund succeeded, want a failure")
 	}
 	if _, err := store.Refund(t.Context(), user, charge(t, 10), make([]algo.Result, 1), 0); !errors.Is(err, limiter.ErrBreakerOpen) {
-		t.Errorf("a refund while it is open: %v", err)
+		t.Errorf("a refund while the breaker is open: unexpected error %v", err)
 	}
 	if entries, err := store.Inspect(t.Context(), user); err != nil || len(entries) != 1 {
 		t.Errorf("%v, %v", entries, err)
@@ -225,8 +225,8 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A timeout while the store answers others does not open the breaker, but a store that answers
-// nobody does.
+// A timeout does not open the breaker while the store answers other calls. The breaker opens when
+// the store answers no call.
 func TestStore_pressed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -243,7 +243,7 @@ func TestStore_pressed(t *testing.T) {
 					if errors.Is(err, limiter.ErrBreakerOpen) {
 						rejected.Add(1)
 					} else if !limiter.TimedOut(err) {
-						t.Errorf("%v, want a timeout", err)
+						t.Errorf("got %v, want a timeout", err)
 					}
 				})
 			}
@@ -251,7 +251,7 @@ func TestStore_pressed(t *testing.T) {
 			s.hang.Store(false)
 			for range answered {
 				if err := direct(t.Context(), store, charges); err != nil {
-					t.Errorf("another caller: %v", err)
+					t.Errorf("another caller: unexpected error %v", err)
 				}
 			}
 			wg.Wait()
@@ -259,35 +259,35 @@ func TestStore_pressed(t *testing.T) {
 		}
 		for i := range 3 {
 			if open := round(1); open != 0 {
-				t.Errorf("round %d: %d rejected though the store answers", i+1, open)
+				t.Errorf("round %d: got %d rejected although the store answers", i+1, open)
 			}
 		}
 		round(0)
 		if open := round(0); open != 20 {
-			t.Errorf("%d rejected after 20 timeouts without an answer, want all", open)
+			t.Errorf("got %d rejected after 20 timeouts without an answer, want all", open)
 		}
 	})
 }
 
-// A store that panics leaves no call behind.
+// A store that panics leaves no call in flight.
 func TestStore_panic(t *testing.T) {
 	s := newSick()
 	store, charges := storetest.Must(resilient.New(s, resilient.Options{Failures: 1})), charge(t, 10)
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("the panic is lost")
+				t.Error("the panic was lost")
 			}
 		}()
-		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // no room for results
+		_, _ = store.Take(t.Context(), algo.InstantOf(noon), user, charges, nil) // no room for results, so that the store panics
 	}()
 	if err := direct(t.Context(), store, charges); !errors.Is(err, limiter.ErrBreakerOpen) {
-		t.Errorf("after a panic: %v", err)
+		t.Errorf("after a panic: unexpected error %v", err)
 	}
 }
 
-// An outage of a store that does not answer costs a Limiter one deadline in each pause, and
-// normal service is back within a second; what was counted before it still counts.
+// In an outage of a store that does not answer, a Limiter waits one deadline in each pause. Normal
+// service returns within a second, and earlier counts remain.
 func TestLimiter_outage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -309,7 +309,7 @@ func TestLimiter_outage(t *testing.T) {
 		for time.Since(outage) < 10*time.Second {
 			d, took := take()
 			if took > 50*time.Millisecond || d.Reason != limiter.ReasonTimeout && d.Reason != limiter.ReasonBreaker || (d.Reason == limiter.ReasonBreaker) != (took == 0) || (d.StoreCalls == 0) != (took == 0) {
-				t.Fatalf("took %s: %+v", took, d)
+				t.Fatalf("the request took %s: %+v", took, d)
 			}
 			waited += took
 			requests++
@@ -317,7 +317,7 @@ func TestLimiter_outage(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if most := int64(5 + 10*2); s.calls.Load()-10 > most || int64(calls) != s.calls.Load()-10 || requests < 8000 {
-			t.Errorf("%d requests made %d calls, want at most %d; %d are told of; they waited %s", requests, s.calls.Load()-10, most, calls, waited)
+			t.Errorf("%d requests made %d calls, want at most %d; decisions report %d calls; they waited %s", requests, s.calls.Load()-10, most, calls, waited)
 		}
 		s.hang.Store(false)
 		back := time.Now()
@@ -326,24 +326,25 @@ func TestLimiter_outage(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if took := time.Since(back); took > time.Second {
-			t.Errorf("normal service after %s", took)
+			t.Errorf("normal service returned after %s", took)
 		}
 		if d, _ := take(); d.Remaining != 100_000-12-int64(requests) {
-			t.Errorf("%d remain here, want %d: what passed in the outage still counts", d.Remaining, 100_000-12-requests)
+			t.Errorf("got %d remaining here, want %d: charges of the outage still count", d.Remaining, 100_000-12-requests)
 		}
 		other := storetest.Must(limiter.New(s, limiter.Options{}))
 		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 100_000-12 {
-			t.Errorf("%d remain elsewhere, want %d: what was counted before still is, and what passed meanwhile is not; %v", d.Remaining, 100_000-12, err)
+			t.Errorf("got %d remaining elsewhere, want %d: earlier charges count and charges of the outage do not; %v", d.Remaining, 100_000-12, err)
 		}
 	})
 }
 
-// Of a request of several subjects one call is the probe. If it succeeds, the others are made
-// too: the first request after an outage is served as ever. If not, they are not.
+// A request with several subjects uses one call as the probe. If the probe succeeds, the other
+// calls follow, so the first request after an outage is served normally. If it fails, they do not
+// follow.
 func TestLimiter_outage_subjects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		s.takes = time.Millisecond // in which the others come
+		s.takes = time.Millisecond // so that the other calls arrive meanwhile
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Timeout: 50 * time.Millisecond, IntN: func(n int) int { return n / 2 }, Logger: slog.New(slog.DiscardHandler)}))
 		one := charge(t, 1000)[0]
 		charges := []limiter.Charge{one, one, one}
@@ -353,7 +354,7 @@ func TestLimiter_outage_subjects(t *testing.T) {
 			begun, before := time.Now(), s.calls.Load()
 			d, err := l.Take(t.Context(), begun, charges)
 			if made := s.calls.Load() - before; err != nil || d.Allowed != (reason != limiter.ReasonBusy) || d.StoreCalls != calls || int(made) != calls || d.Reason != reason || time.Since(begun) > 50*time.Millisecond {
-				t.Errorf("%s: %d calls after %s, want %d: %+v, %v", what, made, time.Since(begun), calls, d, err)
+				t.Errorf("%s: got %d calls after %s, want %d: %+v, %v", what, made, time.Since(begun), calls, d, err)
 			}
 		}
 		take("before", 3, limiter.ReasonNone)
@@ -365,33 +366,33 @@ func TestLimiter_outage_subjects(t *testing.T) {
 		s.hang.Store(true)
 		d, err := l.Take(t.Context(), time.Now(), charges)
 		if err != nil || d.StoreCalls != 1 {
-			t.Errorf("a probe that fails: %+v, %v", d, err)
+			t.Errorf("a probe that fails: unexpected decision %+v, %v", d, err)
 		}
 		s.hang.Store(false)
 		time.Sleep(resilient.DefaultPause + 1)
 		take("the first after it", 3, limiter.ReasonNone)
 		if d, err := l.Take(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3-4 {
-			t.Errorf("%d remain here, want %d: %v", d.Remaining, 1000-3-4, err)
+			t.Errorf("got %d remaining here, want %d: %v", d.Remaining, 1000-3-4, err)
 		}
 		other := storetest.Must(limiter.New(s, limiter.Options{}))
 		if d, err := other.Peek(t.Context(), time.Now(), charges); err != nil || d.Remaining != 1000-3 {
-			t.Errorf("%d remain elsewhere, want %d: %v", d.Remaining, 1000-3, err)
+			t.Errorf("got %d remaining elsewhere, want %d: %v", d.Remaining, 1000-3, err)
 		}
 		s.failWith(limiter.ErrUnavailable)
 		for range 2 {
 			_, _ = l.Take(t.Context(), time.Now(), charges)
 		}
-		// A throttled item is an answer too. The probe reads its item and repeats its call, which leaves the
-		// others no time for more than two calls.
+		// A throttled item is an answer too. The probe reads its item and repeats its call. The
+		// other calls then have time for at most two attempts.
 		s.failWith(fmt.Errorf("%w: %w", limiter.ErrUnavailable, limiter.ErrItemThrottled))
 		time.Sleep(resilient.DefaultPause + 1)
 		take("throttled", 10+2+2, limiter.ReasonBusy)
 	})
 }
 
-// Requests that wait for one lease or count wait together for the first answer that does not
-// come. From then on an outage costs one of them a deadline, and the others nothing: 16 at once,
-// every 10 ms for 10 s.
+// Requests that wait for one lease or counter wait together for the first missing answer. After
+// that, an outage costs only one request a deadline, and the others do not wait. The load is 16
+// concurrent requests every 10 ms for 10 s.
 func TestLimiter_outage_waiting(t *testing.T) {
 	for _, limit := range []limiter.Limit{
 		{Spread: limiter.Spread{Lease: 5}},
@@ -416,9 +417,9 @@ func TestLimiter_outage_waiting(t *testing.T) {
 						wg.Go(func() {
 							begun := time.Now()
 							decision, err := l.Take(t.Context(), begun, charges)
-							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // until the outage is known to be one
+							took, busy := time.Since(begun), decision.Reason == limiter.ReasonBusy // until the process detects the outage
 							if err != nil || took != 0 && took != 50*time.Millisecond || decision.Failed != (!busy && decision.Reason != limiter.ReasonNone && limit.OnError == limiter.OnErrorDeny) || busy && s.calls.Load() > resilient.DefaultFailures {
-								t.Errorf("took %s: %+v, %v", took, decision, err)
+								t.Errorf("the request took %s: %+v, %v", took, decision, err)
 							}
 							if took > 0 {
 								w.Add(1)
@@ -431,15 +432,15 @@ func TestLimiter_outage_waiting(t *testing.T) {
 					wg.Wait()
 					return w.Load(), d.Load()
 				}
-				s.hang.Store(true) // before anything is known
+				s.hang.Store(true) // before any state is known
 				if waited, degraded := requests(); waited != 16 || degraded != 16 || s.calls.Load() != 1 {
-					t.Errorf("at first %d waited, and %d were degraded, by %d calls; want all, by one", waited, degraded, s.calls.Load())
+					t.Errorf("at first %d waited and %d were degraded, with %d calls; want all, with one call", waited, degraded, s.calls.Load())
 				}
 				outage, waits := time.Now(), int64(0)
 				for time.Since(outage) < 10*time.Second {
 					waited, degraded := requests()
 					if waits += waited; waited > 1 || degraded != 16 {
-						t.Fatalf("after %s %d waited, and %d were degraded", time.Since(outage), waited, degraded)
+						t.Fatalf("after %s %d waited and %d were degraded", time.Since(outage), waited, degraded)
 					}
 					time.Sleep(10 * time.Millisecond)
 				}
@@ -448,16 +449,16 @@ func TestLimiter_outage_waiting(t *testing.T) {
 				}
 				s.hang.Store(false)
 				time.Sleep(resilient.DefaultPause + 1)
-				requests() // one of which asks
+				requests() // one of them calls the store
 				if waited, degraded := requests(); waited != 0 || degraded != 0 {
-					t.Errorf("after it %d waited, and %d were degraded", waited, degraded)
+					t.Errorf("after the outage %d waited and %d were degraded", waited, degraded)
 				}
 			})
 		})
 	}
 }
 
-// A refund is no probe: it fails until a Take has shown that the store is back.
+// A refund is no probe. It fails until a Take has shown that the store is back.
 func TestStore_refund(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
@@ -475,18 +476,18 @@ func TestStore_refund(t *testing.T) {
 		s.failWith(nil)
 		time.Sleep(resilient.DefaultPause + 1)
 		if err := refund(); !errors.Is(err, limiter.ErrBreakerOpen) || s.calls.Load() != 2 {
-			t.Errorf("before the probe: %d calls, %v", s.calls.Load(), err)
+			t.Errorf("before the probe: got %d calls, %v", s.calls.Load(), err)
 		}
 		if err := direct(t.Context(), store, charges); err != nil {
-			t.Errorf("the probe: %v", err)
+			t.Errorf("the probe: unexpected error %v", err)
 		}
 		if err := refund(); err != nil || s.calls.Load() != 4 {
-			t.Errorf("after the probe: %d calls, %v", s.calls.Load(), err)
+			t.Errorf("after the probe: got %d calls, %v", s.calls.Load(), err)
 		}
 	})
 }
 
-// What the breaker costs a call.
+// BenchmarkStore_Take measures the cost of the breaker for a call.
 func BenchmarkStore_Take(b *testing.B) {
 	for name, wrap := range map[string]func(limiter.Store) limiter.Store{
 		"bare":    func(s limiter.Store) limiter.Store { return s },
@@ -504,12 +505,12 @@ func BenchmarkStore_Take(b *testing.B) {
 	}
 }
 
-// A probe that is refused decides the request: the others are not charged.
+// A probe that the store refuses decides the request. The other subjects are not charged.
 func TestLimiter_outage_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
 		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
-		s.takes = time.Millisecond // in which the others come
+		s.takes = time.Millisecond // so that the other calls arrive meanwhile
 		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
 		charges[1].Subject = limiter.User("43")
 		take := func() limiter.Decision {
@@ -519,7 +520,7 @@ func TestLimiter_outage_refused(t *testing.T) {
 			}
 			return d
 		}
-		take() // all there is
+		take() // uses up the quota
 		s.failWith(limiter.ErrUnavailable)
 		for range 3 {
 			take()
@@ -527,7 +528,7 @@ func TestLimiter_outage_refused(t *testing.T) {
 		s.failWith(nil)
 		time.Sleep(resilient.DefaultPause + 1)
 		if d := take(); d.Allowed || d.StoreCalls != 1 {
-			t.Errorf("%+v, want it refused by one call", d)
+			t.Errorf("got %+v, want a refusal by one call", d)
 		}
 	})
 }
@@ -549,11 +550,11 @@ func TestNew_options(t *testing.T) {
 			s, err := resilient.New(store, c.Options)
 			wrong, ok := errors.AsType[*algo.FieldError](err)
 			if s != nil || !ok || wrong.Field != c.field {
-				t.Errorf("%+v: %v, want an error of %s", c.Options, err, c.field)
+				t.Errorf("%+v: got %v, want an error of %s", c.Options, err, c.field)
 			}
 		}
 	}
 	if s, err := resilient.New(nil, resilient.Options{}); s != nil || err == nil {
-		t.Errorf("without a store: %v", err)
+		t.Errorf("without a store: unexpected error %v", err)
 	}
 }

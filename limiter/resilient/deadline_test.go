@@ -18,13 +18,14 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// behind returns a Limiter over store, with a timeout of its own and a breaker that never opens.
+// behind returns a Limiter over store. The Limiter has its own timeout and a breaker that never
+// opens.
 func behind(store limiter.Store, timeout time.Duration) *limiter.Limiter {
 	guarded := storetest.Must(resilient.New(store, resilient.Options{Failures: math.MaxInt}))
 	return storetest.Must(limiter.New(guarded, limiter.Options{Timeout: timeout, Logger: slog.New(slog.DiscardHandler)}))
 }
 
-// hanging is a store that answers, or hangs until the deadline.
+// hanging is a store that answers or hangs until the deadline.
 type hanging struct {
 	limiter.Store
 	mu      sync.Mutex
@@ -44,8 +45,9 @@ func (h *hanging) Take(ctx context.Context, now algo.Instant, s limiter.Subject,
 	return false, fmt.Errorf("%w: %w", limiter.ErrUnavailable, ctx.Err())
 }
 
-// The first decision has longest. One after a pause that ends the life of connections, or that
-// follows a failure, has time to connect; all others, also of several subjects, have one deadline.
+// The first decision has the longest deadline. A decision after a failure, or after a pause that
+// closes connections, has time to connect. All other decisions have one normal deadline, also with
+// several subjects.
 func TestLimiter_Take_deadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hanging{Store: storetest.Must(memstore.New(memstore.Options{}))}
@@ -61,12 +63,12 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		}
 		for i, c := range []struct {
 			pause, want time.Duration
-			answered    bool // the store answers once before
+			answered    bool // the store answered one earlier call
 		}{
 			{0, 900 * time.Millisecond, false}, {0, 50 * time.Millisecond, false}, {900 * time.Millisecond, 50 * time.Millisecond, false},
 			{time.Second, 250 * time.Millisecond, false}, {10 * time.Second, 250 * time.Millisecond, false},
 			{4 * time.Second, 50 * time.Millisecond, true}, {5 * time.Second, 250 * time.Millisecond, true}, {0, 50 * time.Millisecond, false},
-			{-time.Second, 50 * time.Millisecond, true},  // a later one was answered before
+			{-time.Second, 50 * time.Millisecond, true},  // a later request was answered before
 			{-time.Minute, 250 * time.Millisecond, true}, // the clock was set back
 		} {
 			if c.answered {
@@ -87,13 +89,13 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		time.Sleep(6 * time.Second)
 		store.waited = nil
 		var together sync.WaitGroup
-		for i := range 10 { // all of which wait for connections to open
+		for i := range 10 { // all of them wait for connections to open
 			theirs := limiter.Charge{Subject: limiter.User(fmt.Sprint("one of ten ", i)), Limit: deny, Cost: 1}
 			together.Go(func() { _, _ = l.Take(t.Context(), time.Now(), []limiter.Charge{theirs}) })
 		}
 		together.Wait()
 		if !slices.Equal(store.waited, slices.Repeat([]time.Duration{250 * time.Millisecond}, 10)) {
-			t.Errorf("together they waited %s", store.waited)
+			t.Errorf("the concurrent requests waited %s", store.waited)
 		}
 		begun, probe := time.Now(), &hanging{Store: store.Store, answers: true}
 		guarded := storetest.Must(resilient.New(probe, resilient.Options{}))
@@ -108,13 +110,13 @@ func TestLimiter_Take_deadline(t *testing.T) {
 		begun = time.Now()
 		l = storetest.Must(limiter.New(storetest.Must(resilient.New(probe, resilient.Options{})), limiter.Options{Timeout: 950 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}))
 		if d, err := l.Take(t.Context(), begun, charges[:1]); err != nil || time.Since(begun) != 950*time.Millisecond {
-			t.Errorf("with a longer timeout of its own the first decision took %s, want 950 ms: %+v, %v", time.Since(begun), d, err)
+			t.Errorf("with a longer timeout of the Limiter the first decision took %s, want 950 ms: %+v, %v", time.Since(begun), d, err)
 		}
 	})
 }
 
-// connecting is a store whose connection takes time to open, is given up with the call that opens
-// it, and lives for five seconds after the last answer.
+// connecting is a store whose connections open slowly. A connection is abandoned with the call that
+// opens it, and closes five seconds after the last answer.
 type connecting struct {
 	limiter.Store
 	takes time.Duration
@@ -137,13 +139,13 @@ func (c *connecting) Take(ctx context.Context, now algo.Instant, s limiter.Subje
 	return c.Store.Take(ctx, now, s, charges, results)
 }
 
-// Connections that open more slowly than a deadline, after a call that hung: who asks seldom has the
-// time to connect, so that all are served, and waits no longer than that in an outage. Where
-// requests come one after the other, nobody has it while the store hangs.
+// Connections open more slowly than a deadline, after a call that hung. A process with few requests
+// has time to connect: all its requests are served, and none waits longer in an outage. With many
+// consecutive requests, no request has that time while the store hangs.
 func TestLimiter_Take_slowConnection(t *testing.T) {
 	for _, c := range []struct {
 		pause, outage time.Duration
-		late, long    int // who is not served after the outage, and who waited for longer in it
+		late, long    int // requests not served after the outage, and requests with a longer wait in it
 	}{
 		{10 * time.Second, 0, 0, 0}, {3 * time.Second, 0, 0, 0}, {10 * time.Second, time.Minute, 0, 6}, {3 * time.Second, time.Minute, 0, 20},
 		{900 * time.Millisecond, time.Minute, 0, 0},
@@ -175,7 +177,7 @@ func TestLimiter_Take_slowConnection(t *testing.T) {
 					time.Sleep(c.pause - time.Since(asked))
 				}
 				if late != c.late || long != c.long {
-					t.Errorf("%d were not served after it, want %d; %d waited for longer, want %d", late, c.late, long, c.long)
+					t.Errorf("after the outage %d requests were not served, want %d; %d waited longer, want %d", late, c.late, long, c.long)
 				}
 			})
 		})

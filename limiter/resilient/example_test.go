@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// A store that is down is asked five times, and then left alone for a while.
+// After five failed calls the breaker makes no more calls to a store that is down, for a while.
 func Example() {
 	down := newSick() // such as redisstore.New(client, …)
 	down.failWith(limiter.ErrUnavailable)

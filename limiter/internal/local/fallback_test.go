@@ -18,14 +18,14 @@ func window(tb testing.TB) Limit {
 	return Limit{Machine: m}
 }
 
-// While Take and Raise look for known states, Holds must wait for their lock: it may not answer that
-// nothing is held. So held is above zero then.
+// Holds waits for the lock of Take and Raise while they look for known states. It may not report in
+// between that nothing is held. So held is above zero during that time.
 func TestFallback_held(t *testing.T) {
 	f, limit := NewFallback(10), window(t)
 	held := false
 	f.Take(0, "user", []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.held.Load() > 0 })
 	if !held {
-		t.Error("Take: Holds does not wait")
+		t.Error("Take: Holds returned without waiting")
 	}
 	f.Reset("user")
 	f.Raise(0, "user", limit, func() (algo.State, bool) {
@@ -33,14 +33,14 @@ func TestFallback_held(t *testing.T) {
 		return algo.State{}, false
 	})
 	if !held {
-		t.Error("Raise: Holds does not wait")
+		t.Error("Raise: Holds returned without waiting")
 	}
 	if f.held.Load() != 0 {
-		t.Errorf("%d subjects held, want none", f.held.Load())
+		t.Errorf("got %d subjects held, want none", f.held.Load())
 	}
 }
 
-// 50,000 subjects of one limit take the memory that DefaultFallback states.
+// 50,000 subjects of one limit use the memory that DefaultFallback states.
 func TestFallback_memory(t *testing.T) {
 	const subjects = 50_000
 	f, charges := NewFallback(subjects), []Charge{{Limit: window(t), Cost: 1}}
@@ -53,13 +53,13 @@ func TestFallback_memory(t *testing.T) {
 	before := heap()
 	for i := range subjects {
 		if taken, room := f.Take(0, fmt.Sprintf("weir:v1:user:%030d", i), charges, make([]algo.Result, 1), func() {}); !taken || !room {
-			t.Fatalf("subject %d: taken %t, room %t", i, taken, room)
+			t.Fatalf("subject %d: got taken %t, room %t", i, taken, room)
 		}
 	}
 	mb := float64(heap()-before) / 1e6
 	runtime.KeepAlive(f)
 	t.Logf("%.1f MB", mb)
 	if mb < 5 || mb > 25 {
-		t.Errorf("%.1f MB for %d subjects, want 5 to 25: correct DefaultFallback's comment", mb, subjects)
+		t.Errorf("got %.1f MB for %d subjects, want 5 to 25: correct DefaultFallback's comment", mb, subjects)
 	}
 }

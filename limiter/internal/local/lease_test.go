@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A lease serves less by what leaks from a bucket, rounded up, and nothing after its window or its
-// second.
+// What leaks from a bucket, rounded up, reduces its lease. A lease serves nothing after its window
+// or its second.
 func TestLease_left(t *testing.T) {
 	const ms = time.Millisecond
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 59, 500_000_000, time.UTC))
@@ -30,13 +30,13 @@ func TestLease_left(t *testing.T) {
 			l.State.Window = w.Index(taken)
 		}
 		if got := l.Left(taken.Add(c.after)); got != c.want {
-			t.Errorf("%s, %d used, after %s: %d left, want %d", c.machine.Fingerprint(), c.used, c.after, got, c.want)
+			t.Errorf("%s, %d used, after %s: got %d left, want %d", c.machine.Fingerprint(), c.used, c.after, got, c.want)
 		}
 	}
 }
 
-// The next lease is twice the last one if that was used up in its second, and otherwise no more
-// than was used of it.
+// The next lease is twice as large if the last one was used up in its second. Otherwise it is no
+// larger than what was used.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}
@@ -54,12 +54,12 @@ func TestLease_next(t *testing.T) {
 			l = Lease{}
 		}
 		if got := l.Next(taken.Add(c.after), c.cost, 100); got != c.want {
-			t.Errorf("%d of %d used, after %s, for %d: next %d, want %d", c.used, c.granted, c.after, c.cost, got, c.want)
+			t.Errorf("%d of %d used, after %s, for %d: got next %d, want %d", c.used, c.granted, c.after, c.cost, got, c.want)
 		}
 	}
 	// Most of this bucket's lease leaked, so the next one does not grow.
 	leaky := Lease{Result: algo.Result{Machine: &algo.Bucket{Interval: time.Millisecond, Depth: time.Second, Burst: 1000}}, Granted: 8, Used: 2, Taken: taken}
 	if got := leaky.Next(taken.Add(20*time.Millisecond), 1, 100); got != 2 {
-		t.Errorf("2 of 8 used, the rest leaked: next %d, want 2", got)
+		t.Errorf("2 of 8 used, the rest leaked: got next %d, want 2", got)
 	}
 }
