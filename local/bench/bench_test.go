@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// The smallest run there is: all of memory, in JSON.
+// The smallest run of the memory benchmarks writes a valid report in JSON.
 func TestRun(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"-only", "memory", "-quick", "-rounds", "1", "-json"}, &out, io.Discard); err != nil {
@@ -26,10 +26,10 @@ func TestRun(t *testing.T) {
 	memory := r.Groups[0].Tables[0]
 	for _, row := range memory.Rows {
 		if ns := memory.value(row.Name, "one key, ns"); ns <= 0 || ns > 1e6 {
-			t.Errorf("%s: %v ns", row.Name, ns)
+			t.Errorf("%s: got %v ns", row.Name, ns)
 		}
 		if over := memory.value(row.Name, "over-admitted"); over != 0 {
-			t.Errorf("%s: admitted %v above the limit", row.Name, over)
+			t.Errorf("%s: got %v admitted above the limit, want 0", row.Name, over)
 		}
 	}
 }
@@ -37,7 +37,7 @@ func TestRun(t *testing.T) {
 func TestRun_ErrOptions(t *testing.T) {
 	for _, args := range [][]string{{"-only", "disk"}, {"-rounds", "0"}, {"more"}, {"-what"}} {
 		if err := run(t.Context(), args, io.Discard, io.Discard); err == nil {
-			t.Errorf("%q: no error", args)
+			t.Errorf("%q: got no error, want one", args)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestGoal(t *testing.T) {
 		{atLeast("x", 0.88, 0.88), true}, {atLeast("x", 0.87, 0.88), false},
 	} {
 		if c.goal.Met != c.met {
-			t.Errorf("%+v: met %t, want %t", c.goal, c.goal.Met, c.met)
+			t.Errorf("%+v: got met %t, want %t", c.goal, c.goal.Met, c.met)
 		}
 	}
 }
@@ -82,7 +82,7 @@ func TestWriteUnits(t *testing.T) {
 	}
 	for size, want := range map[int]float64{2: 1, 1024: 1, 1025: 2, 4096: 4} {
 		if got := writeUnits(of(size)); got != want {
-			t.Errorf("%d bytes: got %v units, want %v", size, got, want)
+			t.Errorf("%d bytes: got %v units, want %v units", size, got, want)
 		}
 	}
 }

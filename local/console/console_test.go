@@ -23,7 +23,7 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// open returns a console with one API, which a handler answers.
+// open returns a console with one API. The handler serves the requests to that API.
 func open(t *testing.T, api http.HandlerFunc) *httptest.Server {
 	t.Helper()
 	target := httptest.NewServer(api)
@@ -78,38 +78,39 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 	return response, string(body)
 }
 
-// The page and its files have a policy that forbids inline scripts and styles, and have none.
+// The page and its files have a Content-Security-Policy without inline scripts and styles. The page
+// contains no inline script and no inline style.
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
 	for path, media := range map[string]string{"": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
 		r, body := get(t, s.URL+console.Path+path)
 		if r.StatusCode != http.StatusOK || r.Header.Get("Content-Type") != media || body == "" {
-			t.Errorf("%q: %s %v", path, r.Status, r.Header)
+			t.Errorf("%q: got %s %v", path, r.Status, r.Header)
 		}
 		policy := r.Header.Get("Content-Security-Policy")
 		if !strings.HasPrefix(policy, "default-src 'none'; script-src 'self'; style-src 'self';") || strings.Contains(policy, "unsafe") || r.Header.Get("Cache-Control") != "no-store" {
-			t.Errorf("%q: %v", path, r.Header)
+			t.Errorf("%q: got the header %v", path, r.Header)
 		}
 	}
 	_, page := get(t, s.URL+console.Path)
 	for _, want := range []string{`<strong id="version" aria-live="polite">7</strong>`, "&lt;rules&gt;.json", `data-method="GET" data-path="/a"`, "<option>paid</option>", `name="intervalMs" type="number" inputmode="numeric" min="0" max="1000" value="400"`} {
 		if !strings.Contains(page, want) {
-			t.Errorf("the page has no %s", want)
+			t.Errorf("page: got no %s, want it", want)
 		}
 	}
 	for _, forbidden := range []string{"<script>", "<style", "style=", "onclick=", "http://", "https://"} {
 		if strings.Contains(page, forbidden) {
-			t.Errorf("the page has %s", forbidden)
+			t.Errorf("page: got %s, want none", forbidden)
 		}
 	}
 	for _, path := range []string{"nothing", "../console.go", "demo/nothing", "web/index.html"} {
 		if r, _ := get(t, s.URL+console.Path+path); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %s", path, r.Status)
+			t.Errorf("%s: got %s", path, r.Status)
 		}
 	}
 }
 
-// A demonstration has a name and parameters.
+// A request for a demonstration has a name and parameters.
 func TestDemo(t *testing.T) {
 	s := open(t, http.NotFound)
 	var result struct {
@@ -120,7 +121,7 @@ func TestDemo(t *testing.T) {
 	}
 	r, body := get(t, s.URL+console.Path+"demo/boundary?limit=20")
 	if err := json.Unmarshal([]byte(body), &result); err != nil || r.StatusCode != http.StatusOK || len(result.Runs) != 3 || result.Runs[0].Algorithm != "fixed_window" || result.Runs[0].Admitted != 40 || result.Runs[1].Admitted != 20 {
-		t.Errorf("boundary: %s %+v", r.Status, result)
+		t.Errorf("boundary: got %s %+v", r.Status, result)
 	}
 	for query, want := range map[string]string{
 		"demo/boundary?limit=1e9":                  `limit: got "1e9", want 1 to 200`,
@@ -130,14 +131,15 @@ func TestDemo(t *testing.T) {
 		"demo/bucket?" + strings.Repeat("a", 5000): `"` + strings.Repeat("a", 40) + `": unknown; want some of capacity, rate, burst, offered, seconds`,
 	} {
 		if r, body := get(t, s.URL+console.Path+query); r.StatusCode != http.StatusBadRequest || body != want+"\n" {
-			t.Errorf("%.60s: %s %q, want %q", query, r.Status, body, want)
+			t.Errorf("%.60s: got %s %q, want %q", query, r.Status, body, want)
 		}
 	}
 }
 
 const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
 
-// The answer to an order has a line for each request. All requests are copies of one.
+// The response to an order contains one line for each request. All requests are copies of the same
+// request.
 func TestRequests(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -146,7 +148,7 @@ func TestRequests(t *testing.T) {
 		defer mu.Unlock()
 		seen[r.Method+" "+r.URL.Path+" "+r.Header.Get("Authorization")]++
 		w.Header().Set("Retry-After", "3")
-		w.Header().Set("Location", "/elsewhere") // which the console does not follow
+		w.Header().Set("Location", "/elsewhere") // the console does not follow the redirect
 		w.WriteHeader([]int{http.StatusOK, http.StatusTooManyRequests, http.StatusFound}[seen[""]%3])
 		seen[""]++
 		_, _ = w.Write(bytes.Repeat([]byte("x"), 10_000))
@@ -161,23 +163,23 @@ func TestRequests(t *testing.T) {
 				Body           string
 			}
 			if err := json.Unmarshal(lines.Bytes(), &answer); err != nil || answer.Status == 0 || answer.Header.Get("Retry-After") != "3" || len(answer.Body) != 2<<10 {
-				t.Errorf("%s: %v", lines.Text(), err)
+				t.Errorf("line %s: got error %v", lines.Text(), err)
 			}
 			numbers[answer.Number] = true
 		}
 		if r.StatusCode != http.StatusOK || len(numbers) != want || seen["GET /a Bearer "+user+"/paid"] != want {
-			t.Errorf("%s: %s, %d answers, %v, want %d", user, r.Status, len(numbers), seen, want)
+			t.Errorf("%s: got %s, %d answers and %v, want %d answers", user, r.Status, len(numbers), seen, want)
 		}
 	}
 	post(t, s, fmt.Sprintf(order, "", "alice", 2))
 	if seen["GET /a "] != 2 || seen[""] != 10 {
-		t.Errorf("anonymous: %v", seen)
+		t.Errorf("anonymous caller: got %v", seen)
 	}
 }
 
-// An order outside the choices of the page is rejected, and sends nothing.
+// The console rejects an order that the page does not offer. It then sends no request.
 func TestRequests_refused(t *testing.T) {
-	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") })
+	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("requests: got one, want none") })
 	long := strings.Repeat("x", 100)
 	for _, c := range []struct{ order, want string }{
 		{`{"api":"FTP"}`, `api: got "FTP", want an API of this gateway`},
@@ -195,12 +197,12 @@ func TestRequests_refused(t *testing.T) {
 		{`{"api":"` + strings.Repeat("x", 5000) + `"}`, "order: http: request body too large"},
 	} {
 		if r, body := post(t, s, c.order); r.StatusCode != http.StatusBadRequest || body != c.want+"\n" {
-			t.Errorf("%.80s: %s %q, want %q", c.order, r.Status, body, c.want)
+			t.Errorf("%.80s: got %s %q, want %q", c.order, r.Status, body, c.want)
 		}
 	}
 }
 
-// The number of concurrent runs is bounded. A run ends when its page disconnects.
+// The console limits the number of concurrent runs. A run ends when its page disconnects.
 func TestRequests_runs(t *testing.T) {
 	asked := make(chan struct{}, 100)
 	var released atomic.Bool
@@ -222,7 +224,7 @@ func TestRequests_runs(t *testing.T) {
 			}
 			if response, err := http.DefaultClient.Do(r); err == nil {
 				_ = response.Body.Close()
-				t.Error("a run was answered")
+				t.Error("cancelled run: got an answer, want none")
 				asked <- struct{}{} // so that the test does not block
 			}
 		})
@@ -231,19 +233,19 @@ func TestRequests_runs(t *testing.T) {
 		<-asked
 	}
 	if r, body := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode != http.StatusTooManyRequests || body != "runs: 4 are active, the maximum; stop one first\n" {
-		t.Errorf("one more: %s %q", r.Status, body)
+		t.Errorf("run above the maximum: got %s %q", r.Status, body)
 	}
 	released.Store(true)
 	cancel()
 	gone.Wait()
-	for { // until the console notices
+	for { // until the console detects the disconnect
 		if r, _ := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode == http.StatusOK {
 			return
 		}
 	}
 }
 
-// The copy of the library is the pinned version. npm has checked its bytes.
+// The copy of the library has the pinned version. npm verified the checksum of that version.
 func TestConsole_vendored(t *testing.T) {
 	var lock struct {
 		Packages map[string]struct{ Version, Resolved, Integrity string }
@@ -254,11 +256,11 @@ func TestConsole_vendored(t *testing.T) {
 	}
 	pinned := lock.Packages["node_modules/uplot"]
 	if err != nil || !strings.HasPrefix(pinned.Integrity, "sha512-") || pinned.Resolved != "" {
-		t.Fatalf("package-lock.json: %v, %+v", err, pinned)
+		t.Fatalf("package-lock.json: got error %v and %+v", err, pinned)
 	}
 	library, err := os.ReadFile("web/uplot/uPlot.iife.min.js")
 	if err != nil || !bytes.Contains(library[:100], []byte("(v"+pinned.Version+")")) {
-		t.Errorf("web/uplot is of another version than %s: run make vendor (%v)", pinned.Version, err)
+		t.Errorf("web/uplot: got a different version, want %s; run make vendor (%v)", pinned.Version, err)
 	}
 	for _, file := range []string{"dist/uPlot.iife.min.js", "dist/uPlot.min.css", "LICENSE"} {
 		want, err := os.ReadFile(filepath.Join("node_modules/uplot", file))
@@ -266,13 +268,13 @@ func TestConsole_vendored(t *testing.T) {
 			storetest.Unfetched(t, "node", "make local/console/node_modules", err)
 		}
 		if got, err := os.ReadFile(filepath.Join("web/uplot", filepath.Base(file))); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s is not that of the package: run make vendor (%v)", file, err)
+			t.Errorf("%s: got a file that differs from the package; run make vendor (%v)", file, err)
 		}
 	}
 }
 
-// The picture of the README is small enough for a repository. The screenshot mode of
-// TestConsole_sizes renews it: go test -run TestConsole_sizes ./local/serve -args -screenshot
+// The screenshot in the README is small enough for a repository. This command renews the screenshot:
+// go test -run TestConsole_sizes ./local/serve -args -screenshot
 func TestScreenshot(t *testing.T) {
 	file, err := os.Open("console.png")
 	if err != nil {
@@ -284,6 +286,6 @@ func TestScreenshot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if picture, err := png.DecodeConfig(file); err != nil || picture.Width < 1000 || info.Size() > 200_000 {
-		t.Errorf("%+v of %d bytes, %v", picture, info.Size(), err)
+		t.Errorf("screenshot: got %+v of %d bytes, error %v", picture, info.Size(), err)
 	}
 }

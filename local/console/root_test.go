@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/local/console"
 )
 
-// The root path points to the console: by a header, and for a browser by a page where API
-// Gateway has no method. Every other answer is the API's own.
+// A response for the root path has a header with the address of the console. If API Gateway has no
+// method for the path, a browser gets a page with a link. Every other response stays unchanged.
 func TestWithPointer(t *testing.T) {
 	const missing = `{"message":"Missing Authentication Token"}`
 	api := func(errorType, body string) http.Handler {
@@ -41,7 +41,7 @@ func TestWithPointer(t *testing.T) {
 		api(c.errorType, c.body).ServeHTTP(w, r)
 		page := strings.Contains(w.Body.String(), `<a href="/_weir/">`)
 		if page != c.page || !page && w.Body.String() != c.body || (w.Header().Get("Link") != "") != c.link || (w.Code == http.StatusOK) != (c.errorType == "") {
-			t.Errorf("%+v: %d %v %s", c, w.Code, w.Header(), w.Body)
+			t.Errorf("%+v: got %d %v %s", c, w.Code, w.Header(), w.Body)
 		}
 	}
 }

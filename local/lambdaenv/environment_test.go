@@ -22,10 +22,10 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// An Environment is a handler of the local gateway.
+// An Environment implements the handler interface of the local gateway.
 var _ lambda.Handler = (*lambdaenv.Environment)(nil)
 
-// TestMain runs this program as a function if a test starts it so.
+// TestMain runs a function instead of the tests if a test starts this program as a function.
 func TestMain(m *testing.M) {
 	if name := os.Getenv("WEIR_TEST_FUNCTION"); name != "" {
 		functions[name]()
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// handler is a function that answers with its event.
+// handler is a function that returns its event.
 type handler func(ctx context.Context, event []byte) ([]byte, error)
 
 func (h handler) Invoke(ctx context.Context, event []byte) ([]byte, error) { return h(ctx, event) }
@@ -43,7 +43,7 @@ func start(h handler) func() { return func() { lambda.Start(h) } }
 
 var echo = start(func(_ context.Context, event []byte) ([]byte, error) { return event, nil })
 
-// functions are those of the tests, by name.
+// functions maps a name to a function of the tests.
 var functions = map[string]func(){
 	"echo": echo,
 	"context": start(func(ctx context.Context, _ []byte) ([]byte, error) {
@@ -80,7 +80,7 @@ func api(path string) string {
 	return "http://" + os.Getenv("AWS_LAMBDA_RUNTIME_API") + "/2018-06-01/runtime/" + path
 }
 
-// twice answers an event twice, and the next one once.
+// twice sends two answers to the first event, and one answer to the next event.
 func twice() {
 	for i := range 2 {
 		r, err := http.Get(api("invocation/next")) //nolint:noctx // as below
@@ -104,7 +104,7 @@ func wait() {
 }
 
 func next() {
-	if r, err := http.Get(api("invocation/next")); err == nil { //nolint:noctx // a runtime waits as long as it takes
+	if r, err := http.Get(api("invocation/next")); err == nil { //nolint:noctx // a runtime waits for an event without a deadline
 		_ = r.Body.Close()
 	}
 }
@@ -118,7 +118,7 @@ func post(path string) int {
 	return r.StatusCode
 }
 
-// output is the output of a function. It calls written with each text.
+// output collects the output of a function. It calls written with each piece.
 type output struct {
 	mu      sync.Mutex
 	text    strings.Builder
@@ -140,7 +140,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// open starts the function of that name.
+// open starts the function with the given name.
 func open(t *testing.T, name string, o *output) (*lambdaenv.Environment, error) {
 	t.Helper()
 	e, err := lambdaenv.Start(t.Context(), lambdaenv.Options{
@@ -169,28 +169,28 @@ func opened(t *testing.T, name string) *lambdaenv.Environment {
 func TestEnvironment_Invoke(t *testing.T) {
 	e := opened(t, "echo")
 	if e.Init <= 0 {
-		t.Errorf("init took %s", e.Init)
+		t.Errorf("init duration: got %s", e.Init)
 	}
 	large := bytes.Repeat([]byte("0"), 6<<20)
 	for _, event := range [][]byte{[]byte(`{}`), large, []byte(`"again"`)} {
 		if answer, err := e.Invoke(t.Context(), event); err != nil || !bytes.Equal(answer, event) {
-			t.Errorf("event of %d bytes: answer of %d bytes, %v", len(event), len(answer), err)
+			t.Errorf("event of %d bytes: got an answer of %d bytes, error %v", len(event), len(answer), err)
 		}
 	}
-	// A concurrent invocation waits.
+	// A concurrent invocation waits for the first one.
 	var group sync.WaitGroup
 	for n := range 16 {
 		group.Go(func() {
 			event := fmt.Sprint(n)
 			if answer, err := e.Invoke(t.Context(), []byte(event)); err != nil || string(answer) != event {
-				t.Errorf("event %s: %s, %v", event, answer, err)
+				t.Errorf("event %s: got %s, error %v", event, answer, err)
 			}
 		})
 	}
 	group.Wait()
 }
 
-// The function gets the variables of Lambda and none of this process.
+// The function gets the environment variables of Lambda. It gets no variables of this process.
 func TestEnvironment_Invoke_context(t *testing.T) {
 	e := opened(t, "context")
 	deadline := time.Now().Add(time.Minute)
@@ -203,7 +203,7 @@ func TestEnvironment_Invoke_context(t *testing.T) {
 	}
 }
 
-// The failures of an invocation, and whether another can follow.
+// A failed invocation returns the reason. The error is ErrEnded if no further invocation is possible.
 func TestEnvironment_Invoke_failure(t *testing.T) {
 	for name, want := range map[string]struct{ first, second string }{
 		"error":  {"function error: errorString: Unauthorized", "function error: errorString: Unauthorized"},
@@ -220,14 +220,14 @@ func TestEnvironment_Invoke_failure(t *testing.T) {
 					t.Errorf("\n got %v\nwant %s", err, want)
 				}
 				if errors.Is(err, lambdaenv.ErrEnded) != strings.Contains(want, "has ended") {
-					t.Errorf("%v is ErrEnded: %t", err, errors.Is(err, lambdaenv.ErrEnded))
+					t.Errorf("%v: got ErrEnded %t", err, errors.Is(err, lambdaenv.ErrEnded))
 				}
 			}
 		})
 	}
 }
 
-// A caller gets the error that a function in its own process would have returned.
+// A caller gets the same error as from a function that runs in the caller's process.
 func TestFunctionError(t *testing.T) {
 	_, err := opened(t, "error").Invoke(t.Context(), []byte(`{}`))
 	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); !ok || own.Message != "Unauthorized" {
@@ -235,7 +235,7 @@ func TestFunctionError(t *testing.T) {
 	}
 }
 
-// expiring is a context whose deadline passes when the test says so.
+// expiring is a context whose deadline the test controls.
 type expiring struct {
 	context.Context
 	done chan struct{}
@@ -252,7 +252,7 @@ func (e expiring) Err() error {
 	}
 }
 
-// A function without an answer at its deadline is killed.
+// The environment kills a function that does not answer by its deadline.
 func TestEnvironment_Invoke_deadline(t *testing.T) {
 	ctx := expiring{t.Context(), make(chan struct{})}
 	o := &output{written: func(text string) {
@@ -269,11 +269,11 @@ func TestEnvironment_Invoke_deadline(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if _, err := e.Invoke(t.Context(), []byte(`{}`)); !errors.Is(err, lambdaenv.ErrEnded) || !strings.HasSuffix(err.Error(), "signal: killed") {
-		t.Errorf("after it: %v", err)
+		t.Errorf("invocation after the kill: got %v, want ErrEnded", err)
 	}
 }
 
-// An event that times out before its turn does not affect the process.
+// An event that times out in the queue does not affect the process.
 func TestEnvironment_Invoke_noTurn(t *testing.T) {
 	e := opened(t, "echo")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -300,7 +300,7 @@ func TestStart_failure(t *testing.T) {
 			t.Errorf("\n got %v\nwant %s", err, want)
 		}
 		if name == "mistake" && o.String() != "STORE: got\n" {
-			t.Errorf("output %q", &o)
+			t.Errorf("output: got %q", &o)
 		}
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -313,7 +313,7 @@ func TestStart_failure(t *testing.T) {
 	}
 }
 
-// A report on another request is rejected and has no effect.
+// The Runtime API rejects an answer for an unknown request id. The answer has no effect.
 func TestEnvironment_foreign(t *testing.T) {
 	var o output
 	e, err := open(t, "foreign", &o)
@@ -324,17 +324,17 @@ func TestEnvironment_foreign(t *testing.T) {
 		t.Error(err)
 	}
 	if o.String() != "403\n403 403\n" {
-		t.Errorf("answered %q", &o)
-	}
-}
-
-// After the first request for an event, the init cannot fail.
+		t.Errorf("statuses of the Runtime API: got %q", &o)
+		}
+		}
+		
+		// After the first request for an event, the Runtime API rejects an init error.
 func TestEnvironment_initialized(t *testing.T) {
 	asked := make(chan string, 1)
 	o := &output{written: func(text string) {
 		asked <- strings.TrimSpace(text)
 		go func() {
-			if r, err := http.Get(strings.TrimSpace(text)); err == nil { //nolint:noctx // until the environment ends
+			if r, err := http.Get(strings.TrimSpace(text)); err == nil { //nolint:noctx // the request ends with the environment
 				_ = r.Body.Close()
 			}
 		}()
@@ -342,17 +342,17 @@ func TestEnvironment_initialized(t *testing.T) {
 	if _, err := open(t, "bare", o); err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.Post(strings.TrimSuffix(<-asked, "invocation/next")+"init/error", "application/json", strings.NewReader("{}")) //nolint:noctx // it is answered at once
+	r, err := http.Post(strings.TrimSuffix(<-asked, "invocation/next")+"init/error", "application/json", strings.NewReader("{}")) //nolint:noctx // the server answers at once
 	if err != nil {
 		t.Fatal(err)
 	}
 	_ = r.Body.Close()
 	if r.StatusCode != http.StatusForbidden {
-		t.Errorf("answered %s", r.Status)
+		t.Errorf("init error: got %s", r.Status)
 	}
 }
 
-// A process that ignores SIGTERM is killed.
+// Close kills a process that ignores SIGTERM.
 func TestEnvironment_Close(t *testing.T) {
 	for name, want := range map[string]string{"echo": "signal: terminated", "stubborn": "signal: killed"} {
 		e := opened(t, name)
@@ -367,7 +367,8 @@ func TestEnvironment_Close(t *testing.T) {
 	}
 }
 
-// A request has one answer. A second one is rejected and does not become the answer to the next.
+// A request has one answer. The Runtime API rejects a second answer and does not use it for the next
+// request.
 func TestEnvironment_Invoke_twice(t *testing.T) {
 	var o output
 	e, err := open(t, "twice", &o)
@@ -378,7 +379,7 @@ func TestEnvironment_Invoke_twice(t *testing.T) {
 	defer cancel()
 	for range 2 {
 		if answer, err := e.Invoke(ctx, []byte(`{}`)); err != nil || !strings.Contains(string(answer), "no luck") {
-			t.Errorf("%s, %v", answer, err)
+			t.Errorf("answer: got %s, error %v", answer, err)
 		}
 	}
 	if o.String() != "403\n" {

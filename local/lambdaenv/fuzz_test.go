@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzEnvironment_runtimeAPI searches for a call that breaks the Runtime API, or that it takes for the
-// answer to a request that is not pending.
+// FuzzEnvironment_runtimeAPI searches for a call that crashes the Runtime API. It also searches for a
+// call that the Runtime API accepts as the answer to a request that is not pending.
 func FuzzEnvironment_runtimeAPI(f *testing.F) {
 	for _, id := range []string{"r1", "", "init", "r2", "../x", "r1%00"} {
 		for _, path := range []string{"/2018-06-01/runtime/invocation/" + id + "/response", "/2018-06-01/runtime/invocation/" + id + "/error", "/2018-06-01/runtime/init/error", "/2018-06-01/runtime/invocation/next", "/", "*"} {
@@ -30,11 +30,11 @@ func FuzzEnvironment_runtimeAPI(f *testing.F) {
 		e.runtimeAPI().ServeHTTP(w, r)
 		settled := len(e.outcomes) == 1
 		if ours := strings.Contains(path, "r1"); settled && (!ours || e.pending != "" || w.Code != http.StatusAccepted) {
-			t.Errorf("%s %q settles r1 with %d, pending %q", method, path, w.Code, e.pending)
+			t.Errorf("%s %q: got an answer to r1 with status %d, pending request %q", method, path, w.Code, e.pending)
 		}
 		if settled {
 			if o := <-e.outcomes; o.err == nil && string(o.answer) != string(body) {
-				t.Errorf("%q became %q", body, o.answer)
+				t.Errorf("body %q: got the answer %q", body, o.answer)
 			}
 		}
 	})

@@ -27,16 +27,16 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// A Pool is a handler of the local gateway.
+// A Pool implements the handler interface of the local gateway.
 var _ lambda.Handler = (*lambdaenv.Pool)(nil)
 
-// called is the answer of the function call: its process and its number of invocations.
+// called is the answer of the function "call": its process id and its number of invocations.
 type called struct{ PID, Times int }
 
 var times int
 
-// call does what its event says: it exits, hangs, or gets a URL and waits for that. Then
-// it answers.
+// call acts on its event: it exits, hangs, or requests a URL and waits for the response. Then it
+// answers.
 func call(ctx context.Context, event []byte) ([]byte, error) {
 	times++
 	var what string
@@ -65,8 +65,8 @@ func call(ctx context.Context, event []byte) ([]byte, error) {
 	return json.Marshal(called{os.Getpid(), times})
 }
 
-// ticks counts the milliseconds in which it runs. It waits for as many as its event has, and answers
-// with the total.
+// ticks counts the milliseconds in which the process runs. An invocation waits for the number of
+// milliseconds in its event, and returns the total.
 func ticks() {
 	var count atomic.Int64
 	more := make(chan struct{}, 1)
@@ -88,15 +88,15 @@ func ticks() {
 	})()
 }
 
-// pieces writes three lines, byte by byte, and half a line.
+// pieces writes three lines byte by byte, and then an incomplete line.
 func pieces() {
 	for _, b := range []byte("one\ntwo\n\nhalf") {
 		_, _ = os.Stdout.Write([]byte{b})
 	}
 }
 
-// parent has two environments, one busy and one idle, and prints their process ids. Then it waits to
-// be killed.
+// parent starts two environments, one busy and one idle. It prints their process ids and waits until
+// the test kills it.
 func parent() {
 	busy := make(chan struct{})
 	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
@@ -116,7 +116,7 @@ func parent() {
 	select {}
 }
 
-// pool is a Pool of the function of that name, with its log and output.
+// pool is a Pool of one function of the tests, with its log and output.
 type pool struct {
 	*lambdaenv.Pool
 	t   *testing.T
@@ -124,7 +124,7 @@ type pool struct {
 
 	mu    sync.Mutex
 	lines []string
-	line  chan string // gets each line, if there is room
+	line  chan string // receives each line, unless the buffer is full
 }
 
 func newPool(t *testing.T, name string, o lambdaenv.PoolOptions) *pool {
@@ -152,7 +152,7 @@ func newPool(t *testing.T, name string, o lambdaenv.PoolOptions) *pool {
 	return p
 }
 
-// call invokes the function call.
+// call invokes the function "call".
 func (p *pool) call(ctx context.Context, what string) (c called, err error) {
 	answer, err := p.Invoke(ctx, fmt.Appendf(nil, "%q", what))
 	if err != nil {
@@ -170,18 +170,18 @@ func (p *pool) called(what string) called {
 	return c
 }
 
-// logged expects the log to have n lines with a message.
+// logged checks that the log has n lines with a message.
 func (p *pool) logged(n int, message string) {
 	p.t.Helper()
 	if got := strings.Count(p.log.String(), "msg="+strconv.Quote(message)); got != n {
-		p.t.Errorf("%q was logged %d times, want %d:\n%s", message, got, n, p.log)
+		p.t.Errorf("log lines with %q: got %d, want %d:\n%s", message, got, n, p.log)
 	}
 }
 
-// gate is a server at which functions wait until the test opens it.
+// gate is a server. Functions wait for its response until the test opens the gate.
 type gate struct {
 	*httptest.Server
-	arrived chan int // the process
+	arrived chan int // process ids
 	open    chan struct{}
 }
 
@@ -199,7 +199,7 @@ func newGate(t *testing.T) *gate {
 	return g
 }
 
-// state returns the state of a process as a letter of proc(5), empty if it has ended.
+// state returns the state of a process as a letter of proc(5). It returns "" if the process has ended.
 func state(t *testing.T, pid int) string {
 	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -211,28 +211,28 @@ func state(t *testing.T, pid int) string {
 	return string(stat[bytes.LastIndexByte(stat, ')')+2])
 }
 
-// await waits until a process is in one of some states.
+// await waits until a process is in one of the given states.
 func await(t *testing.T, pid int, states ...string) {
 	t.Helper()
 	deadline := time.Now().Add(30 * time.Second)
 	for s := state(t, pid); !slices.Contains(states, s); s = state(t, pid) {
 		if time.Now().After(deadline) {
-			t.Fatalf("process %d is in state %q, want %q", pid, s, states)
+			t.Fatalf("state of process %d: got %q, want %q", pid, s, states)
 		}
 		runtime.Gosched()
 	}
 }
 
-// gone expects that the process has ended.
+// gone checks that the process has ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, 0); !errors.Is(err, syscall.ESRCH) {
-		t.Errorf("process %d: %v, want none", pid, err)
+		t.Errorf("process %d: got error %v, want no such process", pid, err)
 	}
 }
 
-// With one invocation more than environments, one is throttled. Each of the others has its own process
-// and memory, which is frozen before and after.
+// The pool throttles an invocation if all environments are busy. Each other invocation has its own
+// process, which is frozen before and after the invocation.
 func TestPool_Invoke(t *testing.T) {
 	const most = 3
 	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: most}), newGate(t)
@@ -253,22 +253,22 @@ func TestPool_Invoke(t *testing.T) {
 		pids = append(pids, <-g.arrived)
 	}
 	if err := <-refused; !errors.Is(err, lambdaenv.ErrThrottled) || err.Error() != "function call: TooManyRequestsException: Rate Exceeded" {
-		t.Errorf("the one more got %v", err)
+		t.Errorf("invocation above the maximum: got %v", err)
 	}
 	for _, pid := range pids {
 		if s := state(t, pid); s == "T" {
-			t.Errorf("process %d is frozen in its invocation", pid)
+			t.Errorf("process %d: got a frozen process during its invocation", pid)
 		}
 	}
 	close(g.open)
 	for range most {
 		if c := <-results; !slices.Contains(pids, c.PID) || c.Times != 1 {
-			t.Errorf("got %+v, want the first invocation of one of %v", c, pids)
+			t.Errorf("answer: got %+v, want the first invocation of one of %v", c, pids)
 		}
 	}
 	slices.Sort(pids)
 	if len(slices.Compact(pids)) != most {
-		t.Errorf("got processes %v, want %d", pids, most)
+		t.Errorf("processes: got %v, want %d", pids, most)
 	}
 	for _, pid := range pids {
 		await(t, pid, "T")
@@ -277,7 +277,7 @@ func TestPool_Invoke(t *testing.T) {
 	p.logged(1, "throttled: all environments are busy")
 }
 
-// An event goes to the most recently used environment.
+// The pool sends an event to the most recently used environment.
 func TestPool_Invoke_recent(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 2})
 	first, second := newGate(t), newGate(t)
@@ -298,7 +298,7 @@ func TestPool_Invoke_recent(t *testing.T) {
 	p.logged(2, "cold start")
 }
 
-// A process does not run between events. Another process measures the time.
+// A process does not run between events. A second process measures the time.
 func TestPool_frozen(t *testing.T) {
 	const n = 500
 	frozen, running := newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1}), newPool(t, "ticks", lambdaenv.PoolOptions{Max: 1})
@@ -316,11 +316,11 @@ func TestPool_frozen(t *testing.T) {
 	before := count(frozen, 0)
 	count(running, n)
 	if passed := count(frozen, 0) - before; passed >= n/2 {
-		t.Errorf("it ran %d milliseconds, of %d in which it was to be frozen", passed, n)
+		t.Errorf("runtime of the frozen process: got %d of %d milliseconds", passed, n)
 	}
 }
 
-// A process that has ended is replaced, also an idle one.
+// The pool replaces a process that has ended, even if the process was idle.
 func TestPool_crash(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	first := p.called("")
@@ -338,7 +338,7 @@ func TestPool_crash(t *testing.T) {
 	}
 	await(t, second.PID, "")
 	third, err := p.call(t.Context(), "")
-	if errors.Is(err, lambdaenv.ErrEnded) { // the event came before the end was noticed
+	if errors.Is(err, lambdaenv.ErrEnded) { // the event arrived before the pool detected the end
 		third, err = p.call(t.Context(), "")
 	}
 	if err != nil || third.PID == second.PID || third.Times != 1 {
@@ -348,7 +348,7 @@ func TestPool_crash(t *testing.T) {
 	p.logged(3, "cold start")
 }
 
-// A process without an answer at the deadline is killed and replaced.
+// The pool kills and replaces a process that does not answer by the deadline.
 func TestPool_timeout(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	ctx := expiring{t.Context(), make(chan struct{})}
@@ -384,7 +384,7 @@ func TestPool_start_late(t *testing.T) {
 	p.logged(1, "cold start")
 }
 
-// A start that fails has a reason and leaves no environment.
+// A failed start returns the reason and leaves no environment in the pool.
 func TestPool_start(t *testing.T) {
 	p := newPool(t, "mistake", lambdaenv.PoolOptions{Max: 1})
 	for range 2 {
@@ -394,14 +394,14 @@ func TestPool_start(t *testing.T) {
 	}
 	p.logged(2, "cold start failed")
 	if !strings.Contains(p.log.String(), `last="STORE: got"`) {
-		t.Errorf("the log has not what it said:\n%s", p.log)
+		t.Errorf("log: got no output of the function:\n%s", p.log)
 	}
 	if _, err := lambdaenv.NewPool(lambdaenv.PoolOptions{Name: "f"}); err == nil || err.Error() != "function f: Max: got 0, want 1 or more" {
 		t.Errorf("got %v", err)
 	}
 }
 
-// Close ends every process: idle and frozen, busy, or starting.
+// Close ends every process: idle and frozen ones, busy ones and starting ones.
 func TestPool_Close(t *testing.T) {
 	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: 2}), newGate(t)
 	failed := make(chan error)
@@ -419,10 +419,10 @@ func TestPool_Close(t *testing.T) {
 		gone(t, idle)
 	}
 	if err := <-failed; !errors.Is(err, lambdaenv.ErrEnded) {
-		t.Errorf("the invocation under way got %v", err)
+		t.Errorf("pending invocation: got %v", err)
 	}
 	if _, err := p.call(t.Context(), ""); !errors.Is(err, lambdaenv.ErrClosed) {
-		t.Errorf("a later one got %v", err)
+		t.Errorf("invocation after Close: got %v", err)
 	}
 	p.logged(0, "environment crashed")
 }
@@ -447,7 +447,7 @@ func TestPool_Close_start(t *testing.T) {
 	}
 }
 
-// An environment that is idle for too long is ended.
+// The pool ends an environment that is idle for too long.
 func TestPool_idle(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1, Idle: time.Millisecond})
 	first := p.called("")
@@ -462,7 +462,8 @@ func TestPool_idle(t *testing.T) {
 	p.logged(0, "environment crashed")
 }
 
-// Lines are complete, however they are written, and have the name of their environment.
+// The pool writes only complete lines, even if the function writes parts of lines. Each line has the
+// name of its environment.
 func TestPool_Line(t *testing.T) {
 	p := newPool(t, "pieces", lambdaenv.PoolOptions{Max: 4})
 	var group sync.WaitGroup
@@ -474,20 +475,20 @@ func TestPool_Line(t *testing.T) {
 	for _, line := range p.lines {
 		name, text, _ := strings.Cut(line, " ")
 		if !strings.HasPrefix(name, "pieces/") {
-			t.Errorf("%q has no name", line)
+			t.Errorf("line %q: got no environment name, want one", line)
 		}
 		want[text]--
 	}
 	for text, n := range want {
 		if n != 0 {
-			t.Errorf("%q: %d more are wanted", text, n)
+			t.Errorf("line %q: got too few, want %d more", text, n)
 		}
 	}
 }
 
-// No process survives its parent, not even a frozen one.
+// Every process ends with its parent, even a frozen process.
 func TestPool_killed(t *testing.T) {
-	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // skips the test where it cannot run
+	newPool(t, "call", lambdaenv.PoolOptions{Max: 1}) // skips the test on a system without frozen processes
 	c := exec.CommandContext(t.Context(), os.Args[0])
 	c.Env = append(os.Environ(), "WEIR_TEST_FUNCTION=parent")
 	out, err := c.StdoutPipe()
@@ -505,8 +506,8 @@ func TestPool_killed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = io.Copy(io.Discard, out)
-	_ = c.Wait() // it was killed
+	_ = c.Wait() // the test killed the process
 	for _, pid := range pids {
-		await(t, pid, "", "Z") // it may be a zombie of its new parent
+		await(t, pid, "", "Z") // the process may be a zombie of its new parent
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A lock has one owner at a time, and who does not want to wait any more does not.
+// A lock has one owner at a time. A second caller stops waiting when its context ends.
 func TestLockFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "bin", "venv.lock")
 	unlock, err := lockFile(t.Context(), path)
@@ -20,7 +20,7 @@ func TestLockFile(t *testing.T) {
 	gone, hangUp := context.WithCancel(t.Context())
 	hangUp()
 	if _, err := lockFile(gone, path); !errors.Is(err, context.Canceled) {
-		t.Errorf("a second owner: %v", err)
+		t.Errorf("second owner: got %v", err)
 	}
 	owned := make(chan error)
 	go func() {
@@ -36,12 +36,12 @@ func TestLockFile(t *testing.T) {
 	}
 }
 
-// Tools that are there in the right version are neither fetched nor waited for; without a
-// checkout there are none.
+// FetchTools returns installed tools of the right version without a download and without a lock.
+// Outside a checkout it returns an error.
 func TestFetchTools(t *testing.T) {
 	root := t.TempDir()
 	if _, err := FetchTools(t.Context(), root, os.Stderr); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("no checkout: %v", err)
+		t.Errorf("no checkout: got %v", err)
 	}
 	for path, content := range map[string]string{toolsLock: "tool==1", filepath.Join(toolsDir, "requirements.txt"): "tool==1"} {
 		path = filepath.Join(root, path)
@@ -53,6 +53,6 @@ func TestFetchTools(t *testing.T) {
 		}
 	}
 	if programs, err := FetchTools(t.Context(), root, os.Stderr); err != nil || programs != filepath.Join(root, toolsDir, "bin") {
-		t.Errorf("%s, %v", programs, err)
+		t.Errorf("tools: got %s, error %v", programs, err)
 	}
 }

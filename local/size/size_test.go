@@ -1,5 +1,5 @@
-// Package size tests the bootstraps of the functions: their size, the time of their start, and
-// that builds are reproducible. `make size` prints the figures of all functions.
+// Package size tests the size and the start time of the functions' bootstraps. It also tests that the
+// builds are reproducible. `make size` prints the results of all functions.
 package size
 
 import (
@@ -24,12 +24,12 @@ import (
 )
 
 const (
-	maxZipped = 8_000_000             // bytes of the zip file that Lambda gets
-	goal      = 60 * time.Millisecond // of a start; another machine has another time
+	maxZipped = 8_000_000             // bytes of the zip file that Lambda receives
+	goal      = 60 * time.Millisecond // of a start; the time depends on the machine
 	starts    = 11
 )
 
-// arch is Lambda's name of this machine's architecture.
+// arch is the architecture of this machine, as Lambda names it.
 var arch = map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 
 // build builds the handler as `make functions` does, from a copy of the source, and
@@ -52,16 +52,16 @@ func build(t *testing.T, environment ...string) (dist string) {
 		}
 	}
 	c := exec.CommandContext(t.Context(), "make", "-C", copied, "dist/"+arch+"/handler/bootstrap", "ARCH="+arch)
-	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // not the flags of a make that runs the tests
+	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // a make that runs the tests must not pass its flags on
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return filepath.Join(copied, "dist")
 }
 
-// The same source gives the same bytes in another folder, and with other settings of the
-// builder. All builds share one cache. It hides no difference: a path or a flag that changes
-// the result is part of the key.
+// A build of the same source has the same bytes in a different folder and with different settings.
+// All builds share one cache. The cache hides no difference, because its key contains each path and
+// flag that changes the result.
 func TestBuild(t *testing.T) {
 	settings := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(settings, []byte("GOFLAGS=-gcflags=-N\nGOAMD64=v2\nGOARM64=v8.1\n"), 0o600); err != nil {
@@ -73,7 +73,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(bootstrap, []byte(filepath.Dir(dist))) {
-		t.Error("the bootstrap contains the path of its build")
+		t.Error("bootstrap: got the path of its build in it, want no path")
 	}
 	for name, environment := range map[string][]string{
 		"another folder":   nil,
@@ -85,13 +85,13 @@ func TestBuild(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(bootstrap, other) {
-			t.Errorf("%s: other bytes than those of the first build", name)
+			t.Errorf("%s: got bytes that differ from the first build, want the same bytes", name)
 		}
 	}
 	t.Run("size", func(t *testing.T) { measure(t, dist) })
 }
 
-// Every function that `make functions` has built, here or in dist, is small and starts.
+// Each function that `make functions` built in dist is small enough and starts.
 func TestFunctions(t *testing.T) {
 	if found, _ := filepath.Glob("../../dist/*/*/bootstrap"); len(found) == 0 {
 		t.Skip("SKIPPED: dist is empty; make size builds the functions")
@@ -99,13 +99,13 @@ func TestFunctions(t *testing.T) {
 	measure(t, "../../dist")
 }
 
-// measure logs the size of each bootstrap below dist and the median time of its start. It
-// starts only those of this machine's architecture.
+// measure logs the size of each bootstrap below dist and its median start time. It starts only the
+// bootstraps for this machine's architecture.
 func measure(t *testing.T, dist string) {
 	t.Helper()
 	paths, err := filepath.Glob(filepath.Join(dist, "*", "*", "bootstrap"))
 	if err != nil || len(paths) == 0 {
-		t.Fatalf("%s: no bootstraps, %v", dist, err)
+		t.Fatalf("%s: got no bootstraps (error %v), want at least one", dist, err)
 	}
 	for _, path := range paths {
 		function := filepath.Base(filepath.Dir(path))
@@ -116,7 +116,7 @@ func measure(t *testing.T, dist string) {
 		}
 		line := fmt.Sprintf("%-28s %6.2f MB  %5.2f MB zipped", built+"/"+function, float64(len(binary))/1e6, float64(zipped(t, binary))/1e6)
 		if n := zipped(t, binary); n > maxZipped {
-			t.Errorf("%s/%s: %d bytes zipped, want at most %d", built, function, n, maxZipped)
+			t.Errorf("%s/%s: got %d bytes zipped, want at most %d", built, function, n, maxZipped)
 		}
 		if runtime.GOOS == "linux" && built == arch {
 			median, err := start(t, path, starts)
@@ -143,15 +143,15 @@ func zipped(t *testing.T, content []byte) int {
 	return file.Len()
 }
 
-// start starts a bootstrap n times and returns the median time to its first request for an
-// event. DynamoDB is a server that answers at once. A start with output is an error: the
-// function has not reached its store, or worse.
+// start starts a bootstrap n times. It returns the median time until the bootstrap first requests an
+// event. A local server replaces DynamoDB and answers at once. A start with output is an error,
+// because a function writes output if it cannot reach its store.
 func start(t *testing.T, path string, n int) (time.Duration, error) {
 	t.Helper()
 	dynamodb := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, _ := io.ReadAll(r.Body) // so that the connection is used again
+		request, _ := io.ReadAll(r.Body) // so that the client reuses the connection
 		answer := "{}"
-		if bytes.Contains(request, []byte("subjectkey")) { // without the key a function logs a warning
+		if bytes.Contains(request, []byte("subjectkey")) { // a function logs a warning if the table lacks this key
 			answer = `{"Item":{"pk":{"S":"subjectkey"},"key":{"B":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}}}`
 		}
 		w.Header().Set("Content-Type", "application/x-amz-json-1.0")
@@ -182,7 +182,7 @@ func start(t *testing.T, path string, n int) (time.Duration, error) {
 	return times[n/2], nil
 }
 
-// A bootstrap that ends at its start is an error with its output, and so is one that writes.
+// start returns an error with the output of a bootstrap that ends early or writes output.
 func TestStart(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("SKIPPED: bootstraps are for Linux, and cannot be started here")

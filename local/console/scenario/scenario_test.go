@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/local/console/scenario"
 )
 
-// play plays a scenario of All with other parameters.
+// play runs a scenario of All with the given parameters.
 func play[R any](t *testing.T, name, query string) R {
 	t.Helper()
 	s := find(t, name)
@@ -36,36 +36,36 @@ func find(t *testing.T, name string) scenario.Scenario {
 			return s
 		}
 	}
-	t.Fatalf("no scenario %s", name)
+	t.Fatalf("scenario %s: got none, want one", name)
 	return nil
 }
 
-// 20 at once, and then 10 a second.
+// A token bucket admits its burst of 20 at once, and then 10 requests a second.
 func TestBucket(t *testing.T) {
 	r := play[scenario.BucketResult](t, "bucket", "")
 	run := r.Runs[0]
 	if run.AtOnce != 20 || run.Admitted != 60 || run.Refused != 30 {
-		t.Errorf("%d at once, %d admitted, %d refused; want 20, 60 and 30", run.AtOnce, run.Admitted, run.Refused)
+		t.Errorf("requests: got %d at once, %d admitted and %d refused, want 20, 60 and 30", run.AtOnce, run.Admitted, run.Refused)
 	}
-	// The first second begins with the burst.
+	// The count of the first second includes the burst.
 	if want := []int{29, 10, 10, 10, 1}; !slices.Equal(run.PerSecond, want) {
-		t.Errorf("a second: %v, want %v", run.PerSecond, want)
+		t.Errorf("requests per second: got %v, want %v", run.PerSecond, want)
 	}
 	if wait := run.Requests[20].RetryAfter; run.Requests[20].Allowed || wait != 100 {
-		t.Errorf("request 21: %+v, want a wait of 100 ms", run.Requests[20])
+		t.Errorf("request 21: got %+v, want a wait of 100 ms", run.Requests[20])
 	}
 	if first, last := r.Levels[0], r.Levels[len(r.Levels)-1]; first.Tokens != 20 || last.At != 6000 || last.Tokens != 20 {
-		t.Errorf("%d levels from %+v to %+v", len(r.Levels), first, last)
+		t.Errorf("levels: got %d from %+v to %+v", len(r.Levels), first, last)
 	}
-	// Without traffic it gains a token each 100 ms, up to its capacity.
+	// Without traffic, the bucket gains one token every 100 ms, up to its capacity.
 	for i, level := range play[scenario.BucketResult](t, "bucket", "offered=0&burst=20").Levels {
 		if want := min(20, int64(i/2)); i > 0 && level.Tokens != want {
-			t.Errorf("%v ms: %d tokens, want %d", level.At, level.Tokens, want)
+			t.Errorf("%v ms: got %d tokens, want %d", level.At, level.Tokens, want)
 		}
 	}
 }
 
-// 40 within 150 ms through a fixed window of 20.
+// A fixed window of 20 admits 40 requests within 150 ms at a window boundary.
 func TestBoundary(t *testing.T) {
 	for _, c := range []struct {
 		query string
@@ -81,16 +81,17 @@ func TestBoundary(t *testing.T) {
 		for _, run := range r.Runs {
 			got = append(got, run.Admitted)
 			if run.Most != run.Admitted || run.Admitted+run.Refused != len(run.Requests) {
-				t.Errorf("%s: %d within a second of %d", run.Algorithm, run.Most, run.Admitted)
+				t.Errorf("%s: got at most %d within a second, of %d admitted", run.Algorithm, run.Most, run.Admitted)
 			}
 		}
 		if r.Span != c.span || !slices.Equal(got, c.want) {
-			t.Errorf("%s: %v within %v ms, want %v within %v", c.query, got, r.Span, c.want, c.span)
+			t.Errorf("%s: got %v within %v ms, want %v within %v", c.query, got, r.Span, c.want, c.span)
 		}
 	}
 }
 
-// Without lag none is over the limit. With a lag of the window the nodes admit the limit each.
+// Nodes without a sync lag admit exactly the limit. If the lag equals the window, each node admits the
+// full limit.
 func TestSync(t *testing.T) {
 	for _, c := range []struct {
 		query           string
@@ -108,47 +109,48 @@ func TestSync(t *testing.T) {
 	} {
 		r := play[scenario.SyncResult](t, "sync", c.query)
 		if r.Admitted != c.admitted || r.Overshoot != c.over || c.perNode != nil && !slices.Equal(r.PerNode, c.perNode) || r.StoreCalls < c.least || r.StoreCalls > c.mostCall {
-			t.Errorf("%s: %d admitted, %d too many, %v, %d calls; want %+v", c.query, r.Admitted, r.Overshoot, r.PerNode, r.StoreCalls, c)
+			t.Errorf("%s: got %d admitted, %d over the limit, %v per node and %d calls, want %+v", c.query, r.Admitted, r.Overshoot, r.PerNode, r.StoreCalls, c)
 		}
 		if last := r.Steps[len(r.Steps)-1]; len(r.Steps) != 51 || last.At != 1000 || !slices.Equal(last.PerNode, r.PerNode) {
-			t.Errorf("%s: %d steps to %+v", c.query, len(r.Steps), last)
+			t.Errorf("%s: got %d steps, the last %+v", c.query, len(r.Steps), last)
 		}
 		if sweep := r.Sweep; sweep[0].Overshoot != 0 || sweep[0].Interval != 0 || sweep[len(sweep)-1].Interval != 1000 {
-			t.Errorf("%s: sweep %+v", c.query, sweep)
+			t.Errorf("%s: got the sweep %+v", c.query, sweep)
 		}
 	}
 }
 
-// The same arrivals: 20 at once and then 10 a second through a token bucket, and
-// departures 100 ms apart from a leaky one.
+// All algorithms get the same arrivals. The token bucket admits 20 at once and then 10 a second. The
+// leaky bucket releases one request every 100 ms.
 func TestAlgorithms(t *testing.T) {
 	r := play[scenario.AlgorithmsResult](t, "algorithms", "")
 	runs := map[algo.Algorithm]scenario.Run{}
 	for _, run := range r.Runs {
 		runs[run.Algorithm] = run
 		if run.AtOnce != 20 || run.Admitted+run.Refused != 120 {
-			t.Errorf("%s: %d at once, %d + %d requests", run.Algorithm, run.AtOnce, run.Admitted, run.Refused)
+			t.Errorf("%s: got %d at once, %d admitted and %d refused", run.Algorithm, run.AtOnce, run.Admitted, run.Refused)
 		}
 	}
 	if len(runs) != 5 || r.Window != 2000 {
-		t.Fatalf("%d algorithms, windows of %v ms", len(runs), r.Window)
+		t.Fatalf("result: got %d algorithms and windows of %v ms", len(runs), r.Window)
 	}
 	if token, leaky := runs[algo.TokenBucket], runs[algo.LeakyBucket]; token.Admitted != 80 || leaky.Admitted != 80 || token.Most != 29 {
-		t.Errorf("token bucket %d, leaky bucket %d, at most %d a second; want 80, 80 and 29", token.Admitted, leaky.Admitted, token.Most)
+		t.Errorf("admitted: got token bucket %d, leaky bucket %d and at most %d a second, want 80, 80 and 29", token.Admitted, leaky.Admitted, token.Most)
 	}
 	for i, at := range departures(runs[algo.LeakyBucket]) {
 		if want := scenario.Milliseconds(100 * i); at != want {
-			t.Errorf("departure %d: %v ms, want %v", i, at, want)
+			t.Errorf("departure %d: got %v ms, want %v", i, at, want)
 		}
 	}
-	// Each fixed window is used up at its start. The log never admits more than 20 in two seconds.
+	// The requests use all quota of a fixed window at its start. The log admits at most 20 requests in
+	// any two seconds.
 	if got, want := runs[algo.FixedWindow].PerSecond, []int{20, 0, 15, 5, 15, 5, 1}; !slices.Equal(got, want) {
-		t.Errorf("fixed window: %v, want %v", got, want)
+		t.Errorf("fixed window: got %v, want %v", got, want)
 	}
 	left := departures(runs[algo.SlidingLog])
 	for i := range left[20:] {
-		if left[i+20]-left[i] < 2000-1e-6 { // a float
-			t.Errorf("log: departures %d and %d are %v ms apart", i, i+20, left[i+20]-left[i])
+		if left[i+20]-left[i] < 2000-1e-6 { // tolerance for rounding of floats
+			t.Errorf("log: departures %d and %d: got a distance of %v ms, want at least 2000", i, i+20, left[i+20]-left[i])
 		}
 	}
 }
@@ -162,8 +164,8 @@ func departures(r scenario.Run) (list []scenario.Milliseconds) {
 	return list
 }
 
-// Parameters are bounded, and an invalid one is an error of one line. All valid parameters can be
-// played, or are such an error, and results fit a page.
+// Every parameter has bounds. An invalid parameter returns an error of one line. At the bounds, a
+// scenario returns a result that is small enough for the page.
 func TestSet(t *testing.T) {
 	for _, c := range []struct{ name, query, want string }{
 		{"boundary", "limit=0", `limit: got "0", want 1 to 200`},
@@ -186,14 +188,14 @@ func TestSet(t *testing.T) {
 			_, err = s.Play()
 		}
 		if fmt.Sprint(err) != c.want {
-			t.Errorf("%s?%s: %v, want %s", c.name, c.query, err, c.want)
+			t.Errorf("%s?%s: got error %v, want %s", c.name, c.query, err, c.want)
 		}
 	}
 	for _, s := range scenario.All() {
 		for _, most := range []bool{false, true} {
 			for _, p := range s.Parameters() {
 				if *p.Value < p.Least || *p.Value > p.Most {
-					t.Errorf("%s: %s is %d, want %d to %d", s.Name(), p.Name, *p.Value, p.Least, p.Most)
+					t.Errorf("%s: %s: got %d, want %d to %d", s.Name(), p.Name, *p.Value, p.Least, p.Most)
 				}
 				*p.Value = p.Least
 				if most {
@@ -203,7 +205,7 @@ func TestSet(t *testing.T) {
 			result, err := s.Play()
 			document, failed := json.Marshal(result)
 			if err != nil || failed != nil || len(document) > 1<<20 {
-				t.Errorf("%s at its bounds: %v, %v, %d bytes", s.Name(), err, failed, len(document))
+				t.Errorf("%s at its bounds: got error %v, %v and %d bytes", s.Name(), err, failed, len(document))
 			}
 		}
 	}
