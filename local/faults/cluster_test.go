@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// cluster is three nodes of a Redis Cluster.
+// cluster is a Redis Cluster with three nodes.
 type cluster struct {
 	nodes []*server
 	ids   []string
@@ -64,7 +64,7 @@ func overCluster(t *testing.T, w *world) {
 	w.build(t, c.nodes[0].address, c.nodes[0].address, "STORE=redis", "REDIS_CLUSTER=true")
 }
 
-// await waits until every node knows every other and accepts writes.
+// await waits until every node knows all other nodes and accepts writes.
 func (c *cluster) await(t *testing.T) {
 	t.Helper()
 	for _, n := range c.nodes {
@@ -75,13 +75,13 @@ func (c *cluster) await(t *testing.T) {
 	}
 }
 
-// option returns the value of an option that the server was started with.
+// option returns the value of a start option of the server.
 func (s *server) option(name string) string { return s.options[slices.Index(s.options, name)+1] }
 
-// slot returns the slot of the counts of a caller.
+// slot returns the slot that holds the counts of a caller.
 func (w *world) slot(t *testing.T, caller string) int64 {
 	t.Helper()
-	// As package redisstore documents it: all of the key is its hash tag.
+	// The whole key is its hash tag, as package redisstore documents.
 	for _, n := range w.cluster.nodes {
 		for _, key := range n.do(t, "keys", "*").([]any) {
 			if strings.Contains(key.(string), w.charge(caller, policies[0]).Subject.String()) {
@@ -89,11 +89,11 @@ func (w *world) slot(t *testing.T, caller string) int64 {
 			}
 		}
 	}
-	t.Fatalf("no key of %s", caller)
+	t.Fatalf("%s: got no key, want one", caller)
 	return 0
 }
 
-// owner returns the node that has a slot.
+// owner returns the node that serves a slot.
 func (c *cluster) owner(t *testing.T, slot int64) int {
 	t.Helper()
 	shards, err := c.nodes[0].client.ClusterShards(t.Context()).Result()
@@ -107,11 +107,11 @@ func (c *cluster) owner(t *testing.T, slot int64) int {
 			}
 		}
 	}
-	t.Fatalf("slot %d has no node", slot)
+	t.Fatalf("slot %d: got no node, want one", slot)
 	return 0
 }
 
-// depart begins to move a slot to the next node. It returns a function that completes the move.
+// depart starts to move a slot to the next node. It returns a function that completes the move.
 func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	t.Helper()
 	from := c.owner(t, slot)
@@ -120,7 +120,7 @@ func (c *cluster) depart(t *testing.T, slot int64) (arrive func()) {
 	c.nodes[from].do(t, "cluster", "setslot", slot, "migrating", c.ids[to])
 	return func() {
 		t.Helper()
-		for i := range c.nodes { // the new one first
+		for i := range c.nodes { // the new owner first
 			c.nodes[(to+i)%len(c.nodes)].do(t, "cluster", "setslot", slot, "node", c.ids[to])
 		}
 	}
@@ -154,7 +154,7 @@ func (c *cluster) move(t *testing.T, slot int64) {
 }
 
 // reshardUnderLoad moves the slot of a caller from node to node while four environments
-// spend the caller's quota. The store decides each request, and exactly the limit passes.
+// send the caller's requests. The store decides each request and admits exactly the limit.
 func reshardUnderLoad(t *testing.T, w *world) {
 	t.Helper()
 	const busy, policy = "192.0.2.3", "plenty"
@@ -178,12 +178,12 @@ func reshardUnderLoad(t *testing.T, w *world) {
 		})
 	}
 	const moves = 10
-	for i := range moves { // not all at once: a request follows three redirects
+	for i := range moves { // moves are sequential, because a request follows at most three redirects
 		eventually(t, "some requests are admitted", func() bool { return admitted.Load() >= int64(plenty*i/moves) })
 		w.cluster.move(t, slot)
 	}
 	wg.Wait()
 	if got := admitted.Load() + 1; got != plenty || degraded.Load() > 0 {
-		t.Errorf("%d were admitted, want %d, while the slot moved %d times; %d of them without the store", got, plenty, moves, degraded.Load())
+		t.Errorf("admitted requests: got %d, want %d, during %d moves of the slot; %d decisions without the store", got, plenty, moves, degraded.Load())
 	}
 }

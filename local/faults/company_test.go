@@ -18,8 +18,8 @@ import (
 	functions "github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// companyFaults are faults for which the callers and the times of their requests matter. Their
-// beginnings send requests.
+// companyFaults are faults whose result depends on the callers and the times of their requests. The
+// begin functions of these faults send the requests.
 var companyFaults = []fault{
 	{name: "requests are swallowed for longer than 5 s", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone, lull: 5500 * time.Millisecond},
 	{name: "requests of two subjects are swallowed", company: askPairs, count: countsThen, note: "`store_timeout`, then `store_breaker`; then the first request is served as ever"},
@@ -29,9 +29,9 @@ var companyFaults = []fault{
 	{name: "the same for longer than 5 s, and they lead nowhere", company: frozen(5500 * time.Millisecond), count: countsAll, extra: 2},
 }
 
-const pair = "pair" // an endpoint with a limit by address and a limit of all
+const pair = "pair" // an endpoint with a limit for each address and a limit for all callers
 
-// degraded checks an answer without the store, for a limit with on_error allow.
+// degraded checks an answer that the environment gave without the store. The limit has on_error allow.
 func (p *problems) degraded(a answer, within time.Duration) {
 	if a.status != http.StatusNoContent || a.degraded != limiter.ReasonTimeout && a.degraded != limiter.ReasonBreaker || a.took > within+allowance {
 		p.add("%+v, want it degraded within %s", a, within+allowance)
@@ -62,7 +62,8 @@ func askPairs(t *testing.T, found *problems, w *world) {
 }
 
 // askTogether sends 16 requests of one caller at once, seven times, while the network drops
-// them. They share one call. It counts as pressure on that caller until the breaker opens.
+// them. The 16 requests share one store call. The call counts as pressure on the caller until the
+// breaker opens.
 func askTogether(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.ask(client, "plenty")
@@ -91,8 +92,8 @@ func askTogether(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// startAlone starts an environment while the network drops its requests, and uses it until the
-// store answers.
+// startAlone starts an environment while the network drops its requests. It sends requests until
+// the store answers.
 func startAlone(t *testing.T, found *problems, w *world) {
 	t.Helper()
 	w.network.poison(t, "up", "timeout", nil)
@@ -117,8 +118,8 @@ func startAlone(t *testing.T, found *problems, w *world) {
 	}
 }
 
-// frozen returns the beginning of a fault in which an environment loses its connections while it
-// is frozen. The environment is a process, frozen between requests as in Lambda.
+// frozen returns the begin function of a fault. A frozen environment loses its connections. The
+// environment is a process that is frozen between requests, as in Lambda.
 func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 	return func(t *testing.T, found *problems, w *world) {
 		t.Helper()
@@ -127,7 +128,7 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		variables := append([]string{w.at(n.address())}, w.variables...) // the first one counts
+		variables := append([]string{w.at(n.address())}, w.variables...) // the first value of a variable has precedence
 		f, err := functions.Start(t.Context(), functions.Options{
 			Bootstrap: path, Name: "faults", Output: t.Output(),
 			Variables: slices.Concat(os.Environ(), []string{processVariable + "=" + strings.Join(variables, " ")}),
@@ -135,7 +136,7 @@ func frozen(pause time.Duration) func(*testing.T, *problems, *world) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { _ = f.Close() }() // a signal ends it, which is an error
+		defer func() { _ = f.Close() }() // a signal ends the process, so Close returns an error
 		invoke := func(what string) {
 			t.Helper()
 			var a asked

@@ -1,8 +1,8 @@
-// Package faults has only tests. They check what happens to requests, and to counts, while a
-// store is slow, silent, wrong or gone. Each line of limiter/FAILURES.md is a test here, and
-// each test is a line there.
+// Package faults contains only tests. They check the answers to requests and the counts in the store
+// while the store is slow, silent, wrong or down. Each line of limiter/FAILURES.md has a test here,
+// and each test has a line there.
 //
-// The tests build an environment as functions/boot does, over real servers behind toxiproxy.
-// DynamoDB Local has a second proxy, which answers as DynamoDB does when it throttles or
-// fails.
+// The tests build an environment as functions/boot does. The environment uses real servers behind
+// toxiproxy. DynamoDB Local has a second proxy, which returns the errors of DynamoDB for throttling
+// and failures.
 package faults

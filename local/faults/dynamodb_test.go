@@ -23,16 +23,16 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// dynamo is a proxy of DynamoDB Local that fails as DynamoDB does.
+// dynamo is a proxy of DynamoDB Local that returns the errors of DynamoDB.
 type dynamo struct {
 	server  string // URL of DynamoDB Local
 	table   string
 	address string                       // host:port
-	fault   atomic.Pointer[http.Handler] // answers instead, unless nil
-	garbled atomic.Pointer[garbled]      // replaces the answer, unless nil
+	fault   atomic.Pointer[http.Handler] // handles the requests, unless nil
+	garbled atomic.Pointer[garbled]      // replaces the response, unless nil
 }
 
-// garbled is an answer that DynamoDB never gives.
+// garbled is a response that DynamoDB never returns.
 type garbled struct {
 	status int
 	body   string
@@ -89,7 +89,7 @@ func (d *dynamo) modify(answer *http.Response) error {
 	return nil
 }
 
-// failing returns an error answer of DynamoDB.
+// failing returns a handler that responds with an error of DynamoDB.
 func failing(status int, exception, message string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -23,8 +23,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// document has one limit for each policy, and a limit of a day without one. Its windows do not
-// end during a test.
+// document has one limit for each policy, and a daily limit without on_error. No window ends during
+// a test.
 const document = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/deny","on_error":"deny","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
@@ -34,8 +34,8 @@ const document = `{"version":1,"rules":[
 	{"endpoint":"/pair","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"},"global":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}}
 ]}`
 
-// soakDocument is for TestSoak. More limits of a caller would use several items, and a fault of
-// one item would not affect all policies.
+// soakDocument contains the rules of TestSoak. All limits of a caller fit one item. Otherwise a fault
+// of one item would not affect all policies.
 const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/allow","on_error":"allow","limits":{"*":{"requests":20,"window_seconds":8640000,"algorithm":"fixed_window"}}},
 	{"endpoint":"/plenty","limits":{"*":{"requests":3000,"window_seconds":8640000,"algorithm":"fixed_window"}}},
@@ -45,15 +45,15 @@ const soakDocument = `{"version":1,"rules":[
 	{"endpoint":"/soak/local","on_error":"local","local_processes":10,"limits":{"*":{"requests":40,"window_seconds":5,"algorithm":"fixed_window"}}}
 ]}`
 
-// What the limits of document allow: those of policies, the share of an environment where
-// on_error is local, and the limit of the load test.
+// The numbers of requests that document allows: the limits of the policies, the share of an
+// environment for on_error local, and the limit of the load test.
 const (
 	requests = 20
-	share    = requests/5 - 1 // before is a fifth of the usage
+	share    = requests/5 - 1 // "before" is a fifth of the usage
 	plenty   = 3000
 )
 
-// policies are the values of on_error, and the endpoints of the document that have them.
+// policies are the values of on_error. Each value is also the name of its endpoint in the document.
 var policies = []string{"allow", "deny", "local"}
 
 // lookup reads variables from a list of NAME=value.
@@ -68,7 +68,7 @@ func lookup(variables ...string) func(string) (string, bool) {
 	}
 }
 
-// environment is what a function builds once, with a way to send requests to it.
+// environment contains the values that a function builds once. Its methods send requests.
 type environment struct {
 	variables []string
 	app       *lambdahttp.Environment
@@ -77,7 +77,7 @@ type environment struct {
 	close     func() error
 }
 
-// newEnvironment builds an environment as a function does. It logs to the test.
+// newEnvironment builds an environment as a function does. The environment logs to the test.
 func newEnvironment(t testing.TB, document string, variables ...string) *environment {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "rules.json")
@@ -100,8 +100,8 @@ func buildEnvironment(variables []string, logger *slog.Logger) (*environment, er
 	return e, reached
 }
 
-// startEnvironment builds an environment as a function does: without an error if it cannot reach
-// its store.
+// startEnvironment builds an environment as a function does. It returns no error if it cannot reach
+// the store.
 func startEnvironment(variables []string, logger *slog.Logger) (e *environment, reached, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limiter.DefaultTimeout)
 	defer cancel()
@@ -129,10 +129,10 @@ type answer struct {
 	took     time.Duration
 }
 
-// served is the API behind the limits.
+// served is the API that the limits protect.
 var served = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 
-// ask sends a request of a caller, an address, to the endpoint of a policy.
+// ask sends a request of a caller to the endpoint of a policy. The caller is an address.
 func (e *environment) ask(caller, policy string) answer {
 	r := httptest.NewRequestWithContext(context.Background(), http.MethodGet, "/"+policy, nil)
 	r.RemoteAddr = caller + ":1024"
@@ -148,7 +148,7 @@ func (e *environment) charge(from, policy string) limiter.Charge {
 
 func address(caller string) netip.Prefix { return netip.PrefixFrom(netip.MustParseAddr(caller), 32) }
 
-// counted returns the number of requests of a caller that a store has counted.
+// counted returns the number of a caller's requests that the store has counted.
 func (e *environment) counted(t *testing.T, caller, policy string) int {
 	t.Helper()
 	c, now := e.charge(caller, policy), algo.InstantOf(time.Now())
@@ -170,7 +170,7 @@ func eventually(t testing.TB, what string, holds func() bool) time.Duration {
 	begun := time.Now()
 	for !holds() {
 		if time.Since(begun) > 10*time.Second {
-			t.Fatalf("waited 10 s: %s", what)
+			t.Fatalf("%s: got false after 10 s, want true", what)
 		}
 		runtime.Gosched()
 		time.Sleep(time.Millisecond)

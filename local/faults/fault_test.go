@@ -15,59 +15,59 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// fault is one line of the table: a fault of a store, what its callers see during it, and what
-// is counted.
+// fault is one line of the table. It describes a fault of a store, the answers that callers see
+// during the fault, and the requests that the store counts.
 type fault struct {
 	name  string
 	begin func(*testing.T, *world)
-	// company replaces begin. It sends requests and returns problems.
+	// company replaces begin. It sends the requests and returns the problems that it finds.
 	company func(*testing.T, *problems, *world)
-	end     func(*testing.T, *world) // nil: the fault ends by itself
-	sees    limiter.Reason           // of answers without the store; ReasonNone for none
-	once    bool                     // only the first request sees it
-	lives   bool                     // the store answers: the breaker does not open
+	end     func(*testing.T, *world) // nil if the fault ends without an action
+	sees    limiter.Reason           // the reason in answers without the store; ReasonNone if the store decides
+	once    bool                     // only the first request meets the fault
+	lives   bool                     // the store answers, so the breaker does not open
 	count   counting
-	extra   int           // counted requests of others
+	extra   int           // counted requests of other callers
 	lull    time.Duration // a pause without requests during the fault
-	note    string        // what callers see, if begin sends the requests
+	note    string        // what callers see, if company sends the requests
 }
 
-// counting says which requests during a fault the store has counted.
+// counting describes the requests that the store counts during a fault.
 type counting string
 
 const (
-	countsNone counting = "nothing"                                           // the store did not get them
-	countsSome counting = "each request at most once"                         // the store may have got them
-	countsAll  counting = "each request"                                      // as without a fault
-	countsLost counting = "nothing; what was counted before is lost"          // the store was gone
-	countsThen counting = "nothing; each request that comes after it"         // begin sends the requests during it
-	countsAnew counting = "each request, but what was counted before is lost" // the store is empty
+	countsNone counting = "nothing"                                           // the store did not receive them
+	countsSome counting = "each request at most once"                         // the store may have received them
+	countsAll  counting = "each request"                                      // the same as without a fault
+	countsLost counting = "nothing; what was counted before is lost"          // the store lost its data
+	countsThen counting = "nothing; each request that comes after it"         // company sends the requests during the fault
+	countsAnew counting = "each request, but what was counted before is lost" // the store is empty after the fault
 )
 
 const (
 	client   = "192.0.2.1"
-	onlooker = "192.0.2.2" // sends requests until the store is back
+	onlooker = "192.0.2.2" // sends requests until the store has recovered
 
 	before = 3 // requests to each endpoint before a fault, and during it
 	during = 6
 
-	// The deadlines are three times the defaults. On a busy machine a server can miss the
-	// defaults without a fault.
+	// The deadlines are three times the defaults. On a busy machine, a server without a fault can miss
+	// the default deadlines.
 	deadlineRedis    = 150 * time.Millisecond
 	deadlineDynamoDB = 300 * time.Millisecond
-	// allowance is the time of an answer after the store's deadline: 20 ms, plus the scheduling
-	// delay of a busy machine.
+	// allowance is the maximum time between the store's deadline and the answer. It is 20 ms, plus
+	// the scheduling delay of a busy machine.
 	allowance = 20*time.Millisecond + 400*time.Millisecond
-	// back is the time until a store that has recovered is used.
+	// back is the maximum time until the environment uses a recovered store.
 	back = time.Second
 )
 
 // world is an environment, its store and the network between them.
 type world struct {
 	*environment
-	document string                      // of rules; empty: document
-	at       func(address string) string // the variable with the address of the store
-	direct   *environment                // to the same store, without the network
+	document string                      // the rules; "" stands for document
+	at       func(address string) string // returns the variable for the address of the store
+	direct   *environment                // uses the same store, without the network
 	deadline time.Duration
 	network  *network
 	dynamo   *dynamo
@@ -77,13 +77,13 @@ type world struct {
 	arrive   func() // completes the move of a slot
 }
 
-// problems are the findings of a test.
+// problems are the differences between the results and the line of the table.
 type problems []string
 
 func (p *problems) add(format string, args ...any) { *p = append(*p, fmt.Sprintf(format, args...)) }
 
-// tries is the number of tries of a fault with problems. On a very busy machine, a server misses
-// the deadline without a fault.
+// tries is the maximum number of runs of a fault. A run is repeated if it has problems, because on a
+// very busy machine a server can miss the deadline without a fault.
 const tries = 3
 
 // test tests the line of the table for f.
@@ -102,7 +102,7 @@ func (f *fault) test(t *testing.T, open func(*testing.T, *world)) {
 	t.Fail()
 }
 
-// build builds two environments: through the network, and directly.
+// build builds two environments. One uses the network, and one connects to the store directly.
 func (w *world) build(t *testing.T, through, directly string, both ...string) {
 	t.Helper()
 	both = slices.Clip(append(both, "NAMESPACE=faults-"+rand.Text(), "STORE_TIMEOUT="+w.deadline.String()))
@@ -115,13 +115,13 @@ func (w *world) build(t *testing.T, through, directly string, both ...string) {
 	})
 }
 
-// observe connects the direct environment to another store.
+// observe connects the direct environment to a different store.
 func (w *world) observe(t *testing.T, address string) {
 	t.Helper()
 	if err := w.direct.close(); err != nil {
 		t.Error(err)
 	}
-	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // the first one counts
+	w.direct = newEnvironment(t, document, append([]string{w.at(address)}, w.direct.variables...)...) // the first value of a variable has precedence
 }
 
 // run tests the line of the table for f and returns the problems.
@@ -161,9 +161,9 @@ func (w *world) normal(found *problems, policy string) bool {
 	return ok
 }
 
-// meanwhile sends requests during the fault. It returns the number of failed store calls, by
-// policy, and for on_error local the number of admitted requests, in total and by the environment
-// alone.
+// meanwhile sends requests during the fault. It returns the number of failed store calls for each
+// policy. For on_error local, it also returns two numbers of admitted requests: all requests, and the
+// requests that the environment admitted without the store.
 func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[string]int, admitted, alone int) {
 	t.Helper()
 	begun, dialed := time.Now(), w.dialed()
@@ -197,19 +197,19 @@ func (f *fault) meanwhile(t *testing.T, found *problems, w *world) (by map[strin
 			}
 		}
 	}
-	t.Logf("%d failed, %d spared, the slowest took %s; %d connections", failed, spared, worst, w.dialed()-dialed)
+	t.Logf("failed calls %d, calls that the breaker prevented %d, slowest answer %s, connections %d", failed, spared, worst, w.dialed()-dialed)
 	if limit := w.deadline + allowance; worst > limit {
 		found.add("the slowest answer took %s, want %s at most", worst, limit)
 	}
 	f.checkAttempts(found, failed, spared, time.Since(begun))
-	// These can include connections that were opened while others were busy.
+	// The client may also open connections while its other connections are busy.
 	if dialed := w.dialed() - dialed; int(dialed) > failed+3 {
 		found.add("%d connections for %d calls that failed", dialed, failed)
 	}
 	return by, admitted, alone
 }
 
-// want returns the status of an answer to request i of a caller during a fault.
+// want returns the expected status of request i of a caller during a fault.
 func (a answer) want(policy string, i int) int {
 	switch {
 	case a.degraded == "":
@@ -221,8 +221,8 @@ func (a answer) want(policy string, i int) int {
 	return http.StatusNoContent
 }
 
-// checkAttempts checks the number of requests that met the fault; the breaker short-circuits the
-// others.
+// checkAttempts checks the number of requests that met the fault. The breaker short-circuits the
+// other requests.
 func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Duration) {
 	all := during * len(policies)
 	low, high, rest := 0, 0, 0
@@ -234,7 +234,7 @@ func (f *fault) checkAttempts(found *problems, failed, spared int, took time.Dur
 		low, high = all, all
 	default:
 		low = resilient.DefaultFailures
-		high = low + int(took/resilient.DefaultPause) // with a probe after each pause
+		high = low + int(took/resilient.DefaultPause) // the breaker sends one probe after each pause
 		rest = all - failed
 	}
 	if failed < low || failed > high || spared != rest {
@@ -250,8 +250,8 @@ func (w *world) dialed() int64 {
 	return w.network.dialed.Load()
 }
 
-// settled checks the counts, and that exactly the rest of the limit remains. Requests that the
-// environment admitted by its own count reduce the rest too.
+// settled checks the counts after the fault, and that exactly the rest of the limit remains. Requests
+// that the environment admitted by its local count also reduce the rest.
 func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, failed, admitted, alone int) {
 	t.Helper()
 	low, high := before, before
@@ -289,7 +289,7 @@ func (f *fault) settled(t *testing.T, found *problems, w *world, policy string, 
 	}
 }
 
-// end closes w and checks that no goroutine remains.
+// end closes w. It checks that no goroutine remains.
 func (w *world) end(t *testing.T) {
 	t.Helper()
 	for _, e := range []*environment{w.environment, w.direct} {

@@ -11,17 +11,17 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// poisoned returns the beginning of a fault that adds a toxic.
+// poisoned returns the begin function of a fault that adds a toxic.
 func poisoned(direction, kind string, attributes map[string]int) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { t.Helper(); w.network.poison(t, direction, kind, attributes) }
 }
 
 func healed(t *testing.T, w *world) { t.Helper(); w.network.heal(t) }
 
-// killed is a fault of an environment, not of the store.
+// killed is a fault of an environment. The store has no fault.
 var killed = fault{name: "an environment is killed in the middle of a decision", begin: kill, count: countsAll, extra: 1}
 
-// networkFaults are faults of the network, for any store.
+// networkFaults are faults of the network. They apply to every store.
 var networkFaults = []fault{
 	{name: "answers come late", begin: poisoned("down", "latency", map[string]int{"latency": 700}), end: healed, sees: limiter.ReasonTimeout, count: countsSome},
 	{name: "requests are swallowed", begin: poisoned("up", "timeout", nil), end: healed, sees: limiter.ReasonTimeout, count: countsNone},
@@ -94,7 +94,7 @@ func signalled(signal syscall.Signal) func(*testing.T, *world) {
 	return func(t *testing.T, w *world) { t.Helper(); w.server.signal(t, signal) }
 }
 
-// done returns the beginning or end of a fault that sends a command to the server.
+// done returns a begin or end function of a fault. The function sends a command to the server.
 func done(command string) func(*testing.T, *world) {
 	var args []any
 	for word := range strings.FieldsSeq(command) {
@@ -128,21 +128,21 @@ func asEver(_ *testing.T, w *world) {
 	w.dynamo.garbled.Store(nil)
 }
 
-// kill starts a decision in another process, and kills the process after the store has counted
-// the request and before the answer arrives.
+// kill starts a decision in another process. It kills the process after the store counts the
+// request and before the answer arrives.
 func kill(t *testing.T, w *world) {
 	t.Helper()
 	policy := policies[0]
 	counted := w.direct.counted(t, client, policy)
 	n := connect(t, w.network.proxy.Upstream)
-	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // the first one counts
+	p := startProcess(t, append([]string{w.at(n.address()), "STORE_TIMEOUT=999ms"}, w.variables...)) // the first value of a variable has precedence
 	n.poison(t, "down", "timeout", nil)
 	p.ask(t)
 	eventually(t, "the decision is counted", func() bool { return w.direct.counted(t, client, policy) > counted })
 	p.kill(t)
 }
 
-// overRedis returns an environment over a new server.
+// overRedis returns an environment that uses a new Redis server.
 func overRedis(t *testing.T, w *world) {
 	t.Helper()
 	w.server = newServer(t)
@@ -152,7 +152,7 @@ func overRedis(t *testing.T, w *world) {
 	w.build(t, w.network.address(), w.server.address, "STORE=redis")
 }
 
-// overDynamoDB returns an environment over a new table.
+// overDynamoDB returns an environment that uses a new table.
 func overDynamoDB(t *testing.T, w *world) {
 	t.Helper()
 	w.dynamo = newDynamo(t)
@@ -162,7 +162,7 @@ func overDynamoDB(t *testing.T, w *world) {
 	w.build(t, w.network.address(), w.dynamo.server, "STORE=dynamodb", "TABLE="+w.dynamo.table)
 }
 
-// stores are the stores of the faults. open creates a world.
+// stores are the stores that the faults run on. open creates a world.
 var stores = []struct {
 	name   string
 	open   func(*testing.T, *world)

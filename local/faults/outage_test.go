@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// daily is the limit of the endpoint without on_error.
+// daily is the limit of the endpoint that has no on_error.
 const daily = 57
 
-// flood sends n requests, which must all be admitted or refused. It returns the number of admitted
-// requests and the time of the slowest.
+// flood sends n requests. Each answer must be 204 or 429. It returns the number of admitted
+// requests and the duration of the slowest answer.
 func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
 	t.Helper()
 	for range n {
@@ -22,15 +22,15 @@ func (w *world) flood(t *testing.T, n int) (admitted int, worst time.Duration) {
 			admitted++
 		case http.StatusTooManyRequests:
 		default:
-			t.Errorf("%+v, want 204 or 429", a)
+			t.Errorf("answer: got %+v, want 204 or 429", a)
 		}
 	}
 	return admitted, worst
 }
 
-// A Redis is stopped after the connections have been idle. No answer takes longer than the first,
-// 250 ms. The environment admits exactly the rest of the limit, and the server has the count
-// afterwards. TestDeadline_idle of functions/boot has the time to the nanosecond.
+// Redis stops while the connections are idle. The first answer takes 250 ms, and no answer takes
+// longer. The environment admits exactly the rest of the limit. After the outage the server has the
+// count. TestDeadline_idle of functions/boot checks the exact duration.
 func TestOutage_stopped(t *testing.T) {
 	w := &world{}
 	overRedis(t, w)
@@ -46,19 +46,19 @@ func TestOutage_stopped(t *testing.T) {
 	admitted, worst := w.flood(t, 100)
 	late := lateness()
 	w.server.signal(t, syscall.SIGCONT)
-	t.Logf("%d admitted of %d that were left, the slowest answer took %s; the machine was up to %s late", admitted, daily-10, worst, late)
+	t.Logf("admitted %d of the remaining %d requests, slowest answer %s; the machine added up to %s", admitted, daily-10, worst, late)
 	if least, most := 250*time.Millisecond, 300*time.Millisecond+late; worst < least || worst >= most {
 		t.Errorf("the slowest answer took %s, want at least %s, and less than 300 ms and the %s that the machine was late", worst, least, late)
 	}
 	if admitted != daily-10 {
-		t.Errorf("%d admitted, want %d: one environment enforces the limit alone", admitted, daily-10)
+		t.Errorf("requests that one environment admitted in the outage: got %d, want %d", admitted, daily-10)
 	}
 	eventually(t, "the store is used again", func() bool { return w.ask(onlooker, "plenty").degraded == "" })
 	if after := w.direct.counted(t, client, "default"); after < before || after > before+breakerCalls {
-		t.Errorf("%d are counted, want %d and at most the %d calls that were lost", after, before, breakerCalls)
+		t.Errorf("counted requests: got %d, want %d plus at most %d calls without an answer", after, before, breakerCalls)
 	}
 	if admitted, _ := w.flood(t, 20); admitted != 0 {
-		t.Errorf("%d more admitted when the store is back, want none", admitted)
+		t.Errorf("admitted requests after the recovery: got %d, want 0", admitted)
 	}
 }
 
@@ -87,12 +87,12 @@ func measureLateness() (end func() time.Duration) {
 	}
 }
 
-// breakerCalls is the maximum number of calls of a silent store in the test: until the breaker
-// opens, and then one each half second.
+// breakerCalls is the maximum number of calls to a silent store in the test. It includes the calls
+// until the breaker opens, and then one call each half second.
 const breakerCalls = 10
 
-// The store does not come back. An environment without earlier requests admits the limit alone, and
-// so does one that has admitted some before.
+// The store does not recover. One environment admits exactly the limit, with or without requests
+// before the outage.
 func TestOutage_gone(t *testing.T) {
 	for _, store := range stores[:2] {
 		t.Run(store.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestOutage_gone(t *testing.T) {
 			w.network.proxy.Stop()
 			admitted, _ := w.flood(t, 200)
 			if before+admitted != daily {
-				t.Errorf("%d admitted, and %d in the outage, want %d together", before, admitted, daily)
+				t.Errorf("admitted requests: got %d before the outage and %d in it, want %d in total", before, admitted, daily)
 			}
 		})
 	}

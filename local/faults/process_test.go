@@ -16,8 +16,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// processVariable makes a process of the test program an environment. It prints a line when it is
-// ready and answers one request on a signal. As a function it answers all events.
+// processVariable makes a process of the test program run as an environment. The process prints a line
+// when it is ready. When it reads a line, it sends one request. As a function, the process answers all events.
 const processVariable = "WEIR_FAULTS_PROCESS"
 
 func TestMain(m *testing.M) {
@@ -41,14 +41,14 @@ func TestMain(m *testing.M) {
 	e.ask(client, policies[0])
 }
 
-// asked is the answer of a function.
+// asked is the response of a function.
 type asked struct {
 	Status   int
 	Degraded limiter.Reason
 	Took     time.Duration
 }
 
-// process is an environment in its own process.
+// process is an environment that runs in a separate process.
 type process struct {
 	command *exec.Cmd
 	input   io.Writer
@@ -75,12 +75,12 @@ func startProcess(t *testing.T, variables []string) *process {
 		t.Fatal(err)
 	}
 	if line, err := bufio.NewReader(output).ReadString('\n'); err != nil || line != "there\n" {
-		t.Fatalf("the process says %q: %v", line, err)
+		t.Fatalf("output of the process: got %q, error %v", line, err)
 	}
 	return &process{c, input}
 }
 
-// ask makes the process answer its request.
+// ask signals the process to send its request.
 func (p *process) ask(t *testing.T) {
 	t.Helper()
 	if _, err := io.WriteString(p.input, "\n"); err != nil {
@@ -88,13 +88,13 @@ func (p *process) ask(t *testing.T) {
 	}
 }
 
-// kill kills the process, which must still run.
+// kill kills the process. The process must still run.
 func (p *process) kill(t *testing.T) {
 	t.Helper()
 	if err := p.command.Process.Kill(); err != nil {
 		t.Error(err)
 	}
 	if err := p.command.Wait(); err == nil {
-		t.Error("the process had ended before it was killed")
+		t.Error("process before the kill: got ended, want running")
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// server is a redis-server of one test. run starts it.
+// server is a redis-server process of one test. run starts the process.
 type server struct {
 	address string
 	dir     string
@@ -85,7 +85,7 @@ func (s *server) do(t *testing.T, args ...any) any {
 	return answer
 }
 
-// freePort returns a port that was free a moment ago.
+// freePort returns a port that no process used at the time of the call.
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")

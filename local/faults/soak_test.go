@@ -37,8 +37,8 @@ var soakPolicies = []string{"soak/allow", "soak/deny", "soak/local", "soak/lease
 // soakFaults lose no counts.
 var soakFaults = networkFaults[:7]
 
-// TestSoak runs environments and clients over each store, while faults come and go, and
-// compares all answers with what the limits allow.
+// TestSoak runs environments and clients with each store while faults start and end. It compares all
+// answers with the limits.
 func TestSoak(t *testing.T) {
 	if *soak == 0 {
 		t.Skip("make soak runs it")
@@ -61,7 +61,7 @@ type cell struct {
 	end            int64 // of the window, in Unix nanoseconds
 }
 
-// last returns the cell of the window before.
+// last returns the cell of the previous window.
 func (c cell) last() cell {
 	c.end -= int64(soakWindow)
 	return c
@@ -70,18 +70,18 @@ func (c cell) last() cell {
 // tally counts the outcomes of the requests of a cell.
 type tally struct{ admitted, refused, degraded, degradedAdmitted int }
 
-// record is the outcomes of all requests.
+// record contains the outcomes of all requests.
 type record struct {
 	mu      sync.Mutex
 	cells   map[cell]*tally
 	errors  int
 	took    []time.Duration // of decisions by the store
-	without []time.Duration // of decisions without it
+	without []time.Duration // of decisions without the store
 	reasons map[limiter.Reason]int
-	late    []time.Duration // by how much sleeps were too long
+	late    []time.Duration // the excess duration of each sleep
 }
 
-// load sends requests until the end, and switches faults on and off.
+// load sends requests until the end of the test. It starts and ends faults.
 func (w *world) load(t *testing.T) *record {
 	t.Helper()
 	r := &record{cells: map[cell]*tally{}, reasons: map[limiter.Reason]int{}}
@@ -128,7 +128,7 @@ func (w *world) load(t *testing.T) *record {
 	return r
 }
 
-// within waits and reports whether ctx is still valid.
+// within waits for a duration. It reports whether ctx is still valid after the wait.
 func within(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -158,11 +158,11 @@ func (r *record) ask(e *environment, caller, policy string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if err != nil || d.Failed != (policy == "soak/deny" && d.Reason != limiter.ReasonNone && answer.Problem != nil && answer.Problem.Status == http.StatusServiceUnavailable) {
-		r.errors++ // a 5xx against on_error, or none where on_error wants one
+		r.errors++ // a 5xx that on_error does not allow, or no 5xx where on_error requires one
 		return
 	}
 	window := cell{caller, policy, now.Truncate(soakWindow).Add(soakWindow).UnixNano()}
-	if d.Reason == limiter.ReasonNone { // a request that is overtaken at the end of a window counts in the next
+	if d.Reason == limiter.ReasonNone { // a request that is late at the end of a window counts in the next window
 		window.end = now.Add(d.ResetAfter).UnixNano()
 	}
 	c := r.cells[window]
@@ -186,41 +186,41 @@ func (r *record) ask(e *environment, caller, policy string) {
 	}
 }
 
-// check finds wrong answers: more than the limit admitted by the store, more than the shares of all
-// environments without it, and a refusal below the limit.
+// check reports wrong answers. The store admits at most the limit. Without the store, the environments
+// admit at most the sum of their shares. No request below the limit is refused.
 func (r *record) check(t *testing.T) {
 	t.Helper()
 	if r.errors > 0 {
-		t.Errorf("%d answers were errors, or 5xx where on_error is not deny, or none where it is", r.errors)
+		t.Errorf("wrong statuses: got %d, want 0; only on_error deny returns 5xx", r.errors)
 	}
 	for cell, c := range r.cells {
 		if c.admitted > soakRequests {
-			t.Errorf("%v: the store admitted %d of %d", cell, c.admitted, soakRequests)
+			t.Errorf("%v: requests that the store admitted: got %d, want at most %d", cell, c.admitted, soakRequests)
 		}
 		switch {
 		case cell.policy == "soak/deny" && c.degradedAdmitted > 0:
-			t.Errorf("%v: %d were admitted without the store, want none", cell, c.degradedAdmitted)
+			t.Errorf("%v: requests admitted without the store: got %d, want 0", cell, c.degradedAdmitted)
 		case (cell.policy == "soak/allow" || cell.policy == "soak/lease") && c.degradedAdmitted != c.degraded:
-			t.Errorf("%v: %d of %d were admitted without the store, want all", cell, c.degradedAdmitted, c.degraded)
+			t.Errorf("%v: requests admitted without the store: got %d of %d, want all", cell, c.degradedAdmitted, c.degraded)
 		case cell.policy == "soak/local" && c.degradedAdmitted > soakEnvironments*soakShare:
-			t.Errorf("%v: the shares admitted %d, want %d at most", cell, c.degradedAdmitted, soakEnvironments*soakShare)
+			t.Errorf("%v: requests that the shares admitted: got %d, want at most %d", cell, c.degradedAdmitted, soakEnvironments*soakShare)
 		}
-		// An unanswered request may have been counted: in the next window if it was late, and twice
-		// if it was sent again.
+		// The store may have counted a request without an answer. A late request counts in the next window.
+		// A retried request can count twice.
 		lost := c.degraded
 		if last := r.cells[cell.last()]; last != nil {
 			lost += last.degraded
 		}
-		if cell.policy == "soak/lease" { // unused leases of others at the end of the window
+		if cell.policy == "soak/lease" { // other environments may hold unused leases at the end of the window
 			lost += soakEnvironments * soakLease
 		}
 		if c.refused > 0 && c.admitted+2*lost < soakRequests {
-			t.Errorf("%v: refused %d, but %d of %d had been admitted, and %d not answered", cell, c.refused, c.admitted, soakRequests, lost)
+			t.Errorf("%v: got %d refused below the limit: %d of %d admitted, %d without an answer", cell, c.refused, c.admitted, soakRequests, lost)
 		}
 	}
 }
 
-// print prints the figures of the run.
+// print logs the figures of the run.
 func (r *record) print(t *testing.T) {
 	t.Helper()
 	admitted, refused, over := 0, 0, 0
@@ -228,7 +228,7 @@ func (r *record) print(t *testing.T) {
 		admitted, refused = admitted+c.admitted+c.degradedAdmitted, refused+c.refused+c.degraded-c.degradedAdmitted
 		over = max(over, c.admitted+c.degradedAdmitted-soakRequests)
 	}
-	t.Logf("%d requests: %d admitted, %d refused, %d errors; at most %d above the limit of a caller and window, by policy", len(r.took)+len(r.without), admitted, refused, r.errors, max(0, over))
+	t.Logf("%d requests: %d admitted, %d refused, %d errors; maximum above the limit of a caller and window: %d", len(r.took)+len(r.without), admitted, refused, r.errors, max(0, over))
 	t.Logf("reasons: %v", r.reasons)
 	for name, took := range map[string][]time.Duration{"decisions by the store": r.took, "decisions without it": r.without, "sleepers who woke up late": r.late} {
 		if len(took) > 0 {

@@ -16,7 +16,7 @@ const (
 	tableBegin = "<!-- Written by local/faults: each line is a test, and each test a line. -->\n"
 )
 
-// The tables document what the tests check, line by line. -update renews them.
+// The tables in the document describe the checks of the tests. -update writes the tables again.
 func TestTable(t *testing.T) {
 	page, err := os.ReadFile(tablePath)
 	if err != nil {
@@ -24,11 +24,11 @@ func TestTable(t *testing.T) {
 	}
 	text, _, ok := strings.Cut(string(page), tableBegin)
 	if !ok {
-		t.Fatalf("%s has no line %q", tablePath, tableBegin)
+		t.Fatalf("%s: got no line %q, want one", tablePath, tableBegin)
 	}
 	want := text + tableBegin + tables()
 	if *update {
-		if err := os.WriteFile(tablePath, []byte(want), 0o644); err != nil { //nolint:gosec // it is for everyone
+		if err := os.WriteFile(tablePath, []byte(want), 0o644); err != nil { //nolint:gosec // every user may read the document
 			t.Fatal(err)
 		}
 		return
@@ -36,12 +36,12 @@ func TestTable(t *testing.T) {
 	got, lines := strings.Split(string(page), "\n"), strings.Split(want, "\n")
 	for i := range max(len(got), len(lines)) {
 		if i >= len(got) || i >= len(lines) || got[i] != lines[i] {
-			t.Fatalf("%s is stale from line %d on; go test ./local/faults -run Table -update rewrites it", tablePath, i+1)
+			t.Fatalf("%s: line %d and later are stale; go test ./local/faults -run Table -update writes the table again", tablePath, i+1)
 		}
 	}
 }
 
-// tables returns the checks of the tests as Markdown tables, one for each store.
+// tables returns one Markdown table of the checks for each store.
 func tables() string {
 	var b strings.Builder
 	for _, store := range stores {
@@ -53,7 +53,7 @@ func tables() string {
 	return b.String()
 }
 
-// seen returns what a caller sees during f, in words.
+// seen describes in words what a caller sees during f.
 func (f *fault) seen() string {
 	reason := "`" + string(f.sees) + "`"
 	switch {

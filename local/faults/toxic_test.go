@@ -20,7 +20,7 @@ type network struct {
 	dialed atomic.Int64 // accepted connections
 }
 
-// connect returns a network to a server at host:port.
+// connect returns a network in front of a server at host:port.
 func connect(t *testing.T, server string) *network {
 	t.Helper()
 	n := &network{}
@@ -40,7 +40,7 @@ func connect(t *testing.T, server string) *network {
 // address returns the address of the network, host:port.
 func (n *network) address() string { return n.proxy.Listen }
 
-// poison adds a toxic upstream (to the server) or downstream.
+// poison adds a toxic upstream (to the server) or downstream (to the environment).
 func (n *network) poison(t *testing.T, direction, kind string, attributes map[string]int) {
 	t.Helper()
 	toxic, err := json.Marshal(map[string]any{"type": kind, "stream": direction + "stream", "attributes": attributes})
@@ -52,7 +52,7 @@ func (n *network) poison(t *testing.T, direction, kind string, attributes map[st
 	}
 }
 
-// heal removes all toxics and reconnects a network that was cut.
+// heal removes all toxics. It reconnects the network if a fault has cut it.
 func (n *network) heal(t *testing.T) {
 	t.Helper()
 	n.proxy.Toxics.ResetToxics(context.Background())
@@ -71,7 +71,7 @@ func (n *network) hangUp(t *testing.T) {
 	n.heal(t)
 }
 
-// lead changes the server of the network.
+// lead sets the server behind the network.
 func (n *network) lead(t *testing.T, server string) {
 	t.Helper()
 	n.proxy.Stop()
@@ -79,22 +79,22 @@ func (n *network) lead(t *testing.T, server string) {
 	n.heal(t)
 }
 
-// oblivion is a toxic that drops all data of existing connections, like a router that has lost its
-// table. New connections are not affected.
+// oblivion is a toxic that drops all data of existing connections, like a router that lost its
+// connection table. It does not affect new connections.
 type oblivion struct{}
 
 var (
 	_ toxics.Toxic = oblivion{}
 
-	// oblivious marks connections that are set up now as existing ones, and forgotten counts
-	// them. One test uses them at a time.
+	// While oblivious is set, the toxic treats new connections as existing ones. forgotten counts these
+	// connections. Only one test at a time uses these variables.
 	oblivious atomic.Bool
 	forgotten atomic.Int64
 )
 
 func init() {
 	toxics.Register("oblivion", new(oblivion))
-	zerolog.SetGlobalLevel(zerolog.InfoLevel) // some toxics trace on standard error
+	zerolog.SetGlobalLevel(zerolog.InfoLevel) // some toxics log at trace level on standard error
 	redislog.Disable()                        // as functions/boot does
 }
 

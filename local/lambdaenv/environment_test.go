@@ -325,10 +325,10 @@ func TestEnvironment_foreign(t *testing.T) {
 	}
 	if o.String() != "403\n403 403\n" {
 		t.Errorf("statuses of the Runtime API: got %q", &o)
-		}
-		}
-		
-		// After the first request for an event, the Runtime API rejects an init error.
+	}
+}
+
+// After the first request for an event, the Runtime API rejects an init error.
 func TestEnvironment_initialized(t *testing.T) {
 	asked := make(chan string, 1)
 	o := &output{written: func(text string) {
