@@ -380,7 +380,7 @@ func TestReset(t *testing.T) {
 			d.t.Error("bob is refused after a reset")
 		}
 		if remembers := d.Kind != "memory"; elsewhere() == remembers {
-			d.t.Errorf("another environment passes bob at once: got %t", !remembers)
+			d.t.Errorf("another environment passes bob at once: want %t", !remembers)
 		}
 		if says := strings.Contains(strings.Join(f.Notes, " "), "up to a second"); says != (d.Kind != "memory") {
 			d.t.Errorf("notes: got %q", f.Notes)

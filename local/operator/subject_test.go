@@ -79,7 +79,8 @@ func TestInspect_subjects(t *testing.T) {
 	}
 }
 
-// An address in a wider network is an error. The error names the network that counts as one caller.
+// A network with another prefix length is an error. The error names the network that counts as one
+// caller.
 func TestInspect_network(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.IPv6Bits = 48

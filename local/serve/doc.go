@@ -1,8 +1,8 @@
-// Package serve runs the APIs of a CloudFormation template on this machine, with the functions that
-// run at AWS: in this process or, as Lambda does, in processes of their own. Before the first API
-// it serves a site for people: the console, and the questions of package operator.
+// Package serve runs the APIs of a CloudFormation template on this machine. It uses the same
+// functions as at AWS, in this process or, as Lambda does, in separate processes. The first API
+// also has a site for people: the console and the endpoints of package operator.
 //
-// A [Server] starts in this order: it reads the rules and the template, takes the ports, makes the
-// keys of the checkout, starts the server of the state, builds the functions and the gateway before
-// them, warms the store, prints where everything is, and answers until its context ends.
+// A [Server] starts in this order. It reads the rules and the template, opens the ports, creates
+// the keys of the checkout and starts the store's server. It then builds the functions and the
+// gateway, warms the store and prints all addresses. It serves until its context ends.
 package serve

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Environments is how many environments a function has at most, as a flag; 0: none, it
+// Environments is a flag: the maximum number of environments of a function. With 0 the function
 // runs in this process.
 type Environments int
 
@@ -26,7 +26,7 @@ func (e *Environments) String() string { return strconv.Itoa(int(*e)) }
 // Type implements pflag.Value.
 func (e *Environments) Type() string { return "int" }
 
-// Set implements pflag.Value. An empty text is 0.
+// Set implements pflag.Value. An empty text means 0.
 func (e *Environments) Set(text string) error {
 	n, err := strconv.Atoi("0" + text)
 	if err != nil || n > maxEnvironments {
@@ -36,8 +36,8 @@ func (e *Environments) Set(text string) error {
 	return nil
 }
 
-// pool returns the environments of a function, which run its bootstrap with the variables
-// that it would have in this process.
+// pool returns the environments of a function. Each runs the bootstrap with the variables that the
+// function would have in this process.
 func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) {
 	bootstrap, err := s.bootstrap(role)
 	if err != nil {
@@ -74,11 +74,12 @@ func (s *Server) bootstrapPath(role string) string {
 	return s.checkout.Path("dist", checkout.HostArch(), role, "bootstrap")
 }
 
-// maxMetrics is how large the file of metrics may be, in bytes, when a run goes on with it.
+// maxMetrics is the maximum size of the metrics file, in bytes, at the start of a run. A larger
+// file is truncated.
 const maxMetrics = 64 << 20
 
-// openMetrics opens the file where functions write what CloudWatch reads. Other runs of this
-// checkout may be writing into it.
+// openMetrics opens the file that stands for CloudWatch. Other runs of this checkout may write to
+// it at the same time.
 func (s *Server) openMetrics() error {
 	path := s.checkout.MetricsFile()
 	if err := os.MkdirAll(s.checkout.Path(".weir"), 0o700); err != nil {
@@ -98,12 +99,12 @@ func (s *Server) openMetrics() error {
 	return nil
 }
 
-// line takes a line that an environment has written: metrics, which are JSON, go into
-// their file, and the rest is for people.
+// line handles a line from an environment. Metrics, which are JSON, go to their file. Other lines
+// are for people.
 func (s *Server) line(environment string, line []byte) {
 	out := s.Log
 	if len(line) > 0 && line[0] == '{' {
 		out = s.metrics
 	}
-	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // in one piece
+	_, _ = out.Write(fmt.Appendf(nil, "%s  %s\n", environment, line)) // one Write keeps the line in one piece
 }

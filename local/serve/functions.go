@@ -26,17 +26,17 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// localTimeouts are longer than at AWS, because a server here shares the machine with all else.
-// Those that are missing are limiter.DefaultTimeout.
+// localTimeouts are longer than at AWS, because a local server shares the machine with other
+// programs. A missing entry means limiter.DefaultTimeout.
 var localTimeouts = map[string]string{"redis": "200ms"}
 
-// prepare makes the keys of this checkout, and starts the server of the state.
+// prepare creates the keys of this checkout and starts the store's server.
 func (s *Server) prepare(ctx context.Context) error {
 	var err error
 	if s.apiKeys, err = s.checkout.Seed(); err != nil {
 		return err
 	}
-	s.Store = cmp.Or(s.Store, Memory) // to the functions an empty STORE is DynamoDB at AWS
+	s.Store = cmp.Or(s.Store, Memory) // an empty STORE means DynamoDB at AWS to the functions
 	s.variables = map[string]string{
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
@@ -75,9 +75,9 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 	return servers.StartDynamoDB(ctx, s.checkout.Root, s.Out)
 }
 
-// gateway builds the functions that the APIs call, and the gateway before them. They
-// share one store, as they do at AWS; in this process also that in memory, of which each
-// environment has its own.
+// gateway builds the functions that the APIs call, and the gateway. The functions share one store,
+// as at AWS. Functions in this process also share the memory store. Each separate environment has
+// its own memory store.
 func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
 	if err := s.openMetrics(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		if role != authorizerRole && role != handlerRole { // a schedule runs it
+		if role != authorizerRole && role != handlerRole { // for example, a function that a schedule starts
 			continue
 		}
 		c, err := boot.Load(s.lookup(f.Environment))
@@ -99,9 +99,9 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			}
 		}
 		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
-		if _, ok := errors.AsType[rules.Problems](err); ok { // by a MAX_DELAY
+		if _, ok := errors.AsType[rules.Problems](err); ok { // MAX_DELAY can cause them
 			return nil, err
-		} else if err != nil { // it is the keys
+		} else if err != nil { // a problem with the keys
 			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
 		}
 		if s.live == nil {
@@ -110,7 +110,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 		s.operate(c, e, store, role)
 		switch {
-		case s.Environments > 0: // what is read above is what they will read
+		case s.Environments > 0: // the environments read the same configuration as above
 			handlers[f.ID], err = s.pool(f, role)
 		case role == authorizerRole:
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
@@ -128,7 +128,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 }
 
 // operate adds the limiter of a function to the operator. The limiter of the REST API's authorizer
-// comes first, and answers.
+// comes first and answers.
 func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
@@ -143,7 +143,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
 }
 
-// A function says by a variable which of them it is: logical ids have hashes.
+// A variable identifies the function, because logical IDs contain hashes.
 const (
 	roleVariable   = "WEIR_FUNCTION"
 	authorizerRole = "authorizer"
@@ -159,8 +159,8 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 	}
 }
 
-// variablesOf returns the variables of a function: those of the template, except what names
-// things that exist at AWS alone, and above them those of this run.
+// variablesOf returns the variables of a function. It drops template variables that name AWS
+// resources. The variables of this run override the rest.
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
@@ -170,7 +170,7 @@ func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	return all
 }
 
-// openStore opens the store, and makes its table where that is ours to do.
+// openStore opens the store. It creates the table on a DynamoDB Local.
 func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
 	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
 		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table at AWS")

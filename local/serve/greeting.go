@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// greet prints where everything is, and requests to try.
+// greet prints all addresses, and requests to try.
 func (s *Server) greet(apis []*gateway.API) {
 	where := s.Store
 	if address := s.variables[servers.Variables[s.Store]]; address != "" {
@@ -50,7 +50,7 @@ func (s *Server) urls(n int) (list []string) {
 	return list
 }
 
-// count says how many rules there are.
+// count returns the number of rules as text.
 func count(n int) string {
 	if n == 1 {
 		return "1 rule"
@@ -67,7 +67,7 @@ func PrintAPIKeys(out io.Writer, keys map[string]string) {
 	}
 }
 
-// self returns this program as a shell finds it.
+// self returns the command that starts this program in a shell.
 func self() string {
 	path, err := os.Executable()
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// endpoint is what of a rule says which requests it is for.
+// endpoint is the part of a rule that selects requests.
 type endpoint struct {
 	Endpoint, Method string
 }
 
-// endpointsOf returns those of rules, by index of the rule.
+// endpointsOf returns the endpoints of rules, by index of the rule.
 func endpointsOf(r *rules.Rules) (list []endpoint) {
 	for i := range r.Len() {
 		pattern, method := r.Endpoint(i)
@@ -24,8 +24,8 @@ func endpointsOf(r *rules.Rules) (list []endpoint) {
 	return list
 }
 
-// unmatched returns a line for each rule that no request to the APIs can match: most
-// likely its endpoint or its method is misspelled.
+// unmatched returns a line for each rule that no request to the APIs can match. Its endpoint or
+// method is probably misspelled.
 func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 	for i, rule := range rules {
 		if !slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, rule.meets) }) {
@@ -35,8 +35,8 @@ func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 	return lines
 }
 
-// routed reports whether an API has a route for a request. Preflights, and HEAD, which API Gateway
-// routes by itself or not at all, count as routed.
+// routed reports whether an API has a route for a request. Preflights and HEAD count as routed. API
+// Gateway handles preflights itself and needs an explicit route for HEAD.
 func routed(apis []*gateway.API, method, path string) bool {
 	if method == http.MethodOptions || method == http.MethodHead {
 		return true
@@ -44,13 +44,13 @@ func routed(apis []*gateway.API, method, path string) bool {
 	return slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, endpoint{path, method}.meets) })
 }
 
-// meets reports whether there can be a request that both the rule and the route match.
+// meets reports whether a request can match both the rule and the route.
 func (e endpoint) meets(r gateway.Route) bool {
 	method := r.Method
 	switch method {
-	case http.MethodOptions: // is never limited
+	case http.MethodOptions: // OPTIONS is never limited
 		return false
-	case http.MethodHead: // counts as GET
+	case http.MethodHead: // HEAD counts as GET
 		method = http.MethodGet
 	}
 	if e.Method != "" && method != "ANY" && e.Method != method {
@@ -66,7 +66,7 @@ func (e endpoint) meets(r gateway.Route) bool {
 			return false
 		}
 	}
-	greedy := strings.HasSuffix(r.Path, "+}") // one segment or more
+	greedy := strings.HasSuffix(r.Path, "+}") // matches one or more segments
 	return (len(mine) >= len(theirs) || below) && (len(theirs) >= len(mine) || greedy)
 }
 

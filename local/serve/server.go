@@ -23,22 +23,23 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// Options say what is run. Out, Log, Logger and Clock are required.
+// Options configure a run. Out, Log, Logger and Clock are required.
 type Options struct {
-	// Rules is the rules document; empty: functions/rules.json.
+	// Rules is the rules document. Empty means functions/rules.json.
 	Rules string
-	// Store is where the state lives: memory (also if empty), dynamodb or redis.
+	// Store holds the state: memory (also if empty), dynamodb or redis.
 	Store string
-	// Template is the CloudFormation template; empty: that of the store in infra/golden.
+	// Template is the CloudFormation template. Empty means the store's template in infra/golden.
 	Template string
-	// Namespace separates the state of this run from others in one store; empty: that of the
-	// template.
+	// Namespace separates the state of this run from other state in the store. Empty means the
+	// namespace of the template.
 	Namespace string
 	// Port is the port of the first API.
 	Port command.Port
-	// Environments is the most processes of a function; 0: functions run in this process.
+	// Environments is the maximum number of processes of a function. With 0 functions run in this
+	// process.
 	Environments Environments
-	// Idle is how long an environment waits for a request before it is ended; 0: for ever.
+	// Idle is how long an environment waits for a request before it ends. 0 means no limit.
 	Idle time.Duration
 
 	Out, Log io.Writer
@@ -46,20 +47,20 @@ type Options struct {
 	Clock    func() time.Time // of functions in this process
 }
 
-// Memory is the store of a run that names none.
+// Memory is the default store.
 const Memory = "memory"
 
-// Server is one run. Make it with [New], and call one method once.
+// Server is one run. Create it with [New], and call one method once.
 type Server struct {
 	Options
 
-	metrics  io.Writer // what CloudWatch would read
+	metrics  io.Writer // the file that stands for CloudWatch
 	checkout checkout.Checkout
-	// variables are what the functions get beside the variables of the template.
+	// variables are added to the variables of the template.
 	variables map[string]string
 	apiKeys   map[string]string // by tier
-	live      *live.Rules       // by which the functions in this process decide
-	opened    limiter.Store     // of the functions
+	live      *live.Rules       // rules of the functions in this process
+	opened    limiter.Store     // store of the functions
 	operator  *operator.Operator
 	closers   []func()
 }
@@ -90,8 +91,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, s.handlers(apis, s.urls(len(apis))), listeners)
 }
 
-// Open starts everything but the ports, and returns the handlers of the APIs, which are reached at
-// urls. Close the Server after use.
+// Open starts everything except the ports, and returns the handlers of the APIs. Clients reach the
+// APIs at urls. Close the Server after use.
 func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error) {
 	template, err := s.read()
 	if err != nil {
@@ -104,7 +105,7 @@ func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error
 	return s.handlers(apis, urls), nil
 }
 
-// handlers returns the APIs, the first with the site before it.
+// handlers returns the handlers of the APIs. The first one also serves the site.
 func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	s.operator.Routed = func(method, path string) bool { return routed(apis, method, path) }
 	var list []http.Handler
@@ -115,7 +116,7 @@ func (s *Server) handlers(apis []*gateway.API, urls []string) []http.Handler {
 	return list
 }
 
-// Close stops what the Server has started.
+// Close stops what the Server started.
 func (s *Server) Close() {
 	for _, closer := range slices.Backward(s.closers) {
 		closer()
@@ -146,8 +147,8 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	return parsed, nil
 }
 
-// goldenTemplate returns the file of what is deployed with a store. The store memory has no
-// deployment of its own.
+// goldenTemplate returns the template that is deployed with a store. The memory store has no
+// deployed template.
 func goldenTemplate(store string) string {
 	if store == "redis" {
 		return "elasticache.template.json"
@@ -166,7 +167,7 @@ func absolute(path, fallback string) string {
 	return path
 }
 
-// open starts what the functions need, and puts the gateway before them.
+// open starts the dependencies of the functions, and creates the gateway.
 func (s *Server) open(ctx context.Context, template *template.Template) ([]*gateway.API, error) {
 	if err := s.prepare(ctx); err != nil {
 		return nil, err
@@ -178,7 +179,7 @@ func (s *Server) open(ctx context.Context, template *template.Template) ([]*gate
 	return g.APIs(), nil
 }
 
-// listen takes n ports.
+// listen opens n ports.
 func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, err error) {
 	for i := range n {
 		port := int(s.Port) + i
@@ -195,12 +196,12 @@ func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, e
 // How long connections may take. A local gateway need not wait for slow clients.
 const (
 	headerTimeout = 10 * time.Second
-	bodyTimeout   = 30 * time.Second // API Gateway waits for a function as long
+	bodyTimeout   = 30 * time.Second // API Gateway waits as long for a function
 	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 5 * time.Second
 )
 
-// serve answers until ctx ends, and then finishes the requests that have begun.
+// serve answers until ctx ends. It then finishes the requests in progress.
 func (s *Server) serve(ctx context.Context, handlers []http.Handler, listeners []net.Listener) error {
 	failed := make(chan error, len(handlers))
 	var running []*http.Server

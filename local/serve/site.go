@@ -11,12 +11,12 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// sitePath is what this program answers itself, before the first API. No API can have a
-// route below it: rules and functions never see these requests.
+// sitePath is the prefix of the paths that this program answers itself, before the first API. No
+// API can have a route below it, so rules and functions never see these requests.
 const sitePath = console.Path
 
-// site returns the handler of sitePath. Whatever is added to it is for this machine alone:
-// it is behind [guarded], and no function that is deployed has it.
+// site returns the handler of sitePath. Everything in it is for this machine only. It is behind
+// [guarded], and no deployed function contains it.
 func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
@@ -24,7 +24,7 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	return guarded(mux)
 }
 
-// operating returns what answers operators.
+// operating returns the handler for operator questions.
 func (s *Server) operating() http.Handler {
 	if s.Environments > 0 && s.Store == Memory {
 		return operator.Refusal("usage is not available: each environment keeps its counts in its own memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
@@ -32,8 +32,8 @@ func (s *Server) operating() http.Handler {
 	return s.operator.Handler()
 }
 
-// before returns a handler that gives site the requests below sitePath and api all others,
-// with their paths unchanged. http.ServeMux would clean them.
+// before returns a handler that sends requests below sitePath to site and all others to api. It
+// does not change paths, but http.ServeMux would clean them.
 func before(site, api http.Handler) http.Handler {
 	api = console.WithPointer(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,10 +45,10 @@ func before(site, api http.Handler) http.Handler {
 	})
 }
 
-// guarded keeps out what a page of another origin can make a browser send to this machine:
-// by a name of its own that leads here (DNS rebinding), or across origins. What changes
-// something has to be JSON, which no form can send, and other origins only after a preflight
-// that nothing answers.
+// guarded rejects requests that a page of another origin can make a browser send to this machine.
+// Such a page uses its own name for this address (DNS rebinding), or sends across origins. A
+// request that changes something must have a JSON body. A form cannot send JSON, and another origin
+// needs a preflight, which gets no answer.
 func guarded(h http.Handler) http.Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The warm-up of a store: so many callers at once, each so often. A server that has just started
-// takes a second for its first calls, and every call under way needs a connection.
+// The warm-up uses this many callers at once, with this many calls each. A server that just started
+// takes a second for its first calls, and each concurrent call needs a connection.
 const (
 	warmCallers = 32
 	warmCalls   = 8
@@ -21,8 +21,8 @@ const (
 // warm warms the store of the functions.
 func (s *Server) warm(ctx context.Context) error { return warm(ctx, s.opened) }
 
-// warm charges callers that do not exist and forgets them again, so that the first burst meets a
-// server that is warm, and open connections. It is no error if the server stays slow.
+// warm charges callers that do not exist and then deletes their state. The first burst then finds a
+// warm server and open connections. A server that stays slow is not an error.
 func warm(ctx context.Context, store limiter.Store) error {
 	if _, ok := store.(limiter.Local); ok {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// rulesPoll is how often the rules file is checked, so that an edit is reported soon. Functions in
-// processes of their own check it themselves, at a request.
+// rulesPoll is the interval between checks of the rules file, so that an edit is reported soon.
+// Functions in separate processes check the file themselves, at a request.
 const rulesPoll = 500 * time.Millisecond
 
 // watchRules checks the rules file until ctx ends.
@@ -28,7 +28,7 @@ func (s *Server) watchRules(ctx context.Context) {
 	}
 }
 
-// printReload prints which rules are in force after a change of the file, or what is wrong with it.
+// printReload prints the rules in force after a change of the file, or the problems of the file.
 func (s *Server) printReload(_ time.Time, n live.Reload) {
 	switch problems, mistaken := errors.AsType[rules.Problems](n.Err); {
 	case n.Changed:
@@ -44,7 +44,7 @@ func (s *Server) printReload(_ time.Time, n live.Reload) {
 	}
 }
 
-// listed joins the first of some names.
+// listed joins the first few names.
 func listed(names []string) string {
 	const most = 10
 	if more := len(names) - most; more > 0 {

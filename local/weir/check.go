@@ -47,8 +47,8 @@ type checked struct {
 	Tiers    []string        `json:"tiers,omitempty"`
 	Problems rules.Problems  `json:"problems,omitempty"`
 	Notes    []rules.Problem `json:"notes,omitempty"`
-	Writes   []rules.Writes  `json:"writes,omitempty"`   // of one request
-	Restarts []string        `json:"restarts,omitempty"` // limits whose counts begin anew, with --against
+	Writes   []rules.Writes  `json:"writes,omitempty"`   // by one request
+	Restarts []string        `json:"restarts,omitempty"` // limits whose counts restart, with --against
 }
 
 func check(ctx context.Context, in io.Reader, out io.Writer, file, against string, asJSON bool) error {
@@ -80,8 +80,8 @@ func check(ctx context.Context, in io.Reader, out io.Writer, file, against strin
 	return nil
 }
 
-// restarts returns the limits whose counts restart when r comes into force after the document in a
-// file; none without a file.
+// restarts returns the limits whose counts restart when r replaces the document in a file. Without
+// a file it returns none.
 func restarts(ctx context.Context, in io.Reader, file string, r *rules.Rules) ([]string, error) {
 	if file == "" {
 		return nil, nil
@@ -148,7 +148,7 @@ func (c checked) printWrites(out io.Writer) error {
 // everyCount is the text for a document in force that this version of weir cannot parse.
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
-// restartText names in one line the counts that restart.
+// restartText lists the counts that restart, in one line.
 func restartText(limits []string) string {
 	const most = 10
 	if slices.Contains(limits, everyCount) {
@@ -161,7 +161,7 @@ func restartText(limits []string) string {
 	return plural(len(limits), "count") + " restart: " + text
 }
 
-// count says how many rules there are.
+// count returns the number of rules as text.
 func count(n int) string {
 	if n == 1 {
 		return "1 rule"

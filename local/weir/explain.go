@@ -136,7 +136,7 @@ func verdict(s command.Style, d operator.Decision) string {
 	return text
 }
 
-// costOf describes the store calls of a request that gets d.
+// costOf describes the store calls of a request with the decision d.
 func costOf(c operator.Cost, d operator.Decision) string {
 	switch {
 	case c.Unit == "":
@@ -156,7 +156,7 @@ func printLimits(out io.Writer, limits []operator.Limit, at time.Time) error {
 	return t.Flush()
 }
 
-// numbers describes the parameters of a limit, without those that have their default.
+// numbers describes the parameters of a limit, except defaults.
 func numbers(l operator.Limit) []string {
 	words := []string{fmt.Sprintf("%s %d in %s", l.Algorithm, l.Requests, seconds(float64(l.WindowSeconds)))}
 	add := func(is bool, format string, args ...any) {

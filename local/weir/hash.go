@@ -57,7 +57,7 @@ type madeHash struct {
 	Hash      string `json:"hash"`
 }
 
-// localNamespace is that of the templates in infra/golden, which weir serve runs.
+// localNamespace is the namespace in the templates of infra/golden, which weir serve runs.
 const localNamespace = "dev"
 
 func (o *hashOptions) hash(c *cobra.Command, text string) (madeHash, error) {

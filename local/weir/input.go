@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// await returns what read returns, or the error of ctx if that ends first: a read from a terminal
-// may never end.
+// await returns the result of read, or the error of ctx if ctx ends first. A read from a terminal
+// may never return.
 func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	var got T
@@ -29,7 +29,7 @@ func await[T any](ctx context.Context, read func() (T, error)) (value T, err err
 	}
 }
 
-// readDocument reads a file, or in if it is called "-".
+// readDocument reads a file, or in if the name is "-".
 func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 	if file == "-" {
 		return await(ctx, func() ([]byte, error) { return io.ReadAll(in) })
@@ -37,17 +37,17 @@ func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error
 	return os.ReadFile(file)
 }
 
-// isPerson reports whether a person types what is read from a stream. Tests replace it.
+// isPerson reports whether a stream is a terminal. Tests replace it.
 var isPerson = command.IsTerminal
 
-// errCancelled is the error of a question that was answered with no.
+// errCancelled is the error after the answer no.
 var errCancelled = errors.New("nothing was changed")
 
-// confirm asks a question; y and yes confirm.
+// confirm asks a question. Only y and yes confirm.
 func confirm(ctx context.Context, in io.Reader, out io.Writer, question string) error {
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	answer, err := await(ctx, func() (answer string, _ error) {
-		_, _ = fmt.Fscanln(in, &answer) // nothing is no
+		_, _ = fmt.Fscanln(in, &answer) // an empty answer means no
 		return answer, nil
 	})
 	if err != nil {

@@ -118,13 +118,13 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 	return c
 }
 
-// keysOptions are those of all commands on keys.
+// keysOptions are the options of all commands on keys.
 type keysOptions struct {
 	table string
 	json  bool
 }
 
-// open returns the keys in the table. Progress of a long read goes to progress.
+// open returns the keys in the table. It writes the progress of a long read to progress.
 func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
@@ -149,7 +149,7 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err := hasCredentials(ctx, client); err != nil {
 		return nil, err
 	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // no request waits for it
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // no request waits for these calls, so retries are acceptable
 }
 
 // hasCredentials returns an error if a client of DynamoDB lacks a region or credentials.
@@ -163,10 +163,10 @@ func hasCredentials(ctx context.Context, client *dynamodb.Client) error {
 	return nil
 }
 
-// explain adds to an error what to do about it.
+// explain adds a remedy to an error.
 func (o *keysOptions) explain(err error) error { return explainRecords(o.table, err) }
 
-// explainRecords adds to an error of the records table what to do about it.
+// explainRecords adds a remedy to an error of the records table.
 func explainRecords(table string, err error) error {
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
 		return fmt.Errorf("--table: no table %q in this account and region; want the records table of the deployment, with AWS_PROFILE and AWS_REGION of its stack", table)
@@ -195,7 +195,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 	return err
 }
 
-// tierOf returns the tier as people read it.
+// tierOf returns the tier as text.
 func tierOf(k apikeys.Key) string {
 	if k.Tier == "" {
 		return "(default)"

@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// maxLine is the longest line that is read: events have some hundred bytes.
+// maxLine is the longest line that is read. An event has a few hundred bytes.
 const maxLine = 1 << 20
 
-// sendLine hands a line on, unless ctx ends.
+// sendLine sends a line to the channel, unless ctx ends.
 func sendLine(ctx context.Context, lines chan<- []byte, line []byte) bool {
 	select {
 	case lines <- line:
@@ -24,7 +24,7 @@ func sendLine(ctx context.Context, lines chan<- []byte, line []byte) bool {
 	}
 }
 
-// reader is a source of lines to their end.
+// reader is a source that reads lines until the end.
 type reader struct{ io.Reader }
 
 func (r reader) read(ctx context.Context, _ bool, lines chan<- []byte) error {
@@ -41,7 +41,7 @@ func (r reader) read(ctx context.Context, _ bool, lines chan<- []byte) error {
 	return s.Err()
 }
 
-// logFile is a source of lines in a file, which may grow.
+// logFile is a source of lines in a file that may grow.
 type logFile struct{ path string }
 
 func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) error {
@@ -50,7 +50,7 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 		return err
 	}
 	defer func() { _ = f.Close() }()
-	var rest []byte // of a line that is being written
+	var rest []byte // the incomplete last line
 	for {
 		text, err := io.ReadAll(io.LimitReader(f, maxLine))
 		if err != nil {
@@ -84,8 +84,8 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// begunAnew returns to the start of a file that has become shorter than what was read of it, and
-// reports whether it has. make run truncates its log in this way.
+// begunAnew returns to the start of a file that is shorter than the part already read, and reports
+// whether it did. make run truncates its log in this way.
 func begunAnew(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
@@ -99,7 +99,7 @@ func begunAnew(f *os.File) (bool, error) {
 	return true, err
 }
 
-// pause reports whether ctx lives as long.
+// pause reports whether ctx is still alive after the pause.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

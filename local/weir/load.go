@@ -22,7 +22,7 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// How much load there is at most: enough for a machine, and not for an attack by mistake.
+// The maxima of a load are enough for a machine, but too low for an attack by mistake.
 const (
 	maxLoadRequests = 1_000_000
 	maxLoadDuration = 10 * time.Minute
@@ -31,7 +31,7 @@ const (
 	maxLoadUsers    = 10_000
 )
 
-// tokenVariable is where a token is that is no argument, which others on the machine can read.
+// tokenVariable holds a token. Other users of the machine could read a token in an argument.
 const tokenVariable = "WEIR_TOKEN"
 
 func loadCommand() *cobra.Command {
@@ -81,9 +81,9 @@ type loader struct {
 	out, log                    io.Writer
 
 	template  *http.Request
-	tokens    []string // one a user
+	tokens    []string // one for each user
 	transport http.RoundTripper
-	wire      *wire // below the transport
+	wire      *wire // counts answers below the polite transport
 }
 
 func (l *loader) run(ctx context.Context, address string) error {
@@ -115,7 +115,7 @@ func (l *loader) run(ctx context.Context, address string) error {
 	return nil
 }
 
-// check finds what is wrong with the command line, or with whom it is aimed at.
+// check validates the command line and the target host.
 func (l *loader) check(address string) error {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || u.User != nil {
@@ -148,7 +148,7 @@ func (l *loader) check(address string) error {
 	return nil
 }
 
-// prepare makes all that is the same for each request.
+// prepare creates everything that all requests share.
 func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	if l.template, err = http.NewRequestWithContext(ctx, l.method, address, strings.NewReader(l.body)); err != nil {
 		return command.AsUsage(err)
@@ -156,10 +156,10 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	for _, header := range l.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || name == "" || strings.ContainsAny(header, "\r\n") {
-			return command.Usage("--header: want name: value") // which may be a secret
+			return command.Usage("--header: want name: value") // the value may be a secret, so the error does not show it
 		}
 		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
-			l.template.Host = value // net/http takes it from nowhere else
+			l.template.Host = value // net/http ignores a Host header field
 		} else {
 			l.template.Header.Add(name, value)
 		}
@@ -168,7 +168,7 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 		return err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // what it is aimed at is the host of the URL and nothing else
+	transport.Proxy = nil // requests must reach only the host of the URL
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = l.clients, l.clients
 	l.wire = &wire{base: transport, answers: map[int]int64{}}
 	l.transport = l.wire
@@ -178,7 +178,7 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	return nil
 }
 
-// mint makes a token for each user.
+// mint creates a token for each user.
 func (l *loader) mint() error {
 	if l.users == 0 && l.tier == "" {
 		if token := os.Getenv(tokenVariable); token != "" {
@@ -200,13 +200,13 @@ func (l *loader) mint() error {
 	return nil
 }
 
-// maxAnswer is how much of an answer is read.
+// maxAnswer is the largest part of an answer that is read.
 const maxAnswer = 1 << 20
 
 // send sends the nth request.
 func (l *loader) send(ctx context.Context, n int) (int, error) {
 	r := l.template.Clone(ctx)
-	r.Body, _ = l.template.GetBody() // of a text, which cannot fail
+	r.Body, _ = l.template.GetBody() // a text body cannot fail
 	if len(l.tokens) > 0 {
 		r.Header.Set("Authorization", "Bearer "+l.tokens[n%len(l.tokens)])
 	}
@@ -221,7 +221,7 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 	return answer.StatusCode, nil
 }
 
-// wire counts what is answered below a polite transport.
+// wire counts the answers that reach a polite transport.
 type wire struct {
 	base    http.RoundTripper
 	mu      sync.Mutex
@@ -239,7 +239,7 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, err
 }
 
-// show keeps a terminal informed, until the function that it returns is called.
+// show prints progress on a terminal until the returned function is called.
 func (l *loader) show(m *load.Meter) (finished func()) {
 	terminal, ok := l.log.(*os.File)
 	if !ok || !isatty.IsTerminal(terminal.Fd()) {

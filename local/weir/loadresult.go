@@ -17,7 +17,7 @@ import (
 type measured struct {
 	URL string `json:"url"`
 	load.Result
-	// Wire has the answers by status with those that --polite has kept from the result.
+	// Wire has all answers by status, also those that --polite hides from the result.
 	Wire map[int]int64 `json:"wire,omitempty"`
 }
 
@@ -48,7 +48,7 @@ func (m measured) print(out io.Writer, asJSON bool) error {
 	return err
 }
 
-// perSecond returns how many there were in each second.
+// perSecond returns the number per second.
 func (m measured) perSecond(n int64) float64 {
 	if m.Seconds == 0 {
 		return 0
@@ -96,7 +96,7 @@ func (m measured) latencies(out io.Writer) {
 	}
 }
 
-// progress is the line that a terminal sees meanwhile.
+// progress is the line that a terminal shows during the load.
 func progress(r load.Result) string {
 	return fmt.Sprintf("%s: %d requests, allowed %d, refused %d, other %d, under way %d", r.Took.Round(time.Second), r.Requests, r.Allowed, r.Refused, r.Other+r.Failed, r.UnderWay)
 }

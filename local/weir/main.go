@@ -1,8 +1,9 @@
 // Command weir runs the limiter on this machine and manages its documents, keys and limits, here
-// and at AWS. README.md beside this has a table of the commands.
+// and at AWS. README.md in this folder has a table of the commands.
 //
-// Each command has a file of its own: its flags, its help and what it prints. What it does is in
-// packages: serve, operator, load, top and simulate beside this one, records below functions.
+// Each command has its own file with its flags, its help and its output. The work is done by the
+// packages serve, operator, load, top and simulate beside this one, and by the records packages
+// below functions.
 package main
 
 import (

@@ -28,7 +28,7 @@ func rulesCommand() *cobra.Command {
 	return c
 }
 
-// rulesOptions are those of all commands on the rules in a table.
+// rulesOptions are the options of all commands on the rules in a table.
 type rulesOptions struct {
 	table    string
 	json     bool
@@ -45,7 +45,7 @@ func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 	return rulestore.New(client, o.table), nil
 }
 
-// explain adds to an error what to do about it.
+// explain adds a remedy to an error.
 func (o *rulesOptions) explain(err error) error {
 	if errors.Is(err, rulestore.ErrConflict) {
 		return fmt.Errorf("%w; see weir rules history, and try again", err)

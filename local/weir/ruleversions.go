@@ -18,13 +18,13 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// proposal is a document that may come into force, and what it is called.
+// proposal is a document to publish, with its name.
 type proposal struct {
 	name     string
 	document []byte
 }
 
-// check reads the document as functions do, whatever their store.
+// check validates the document as functions do, whatever their store.
 func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
 		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay}); err != nil {
@@ -34,10 +34,10 @@ func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	return r, nil
 }
 
-// restarts returns the limits whose counts restart when p, compiled as r, replaces a document; only
-// everyCount if this version of weir cannot parse that document.
+// restarts returns the limits whose counts restart when p, compiled as r, replaces a document. It
+// returns only everyCount if this version of weir cannot parse that document.
 func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
-	if len(document) == 0 { // nothing is in force
+	if len(document) == 0 { // no version is in force
 		return nil
 	}
 	before, err := proposal{document: document}.check(maxDelay)
@@ -47,15 +47,15 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return rules.Restarts(before, r)
 }
 
-// published is the result of a put, as --json prints it.
+// published is the result of a publish, as --json prints it.
 type published struct {
 	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
-	Restarts []string `json:"restarts,omitempty"` // limits whose counts begin anew
-	Diff     string   `json:"diff"`               // unified; empty if nothing was put, because it is in force already
+	Restarts []string `json:"restarts,omitempty"` // limits whose counts restart
+	Diff     string   `json:"diff"`               // unified; empty if the document was already in force
 }
 
-// publish publishes a proposal after the version in force, which must be after unless that is 0.
+// publish publishes a proposal. If after is not 0, it must be the version in force.
 func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -103,12 +103,13 @@ func (o *rulesOptions) printPublished(out io.Writer, r published) error {
 	return err
 }
 
-// difference returns how a proposal differs from a version, by lines; empty if it says the same.
+// difference returns the difference between a proposal and a version, by lines. It is empty if both
+// are equal.
 func difference(v rulestore.Version, document []byte, p proposal) string {
 	return udiff.Unified(nameOf(v), p.name, lines(document), lines(p.document))
 }
 
-// nameOf returns what a version is called; the zero Version is none.
+// nameOf returns the name of a version. The zero Version is "none".
 func nameOf(v rulestore.Version) string {
 	if v.Version == 0 {
 		return "no rules"
@@ -116,7 +117,7 @@ func nameOf(v rulestore.Version) string {
 	return fmt.Sprintf("version %d", v.Version)
 }
 
-// lines returns a document with one value a line.
+// lines formats a document with one value per line.
 func lines(document []byte) string {
 	var b bytes.Buffer
 	if json.Compact(&b, document) != nil {
@@ -124,7 +125,7 @@ func lines(document []byte) string {
 	}
 	compact := bytes.Clone(b.Bytes())
 	b.Reset()
-	_ = json.Indent(&b, compact, "", "  ") // it is JSON
+	_ = json.Indent(&b, compact, "", "  ") // compact is valid JSON
 	return b.String() + "\n"
 }
 
@@ -147,7 +148,7 @@ func (o *rulesOptions) get(ctx context.Context, out io.Writer, version int64) er
 	return err
 }
 
-// diff compares a version with another one, or with a proposal if there is one.
+// diff compares a version with another version, or with a proposal if there is one.
 func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, p *proposal) error {
 	kept, err := o.open(ctx)
 	if err != nil {
@@ -169,7 +170,7 @@ func (o *rulesOptions) diff(ctx context.Context, out io.Writer, from, to int64, 
 		return command.PrintJSON(out, struct {
 			From string `json:"from"`
 			To   string `json:"to"`
-			Diff string `json:"diff"` // unified; empty if they say the same
+			Diff string `json:"diff"` // unified; empty if both are equal
 		}{nameOf(v), p.name, difference})
 	}
 	_, err = io.WriteString(out, difference)

@@ -43,7 +43,7 @@ func seedCommand() *cobra.Command {
 
 // seeded is what --json prints.
 type seeded struct {
-	Table    string            `json:"table,omitempty"` // "" without an endpoint
+	Table    string            `json:"table,omitempty"` // empty without an endpoint
 	Endpoint string            `json:"endpoint,omitempty"`
 	Made     bool              `json:"tableMade"` // the table did not exist before
 	APIKeys  map[string]string `json:"apiKeys"`   // by tier

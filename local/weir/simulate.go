@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/simulate"
 )
 
-// simulation is what the command line says of one.
+// simulation holds the command line of one simulation.
 type simulation struct {
 	simulate.Parameters
 	simulate.Limits
@@ -48,7 +48,7 @@ func simulateCommand() *cobra.Command {
 	return c
 }
 
-// bind makes the flags of c, with what s has for their defaults.
+// bind adds the flags to c. The values in s are their defaults.
 func (s *simulation) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar((*string)(&s.Store), "store", string(s.Store), "dynamodb or elasticache")
@@ -79,8 +79,8 @@ func (s *simulation) bind(c *cobra.Command) {
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
 }
 
-// settle returns s with the defaults of its store and of --quick under the flags that were
-// given.
+// settle returns s with the defaults of its store and of --quick. Flags on the command line
+// override both.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits()}
 	if s.quick {
@@ -130,7 +130,7 @@ type simulated struct {
 	Results    []simulate.Result   `json:"results"`
 }
 
-// plan returns what is to be simulated, or what is wrong with the command line.
+// plan returns the plan of the simulation, or a usage error.
 func (s simulation) plan() ([]simulate.Scenario, error) {
 	only, err := regexp.Compile(s.only)
 	if err != nil {
@@ -139,7 +139,8 @@ func (s simulation) plan() ([]simulate.Scenario, error) {
 	return simulate.Plan(s.Parameters, s.Limits, only)
 }
 
-// report prints the progress of a plan of n limits every two seconds, until it is stopped.
+// report prints the progress of a plan of n limits every two seconds, until the returned function
+// stops it.
 func (s simulation) report(to io.Writer, progress *simulate.Progress, n int) (stop func()) {
 	total := float64(n) * s.Rate * (s.Warmup + s.Measured).Seconds()
 	done, stopped := make(chan struct{}), make(chan struct{})

@@ -30,8 +30,8 @@ type operating interface {
 	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
 }
 
-// target is what explain, usage and reset query: the gateway of make run, or the store of a
-// deployment.
+// target is the place that explain, usage and reset query: the gateway of make run, or the store of
+// a deployment.
 type target struct {
 	url                               string
 	store, table, namespace, redisURL string
@@ -58,7 +58,7 @@ func (t *target) flags(c *cobra.Command) {
 
 const defaultGateway = "http://127.0.0.1:8080"
 
-// open returns what to query, and a function that closes it.
+// open returns the target, and a function that closes it.
 func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() error, error) {
 	none := func() error { return nil }
 	if t.store == "" {
@@ -145,7 +145,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	return o, nil
 }
 
-// where names the store of a deployment in a question, without the password of a cache's URL.
+// where names the store of a deployment in a question. It removes the password from a Redis URL.
 func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
@@ -158,7 +158,7 @@ func (t *target) where() string {
 	return fmt.Sprintf("Redis at %s, namespace %s", address, value("NAMESPACE"))
 }
 
-// reachable returns an error if DynamoDB cannot be called for want of a region or credentials.
+// reachable returns an error if the region or the credentials for DynamoDB are missing.
 func reachable(ctx context.Context, config boot.Config) error {
 	client, err := config.DynamoDBClient(ctx)
 	if err != nil {
@@ -167,8 +167,8 @@ func reachable(ctx context.Context, config boot.Config) error {
 	return hasCredentials(ctx, client)
 }
 
-// lookup returns the variables of the deployment's functions: the flags, and else those of
-// this process.
+// lookup returns the variables of the deployment's functions. A flag overrides a variable of this
+// process.
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
 		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
@@ -179,7 +179,7 @@ func (t *target) lookup(name string) (string, bool) {
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // only by a flag, because it decides which rules apply
+	case name == "RULES_FROM": // only a flag sets it, because it decides which rules apply
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}
@@ -187,7 +187,7 @@ func (t *target) lookup(name string) (string, bool) {
 	case ok:
 	case name == "WEIR_LOCAL":
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
-	case name == "RULES_VERSION": // of a document without one, as in make run
+	case name == "RULES_VERSION": // for a document without a version, as in make run
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
 		}
@@ -195,7 +195,7 @@ func (t *target) lookup(name string) (string, bool) {
 	return value, ok
 }
 
-// usageOrFailure makes a mistake in a question a usage error.
+// usageOrFailure turns a mistake in a question into a usage error.
 func usageOrFailure(err error) error {
 	if _, mistaken := errors.AsType[*operator.MistakeError](err); mistaken {
 		return command.AsUsage(err)

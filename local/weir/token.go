@@ -58,8 +58,8 @@ type madeToken struct {
 	Token string `json:"token"`
 }
 
-// reservedClaims are the claims that --claim does not set, with what sets them: the registered ones
-// (RFC 7519, 4.1), which the gateway checks, and the tier.
+// reservedClaims are the claims that --claim rejects, each with the flag that sets it. They are the
+// registered claims (RFC 7519, 4.1), which the gateway checks, and the tier.
 var reservedClaims = map[string]string{
 	"sub": "--user", "tier": "--tier", "exp": "--valid",
 	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
@@ -92,7 +92,7 @@ func parseClaims(list []string) (map[string]string, error) {
 	return claims, nil
 }
 
-// completeTiers makes a shell complete the flag tier by the tiers of a rules document.
+// completeTiers completes the flag tier with the tiers of a rules document.
 func completeTiers(c *cobra.Command, document *string) {
 	command.CompleteBy(c, "tier", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return checkout.Tiers(*document), cobra.ShellCompDirectiveNoFileComp

@@ -57,13 +57,13 @@ type topOptions struct {
 	out io.Writer
 }
 
-// source sends lines until it has come to the end or, if it follows, until ctx ends.
+// source sends lines until the end. A source that follows sends them until ctx ends.
 type source interface {
 	read(ctx context.Context, follow bool, lines chan<- []byte) error
 }
 
-// renewal is how often a table on a terminal is renewed, and a broker or a file that is
-// followed is asked for more.
+// renewal is the interval between updates of the table on a terminal. A followed broker or file is
+// polled as often.
 const renewal = time.Second
 
 // maxShown bounds the table.
@@ -107,10 +107,10 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 				return err
 			}
 			return o.finish(ctx, follow, t)
-		case <-ctx.Done(): // a terminal that is read from may have no end
+		case <-ctx.Done(): // a read from a terminal may never end
 			return o.finish(ctx, follow, t)
 		case <-renew:
-			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // home, and clear
+			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // move the cursor home and clear the screen
 			if err := o.print(o.out, t.Table(o.n)); err != nil {
 				return err
 			}
@@ -118,8 +118,8 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 	}
 }
 
-// finish prints what there is. It is all there is unless ctx has ended first; what is followed
-// has no other end.
+// finish prints the result. The result is complete unless ctx ended first. A followed source ends
+// only with ctx.
 func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
 	if err := o.print(o.out, t.Table(o.n)); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error 
 	return nil
 }
 
-// source returns what the command line names.
+// source returns the source that the command line names.
 func (o *topOptions) source(file string) (source, error) {
 	switch file {
 	case "-":
@@ -173,7 +173,7 @@ func (o *topOptions) print(out io.Writer, t top.Table) error {
 	return table.Flush()
 }
 
-// printable returns text without what a terminal would obey.
+// printable removes control characters from text, because a terminal would obey them.
 func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 {

@@ -49,7 +49,7 @@ func usageCommand() *cobra.Command {
 	return c
 }
 
-// completeSubject completes the kind of a subject, which a name follows.
+// completeSubject completes the kind of a subject. The name comes after it.
 func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
