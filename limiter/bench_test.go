@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// BenchmarkDecide measures a decision in this process over a store in memory. The cases are one
-// limit, three limits, a limit of a shared store, and a limit with a lease.
+// BenchmarkLimiter_Take measures a decision in this process over a store in memory. The cases are
+// one limit, three limits, a limit of a shared store, and a limit with a lease.
 func BenchmarkLimiter_Take(b *testing.B) {
 	rate := algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
 	for _, n := range []int{1, 3} {

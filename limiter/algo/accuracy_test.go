@@ -21,7 +21,7 @@ var update = flag.Bool("update", false, "rewrite ACCURACY.md")
 //go:embed testdata/accuracy.tmpl
 var accuracyTemplate string
 
-// ACCURACY.md says what its numbers are now; with -update it is made to.
+// ACCURACY.md contains the current numbers. The flag -update rewrites it.
 func TestAccuracy(t *testing.T) {
 	var rows []row
 	for _, p := range patterns() {
@@ -59,23 +59,23 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// row is what became of one pattern of arrivals.
+// row has the results of one pattern of arrivals.
 type row struct {
 	Name                            string
 	Requests                        int
 	Admitted, ByLog                 int // by the sliding window, and by a log
 	WronglyAdmitted, WronglyRefused int
-	Worst                           int // admitted by the window in the worst minute
+	Worst                           int // most admissions of the window in a minute
 }
 
-// Percent returns how many of the requests n are.
+// Percent returns n as a percentage of the requests.
 func (r row) Percent(n int) string { return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(r.Requests)) }
 
 // pattern is an hour of arrivals at a limit of 100 a minute.
 type pattern struct {
 	name string
-	// next returns how long after a request the next one comes, and of which caller. wait
-	// is how long the window asks the caller to wait.
+	// next returns the time until the next request and its caller. wait is how long the window asks
+	// the caller to wait.
 	next func(r *rand.Rand, wait time.Duration) (after time.Duration, caller int)
 }
 
@@ -115,9 +115,9 @@ func patterns() (list []pattern) {
 	}})
 }
 
-// measure judges each answer of a sliding window by the exact log of what that window
-// admitted before: an admission is wrong if the limit was reached in the last minute, a
-// refusal if it was not.
+// measure compares each answer of a sliding window with an exact log of that window's admissions.
+// An admission is wrong if the limit was reached in the last minute. A refusal is wrong if it was
+// not.
 func (p pattern) measure(t *testing.T) row {
 	t.Helper()
 	rate := algo.Rate{Requests: 100, Window: time.Minute}
@@ -172,19 +172,19 @@ func (p pattern) measure(t *testing.T) row {
 	return result
 }
 
-// sizes are the bytes of a caller's state at its limit.
+// sizes are the state sizes in bytes of a caller at its limit.
 type sizes struct {
 	Requests    int64
 	Window, Log int
 }
 
-// full returns the bytes of the state of a caller who is at its limit.
+// full returns the state size in bytes of a caller that is at its limit.
 func full(t *testing.T, algorithm algo.Algorithm, requests int64) int {
 	t.Helper()
 	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute})
 	s, ok := m.Take(algo.State{}, start, requests)
 	if !ok {
-		t.Fatal("a full quota is refused")
+		t.Fatal("got a refusal before the quota is used up")
 	}
 	return int(unsafe.Sizeof(s)) + len(s.Entries)
 }

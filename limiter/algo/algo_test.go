@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// start is the start of a minute, and inside an hour and a day.
+// start is the start of a minute, and lies inside an hour and a day.
 var start = algo.InstantOf(time.Date(2026, 3, 4, 5, 6, 0, 0, time.UTC))
 
 func machine(tb testing.TB, r algo.Rate) algo.Machine {
@@ -20,7 +20,7 @@ func machine(tb testing.TB, r algo.Rate) algo.Machine {
 	return m
 }
 
-// step is a moment of a story: a request, and what is to be answered and left.
+// step is a request of a scenario, with the expected answer and the quota that remains.
 type step struct {
 	at         time.Duration // after start
 	cost       int64
@@ -55,10 +55,10 @@ func TestBucket_Take(t *testing.T) {
 		{0, 1, true, 18, 0, 1200 * ms},
 		{0, 1, true, 17, 0, 1800 * ms},
 		{0, 17, true, 0, 0, 12 * s},         // the burst is used up at one instant
-		{0, 1, false, 0, 600 * ms, 12 * s},  // and the 21st refused
-		{0, 3, false, 0, 1800 * ms, 12 * s}, // a dearer one waits longer
+		{0, 1, false, 0, 600 * ms, 12 * s},  // the 21st request is refused
+		{0, 3, false, 0, 1800 * ms, 12 * s}, // a higher cost waits longer
 		{600*ms - 1, 1, false, 0, 1, 11400*ms + 1},
-		{600 * ms, 1, true, 0, 0, 12 * s},              // exactly as patient as it was told
+		{600 * ms, 1, true, 0, 0, 12 * s},              // admitted exactly after RetryAfter
 		{600 * ms, 0, true, 0, 0, 12 * s},              // a look charges nothing
 		{-10 * s, 1, false, 0, 11200 * ms, 22600 * ms}, // a clock that went back finds no quota
 		{time.Hour, 20, true, 0, 0, 12 * s},            // an hour does not fill it beyond its burst
@@ -73,11 +73,11 @@ func TestWindow_Take(t *testing.T) {
 		runSteps(t, m, algo.State{}, []step{
 			{0, 80, true, 20, 0, 120 * s},
 			{80 * s, 30, true, 16, 0, 100 * s},          // 80*40/60 + 30 = 83.3 are used
-			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53 of the previous 80 are too many by one
+			{80 * s, 17, false, 16, 250034333, 100 * s}, // 53 of the previous 80 are one too many
 			{80 * s, 16, true, 0, 0, 100 * s},
 			{100 * s, 1, true, 26, 0, 80 * s}, // 80/3 + 46 + 1
 			{200 * s, 1, true, 99, 0, 100 * s},
-			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap nothing weighs
+			{500 * s, 100, true, 0, 0, 100 * s}, // after a gap the old window has no weight
 		})
 	})
 	t.Run("fixed", func(t *testing.T) {
@@ -100,21 +100,21 @@ func TestLog_Take(t *testing.T) {
 	runSteps(t, m, algo.State{}, []step{
 		{0, 2, true, 3, 0, 10 * s},
 		{4 * s, 2, true, 1, 0, 10 * s},
-		{9 * s, 2, false, 1, 1 * s, 5 * s}, // one of the first two must go
+		{9 * s, 2, false, 1, 1 * s, 5 * s}, // one of the first two must expire
 		{9 * s, 1, true, 0, 0, 10 * s},
 		{10*s - 1, 1, false, 0, 1, 9*s + 1},
-		{10 * s, 2, true, 0, 0, 10 * s}, // both go at once
+		{10 * s, 2, true, 0, 0, 10 * s}, // both expire at once
 		{10 * s, 3, false, 0, 9 * s, 10 * s},
 		{8 * s, 1, false, 0, 6 * s, 12 * s}, // a slow clock still counts them
 		{16 * s, 1, true, 1, 0, 10 * s},
-		{15 * s, 1, true, 0, 0, 11 * s}, // and is counted at the newest instant
+		{15 * s, 1, true, 0, 0, 11 * s}, // counted at the newest instant
 		{19 * s, 1, true, 0, 0, 10 * s},
 		{19 * s, 6, false, 0, algo.Never, 10 * s},
 		{100 * s, 5, true, 0, 0, 10 * s},
 	})
 }
 
-// Debts are of one capacity at most, and are paid off at the limit's own rate.
+// A debt is at most one capacity. It is paid off at the rate of the limit.
 func TestSpend(t *testing.T) {
 	for _, c := range []struct {
 		rate       algo.Rate
@@ -136,44 +136,44 @@ func TestSpend(t *testing.T) {
 			s = m.Force(s, start, cost)
 		}
 		if got := m.RetryAfter(s, start, 1); got != c.retryAfter {
-			t.Errorf("%s after spending %v: retry after %s, want %s", m.Fingerprint(), c.costs, got, c.retryAfter)
+			t.Errorf("%s after forced charges of %v: got retry after %s, want %s", m.Fingerprint(), c.costs, got, c.retryAfter)
 		}
 		if again := m.Force(s, start, 0); again != s {
-			t.Errorf("%s: spending nothing changed %+v to %+v", m.Fingerprint(), s, again)
+			t.Errorf("%s: a forced charge of 0 changed %+v to %+v", m.Fingerprint(), s, again)
 		}
 		if m.Ahead(s, start) {
-			t.Errorf("%s: the largest debt is taken for a wrong clock", m.Fingerprint())
+			t.Errorf("%s: the largest debt is treated as a wrong clock", m.Fingerprint())
 		}
 		if _, ok := m.Take(s, start, 0); ok != (c.retryAfter == 0) {
-			t.Errorf("%s after spending %v: a look is allowed %t", m.Fingerprint(), c.costs, ok)
+			t.Errorf("%s after forced charges of %v: a look is allowed %t", m.Fingerprint(), c.costs, ok)
 		}
 	}
 }
 
-// Twenty at once through a leaky bucket of 10 a second leave 100 ms apart; a token
-// bucket lets them go together.
+// 20 concurrent requests leave a leaky bucket of 10 a second 100 ms apart. A token bucket delays
+// none of them.
 func TestBucket_Delay(t *testing.T) {
 	b := machine(t, algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 20}).(*algo.Bucket)
 	var s algo.State
 	for i := range 20 {
 		var ok bool
 		if s, ok = b.Take(s, start, 1); !ok {
-			t.Fatalf("request %d refused", i+1)
+			t.Fatalf("request %d: got a refusal", i+1)
 		}
 		if got, want := b.Delay(s, start, 1), time.Duration(i)*100*time.Millisecond; got != want {
-			t.Errorf("request %d leaves after %s, want %s", i+1, got, want)
+			t.Errorf("request %d: got a delay of %s, want %s", i+1, got, want)
 		}
 	}
 	if _, ok := b.Take(s, start, 1); ok {
-		t.Error("the queue is longer than its depth")
+		t.Error("got a queue longer than its depth")
 	}
 	s, _ = b.Take(s, start.Add(50*time.Millisecond), 0)
 	if s, ok := b.Take(s, start.Add(150*time.Millisecond), 1); !ok || b.Delay(s, start.Add(150*time.Millisecond), 1) != 1850*time.Millisecond {
-		t.Errorf("150 ms later one more leaves after %s, want 1.85s", b.Delay(s, start.Add(150*time.Millisecond), 1))
+		t.Errorf("150 ms later: got a delay of %s, want 1.85s", b.Delay(s, start.Add(150*time.Millisecond), 1))
 	}
 }
 
-// The worked examples of the sliding window: how much of the limit is used.
+// The used part of the limit equals the worked examples of the sliding window.
 func TestWindow_examples(t *testing.T) {
 	for _, c := range []struct {
 		previous, current int64
@@ -192,26 +192,26 @@ func TestWindow_examples(t *testing.T) {
 			s, _ = m.Take(s, now, c.current)
 		}
 		if used := 1000 - m.Remaining(s, now); used != c.used {
-			t.Errorf("%d before, %d now, %s in: %d used, want %d", c.previous, c.current, c.elapsed, used, c.used)
+			t.Errorf("%d before, %d now, %s in: got %d used, want %d", c.previous, c.current, c.elapsed, used, c.used)
 		}
 	}
 }
 
-// Bursts on both sides of a boundary: a fixed window lets both through, a sliding one
-// hardly more than one of them, and a log just that.
+// A caller sends a burst on each side of a window boundary. A fixed window admits both bursts, a
+// sliding window hardly more than one, and a log exactly one.
 func TestBoundary(t *testing.T) {
 	for _, c := range []struct {
 		algorithm   algo.Algorithm
 		most, least int
 	}{{algo.FixedWindow, 200, 200}, {algo.SlidingWindow, 102, 100}, {algo.SlidingLog, 100, 100}} {
 		if admitted := boundaryAttack(t, c.algorithm); admitted > c.most || admitted < c.least {
-			t.Errorf("%s: %d admitted within a second of a limit of 100, want %d to %d", c.algorithm, admitted, c.least, c.most)
+			t.Errorf("%s: got %d admitted within a second at a limit of 100, want %d to %d", c.algorithm, admitted, c.least, c.most)
 		}
 	}
 }
 
-// boundaryAttack returns how many of 100 at 0:59 and 100 at 1:00 are admitted at a limit of
-// 100 a minute.
+// boundaryAttack sends 100 requests at 0:59 and 100 at 1:00 to a limit of 100 a minute. It returns
+// the number of admitted requests.
 func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
 	t.Helper()
 	m := machine(t, algo.Rate{Algorithm: algorithm, Requests: 100, Window: time.Minute})
@@ -227,8 +227,8 @@ func boundaryAttack(t *testing.T, algorithm algo.Algorithm) (admitted int) {
 	return admitted
 }
 
-// A caller who takes all that it can get, as soon as it can: what is admitted in the
-// worst second, six seconds and minute of a sliding window of 100 a minute.
+// A caller sends each request as soon as it is allowed. The test counts the most admissions of a
+// sliding window of 100 a minute in one second, in six seconds and in a minute.
 func TestWindow_greedy(t *testing.T) {
 	m := machine(t, algo.Rate{Requests: 100, Window: time.Minute})
 	var s algo.State
@@ -246,12 +246,12 @@ func TestWindow_greedy(t *testing.T) {
 		want int
 	}{{time.Second, 101}, {6 * time.Second, 109}, {time.Minute, 199}} {
 		if got := worst(admitted, c.in); got != c.want {
-			t.Errorf("worst %s admits %d, want %d", c.in, got, c.want)
+			t.Errorf("worst %s: got %d admitted, want %d", c.in, got, c.want)
 		}
 	}
 }
 
-// worst returns the most instants in any time as long as in.
+// worst returns the highest number of instants in any interval of length in.
 func worst(instants []algo.Instant, in time.Duration) (most int) {
 	from := 0
 	for to := range instants {
@@ -306,7 +306,7 @@ func TestParse(t *testing.T) {
 		if err != nil {
 			t.Errorf("%s: %v", s, err)
 		} else if m.Fingerprint() != s {
-			t.Errorf("%s: parsed as %s", s, m.Fingerprint())
+			t.Errorf("%s: parsed as %s, want the same fingerprint", s, m.Fingerprint())
 		}
 	}
 	for _, s := range []string{"", "bucket", "bucket/600ms", "bucket/600ms/", "bucket/600/20", "bucket/-1s/20", "bucket/1s/0", "spiral/1s/20", "log/1m0s/329", "sliding/0s/1", "log/0s/1",
@@ -317,8 +317,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A log that is put into as much debt as it takes, as soon as it takes it, and by clocks
-// that are behind, holds no more entries than the largest debt has.
+// Forced charges put a log into the largest possible debt as soon as possible, also by slow clocks.
+// The log never holds more entries than the largest debt has.
 func TestLog_MaxDebt(t *testing.T) {
 	for _, window := range []time.Duration{time.Second, 3 * time.Second, 7 * time.Second, time.Hour} {
 		l := &algo.Log{Length: window, Requests: 10}
@@ -329,38 +329,38 @@ func TestLog_MaxDebt(t *testing.T) {
 			now = now.Add(window / 4)
 		}
 		if int64(largest) != l.MaxDebt() {
-			t.Errorf("%s: %d entries, want %d", window, largest, l.MaxDebt())
+			t.Errorf("%s: got %d entries, want %d", window, largest, l.MaxDebt())
 		}
 	}
 }
 
-// A clock that is behind decides as one that is at the newest entry: what has expired there
-// neither counts nor has to be kept.
+// A slow clock decides like a clock at the newest entry. Entries that have expired at that instant
+// do not count and need not be kept.
 func TestLog_behind(t *testing.T) {
 	l := &algo.Log{Length: time.Second, Requests: 3}
 	s, _ := l.Take(algo.State{}, start, 3)
 	s, ok := l.Take(s, start.Add(4*time.Second), 1)
 	if !ok || s.Entries.Len() != 1 {
-		t.Fatalf("allowed %t, %d entries, want the newest alone", ok, s.Entries.Len())
+		t.Fatalf("got allowed %t and %d entries, want only the newest", ok, s.Entries.Len())
 	}
 	behind := start.Add(500 * time.Millisecond) // where the first three would count
 	if got := l.Used(s, behind); got != 1 {
-		t.Errorf("%d used, want 1", got)
+		t.Errorf("got %d used, want 1", got)
 	}
 	if s, ok = l.Take(s, behind, 2); !ok || s.Entries.Len() != 3 || s.Newest != start.Add(4*time.Second) {
-		t.Errorf("allowed %t, %+v", ok, s)
+		t.Errorf("got allowed %t, %+v", ok, s)
 	}
 	if _, ok = l.Take(s, behind, 1); ok {
-		t.Error("a fourth request within a second is allowed")
+		t.Error("got a fourth admission within a second")
 	}
 }
 
-// A log of a longer window counts no entries that the shorter one had dropped, whether or not a
-// store has removed them.
+// A log of a longer window does not count entries that expired in the shorter one. It does not
+// matter whether a store has removed them.
 func TestLog_convert_longer(t *testing.T) {
 	short, long := &algo.Log{Length: time.Second, Requests: 3}, &algo.Log{Length: time.Hour, Requests: 3}
 	left := algo.State{Newest: start.Add(2 * time.Second), Entries: algo.NewEntries(start, start, start.Add(2*time.Second))}
 	if got := algo.Convert(short, long, left, start.Add(2*time.Second)); got != algo.Convert(short, long, short.Trim(left), start.Add(2*time.Second)) {
-		t.Errorf("%d entries, want 1", got.Entries.Len())
+		t.Errorf("got %d entries, want 1", got.Entries.Len())
 	}
 }

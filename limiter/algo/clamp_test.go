@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// State is too far ahead by a nanosecond, or a window, and no less. It is clamped when nothing
-// has been charged to it for a horizon and five seconds, to what a full charge left then, and no
-// less than it counts itself.
+// State is too far ahead when it exceeds the bound by a nanosecond or a window, and not earlier. It
+// is clamped when no charge has reached it for a horizon and five seconds. It becomes the state
+// that a full charge left then, or the state's own count if that is more.
 func TestClamp(t *testing.T) {
 	bucket := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20})
 	window := machine(t, algo.Rate{Requests: 10, Window: time.Second})
@@ -21,10 +21,10 @@ func TestClamp(t *testing.T) {
 	for _, c := range []struct {
 		m            algo.Machine
 		honest, s    algo.State
-		further      algo.State // the same, charged by a clock that is ahead
+		further      algo.State // the same, charged by a fast clock
 		still        time.Duration
 		clamped      algo.State
-		first, short int64 // requests of the clock that is behind that pass before, and after
+		first, short int64 // admitted requests of the slow clock, before and after
 	}{
 		{
 			bucket, algo.State{TAT: start.Add(29 * time.Second)}, algo.State{TAT: start.Add(29*time.Second + 1), Refunds: 3}, algo.State{TAT: start.Add(30 * time.Second), Refunds: 3},
@@ -48,35 +48,35 @@ func TestClamp(t *testing.T) {
 		},
 	} {
 		if c.m.Ahead(c.honest, start) || !c.m.Ahead(c.s, start) {
-			t.Errorf("%s: %+v ahead %t, %+v ahead %t; want false, true", c.m.Fingerprint(), c.honest, c.m.Ahead(c.honest, start), c.s, c.m.Ahead(c.s, start))
+			t.Errorf("%s: got %+v ahead %t, %+v ahead %t; want false, true", c.m.Fingerprint(), c.honest, c.m.Ahead(c.honest, start), c.s, c.m.Ahead(c.s, start))
 		}
 		if spent := c.m.Force(c.s, start, 1); c.m.RetryAfter(spent, start.Add(time.Millisecond), 1) < c.m.RetryAfter(c.s, start.Add(time.Millisecond), 1) {
-			t.Errorf("%s: a forced charge by the clock that is behind made %+v of %+v, which counts less", c.m.Fingerprint(), spent, c.s)
+			t.Errorf("%s: a forced charge by the slow clock made %+v of %+v, which counts less", c.m.Fingerprint(), spent, c.s)
 		}
 		s, mark := algo.Clamp(c.m, c.s, algo.Mark{}, start)
 		if s != c.s || mark.Since != start {
-			t.Errorf("%s: found first, %+v became %+v with mark %+v; want a mark alone", c.m.Fingerprint(), c.s, s, mark)
+			t.Errorf("%s: found first, %+v became %+v with mark %+v; want only a mark", c.m.Fingerprint(), c.s, s, mark)
 		}
 		if left := c.m.Remaining(s, start); left != c.first {
-			t.Errorf("%s: shares %d requests with the clock that is behind, want %d", c.m.Fingerprint(), left, c.first)
+			t.Errorf("%s: got %d requests for the slow clock, want %d", c.m.Fingerprint(), left, c.first)
 		}
 		due := start.Add(c.still)
 		if s, k := algo.Clamp(c.m, c.s, mark, due-1); s != c.s || k != mark {
-			t.Errorf("%s: a nanosecond too early it became %+v with mark %+v", c.m.Fingerprint(), s, k)
+			t.Errorf("%s: a nanosecond too early: got %+v with mark %+v", c.m.Fingerprint(), s, k)
 		}
 		for _, now := range []algo.Instant{due, due.Add(time.Hour)} {
 			if s, k := algo.Clamp(c.m, c.s, mark, now); s != c.clamped || k != (algo.Mark{Since: now}) {
-				t.Errorf("%s: it became %+v with mark %+v, want %+v", c.m.Fingerprint(), s, k, c.clamped)
+				t.Errorf("%s: got %+v with mark %+v, want %+v", c.m.Fingerprint(), s, k, c.clamped)
 			}
 		}
 		if s, k := algo.Clamp(c.m, c.further, mark, due); s != c.further || k.Since != due || k == mark {
-			t.Errorf("%s: charged meanwhile, it became %+v with mark %+v; want a new mark", c.m.Fingerprint(), s, k)
+			t.Errorf("%s: charged meanwhile: got %+v with mark %+v, want a new mark", c.m.Fingerprint(), s, k)
 		}
 	}
 }
 
-// A caller that a state too far ahead refuses passes as soon as it was promised, and is not
-// promised the day on which a clock that was wrong once would be right.
+// A state too far ahead refuses a caller. The caller is admitted after the RetryAfter in the
+// answer, which is not the day when the wrong clock would be right.
 func TestClamp_retryAfter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
@@ -88,14 +88,14 @@ func TestClamp_retryAfter(t *testing.T) {
 		s, mark := algo.Clamp(m, s, algo.Mark{}, now)
 		wait := m.RetryAfter(s, now, 1)
 		if most := 2*m.Horizon() + 10*time.Second + m.Horizon(); wait <= 0 || wait > most {
-			t.Fatalf("%s %+v: retry after %s, want at most %s", m.Fingerprint(), s, wait, most)
+			t.Fatalf("%s %+v: got retry after %s, want at most %s", m.Fingerprint(), s, wait, most)
 		}
 		at := now.Add(wait)
 		if m.Ahead(s, at) {
 			s, _ = algo.Clamp(m, s, mark, at)
 		}
 		if _, ok := m.Take(s, at, 1); !ok {
-			t.Fatalf("%s: refused after the promised %s, by %+v", m.Fingerprint(), wait, s)
+			t.Fatalf("%s: got a refusal after the promised %s, by %+v", m.Fingerprint(), wait, s)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A changed limit hands out nothing that was used.
+// A changed limit does not return used quota.
 func TestConvert(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		from, s, now := draw(t)
@@ -27,7 +27,7 @@ func TestConvert(t *testing.T) {
 				to.Fingerprint(), next, left, to.Capacity())
 		}
 		if from.Fingerprint() == to.Fingerprint() && left != from.Remaining(s, now) {
-			t.Fatalf("%s %+v: converted to itself it has %d left, had %d", from.Fingerprint(), s, left, from.Remaining(s, now))
+			t.Fatalf("%s %+v: converted to itself: got %d left, want %d", from.Fingerprint(), s, left, from.Remaining(s, now))
 		}
 	})
 }
@@ -38,16 +38,16 @@ func TestConvert_raised(t *testing.T) {
 	s, _ := old.Take(algo.State{}, start, 20)
 	faster := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 20})
 	if wait := faster.RetryAfter(algo.Convert(old, faster, s, start), start, 1); wait != 60*time.Millisecond {
-		t.Errorf("ten times the rate: retry after %s, want 60ms instead of 600ms", wait)
+		t.Errorf("ten times the rate: got retry after %s, want 60ms instead of 600ms", wait)
 	}
 	both := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Minute, Burst: 100})
 	if left := both.Remaining(algo.Convert(old, both, s, start), start); left != 80 {
-		t.Errorf("a burst of 100 after 20 used: %d remain, want 80", left)
+		t.Errorf("a burst of 100 after 20 used: got %d remaining, want 80", left)
 	}
 }
 
-// What of a window's counts is in windows of another length: every old window that overlaps
-// a new one counts in it whole, one that only touches it does not.
+// A change of the window length converts the counts. Every old window that overlaps a new one
+// counts in it completely. An old window that only touches a new one does not count.
 func TestConvert_windows(t *testing.T) {
 	const s = algo.Instant(time.Second)
 	at := func(seconds, length algo.Instant) int64 { return int64((start + seconds*s) / (length * s)) }
@@ -81,7 +81,7 @@ func TestConvert_windows(t *testing.T) {
 	}
 }
 
-// A debt that 64 bits cannot hold in the new limit is the largest, and never none.
+// A debt that does not fit 64 bits in the new limit becomes the largest debt, never none.
 func TestConvert_overflow(t *testing.T) {
 	for _, c := range []struct {
 		requests int64 // a second, of the old limit
@@ -89,13 +89,13 @@ func TestConvert_overflow(t *testing.T) {
 		interval time.Duration // of the new limit
 	}{
 		{1e9, 1 << 32, 1 << 32},                // 2^64
-		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2: the largest number, and a half
+		{5e8, 6_700_417 * 641, 4_294_967_295},  // (2^64-1) / 2: the largest number plus a half
 		{1e9, 1 << 50, time.Duration(1 << 52)}, // far above
 	} {
 		old := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: c.requests, Window: time.Second})
 		b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: c.interval}).(*algo.Bucket)
 		if got := algo.Convert(old, b, algo.State{TAT: start.Add(c.debt)}, start); got.TAT != start.Add(b.Depth) {
-			t.Errorf("%+v: TAT %s ahead, want %s", c, got.TAT.Sub(start), b.Depth)
+			t.Errorf("%+v: got TAT %s ahead, want %s", c, got.TAT.Sub(start), b.Depth)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Two requests a second, at most three at once: the state is the caller's to keep.
+// A bucket admits two requests a second, and at most three at once. The caller keeps the state.
 func ExampleNew() {
 	m, err := algo.New(algo.Rate{Algorithm: algo.TokenBucket, Requests: 2, Window: time.Second, Burst: 3})
 	if err != nil {

@@ -12,24 +12,24 @@ func FuzzBucket_Take(f *testing.F) {
 		b := m.(*algo.Bucket)
 		intervals(taken, func(sum int64, apart time.Duration) {
 			if most := int64((b.Depth + apart) / b.Interval); sum > most {
-				t.Errorf("%s: %d admitted in %s, at most %d", m.Fingerprint(), sum, apart, most)
+				t.Errorf("%s: got %d admitted in %s, want at most %d", m.Fingerprint(), sum, apart, most)
 			}
 		})
 	})
 }
 
-// Those who wait out their Delay leave a queue one Interval apart.
+// Requests that wait for their Delay leave the queue one Interval apart.
 func FuzzBucket_Delay(f *testing.F) {
 	fuzzTake(f, algo.LeakyBucket, func(t *testing.T, m algo.Machine, taken []taken) {
 		b := m.(*algo.Bucket)
-		var free algo.Instant // when those before have left
+		var free algo.Instant // when the earlier requests have left
 		for _, k := range taken {
 			leaves := k.clock.Add(b.Delay(k.left, k.clock, k.cost))
 			if leaves < free {
-				t.Errorf("%s: leaves %s before the one ahead has", m.Fingerprint(), free.Sub(leaves))
+				t.Errorf("%s: leaves %s before the previous request", m.Fingerprint(), free.Sub(leaves))
 			}
 			if wait := leaves.Sub(k.clock); wait > b.Depth-b.Increment(k.cost) {
-				t.Errorf("%s: waits %s, the queue is %s deep", m.Fingerprint(), wait, b.Depth)
+				t.Errorf("%s: waits %s, but the queue is %s deep", m.Fingerprint(), wait, b.Depth)
 			}
 			free = leaves.Add(b.Increment(k.cost))
 		}
@@ -41,7 +41,7 @@ func FuzzWindow_Take_sliding(f *testing.F) {
 		w := m.(*algo.Window)
 		intervals(taken, func(sum int64, apart time.Duration) {
 			if most := float64(w.Requests) * (1 + float64(apart)/float64(w.Length)); float64(sum) > most*(1+1e-12) {
-				t.Errorf("%s: %d admitted in %s, at most %f", m.Fingerprint(), sum, apart, most)
+				t.Errorf("%s: got %d admitted in %s, want at most %f", m.Fingerprint(), sum, apart, most)
 			}
 		})
 	})
@@ -52,7 +52,7 @@ func FuzzWindow_Take_fixed(f *testing.F) {
 		counts := map[int64]int64{}
 		for _, k := range taken {
 			if counts[k.left.Window] += k.cost; counts[k.left.Window] > m.Capacity() {
-				t.Errorf("%s: %d admitted in window %d", m.Fingerprint(), counts[k.left.Window], k.left.Window)
+				t.Errorf("%s: got %d admitted in window %d", m.Fingerprint(), counts[k.left.Window], k.left.Window)
 			}
 		}
 	})
@@ -63,7 +63,7 @@ func FuzzLog_Take(f *testing.F) {
 		l := m.(*algo.Log)
 		intervals(taken, func(sum int64, apart time.Duration) {
 			if apart < l.Length && sum > l.Requests {
-				t.Errorf("%s: %d admitted in %s", m.Fingerprint(), sum, apart)
+				t.Errorf("%s: got %d admitted in %s", m.Fingerprint(), sum, apart)
 			}
 		})
 	})
@@ -71,15 +71,15 @@ func FuzzLog_Take(f *testing.F) {
 
 // taken is an admitted request.
 type taken struct {
-	at    algo.Instant // by a clock that is right
-	clock algo.Instant // by the caller's, which is up to ahead fast
+	at    algo.Instant // by a correct clock
+	clock algo.Instant // by the caller's clock, which is up to ahead fast
 	ahead time.Duration
 	cost  int64
 	left  algo.State
 }
 
-// intervals calls f with what was admitted in each interval and the longest that it can
-// have been by the callers' clocks.
+// intervals calls f with the admissions in each interval, and with the longest duration of that
+// interval by the callers' clocks.
 func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	for from := range all {
 		sum := int64(0)
@@ -90,9 +90,9 @@ func intervals(all []taken, f func(sum int64, apart time.Duration)) {
 	}
 }
 
-// fuzzTake looks for a limit and a script of requests, three bytes each (how long after
-// the last, in parts of the window and in ns; its cost and how fast its clock is), of which
-// more are admitted than may be, or one is told a wrong RetryAfter.
+// fuzzTake searches for a limit and a script of requests that break the bound or get a wrong
+// RetryAfter. Each request has three bytes: the time since the last one (in parts of the window and
+// in ns), its cost, and how fast its clock is.
 func fuzzTake(f *testing.F, algorithm algo.Algorithm, check func(*testing.T, algo.Machine, []taken)) {
 	f.Add(uint16(100), int64(time.Minute), uint16(20), []byte("\x00\x00\x03\x27\x00\x03\x01\x00\x03\x10\x07\x31"))
 	f.Add(uint16(7), int64(23), uint16(3), []byte("\x01\x00\x00\x00\x00\x00\x01\x01\x01\x40\x01\x71\x01\x00\x00\x00\x00\x00"))
@@ -121,7 +121,7 @@ func replay(t *testing.T, m algo.Machine, window time.Duration, script []byte) (
 		wait := m.RetryAfter(s, clock, cost)
 		next, ok := m.Take(s, clock, cost)
 		if ok != (wait == 0) {
-			t.Fatalf("%s %+v: allowed %t, retry after %d", m.Fingerprint(), s, ok, wait)
+			t.Fatalf("%s %+v: got allowed %t, retry after %d", m.Fingerprint(), s, ok, wait)
 		}
 		if ok {
 			s = next
@@ -132,7 +132,7 @@ func replay(t *testing.T, m algo.Machine, window time.Duration, script []byte) (
 			continue
 		}
 		if _, early := m.Take(s, clock.Add(wait-1), cost); early {
-			t.Fatalf("%s %+v: passed 1 ns before %d", m.Fingerprint(), s, wait)
+			t.Fatalf("%s %+v: admitted 1 ns before %d", m.Fingerprint(), s, wait)
 		}
 		if _, due := m.Take(s, clock.Add(wait), cost); !due {
 			t.Fatalf("%s %+v: refused after %d", m.Fingerprint(), s, wait)
@@ -141,8 +141,8 @@ func replay(t *testing.T, m algo.Machine, window time.Duration, script []byte) (
 	return admitted
 }
 
-// FuzzParse looks for a fingerprint that is read as something else, or a state that breaks
-// the machine of one, such as a store may hold.
+// FuzzParse searches for a fingerprint that is parsed as another machine. It also searches for a
+// stored state that breaks its machine.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"bucket/600ms/20", "sliding/1m0s/100", "fixed/24h0m0s/1", "log/1s/328", "bucket/1ns/1000000000", "sliding/2400h/1e9", "bucket/0x1s/+1", "log//"} {
 		f.Add(s, int64(start), int64(7), int64(3), int64(1), int64(1), "\x38\xee\x28\x6f\x00\x00\x00\x00\x38\xee\x28\x6f\x00\x00\x00\x01")
@@ -155,7 +155,7 @@ func FuzzParse(f *testing.F) {
 		}
 		again, err := algo.Parse(m.Fingerprint())
 		if err != nil || again.Fingerprint() != m.Fingerprint() || again.Capacity() != m.Capacity() {
-			t.Fatalf("%q: %s is read as %+v, %v", fingerprint, m.Fingerprint(), again, err)
+			t.Fatalf("%q: %s is parsed as %+v, %v", fingerprint, m.Fingerprint(), again, err)
 		}
 		now := start
 		s := algo.State{TAT: algo.Instant(at), Refunds: count, Window: window, Count: count, Previous: previous, Newest: algo.Instant(at), Entries: algo.Entries(entries[:len(entries)/8*8])}
@@ -164,7 +164,7 @@ func FuzzParse(f *testing.F) {
 			m.Take(s, now, cost)
 			m.Force(s, now, min(cost, 50_000))
 			if wait := m.RetryAfter(s, now, cost); wait < 0 {
-				t.Errorf("%s %+v: retry after %s", fingerprint, s, wait)
+				t.Errorf("%s %+v: got retry after %s", fingerprint, s, wait)
 			}
 			_, mark := algo.Clamp(m, s, algo.Mark{}, now)
 			s, _ = algo.Clamp(m, s, mark, now.Add(m.Horizon()+5*time.Second))
@@ -175,10 +175,10 @@ func FuzzParse(f *testing.F) {
 		m.Refund(s, s, cost, time.Second)
 		m.Idle(s)
 		if left := m.Remaining(s, now); left < 0 {
-			t.Errorf("%s %+v: %d remain", fingerprint, s, left)
+			t.Errorf("%s %+v: got %d remaining", fingerprint, s, left)
 		}
 		if reset := m.ResetAfter(s, now); reset < 0 {
-			t.Errorf("%s %+v: reset after %s", fingerprint, s, reset)
+			t.Errorf("%s %+v: got reset after %s", fingerprint, s, reset)
 		}
 	})
 }

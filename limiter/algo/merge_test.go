@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// What is merged counts at least what each of two histories does, and of the same history no
-// more; a sum counts both; n parts count all of a whole.
+// A merged state counts at least as much as each of two histories. Merging a history with itself
+// adds nothing. A sum counts both histories, and n parts together count the whole.
 func TestMerge(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	const start = algo.Instant(1_770_000_000_000_000_000)
@@ -41,20 +41,20 @@ func TestMerge(t *testing.T) {
 			}
 			merged, sum, portion := algo.Merge(m, a, b), algo.Sum(m, m, a, b, now), algo.Part(m, part, n, a, now)
 			if m.Used(merged, now) > max(m.Used(a, now), m.Used(b, now)) && rate.Algorithm != algo.SlidingWindow {
-				t.Fatalf("%s: merged counts %d, more than %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
+				t.Fatalf("%s: merged counts %d, want at most %d and %d", rate.Algorithm, m.Used(merged, now), m.Used(a, now), m.Used(b, now))
 			}
 			if same := algo.Merge(m, a, a); same != a {
-				t.Fatalf("%s: %+v merged with itself is %+v", rate.Algorithm, a, same)
+				t.Fatalf("%s: %+v merged with itself: got %+v", rate.Algorithm, a, same)
 			}
 			for range 20 {
 				if got, want := m.Used(merged, now), max(m.Used(a, now), m.Used(b, now)); got < want {
-					t.Fatalf("%s: merged counts %d, less than %d", rate.Algorithm, got, want)
+					t.Fatalf("%s: merged counts %d, want at least %d", rate.Algorithm, got, want)
 				}
-				if got, want := m.Used(sum, now), m.Used(a, now)+m.Used(b, now)-1; got < min(want, 2*m.Capacity()) { // each is rounded up
-					t.Fatalf("%s: the sum counts %d, less than %d", rate.Algorithm, got, want)
+				if got, want := m.Used(sum, now), m.Used(a, now)+m.Used(b, now)-1; got < min(want, 2*m.Capacity()) { // each count is rounded up
+					t.Fatalf("%s: the sum counts %d, want at least %d", rate.Algorithm, got, want)
 				}
 				if got, want := n*part.Used(portion, now), m.Used(a, now); got < want-1 {
-					t.Fatalf("%s: %d parts count %d, less than %d", rate.Algorithm, n, got, want)
+					t.Fatalf("%s: %d parts count %d, want at least %d", rate.Algorithm, n, got, want)
 				}
 				now = now.Add(time.Duration(random.Int64N(int64(10 * time.Second))))
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// RetryAfter against a search, over every state of small windows, behind the clock
-// and ahead of it.
+// RetryAfter equals the result of a search, for every state of small windows, with slow and fast
+// clocks.
 func TestWindow_RetryAfter_exhaustive(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
 		for length := time.Duration(1); length <= 11; length++ {
@@ -46,8 +46,7 @@ func checkRetry(t *testing.T, m algo.Machine, s algo.State, now algo.Instant, co
 	}
 }
 
-// draw returns a machine and a state that it can be in at now, or that other clocks
-// have left it in.
+// draw returns a machine and a state. The state is possible at now, or was written by other clocks.
 func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	now = start.Add(time.Duration(rapid.Int64Range(0, int64(24*time.Hour)).Draw(t, "now")))
 	requests := rapid.OneOf(rapid.Int64Range(1, 50), rapid.Int64Range(1, 5_000_000)).Draw(t, "requests")
@@ -83,7 +82,7 @@ func draw(t *rapid.T) (m algo.Machine, s algo.State, now algo.Instant) {
 	return m, s, now
 }
 
-// At RetryAfter a request passes, before it does not, after it still does.
+// A request is admitted at RetryAfter and after it, and refused before it.
 func TestRetryAfter_exact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
@@ -97,44 +96,44 @@ func TestRetryAfter_exact(t *testing.T) {
 			t.Fatalf("%s %+v: refused after %d", m.Fingerprint(), s, wait)
 		}
 		if wait > 0 && passes(wait-1) {
-			t.Fatalf("%s %+v: passed 1 ns before %d", m.Fingerprint(), s, wait)
+			t.Fatalf("%s %+v: admitted 1 ns before %d", m.Fingerprint(), s, wait)
 		}
 		for range 10 {
 			at := time.Duration(rapid.Int64Range(0, 4*int64(wait)+1000).Draw(t, "at"))
 			if passes(at) != (at >= wait) {
-				t.Fatalf("%s %+v: passes at %d: %t, retry after %d", m.Fingerprint(), s, at, passes(at), wait)
+				t.Fatalf("%s %+v: at %d: got allowed %t, retry after %d", m.Fingerprint(), s, at, passes(at), wait)
 			}
 		}
 	})
 }
 
-// Remaining is what can be taken one by one, and in one piece, and ResetAfter is when
-// it is the capacity again.
+// Remaining requests can be taken one by one or in one request. At ResetAfter, Remaining is the
+// capacity again.
 func TestRemaining(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
 		left := m.Remaining(s, now)
 		if left < 0 || left > m.Capacity() {
-			t.Fatalf("%s %+v: remaining %d", m.Fingerprint(), s, left)
+			t.Fatalf("%s %+v: got remaining %d", m.Fingerprint(), s, left)
 		}
 		if _, ok := m.Take(s, now, left); left > 0 && !ok {
-			t.Fatalf("%s %+v: remaining %d refused", m.Fingerprint(), s, left)
+			t.Fatalf("%s %+v: a request of the remaining %d is refused", m.Fingerprint(), s, left)
 		}
 		if _, ok := m.Take(s, now, left+1); ok {
-			t.Fatalf("%s %+v: one more than remaining %d passed", m.Fingerprint(), s, left)
+			t.Fatalf("%s %+v: one more than the remaining %d is admitted", m.Fingerprint(), s, left)
 		}
 		reset := m.ResetAfter(s, now)
 		if got := m.Remaining(s, now.Add(reset)); got != m.Capacity() {
-			t.Fatalf("%s %+v: %d remain at the reset", m.Fingerprint(), s, got)
+			t.Fatalf("%s %+v: got %d remaining at the reset", m.Fingerprint(), s, got)
 		}
 		if (reset == 0) != (left == m.Capacity()) {
-			t.Fatalf("%s %+v: %d remain, and full quota after %s", m.Fingerprint(), s, left, reset)
+			t.Fatalf("%s %+v: got %d remaining, and full quota after %s", m.Fingerprint(), s, left, reset)
 		}
 		if reset > 0 && m.Remaining(s, now.Add(reset-1)) == m.Capacity() && m.ResetAfter(s, now.Add(reset-1)) != 1 {
-			t.Fatalf("%s %+v: full before the reset", m.Fingerprint(), s)
+			t.Fatalf("%s %+v: got full quota before the reset", m.Fingerprint(), s)
 		}
 		if idle := m.Idle(s); m.Remaining(s, max(idle, now)) != m.Capacity() {
-			t.Fatalf("%s %+v: idle, and not full", m.Fingerprint(), s)
+			t.Fatalf("%s %+v: idle, but not at full quota", m.Fingerprint(), s)
 		}
 		if m.Idle(s) > max(now, start).Add(m.Horizon()+m.Horizon()/2) {
 			t.Fatalf("%s %+v: idle later than the horizon", m.Fingerprint(), s)
@@ -142,15 +141,15 @@ func TestRemaining(t *testing.T) {
 	})
 }
 
-// A cost of 0 changes nothing, taken, spent or given back, and neither does a spending that
-// is capped to nothing.
+// A charge, a forced charge or a refund of 0 does not change the state. A forced charge that is
+// reduced to 0 does not change it either.
 func TestNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now := draw(t)
 		taken, _ := m.Take(s, now, 0)
 		for what, next := range map[string]algo.State{"take": taken, "spend": m.Force(s, now, 0), "refund": m.Refund(s, algo.State{}, 0, time.Second)} {
 			if next != s {
-				t.Fatalf("%s: a %s of nothing left %+v of %+v", m.Fingerprint(), what, next, s)
+				t.Fatalf("%s: a %s of 0: got %+v, want %+v", m.Fingerprint(), what, next, s)
 			}
 		}
 		deepest := m.Force(m.Force(s, now, 1<<60), now, 1<<60)
@@ -160,7 +159,7 @@ func TestNothing(t *testing.T) {
 	})
 }
 
-// Room and PreviousRoom, from which stores build conditions, say what Take does.
+// Stores build conditions from Room and PreviousRoom. Both agree with Take.
 func TestWindow_Room_exhaustive(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
 		w := machine(t, algo.Rate{Algorithm: algorithm, Requests: 6, Window: 7}).(*algo.Window)
@@ -182,17 +181,17 @@ func TestWindow_Room_exhaustive(t *testing.T) {
 	}
 }
 
-// Windows before 1970 are as long as others.
+// Windows before 1970 have the same length as later ones.
 func TestWindow_Index(t *testing.T) {
 	w := machine(t, algo.Rate{Requests: 6, Window: 7}).(*algo.Window)
 	for now, want := range map[algo.Instant]int64{0: 0, 6: 0, 7: 1, -1: -1, -7: -1, -8: -2} {
 		if got := w.Index(now); got != want {
-			t.Errorf("%d is in window %d, want %d", now, got, want)
+			t.Errorf("%d: got window %d, want %d", now, got, want)
 		}
 	}
 }
 
-// In any interval no more is admitted than the documented bound.
+// In every interval, the admissions are within the documented bound.
 func TestTake_bound(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rate := algo.Rate{
@@ -233,7 +232,7 @@ func TestTake_bound(t *testing.T) {
 					bound = float64(rate.Requests) * (1 + length)
 				}
 				if float64(sum) > bound+1e-6 {
-					t.Fatalf("%s: %d admitted in %v s, at most %v", rate.Algorithm, sum, length, bound)
+					t.Fatalf("%s: got %d admitted in %v s, want at most %v", rate.Algorithm, sum, length, bound)
 				}
 			}
 		}

@@ -8,9 +8,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Refunds against a model that never saw the charges that are given back: with
-// clocks apart by up to spread and refunds late by up to late, a margin of their sum
-// never leaves the bucket with more quota than the model's.
+// A refunded bucket never has more quota than a model without the refunded charges, given enough
+// margin. Clocks differ by up to spread and refunds are late by up to late; the margin is the sum
+// of both.
 func TestBucket_Refund(t *testing.T) {
 	const spread, late = time.Second, 500 * time.Millisecond
 	for _, rate := range []algo.Rate{
@@ -26,7 +26,7 @@ func TestBucket_Refund(t *testing.T) {
 			given += g.run(t)
 		}
 		if given == 0 {
-			t.Errorf("%s: nothing was ever given back", b.Fingerprint())
+			t.Errorf("%s: got no refund at all", b.Fingerprint())
 		}
 	}
 }
@@ -71,13 +71,13 @@ func (g *refundGame) run(t *testing.T) (given int) {
 		g.sent = kept
 		g.event()
 		if g.real.TAT < g.model.TAT && g.real.TAT > 0 {
-			t.Fatalf("%s, seed %d: refunds left TAT %s before that of a bucket never charged for them", g.b.Fingerprint(), g.seed, g.model.TAT.Sub(g.real.TAT))
+			t.Fatalf("%s, seed %d: refunds left TAT %s before the TAT of a bucket without these charges", g.b.Fingerprint(), g.seed, g.model.TAT.Sub(g.real.TAT))
 		}
 	}
 	return given
 }
 
-// event is a request, a charge that will be refunded, or the sending of its refund.
+// event is a request, a charge with a later refund, or the sending of that refund.
 func (g *refundGame) event() {
 	clock := g.now.Add(time.Duration(g.Int64N(int64(g.spread)+1)) - g.spread/2)
 	cost := 1 + g.Int64N(g.b.Burst)
@@ -109,29 +109,29 @@ func (g *refundGame) apply(c charge) bool {
 	return g.real != before
 }
 
-// An untouched bucket gets everything back at once, however fast it is; one that
-// others used since gets what cannot have leaked.
+// A bucket without other charges gets the whole refund immediately, however fast it is. A bucket
+// that others used since the charge gets only what cannot have leaked.
 func TestBucket_Refund_amount(t *testing.T) {
 	fast := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second})
 	s, _ := fast.Take(algo.State{}, start, 7)
 	if s = fast.Refund(s, s, 7, time.Minute); s.TAT != start {
-		t.Errorf("untouched: TAT is %s after the instant of the charge", s.TAT.Sub(start))
+		t.Errorf("without other charges: got TAT %s after the instant of the charge", s.TAT.Sub(start))
 	}
 	slow := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 5, Window: time.Hour})
 	first, _ := slow.Take(algo.State{}, start, 1)
 	second, _ := slow.Take(first, start, 1)
 	after := slow.Refund(second, first, 1, 2*time.Second)
 	if back := second.TAT.Sub(after.TAT); back != 12*time.Minute-2*time.Second {
-		t.Errorf("used since: %s given back, want 12m less 2s", back)
+		t.Errorf("used since: got a refund of %s, want 12m less 2s", back)
 	}
-	// Another refund took the bucket to where the first charge had left it: that is not
-	// untouched.
+	// Another refund moved the bucket back to its state after the first charge. The bucket still
+	// counts as used by others.
 	if again := slow.Refund(algo.State{TAT: first.TAT, Refunds: 1}, first, 1, 20*time.Minute); again.TAT != first.TAT {
-		t.Errorf("a second refund of what had leaked gave back %s", first.TAT.Sub(again.TAT))
+		t.Errorf("a second refund of leaked quota returned %s", first.TAT.Sub(again.TAT))
 	}
 }
 
-// A window's refund is exact in the window that was charged, and nothing elsewhere.
+// A window's refund is exact in the window of the charge, and has no effect in another window.
 func TestWindow_Refund(t *testing.T) {
 	w := machine(t, algo.Rate{Requests: 10, Window: time.Minute}).(*algo.Window)
 	charged := algo.State{Window: 7, Count: 5}
@@ -146,12 +146,12 @@ func TestWindow_Refund(t *testing.T) {
 		{algo.State{}, algo.State{}},
 	} {
 		if got := w.Refund(c.s, charged, 4, time.Hour); got != c.want {
-			t.Errorf("%+v: refunded to %+v, want %+v", c.s, got, c.want)
+			t.Errorf("%+v: got %+v after the refund, want %+v", c.s, got, c.want)
 		}
 	}
 }
 
-// A refund that gives back nothing changes nothing, and one that does is counted once.
+// A refund that returns no quota does not change the state. Any other refund is counted once.
 func TestBucket_Refund_counted(t *testing.T) {
 	b := machine(t, algo.Rate{Algorithm: algo.TokenBucket, Requests: 1, Window: time.Second, Burst: 5})
 	first, _ := b.Take(algo.State{}, start, 1)
@@ -163,11 +163,11 @@ func TestBucket_Refund_counted(t *testing.T) {
 		t.Errorf("a nanosecond: got %+v, want %+v", got, want)
 	}
 	if got, want := b.Refund(second, second, 1, time.Hour), (algo.State{TAT: first.TAT, Refunds: 1}); got != want {
-		t.Errorf("untouched: got %+v, want %+v", got, want)
+		t.Errorf("without other charges: got %+v, want %+v", got, want)
 	}
 }
 
-// A log's refund removes the entries of the charge, where they all still stand.
+// A log's refund removes the entries of the charge if all of them are still in the log.
 func TestLog_Refund(t *testing.T) {
 	l := machine(t, algo.Rate{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute})
 	entries := func(after ...algo.Instant) algo.State {

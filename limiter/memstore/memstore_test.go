@@ -40,8 +40,8 @@ func take(t *testing.T, s *memstore.Store, now algo.Instant, who string, l *limi
 	return err
 }
 
-// A full store forgets only subjects at full quota, and otherwise refuses new ones
-// with an error of its own; those that it knows go on.
+// A full store evicts only subjects at full quota. Otherwise it rejects new subjects with ErrFull
+// and continues to serve known subjects.
 func TestStore_full(t *testing.T) {
 	const subjects = 6400
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
@@ -58,21 +58,21 @@ func TestStore_full(t *testing.T) {
 		}
 	}
 	if known > subjects || known < subjects*9/10 {
-		t.Errorf("%d subjects known of at most %d", known, subjects)
+		t.Errorf("got %d known subjects, want nearly all of %d", known, subjects)
 	}
 	if err := take(t, s, noon, "0", slow, 1); err != nil {
-		t.Errorf("a known subject in a full store: %v", err)
+		t.Errorf("a known subject in a full store: unexpected error %v", err)
 	}
 	if err := take(t, s, noon, "looks", slow, 0); err != nil {
-		t.Errorf("a look at an unknown subject in a full store: %v", err)
+		t.Errorf("a look at an unknown subject in a full store: unexpected error %v", err)
 	}
 	if err := take(t, s, noon.Add(time.Minute-1), "early", slow, 1); !errors.Is(err, limiter.ErrFull) {
-		t.Errorf("before any is at full quota: got error %v", err)
+		t.Errorf("before any subject is at full quota: got error %v", err)
 	}
-	// A minute later all but one are, and make room.
+	// A minute later all subjects but one are at full quota and make room.
 	for i := range subjects / 2 {
 		if err := take(t, s, noon.Add(time.Minute), "new"+strconv.Itoa(i), slow, 1); err != nil {
-			t.Fatalf("new subject %d: %v", i, err)
+			t.Fatalf("new subject %d: unexpected error %v", i, err)
 		}
 	}
 	results := make([]algo.Result, 1)
@@ -81,12 +81,12 @@ func TestStore_full(t *testing.T) {
 		t.Fatal(err)
 	}
 	if left := results[0].Machine.Remaining(results[0].State, noon.Add(time.Minute)); left != 59 {
-		t.Errorf("the subject that was not at full quota has %d of 60 remaining: it was forgotten", left)
+		t.Errorf("the store evicted a subject below full quota: got %d of 60 remaining", left)
 	}
 }
 
-// A subject that is at full quota earlier than its first charge said makes room that early:
-// after a refund, a conversion to a shorter limit, or the mending of a wrong clock.
+// A subject can reach full quota earlier than its first charge predicted: after a refund, a
+// conversion to a shorter limit, or a clamped clock error. It then makes room at that earlier time.
 func TestStore_full_sooner(t *testing.T) {
 	slow := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Hour})
 	second := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Second})
@@ -138,13 +138,13 @@ func TestStore_full_sooner(t *testing.T) {
 				}
 			}
 			if n := fill(noon.Add(10*time.Second), slow, "new", func([]limiter.Charge, []algo.Result) {}); n < full {
-				t.Errorf("%d new subjects, and %d had been at full quota", n, full)
+				t.Errorf("got %d new subjects, but %d were at full quota", n, full)
 			}
 		})
 	}
 }
 
-// A subject is forgotten with all its limits or not at all, in a table that has grown.
+// The store evicts a subject with all its limits or not at all, also in a table that has grown.
 func TestStore_fullOfSeveral(t *testing.T) {
 	const subjects = 640
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: subjects}))
@@ -169,9 +169,9 @@ func TestStore_fullOfSeveral(t *testing.T) {
 		before += held(strconv.Itoa(i))
 	}
 	if before != subjects {
-		t.Fatalf("%d limits held, want %d", before, subjects)
+		t.Fatalf("got %d limits held, want %d", before, subjects)
 	}
-	later := noon.Add(time.Minute) // the short ones are at full quota
+	later := noon.Add(time.Minute) // the short limits are at full quota
 	for i := range 8 * subjects {
 		if err := take(t, s, later, "new"+strconv.Itoa(i), long, 1); err != nil && !errors.Is(err, limiter.ErrFull) {
 			t.Fatal(err)
@@ -184,12 +184,12 @@ func TestStore_fullOfSeveral(t *testing.T) {
 	}
 }
 
-// What a store holds is bounded by limits and by the entries of logs, whichever subjects have them.
+// The size of a store is bounded by the numbers of limits and of log entries, not only of subjects.
 func TestStore_full_weight(t *testing.T) {
 	const slots = 6400
 	for name, c := range map[string]struct {
 		rate       algo.Rate
-		each, most int // limits of a subject, and of all
+		each, most int // limits of a subject, and of all subjects
 	}{
 		"many limits": {algo.Rate{Requests: 3, Window: time.Hour}, 300, slots},
 		"logs":        {algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Hour}, 1, slots * 64 / (64 + 600*8)},
@@ -214,16 +214,16 @@ func TestStore_full_weight(t *testing.T) {
 				}
 			}
 			if held > c.most || refused == 0 {
-				t.Errorf("%d limits held and %d refused, want at most %d", held, refused, c.most)
+				t.Errorf("got %d limits held and %d refused, want at most %d", held, refused, c.most)
 			}
 			if err := take(t, s, noon, "0", limits[0], 1); err != nil {
-				t.Errorf("a limit that is there: %v", err)
+				t.Errorf("a limit in the store: unexpected error %v", err)
 			}
 		})
 	}
 }
 
-// The room of a log is given back when it goes, or becomes another limit.
+// A log frees its room when it is removed or becomes another limit.
 func TestStore_full_weightChanges(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	log := storetest.Limit(t, "a", algo.Rate{Algorithm: algo.SlidingLog, Requests: 300, Window: time.Second})
@@ -251,7 +251,7 @@ func TestStore_full_weightChanges(t *testing.T) {
 		}
 	}
 	if second := fill(noon.Add(1)); len(second) < len(first)*9/10 {
-		t.Errorf("%d logs have room, and %d had it before", len(second), len(first))
+		t.Errorf("got room for %d logs, want %d as before", len(second), len(first))
 	}
 }
 
@@ -271,7 +271,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// A few subjects that count for a month do not keep a full store from making room.
+// A full store makes room although a few of its subjects count for a month.
 func TestStore_full_longLived(t *testing.T) {
 	s := storetest.Must(memstore.New(memstore.Options{Subjects: 6400}))
 	long := storetest.Limit(t, "long", algo.Rate{Requests: 1, Window: 30 * 24 * time.Hour})
@@ -285,7 +285,7 @@ func TestStore_full_longLived(t *testing.T) {
 		for i := range 3200 {
 			now := noon.Add(time.Duration(round) * time.Hour)
 			if err := take(t, s, now, strconv.Itoa(round)+"/"+strconv.Itoa(i), short, 1); err != nil {
-				t.Fatalf("round %d, subject %d: %v, and all short ones are idle", round, i, err)
+				t.Fatalf("round %d, subject %d: got %v, although all short limits are idle", round, i, err)
 			}
 		}
 	}
@@ -294,6 +294,6 @@ func TestStore_full_longLived(t *testing.T) {
 func TestNew_options(t *testing.T) {
 	s, err := memstore.New(memstore.Options{Subjects: -1})
 	if wrong, ok := errors.AsType[*algo.FieldError](err); s != nil || !ok || wrong.Field != "Options.Subjects" {
-		t.Errorf("%v, want an error of Options.Subjects", err)
+		t.Errorf("got %v, want an error of Options.Subjects", err)
 	}
 }

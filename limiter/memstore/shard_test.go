@@ -32,7 +32,7 @@ func TestShard_logs(t *testing.T) {
 			logs += len(s.shards[j].logs)
 		}
 		if logs != c.logs {
-			t.Errorf("as a %s: %d logs, want %d", c.algorithm, logs, c.logs)
+			t.Errorf("as a %s: got %d logs, want %d", c.algorithm, logs, c.logs)
 		}
 	}
 }
