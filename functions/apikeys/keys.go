@@ -24,7 +24,7 @@ var (
 	ErrExists = errors.New("the id already has a key")
 	// ErrNotFound means that the table has no key with the id, or with the hash.
 	ErrNotFound = errors.New("no such key")
-	// ErrInUse means that a rotation would end keys that are still in the table.
+	// ErrInUse means that a rotation would invalidate keys that are still in the table.
 	ErrInUse = errors.New("the rotation would end keys from before the last one")
 )
 
@@ -46,19 +46,19 @@ type Keys struct {
 	table string
 	// Progress, unless nil, is called after each page but the last, with the number of keys so far.
 	Progress func(keys int)
-	// Warn, unless nil, is called for each malformed item that the call is not about.
+	// Warn, unless nil, is called for each malformed item that does not affect the call.
 	Warn func(error)
 }
 
 // New returns the keys in a records table.
 func New(api API, table string) *Keys { return &Keys{api: api, table: table} }
 
-// Create creates a key with the ID, Tier and Owner of k. It returns the key itself, which nobody
-// can read again, and k with Hash and Created. The error wraps ErrExists if the id has a key.
+// Create creates a key with the ID, Tier and Owner of k. It returns the key, which cannot be read
+// again, and k with Hash and Created. The error wraps ErrExists if the id has a key.
 //
-// With add the id must have a key (or the error wraps ErrNotFound) and gets another one; both stay
-// valid and share one quota, because limits count the id. An empty Tier or Owner is that of
-// the newest key.
+// With add, the id must have a key (otherwise the error wraps ErrNotFound) and gets another one.
+// Both stay valid and share one quota, because limits count the id. An empty Tier or Owner is
+// copied from the newest key.
 func (t *Keys) Create(ctx context.Context, now time.Time, k Key, add bool) (key string, created Key, err error) {
 	if err := k.validate(); err != nil {
 		return "", Key{}, err
@@ -100,9 +100,9 @@ func (t *Keys) List(ctx context.Context) ([]Key, error) {
 	return keys, errors.Join(malformed, err)
 }
 
-// Revoke removes the keys of an id. With a hash, as in Key.Hash, it removes that key alone; with a
-// hash and no id it removes every key of that hash, also a malformed one. It returns what it
-// removed, also with an error. The error wraps ErrNotFound if no key matches.
+// Revoke removes the keys of an id. With a hash, as in Key.Hash, it removes only that key. With a
+// hash and no id it removes every key of that hash, also a malformed one. It always returns the
+// removed keys, also with an error. The error wraps ErrNotFound if no key matches.
 func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err error) {
 	all, err := t.all(ctx)
 	for _, k := range all {
@@ -122,10 +122,10 @@ func (t *Keys) Revoke(ctx context.Context, id, hash string) (revoked []Key, err 
 	return revoked, err
 }
 
-// Rotate creates a new secret for keys that are created from now on. Keys of the previous
-// secret stay valid until the next rotation. The table does not record the secret of a key, so
-// Rotate goes by the time of its creation. The error wraps ErrInUse if this rotation would end
-// keys; with force it ends them.
+// Rotate creates a new secret for keys that are created from now on. Keys of the previous secret
+// stay valid until the next rotation. The table does not record the secret of a key, so Rotate
+// uses the time of its creation. The error wraps ErrInUse if this rotation would invalidate keys;
+// with force it invalidates them.
 func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	secrets, rotated, err := t.secrets(ctx)
 	switch {
@@ -140,7 +140,7 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	}
 	_, err = t.api.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: &t.table, Item: secretsItem(newSecret(), secrets[0], now),
-		ConditionExpression:       aws.String("#current = :current"), // two rotations at once would end all keys
+		ConditionExpression:       aws.String("#current = :current"), // two concurrent rotations would invalidate all keys
 		ExpressionAttributeNames:  map[string]string{"#current": currentAttribute},
 		ExpressionAttributeValues: records.Item{":current": &types.AttributeValueMemberB{Value: secrets[0]}},
 	})
@@ -150,8 +150,8 @@ func (t *Keys) Rotate(ctx context.Context, now time.Time, force bool) error {
 	return nil
 }
 
-// unused returns an error if there are keys from before the last rotation. It counts keys of the
-// same second as well, which may be older.
+// unused returns an error if there are keys from before the last rotation. It also counts keys of
+// the same second, which may be older.
 func (t *Keys) unused(ctx context.Context, rotated time.Time) error {
 	all, err := t.all(ctx)
 	if err != nil {
@@ -182,8 +182,8 @@ func (t *Keys) warn(err error) {
 	}
 }
 
-// valid returns those keys of all that match. The error joins the malformed ones of them; it
-// only warns of others.
+// valid returns those keys of all that match. The error joins the errors of matching malformed
+// keys. Other malformed keys cause warnings only.
 func (t *Keys) valid(all []located, match func(located) bool) ([]Key, error) {
 	keys, problems := make([]Key, 0, len(all)), []error(nil)
 	for _, k := range all {

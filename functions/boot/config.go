@@ -34,14 +34,14 @@ type Config struct {
 	// the environment. RedisIAMCache is the name of the serverless cache.
 	RedisIAMUser  string `env:"REDIS_IAM_USER"`
 	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
-	// Timeout is how long a decision waits for the store, less than a second; 0 means 50 ms for
+	// Timeout is how long a decision waits for the store, less than a second. 0 means 50 ms for
 	// redis and 100 ms for dynamodb. The first decision waits at least 900 ms.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
 	// RulesFile is the file of the rules document; empty: the built-in document.
 	RulesFile string `env:"RULES_FILE"`
-	// RulesFrom is the source of rules that change while functions run: "table" for the document
-	// that `weir rules publish` writes to RECORDS_TABLE, or
+	// RulesFrom is the source of rules that change while functions run. "table" is the document
+	// that `weir rules publish` writes to RECORDS_TABLE. The other form is
 	// "appconfig:APPLICATION/ENVIRONMENT/PROFILE". The document of RULES_FILE, or the built-in
 	// one, is in force until the source has one. Empty: no source.
 	RulesFrom string `env:"RULES_FROM"`
@@ -49,8 +49,8 @@ type Config struct {
 	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
 	// RulesVersion is the version of a document without one. It must grow with every change.
 	RulesVersion int64 `env:"RULES_VERSION"`
-	// MaxDelay is how long a request may wait in the handler for its turn in a leaky bucket; 0: not
-	// at all. No bucket of a function is deeper than this.
+	// MaxDelay is how long a request may wait in the handler for its turn in a leaky bucket; 0: it
+	// does not wait. It also bounds the depth of every leaky bucket of a function.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
 	// BasePath is the path that a custom domain of the API puts before every path.
 	BasePath string `env:"BASE_PATH"`
@@ -61,9 +61,9 @@ type Config struct {
 	// keys. Without it and API_KEYS_FILE API keys are ignored.
 	RecordsTable string `env:"RECORDS_TABLE"`
 
-	// JWKS is the URL of the issuer's keys; or contract.JWKSRecords for the copy in
-	// RECORDS_TABLE, where functions do not reach the issuer; or locally a file. Without it tokens
-	// are ignored.
+	// JWKS is the URL of the issuer's keys. If functions cannot reach the issuer, it is
+	// contract.JWKSRecords, for the copy in RECORDS_TABLE. A local run can use a file. If it is
+	// empty, tokens are ignored.
 	JWKS          string   `env:"JWKS"`
 	JWTIssuer     string   `env:"JWT_ISSUER"`
 	JWTAudience   string   `env:"JWT_AUDIENCE"`
@@ -80,7 +80,7 @@ type Config struct {
 	// and events, instead of the key in RECORDS_TABLE; local only.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
 
-	// RequireCredential refuses anonymous callers.
+	// RequireCredential rejects anonymous callers.
 	RequireCredential bool `env:"REQUIRE_CREDENTIAL"`
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
@@ -175,7 +175,7 @@ func (c *Config) appConfig() (*contract.Configuration, error) {
 	return &configuration, err
 }
 
-// maxMaxDelay is the time that API Gateway waits for a function.
+// maxMaxDelay is the time after which API Gateway stops waiting for a function.
 const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }

@@ -33,7 +33,7 @@ type Options struct {
 	// Clock is the clock of requests; nil: that of the Limiter, which corrects for clock skew.
 	Clock func() time.Time
 	// Rules are those of another Environment of this process, which already reports their reloads;
-	// nil: those that the variables configure.
+	// nil: the rules that the variables configure.
 	Rules *live.Rules
 }
 
@@ -81,8 +81,9 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	return e, nil
 }
 
-// reportedRules returns the rules that the variables configure. recorder and logger report the rules
-// at now and every reload. A document with mistakes is recorded before the error is returned.
+// reportedRules returns the rules that the variables configure. recorder and logger report the
+// current rules and every reload. A document with mistakes is recorded before the error is
+// returned.
 func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logger *slog.Logger) (*live.Rules, error) {
 	r, err := c.rules()
 	if _, refused := errors.AsType[rules.Problems](err); refused {

@@ -16,14 +16,14 @@ import (
 )
 
 // OpenSink returns the destination of events that c names. The destination lives as long as the
-// process. Start takes it as an argument so that programs without events link no client of Kafka
-// or Kinesis.
+// process. Start takes OpenSink as an argument so that programs without events do not link a
+// client of Kafka or Kinesis.
 type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 
-// Start runs a function in this process until Lambda ends it: it builds the environment, opens the
-// connection to the store, and answers events. An invalid configuration ends the process
-// with one line in the log. Decisions are recorded on standard output. The log has at most one line a
-// second of each message.
+// Start runs a function in this process until Lambda ends it. It builds the environment, opens
+// the connection to the store, and answers events. An invalid configuration ends the process with
+// one log line. Start records decisions on standard output. It logs each message at most once a
+// second.
 func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenSink) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger, openSink)

@@ -22,15 +22,16 @@ import (
 // with a token.
 const redisMaxLife = time.Hour
 
-// redisPoolSize is large because go-redis counts failed dials against it. After that many failures in
-// the life of a client only a goroutine dials, once a second. The store would then return more
-// than a second after an outage, and Lambda freezes that goroutine. The breaker already limits dials
-// to two a second. The number of connections stays small: one for each call in flight.
+// redisPoolSize is large because go-redis counts failed dials against it. After that many
+// failures in the life of a client, only one goroutine dials, once a second. The store would then
+// return more than a second after an outage, and Lambda freezes that goroutine. The breaker
+// already limits dials to two a second. The number of connections stays small: one for each call
+// in flight.
 const redisPoolSize = 10_000
 
-// RedisClient returns a client without retries, once it belongs to a store: a repeated script may
-// charge twice, and a server that refuses a connection is down. Redirects in a cluster are
-// followed.
+// RedisClient returns a client that does not retry once it belongs to a store. A repeated script
+// may charge twice, and a server that refuses a connection is down. The client follows redirects
+// in a cluster.
 func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) {
 	login, err := c.cacheLogin(ctx)
 	if err != nil {
@@ -71,8 +72,8 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 // login returns the user and the password for a new connection.
 type login func(context.Context) (user, password string, err error)
 
-// announced returns a login that reports each new connection to package resilient. If by is nil, the
-// login is the user and the password of the URL.
+// announced returns a login that reports each new connection to package resilient. If by is nil,
+// the login is the user and the password of the URL.
 func announced(by login, user, password string) login {
 	return func(ctx context.Context) (string, string, error) {
 		resilient.Opened(ctx)
@@ -87,8 +88,8 @@ func announced(by login, user, password string) login {
 // the path, an option or the fragment.
 var errRedisURL = errors.New("REDIS_URL: invalid URL (want redis://host:6379 or rediss://user:password@host:6379/0); percent-encode the password")
 
-// plain reports whether the URL has no fragment and at most the number of a database as its path. A
-// password that is not escaped would end up there.
+// plain reports whether the URL has no fragment and no path except the number of a database. Both
+// could contain parts of an unescaped password.
 func plain(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Fragment == "" && !strings.Contains(address, "#") && validDatabase.MatchString(u.Path)

@@ -18,15 +18,16 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The largest age of the rules of each source. The copy of the AppConfig agent may be 45 s old itself;
-// reading it is free.
+// The largest age of the rules of each source. The copy of the AppConfig agent may itself be 45 s
+// old; reading it is free.
 const (
 	fileEvery      = time.Second
 	tableEvery     = time.Minute
 	appConfigEvery = 15 * time.Second
 )
 
-// unknownAge is longer than the threshold of any alarm, and still readable on a graph beside real ages.
+// unknownAge is above the threshold of every alarm, and still readable on a graph beside real
+// ages.
 const unknownAge = time.Hour
 
 // rules returns the rules: of a file on a developer's machine, of the configured source, or of the
@@ -43,8 +44,8 @@ func (c Config) rules() (*live.Rules, error) {
 	if c.RulesFrom == "" {
 		return live.Fixed(bundled), nil
 	}
-	// The deployed document is in force until the source has been read. Its version is the lowest, so
-	// state that was counted by rules of the source keeps their parameters.
+	// The deployed document is in force until the source has been read. Its version is the lowest,
+	// so existing state keeps the parameters of the source's rules.
 	o := c.parsing()
 	o.Assigned = true
 	initial, err := rules.Parse(document.Content, o)
@@ -54,7 +55,7 @@ func (c Config) rules() (*live.Rules, error) {
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
 		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
-	if document.Version > time.Now().Unix() { // otherwise it would supersede published versions, which have the time
+	if document.Version > time.Now().Unix() { // otherwise it would supersede published versions, which are Unix times
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
@@ -158,8 +159,8 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 const maxListed = 10
 
 // reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a
-// document once. Rules that their source never confirmed count as unknownAge old, so that an alarm
-// rings even if no environment lives for long.
+// document once. Rules that their source never confirmed have the age unknownAge, so that an
+// alarm starts even if no environment lives for long.
 func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {

@@ -70,7 +70,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // decide returns the policy for an event.
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
-	if event.HTTPMethod == http.MethodOptions { // a method ANY passes preflights: they have no credential and no limit
+	if event.HTTPMethod == http.MethodOptions { // a method ANY receives preflights, which have no credential and no limit
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}), nil
 	}
@@ -96,7 +96,7 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 // policy returns the policy of a result.
 func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result) *events.APIGatewayCustomAuthorizerResponse {
 	tier := r.Tier
-	if tier == "" { // no rule was matched
+	if tier == "" { // no rule matched
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
 	return policy(event.MethodARN, effect, r, tier)

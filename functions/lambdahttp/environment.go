@@ -22,21 +22,21 @@ import (
 // for concurrent use.
 type Environment struct {
 	Limiter *limiter.Limiter
-	// Rules are the rules in force. A request uses one version of them from start to end, and waits at
-	// its end for a reload that it has started.
+	// Rules are the rules in force. A request uses one version of them from start to end. At its
+	// end it waits for a reload that it has started.
 	Rules      *live.Rules
 	Identifier *caller.Identifier
 	// Clock is read once per request.
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// Recorder records every request that is decided here, but not those that an authorizer has
-	// decided; nil records nothing.
+	// Recorder records every request that this environment decides. It does not record a request
+	// that an authorizer has decided. nil records nothing.
 	Recorder *telemetry.Recorder
 	// Events publishes the same requests; nil publishes nothing.
 	Events *decisionlog.Publisher
-	// BasePath is the path that a custom domain puts before every path, such as "/v1", in the normal
-	// form of rules; empty: none. Rules do not see it. Paths from the domain of API Gateway, a load
-	// balancer or net/http do not have it and stay unchanged.
+	// BasePath is the path that a custom domain puts before every path, such as "/v1", in the
+	// normal form of rules; empty: none. Rules do not see it. Paths from API Gateway's own domain,
+	// a load balancer or net/http do not have it and stay unchanged.
 	BasePath string
 	// MaxDelay is how long a request that no authorizer has admitted may wait for its turn in a leaky
 	// bucket.
@@ -48,9 +48,9 @@ type Environment struct {
 	SampleLogin string
 }
 
-// Serve returns api as every host runs it: behind the limits, unless an authorizer has already
-// decided, and with the path that was charged. With CORSOrigins every answer, also a refusal, has the
-// CORS headers, and preflights are answered without a limit. An api that varies by other
+// Serve returns api as every host runs it: with the path that was charged, and behind the limits
+// unless an authorizer has already decided. With CORSOrigins every answer has the CORS headers,
+// also a refusal, and preflights are answered without a limit. An api that varies by other
 // request headers adds them to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate()
@@ -104,8 +104,8 @@ func (e *Environment) undecided(err error) error {
 	return err
 }
 
-// cors returns h with CORS headers for the environment's origins. API Gateway adds none to the answers
-// of a function.
+// cors returns h with CORS headers for the environment's origins. API Gateway adds none to the
+// answers of a function.
 func (e *Environment) cors(h http.Handler) http.Handler {
 	if len(e.CORSOrigins) == 0 {
 		return h

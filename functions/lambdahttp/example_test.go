@@ -20,7 +20,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// The http.Handler that runs at AWS, as a plain server.
+// A plain server runs the same http.Handler as the functions at AWS.
 func ExampleEnvironment_Serve() {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
 	if err != nil {
@@ -60,8 +60,8 @@ func ExampleEnvironment_Serve() {
 	// 429
 }
 
-// An authorizer that verifies its callers itself asks the limiter too, and says what it
-// decided as Weir's own does: the gateway responses and the handler understand it.
+// An authorizer that verifies its callers itself can call the limiter. It reports the decision in
+// DecisionContext, which the gateway responses and the handler read.
 func ExampleDecisionContext() {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/orders","limits":{"paid":{"requests":1,"window":"1m"}}}]}`), rules.Options{Version: 1})
 	if err != nil {
@@ -79,7 +79,7 @@ func ExampleDecisionContext() {
 		return
 	}
 	authorize := func(ctx context.Context, event events.APIGatewayCustomAuthorizerRequestTypeRequest, now time.Time) (effect string, policyContext map[string]any, err error) {
-		caller := caller.Caller{User: "alice", Tier: "paid"} // whom your code has verified
+		caller := caller.Caller{User: "alice", Tier: "paid"} // a caller that your code has verified
 		decision, err := limits.Take(ctx, now, r.Charges(nil, event.HTTPMethod, rules.MustParsePath(event.Path), caller))
 		if err != nil {
 			return "", nil, err

@@ -11,16 +11,17 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// A REST API's authorizer passes its decision on in the context of its policy: strings by key. Gateway
-// responses map keys to the headers of a 429 (as context.authorizer.<key>), and the handler maps them
-// to the headers of its own answer.
+// A REST API's authorizer passes its decision on in the context of its policy: strings by key.
+// Gateway responses map keys to the headers of a 429 (as context.authorizer.<key>), and the
+// handler maps them to the headers of its answer.
 //
-// A body template escapes nothing. So a refusal has values for it that cannot break a JSON string
-// (contract.BodyKeys), and always has all of them: the limit is 0, the window and the policy are empty
-// if no limit refused. Values with quotes are for headers alone. A refusal always has degraded,
-// because the behaviour of API Gateway for a missing value of a header is not documented.
+// A body template escapes nothing. So a refusal has values for the body that cannot break a JSON
+// string (contract.BodyKeys), and always has all of them. If no limit refused, the limit is 0,
+// and the window and the policy are empty. Only values for headers contain quotes. A refusal
+// always has degraded, because the behaviour of API Gateway for a missing header value is not
+// documented.
 
-// The keys of the context that only this package reads or that only people read.
+// The keys of the context that only this package or people read.
 const (
 	keyWeir    = "weir" // decisionAllowed or decisionRefused
 	keySubject = "subject"
@@ -30,7 +31,7 @@ const (
 	decisionRefused = "refused"
 )
 
-// notDegraded is the value of Weir-Degraded in a refusal that the store has decided.
+// notDegraded is the value of Weir-Degraded in a refusal by the store.
 const notDegraded = "none"
 
 // fieldKeys has the key of each header field.
@@ -81,9 +82,9 @@ func decisionFields(context map[string]any) (fields map[string]string, ok bool) 
 	return fields, true
 }
 
-// policy returns a policy for the whole stage of a method. It may be that wide because API Gateway
-// uses it for this request only (results are not cached); a policy that contained a long path would be
-// invalid.
+// policy returns a policy for the whole stage of a method. This is safe because API Gateway does
+// not cache results and uses the policy for this request only. A policy that contained a long
+// path would be invalid.
 func policy(methodARN, effect string, r httplimit.Result, tier string) *events.APIGatewayCustomAuthorizerResponse {
 	subject := r.Caller.Subject()
 	return &events.APIGatewayCustomAuthorizerResponse{

@@ -16,8 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// proxyEvent is a request of any host: a REST API or a load balancer (payload 1.0), an HTTP API or a
-// function URL (payload 2.0). One type decodes all; the fields show which host it was.
+// proxyEvent is a request of any host. A REST API or a load balancer uses payload 1.0; an HTTP
+// API or a function URL uses payload 2.0. One type decodes all of them, and the fields identify
+// the host.
 type proxyEvent struct {
 	Version string `json:"version"` // "2.0", otherwise payload 1.0; empty for a REST API
 
@@ -104,12 +105,12 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 // awsDomains are the endings of the domain names that AWS gives to an API.
 var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
 
-// functionURLDomain is a part that only the domain names of function URLs have.
+// functionURLDomain is a part that only domain names of function URLs have.
 const functionURLDomain = ".lambda-url."
 
-// isCustom reports whether the domain name in an event is a custom one. Only for custom domains API
-// Gateway puts a base path before the path; for its own domain /v1/x and /x are different
-// paths. Events of a load balancer have no domain name, and local ones the host and the port.
+// isCustom reports whether the domain name in an event is a custom one. API Gateway puts a base
+// path before the path for custom domains only. On its own domain, /v1/x and /x are different
+// paths. Events of a load balancer have no domain name. Local events have the host and the port.
 func isCustom(domain string) bool {
 	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
 	ofAWS := func(end string) bool { return strings.HasSuffix(domain, end) }
@@ -117,8 +118,9 @@ func isCustom(domain string) bool {
 	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
 }
 
-// authorizerContext returns the context of a REST API's authorizer, which only API Gateway can write.
-// It returns nil for other hosts: Weir has no authorizer there, so the member is not trustworthy.
+// authorizerContext returns the context of a REST API's authorizer, which only API Gateway can
+// write. For other hosts it returns nil: Weir has no authorizer there, so the member is not
+// trustworthy.
 func (e *proxyEvent) authorizerContext() map[string]any {
 	if e.host() != restAPI || e.Version != "" {
 		return nil
@@ -126,7 +128,7 @@ func (e *proxyEvent) authorizerContext() map[string]any {
 	return e.RequestContext.Authorizer
 }
 
-// address returns the client's address from the source that each host guarantees.
+// address returns the client's address from the source that the host guarantees.
 func (e *proxyEvent) address(header http.Header) netip.Addr {
 	switch e.host() {
 	case httpAPI:
@@ -138,9 +140,9 @@ func (e *proxyEvent) address(header http.Header) netip.Addr {
 	}
 }
 
-// path parses the path that the host passes on. An HTTP API decodes it, in both versions of the
-// payload; the others pass it on as the client sent it. An HTTP API on its own domain (not on a custom
-// one) puts its stage before the path.
+// path parses the path that the host passes on. An HTTP API passes it on decoded, in both payload
+// versions; the other hosts do not decode it. On its own domain an HTTP API puts the stage before
+// the path.
 func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
 	c := &e.RequestContext
 	decoded := e.Version != "" && !strings.Contains(c.DomainName, functionURLDomain)
@@ -185,7 +187,8 @@ func (e *proxyEvent) body() (string, error) {
 	return string(b), nil
 }
 
-// headerOf returns the header of an event, which has one value for each name, or all of them.
+// headerOf returns the header of an event. The event has either one value for each name or a list
+// of values.
 func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	h := make(http.Header, max(len(single), len(multi)))
 	for name, values := range multi {
@@ -201,9 +204,9 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	return h
 }
 
-// credentials returns the credentials of a request. A repeated header is joined, which makes the
-// credential invalid. Otherwise another reader of the request could pick the other value and see
-// another caller.
+// credentials returns the credentials of a request. Repeated header fields are joined, which
+// makes the credential invalid. Otherwise another reader of the request could choose the other
+// value and see another caller.
 func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	return caller.Credentials{
 		Authorization: strings.Join(h["Authorization"], ", "),
@@ -212,7 +215,7 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	}
 }
 
-// origin is what a host reports about a request besides the request itself.
+// origin is what a host reports about a request in addition to the request.
 type origin struct {
 	decided bool              // the authorizer has charged the request and allowed it
 	fields  map[string]string // header fields of that decision; may be empty

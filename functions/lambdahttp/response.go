@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// response is an http.ResponseWriter that keeps the answer, in order to return it as an event.
+// response is an http.ResponseWriter that keeps the answer for the event.
 type response struct {
 	header http.Header
 	sent   http.Header // the header at the time of WriteHeader
@@ -22,7 +22,7 @@ type response struct {
 func (r *response) Header() http.Header { return r.header }
 
 func (r *response) WriteHeader(status int) {
-	if r.status == 0 && status >= http.StatusOK { // an event has no place for informational answers
+	if r.status == 0 && status >= http.StatusOK { // an event cannot contain informational answers
 		r.status, r.sent = status, spelled(r.header)
 	}
 }
@@ -95,9 +95,9 @@ func joined(h http.Header) map[string]string {
 	return single
 }
 
-// spelling returns name with the case of some letters changed, in a different way for each i below two
-// to the power of the number of letters. A load balancer that accepts one value for each name passes
-// all spellings on, and names are case-insensitive. Cookies cannot be joined (RFC 6265, 3).
+// spelling returns name with another combination of upper and lower case for each i below
+// 2^letters. A load balancer that accepts one value for each name passes all spellings on, and
+// names are case-insensitive. Cookies cannot be joined (RFC 6265, 3).
 func spelling(name string, i int) string {
 	b := []byte(name)
 	for at, c := range b {

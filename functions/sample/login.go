@@ -15,11 +15,11 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// attempts limits the tries of a user's password. A correct password gives its attempt back, so only
-// failures count. No rule can express this limit, because it counts by the content of the body. The
-// name is not verified; the limit by address in rules.json bounds how many names one caller can try.
-// While the store fails nobody can log in: otherwise an attacker could wait for an outage and then
-// guess without a limit.
+// attempts limits the login attempts for a user. A correct password refunds its attempt, so only
+// failures count. No rule can express this limit, because its subject is in the body. The name is
+// not verified; the limit by address in rules.json bounds the number of names that one caller can
+// try. While the store fails, every login fails: otherwise an attacker could guess without a
+// limit during an outage.
 var attempts = func() *limiter.Limit {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, OnError: limiter.OnErrorDeny, Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
 	if err != nil {

@@ -44,8 +44,8 @@ type FunctionProps struct {
 	ReservedConcurrency *float64
 }
 
-// NewFunction makes a function from a bootstrap, with the rules in its bundle, a log group and
-// a role of its own, and equips it as [Limits.Equip] does.
+// NewFunction makes a function from a bootstrap, with the rules in its bundle. The function has
+// its own log group and role, and is equipped as by [Limits.Equip].
 func (l *Limits) NewFunction(id string, p FunctionProps) awslambda.Function {
 	f, done := l.newFunction(id, p, l.props.Rules)
 	defer done()

@@ -90,8 +90,8 @@ func (l *Limits) RefusedMost() *string { return l.refusedMost.RuleName() }
 // million in us-east-1, in dollars, as known in November 2026.
 func (l *Limits) StoreUnits() (awscloudwatch.IMetric, float64) { return l.state.units() }
 
-// newRecords makes the records table, which operators write and functions read. It stays
-// when the stack is deleted, because nobody can restore the keys of callers.
+// newRecords makes the records table, which operators write and functions read. It stays when the
+// stack is deleted, because lost keys of callers cannot be restored.
 func (l *Limits) newRecords() awsdynamodb.ITable {
 	if l.props.Records != nil {
 		return l.props.Records

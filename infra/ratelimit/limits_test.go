@@ -31,7 +31,7 @@ import (
 // The tests run in the folder of a project that has rules and built functions.
 func TestMain(m *testing.M) {
 	if _, err := exec.LookPath("node"); err != nil {
-		_ = flag.Set("test.skip", "^Example") // which cannot skip by themselves
+		_ = flag.Set("test.skip", "^Example") // examples cannot skip themselves
 	}
 	if err := enterShop(); err != nil {
 		panic(err)
@@ -266,8 +266,8 @@ func TestLimits_Attach_conflicts(t *testing.T) {
 			if !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // which both report
-				t.Errorf("%d problems, want 1: %s", lines, got)
+			if lines := strings.Count(got, "[Shop/"); lines != 1 && name != "one namespace twice" { // both deployments report it
+				t.Errorf("got %d problems, want 1: %s", lines, got)
 			}
 		})
 	}
@@ -383,8 +383,8 @@ func TestNew_zones(t *testing.T) {
 	}
 }
 
-// The limits and the APIs can be in different stacks, and APIs of different stacks can have
-// the same name.
+// The limits and the APIs can be in different stacks. APIs of different stacks can have the same
+// name.
 func TestLimits_Attach_stacks(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -405,7 +405,7 @@ const openAPI = `{"openapi": "3.0.1", "info": {"title": "Shop", "version": "1"},
 	"/orders": {"get": {"responses": {}}, "options": {"responses": {}}},
 	"/orders/{id}": {"parameters": [], "x-amazon-apigateway-any-method": {"responses": {}}}}}`
 
-// newSpecAPI returns an API from a definition, in a stack of its own.
+// newSpecAPI returns an API from a definition, in a new stack.
 func newSpecAPI(t *testing.T, definition func(*ratelimit.Limits) awsapigateway.ApiDefinition) (awscdk.App, *ratelimit.Limits, awsapigateway.SpecRestApi) {
 	t.Helper()
 	app, stack, _ := newAPI(t)
@@ -447,10 +447,10 @@ func TestLimits_Definition(t *testing.T) {
 	scheme := body["components"].(map[string]any)["securitySchemes"].(map[string]any)["limiter"].(map[string]any)
 	authorizer := scheme["x-amazon-apigateway-authorizer"].(map[string]any)
 	if authorizer["type"] != "request" || authorizer["authorizerResultTtlInSeconds"] != 0.0 || !strings.Contains(text(t, authorizer["authorizerUri"]), "ExportsOutputFnGetAttLimitsAuthorizer") {
-		t.Errorf("authorizer: %s", text(t, scheme))
+		t.Errorf("authorizer in the definition: got %s", text(t, scheme))
 	}
 	if responses != 6 || permissions != 1 {
-		t.Errorf("%d gateway responses and %d permissions", responses, permissions)
+		t.Errorf("got %d gateway responses and %d permissions", responses, permissions)
 	}
 }
 
@@ -471,7 +471,7 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 	}
 }
 
-// A definition that is not of Limits.Definition is a conflict.
+// A definition that Limits.Definition did not return is a conflict.
 func TestLimits_Attach_definition(t *testing.T) {
 	inline := func(change func(map[string]any)) func(*ratelimit.Limits) awsapigateway.ApiDefinition {
 		return func(*ratelimit.Limits) awsapigateway.ApiDefinition {
@@ -508,7 +508,7 @@ func TestLimits_Attach_definition(t *testing.T) {
 	}
 }
 
-// Of an imported API the methods that the app adds are limited.
+// For an imported API, only the methods that this app adds are limited.
 func TestLimits_Attach_imported(t *testing.T) {
 	app, stack, _ := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))
@@ -522,14 +522,14 @@ func TestLimits_Attach_imported(t *testing.T) {
 	added, unlimited := method(api), method(other)
 	l.Attach(api)
 	if got := *added.AuthorizationType(); got != "CUSTOM" {
-		t.Errorf("the method that this app adds: got %s", got)
+		t.Errorf("method that this app adds: got %s, want CUSTOM", got)
 	}
 	if got := *unlimited.AuthorizationType(); got != "NONE" {
-		t.Errorf("a method of another API: got %s", got)
+		t.Errorf("method of another API: got %s", got)
 	}
 	app.Synth(nil)
 	if len(*assertions.Annotations_FromStack(stack).FindWarning(jsii.String("/Shop/Imported"), assertions.Match_StringLikeRegexp(jsii.String("does not deploy this API")))) != 1 {
-		t.Error("no warning that the API needs a deployment")
+		t.Error("got no warning that the API needs a deployment")
 	}
 	l.Attach(imported("Empty"))
 	if got, want := panicked(func() { app.Synth(&awscdk.StageSynthesisOptions{Force: jsii.Bool(true)}) }), "Shop/Empty: this app has no method of the API to limit"; !strings.Contains(got, want) {
@@ -537,7 +537,7 @@ func TestLimits_Attach_imported(t *testing.T) {
 	}
 }
 
-// The limits are a construct: others can be in them, and depend on them.
+// The limits are a construct: they can contain other constructs, and others can depend on them.
 func TestLimits_construct(t *testing.T) {
 	app, stack, api := newAPI(t)
 	l := ratelimit.NewLimits(stack, jsii.String("Limits"), props(t))

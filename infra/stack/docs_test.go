@@ -28,7 +28,7 @@ func between(t *testing.T, text, begin, end string) string {
 	_, rest, ok := strings.Cut(text, begin)
 	part, _, ended := strings.Cut(rest, end)
 	if !ok || !ended {
-		t.Fatalf("nothing between %q and %q", begin, end)
+		t.Fatalf("no text between %q and %q", begin, end)
 	}
 	return part
 }
@@ -42,12 +42,12 @@ func TestDocuments_lines(t *testing.T) {
 			blocks++
 			lines, _, _ := strings.Cut(block, "```")
 			if !strings.Contains(programs, strings.TrimRight(lines, " ")) {
-				t.Errorf("%s: no program has\n%s", page, lines)
+				t.Errorf("%s: no program contains\n%s", page, lines)
 			}
 		}
 	}
 	if blocks < 3 {
-		t.Errorf("only %d blocks of Go", blocks)
+		t.Errorf("got only %d blocks of Go", blocks)
 	}
 }
 
@@ -56,7 +56,7 @@ func TestATTACH_versions(t *testing.T) {
 	pinned := between(t, read(t, "../package.json"), `"aws-cdk": "`, `"`)
 	named := versioned.FindAllStringSubmatch(read(t, "../ATTACH.md"), -1)
 	if len(named) == 0 {
-		t.Error("no version of aws-cdk")
+		t.Error("ATTACH.md names no version of aws-cdk")
 	}
 	for _, match := range named {
 		if match[1] != pinned {

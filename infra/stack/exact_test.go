@@ -20,8 +20,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// These tests state by hand, and by their meaning, the properties that a golden template
-// would accept with any value.
+// These tests state by hand the properties that matter. A golden template would accept any value
+// of them.
 
 func TestStack_network(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
@@ -64,7 +64,7 @@ func TestStack_network_kafka(t *testing.T) {
 	clients, _ := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
 	_, in := made.one(t, "AWS::EC2::SecurityGroupIngress", "")
 	if p := in.Properties; p["GroupId"] != "sg-0123456789abcdef0" || p["FromPort"] != 9098.0 || p["ToPort"] != 9098.0 || !strings.Contains(text(t, p["SourceSecurityGroupId"]), clients) {
-		t.Errorf("into the brokers' group: %s", text(t, p))
+		t.Errorf("rule into the brokers' group: got %s", text(t, p))
 	}
 	_, group := made.one(t, "AWS::EC2::SecurityGroup", "LimitsClients")
 	var ports []any
@@ -76,7 +76,7 @@ func TestStack_network_kafka(t *testing.T) {
 		ports = append(ports, egress[i].Properties["ToPort"])
 	}
 	if got := fmt.Sprint(ports); got != "[443 9098]" {
-		t.Errorf("out of the functions: got ports %s", got)
+		t.Errorf("rules out of the functions: got ports %s", got)
 	}
 	for _, name := range []string{"LimitsAuthorizer", "LimitsHandler"} {
 		_, f := made.one(t, "AWS::Lambda::Function", name)
@@ -124,7 +124,7 @@ func TestStack_logs_vended(t *testing.T) {
 	}
 }
 
-// The table is warm for the number of writes that is set. By default none is set.
+// By default the table has no warm throughput. A setting sets it.
 func TestStack_warmWrites(t *testing.T) {
 	for name, want := range map[string]string{"kafka": `{"WriteUnitsPerSecond":12000}`, "dynamodb": "null"} {
 		_, counters := parse(t, synthesize(t, settings(t, golden[name]))).one(t, "AWS::DynamoDB::Table", "LimitsCounters")
@@ -134,18 +134,18 @@ func TestStack_warmWrites(t *testing.T) {
 	}
 }
 
-// By default all APIs together, in a flood of the most expensive requests, write no more than
-// a new table takes. A higher throttle causes a warning, and the values that it proposes cause
+// By default, a flood of the most expensive requests on all APIs writes no more than a new table
+// accepts. A higher throttle causes a warning. The throttles that the warning proposes cause
 // none. The documents name the default.
 func TestStack_throughput(t *testing.T) {
 	_, stage := parse(t, synthesizeOnce(t)).one(t, "AWS::ApiGateway::Stage", "")
 	throttle := stage.Properties["MethodSettings"].([]any)[0].(map[string]any)["ThrottlingRateLimit"].(float64)
 	if got := throttle * 2 * dearest(t); got > ratelimit.NewTableWrites {
-		t.Errorf("the throttles admit %v writes a second, and a new table takes %d", got, ratelimit.NewTableWrites)
+		t.Errorf("the throttles admit %v writes a second, but a new table accepts %d", got, ratelimit.NewTableWrites)
 	}
 	for _, file := range []string{"../README.md", "../OPERATIONS.md", "../../local/weir/serve.go"} {
 		if want := fmt.Sprintf("%v requests a second", throttle); !strings.Contains(read(t, file), want) {
-			t.Errorf("%s has no %q", file, want)
+			t.Errorf("%s: no text %q", file, want)
 		}
 	}
 	for _, c := range []struct {
@@ -169,8 +169,8 @@ func TestStack_throughput(t *testing.T) {
 	}
 }
 
-// dearest returns the number of subjects, and so of writes, of the most expensive request with
-// the rules of this repository.
+// dearest returns the number of subjects of the most expensive request with the rules of this
+// repository. Each subject is one write.
 func dearest(t *testing.T) float64 {
 	t.Helper()
 	r, err := rules.Parse([]byte(read(t, "../../functions/rules.json")), rules.Options{Version: 1})
@@ -212,7 +212,7 @@ func TestStack_signingKeys(t *testing.T) {
 	}
 }
 
-// The records stay when the stack is deleted; the counters do not.
+// The records table stays when the stack is deleted, and the table of counters does not.
 func TestStack_kept(t *testing.T) {
 	var whole struct {
 		Resources map[string]struct{ Type, DeletionPolicy, UpdateReplacePolicy string }
@@ -272,8 +272,9 @@ func TestStack_alarms(t *testing.T) {
 	}
 }
 
-// The functions measure the time of every store. The alarms on a cache are on metrics that it
-// has: https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
+// The functions measure the latency of every store. The alarms on a cache use metrics that it
+// has:
+// https://docs.aws.amazon.com/AmazonElastiCache/latest/dg/serverless-metrics-events-redis.html
 func TestStack_alarms_store(t *testing.T) {
 	document := between(t, read(t, "../README.md")+"\n## ", "## What is watched", "\n## ")
 	for name, want := range map[string]map[string]string{
@@ -298,10 +299,10 @@ func TestStack_alarms_store(t *testing.T) {
 			}
 			got[alarm] = fmt.Sprintf("%v %v %v %v in %v of %v", p["Namespace"], p["MetricName"], statistic, p["Threshold"], p["DatapointsToAlarm"], p["EvaluationPeriods"])
 			if strings.HasPrefix(got[alarm], "AWS/ElastiCache") && text(t, p["Dimensions"]) != `[{"Name":"clusterId","Value":"weir-dev"}]` {
-				t.Errorf("%s, %s: of %s", name, alarm, text(t, p["Dimensions"]))
+				t.Errorf("%s, %s: got wrong dimensions %s", name, alarm, text(t, p["Dimensions"]))
 			}
 			if !strings.Contains(document, "`"+alarm+"`") {
-				t.Errorf("%s: infra/README.md has no row of it", alarm)
+				t.Errorf("%s: no row in infra/README.md", alarm)
 			}
 		}
 		if text(t, got) != text(t, want) {
@@ -310,7 +311,7 @@ func TestStack_alarms_store(t *testing.T) {
 	}
 }
 
-// The shares compute what their labels name.
+// Each percentage computes what its label names.
 func TestStack_shares(t *testing.T) {
 	made := parse(t, synthesizeOnce(t))
 	values := map[string]float64{"allowed": 60, "refused": 40, "failed": 15, "unauthorized": 10, "degraded": 5, "restErrors": 3, "restRequests": 10, "httpErrors": 1, "httpRequests": 50}
@@ -392,7 +393,7 @@ func TestStack_prices(t *testing.T) {
 	document := read(t, "../COSTS.md")
 	for price, said := range map[string]string{"FILL(rest, 0) * 3.5000": "3.50", "FILL(http, 0) * 1.0000": "1.00", "FILL(handlers, 0)) * 0.2000": "$0.20/M", "FILL(handling, 0)) * 0.0066667": "0.5 GB × $13.33/M", "FILL(units, 0) * 0.6250": "$0.625/M"} {
 		if !strings.Contains(content, price) || !strings.Contains(document, said) {
-			t.Errorf("%s and %s: want both", price, said)
+			t.Errorf("want both %s in the dashboard and %s in infra/COSTS.md", price, said)
 		}
 	}
 }

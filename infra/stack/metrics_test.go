@@ -13,8 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// unused are metrics that the stack does not show: for alarms of one's own, which
-// infra/README.md describes.
+// unused are metrics that the stack does not show. infra/README.md describes alarms on them.
 var unused = []string{contract.RuleDimension + " " + contract.MetricRuleAllowed}
 
 // written returns the metrics that the functions write, each with its dimension before it.
@@ -63,7 +62,7 @@ func TestStack_metrics(t *testing.T) {
 	for _, match := range searched.FindAllStringSubmatch(body.String(), -1) {
 		used[match[1]+" "+match[2]] = true
 	}
-	_, filters := made.of("AWS::Logs::MetricFilter") // they write metrics of their own
+	_, filters := made.of("AWS::Logs::MetricFilter") // these filters also write metrics
 	for _, f := range filters {
 		delete(used, f.Properties["MetricTransformations"].([]any)[0].(map[string]any)["MetricName"].(string))
 	}
@@ -73,7 +72,7 @@ func TestStack_metrics(t *testing.T) {
 		t.Errorf("shown:   %v\nwritten: %v", looked, want)
 	}
 	if len(want)+len(unused) != 24 {
-		t.Errorf("%d metrics are written; correct their cost here and in infra/COSTS.md", len(want)+len(unused))
+		t.Errorf("%d metrics are written; update the number here and the cost in infra/COSTS.md", len(want)+len(unused))
 	}
 	_, rule := made.one(t, "AWS::CloudWatch::InsightRule", "")
 	if !strings.Contains(body.String(), `"ruleName":"`+rule.Properties["RuleName"].(string)) {
@@ -95,14 +94,14 @@ func metricsOf(alarm map[string]any) (all []map[string]any) {
 	return all
 }
 
-// The months of infra/COSTS.md count the metrics that exist, at CloudWatch's prices, and
+// infra/COSTS.md computes monthly costs from the existing metrics and CloudWatch's prices.
 // README.md has the same sums.
 func TestCOSTS(t *testing.T) {
 	const (
 		alarmMetric, metric, dashboard, insight = 0.1, 0.3, 3, 0.5
-		storage                                 = 6.13                            // of the least cache
+		storage                                 = 6.13                            // for the smallest cache
 		rest, http, cache                       = 5.05, 2.30, 5.05 - 0.63 + 0.007 // a million requests, at first
-		many                                    = 0.30                            // less for each million of many: lines are shared
+		many                                    = 0.30                            // lower cost of a further million: requests share log lines
 	)
 	fixed := func(change func(*stack.Settings)) float64 {
 		_, alarms := parse(t, synthesize(t, settings(t, change))).of("AWS::CloudWatch::Alarm")
@@ -134,7 +133,7 @@ func TestCOSTS(t *testing.T) {
 	}
 	for _, figure := range dollars.FindAllStringSubmatch(read(t, "../../README.md"), -1) {
 		if !regexp.MustCompile(`(^|[^0-9.])` + regexp.QuoteMeta(figure[1]) + `($|[^0-9.])`).MatchString(page) {
-			t.Errorf("README.md has $%s, infra/COSTS.md has not", figure[1])
+			t.Errorf("README.md has $%s, but infra/COSTS.md does not", figure[1])
 		}
 	}
 }

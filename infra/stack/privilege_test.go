@@ -42,13 +42,13 @@ func TestStack_privilege(t *testing.T) {
 				delete(got, resource)
 			}
 			for resource, actions := range got {
-				t.Errorf("%s: %s may %v on %s, and does not need to", name, function, actions, resource)
+				t.Errorf("%s: %s has the unneeded permission %v on %s", name, function, actions, resource)
 			}
 		}
 		_, roles := made.of("AWS::IAM::Role")
 		for _, r := range roles {
 			if text(t, r.Properties["AssumeRolePolicyDocument"]) != "" && r.Properties["ManagedPolicyArns"] != nil && !strings.Contains(text(t, r.Properties), "AmazonAPIGatewayPushToCloudWatchLogs") {
-				t.Errorf("%s: a role has managed policies: %s", name, text(t, r.Properties))
+				t.Errorf("%s: got a role with managed policies: %s", name, text(t, r.Properties))
 			}
 		}
 	}
@@ -60,7 +60,7 @@ const (
 	kafkaTopic   = `"arn:aws:kafka:eu-central-1:123456789012:topic/decisions/0a1b2c3d-0000-1111-2222-333344445555-6/decisions"`
 )
 
-// Each function can write one record of its own, and no API key.
+// Each function can write only its own record, and no API key.
 func TestStack_privilege_records(t *testing.T) {
 	made := parse(t, synthesize(t, settings(t, everything)))
 	for function, key := range map[string]string{"SigningKeys": contract.SigningKeysKey, "Authorizer": contract.SubjectKeyKey, "Handler": contract.SubjectKeyKey} {

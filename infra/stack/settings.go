@@ -27,7 +27,7 @@ type Settings struct {
 	RulesVersion   int64           // see ratelimit.LimitsProps
 	Arch           string          // arm64 or x86_64
 	Bundles        string          // folder of the built functions; dist/<arch>
-	AlarmEmail     string          // receives alarms; "": nobody
+	AlarmEmail     string          // receives alarms; empty: no subscription
 	Issuer         string          // of the accepted tokens; with Audience and JWKS
 	Audience       string          // of the accepted tokens
 	JWKS           string          // URL of the issuer's keys

@@ -39,7 +39,7 @@ func TestStack_authorizer(t *testing.T) {
 			}
 			_, stage := made.one(t, "AWS::ApiGateway::Stage", "")
 			if cached := stage.Properties["CacheClusterEnabled"]; cached != nil && cached != false {
-				t.Error("the stage has a cache, which all callers share")
+				t.Error("the stage has a cache, which would be shared by all callers")
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestStack_refusal(t *testing.T) {
 			key, _, _ := strings.Cut(part, `"`)
 			key, _, _ = strings.Cut(key, ",")
 			if !strings.HasPrefix(part, "{") && !slices.Contains(contract.BodyKeys(), key) {
-				t.Errorf("the body has the context's %s, which may break it", key)
+				t.Errorf("the body contains the context's %s, which may break its JSON", key)
 			}
 		}
 	}
@@ -112,8 +112,8 @@ func TestStack_functions(t *testing.T) {
 	}
 }
 
-// API Gateway serves a deployment: a change of the authorizer or of a gateway response must
-// make a new one, and no other change should.
+// API Gateway serves deployments. A change of the authorizer or of a gateway response makes a new
+// deployment, and no other change does.
 func TestStack_deployment(t *testing.T) {
 	deployment := func(changes ...func(*stack.Settings)) string {
 		id, _ := parse(t, synthesize(t, settings(t, changes...))).one(t, "AWS::ApiGateway::Deployment", "")
@@ -121,7 +121,7 @@ func TestStack_deployment(t *testing.T) {
 	}
 	first := deployment()
 	if again := deployment(func(s *stack.Settings) { s.AlarmEmail = "operator@example.com" }); again != first {
-		t.Errorf("the deployment is new, but the API did not change: %s, %s", first, again)
+		t.Errorf("got a new deployment for an unchanged API: %s, %s", first, again)
 	}
 	seen := map[string]string{first: "nothing"}
 	for name, change := range map[string]func(*stack.Settings){
@@ -131,7 +131,7 @@ func TestStack_deployment(t *testing.T) {
 	} {
 		id := deployment(change)
 		if twin, taken := seen[id]; taken {
-			t.Errorf("%s: the deployment is that of %s", name, twin)
+			t.Errorf("%s: got the same deployment as %s", name, twin)
 		}
 		seen[id] = name
 	}
