@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// explains reports whether each charge is in the list of a rule, and each limit there is charged or
-// has a reason.
+// explains reports whether each charge is in the list of a rule. Each limit in that list must have a
+// charge or a reason.
 func explains(e rules.Explanation) bool {
 	listed := map[limiter.Charge]bool{}
 	charged := 0
@@ -50,18 +50,18 @@ func explain(t *testing.T, method, path string, caller caller.Caller) rules.Expl
 	}
 	e := r.Explain(method, rules.MustParsePath(path), caller)
 	if !slices.Equal(e.Charges, r.Charges(nil, method, rules.MustParsePath(path), caller)) || !explains(e) {
-		t.Errorf("%s %s: %+v is not what is charged", method, path, e)
+		t.Errorf("%s %s: got %+v, want what is charged", method, path, e)
 	}
 	return e
 }
 
-// Each rule whose endpoint matches is listed, with its charges or the reason why it has none.
+// Explain lists each rule whose endpoint matches, with its charges or the reason why it has none.
 func TestRules_Explain(t *testing.T) {
 	const once = "shares its count with an earlier limit, which is charged once, at the higher cost"
 	for _, c := range []struct {
 		method, path string
 		caller       caller.Caller
-		want         map[string]string // why, by path of a rule or a limit; "" if it is charged
+		want         map[string]string // the reason by path of a rule or a limit; "" if the limit is charged
 	}{
 		{"HEAD", "/api//search/", caller.Caller{User: "alice", Tier: "paid"}, map[string]string{
 			"rules[0]": "", "rules[0].limits.paid": "",
@@ -87,22 +87,22 @@ func TestRules_Explain(t *testing.T) {
 		}
 		for path, want := range c.want {
 			if reason, ok := got[path]; !ok || reason != want {
-				t.Errorf("%s %s: %s: %q (listed: %t), want %q", c.method, c.path, path, reason, ok, want)
+				t.Errorf("%s %s: %s: got %q (listed: %t), want %q", c.method, c.path, path, reason, ok, want)
 			}
 		}
 		if len(got) != len(c.want) {
-			t.Errorf("%s %s: %d entries, want %d: %q", c.method, c.path, len(got), len(c.want), got)
+			t.Errorf("%s %s: got %d entries, want %d: %q", c.method, c.path, len(got), len(c.want), got)
 		}
 	}
 }
 
-// A limit for bad credentials only is listed for every caller, with the reason if it is skipped.
+// A limit with only_bad_credentials is listed for every caller, with the reason if it is skipped.
 func TestRules_Explain_badCredentials(t *testing.T) {
 	r := load(t, "testdata/good/bad_credentials.json")
 	for rejected, want := range map[bool]string{false: "charges bad credentials only", true: ""} {
 		e := r.Explain("GET", rules.MustParsePath("/b"), caller.Caller{IP: address, Rejected: rejected})
 		if got := e.Matches[0].Limits[1].Reason; got != want {
-			t.Errorf("rejected %t: %q, want %q", rejected, got, want)
+			t.Errorf("rejected %t: got %q, want %q", rejected, got, want)
 		}
 	}
 }
@@ -112,12 +112,12 @@ func TestRules_Explain_override(t *testing.T) {
 	for user, requests := range map[string]int64{"alice": 500, "bob": 20} {
 		l := explain(t, "GET", "/api/search", caller.Caller{User: user, Tier: "paid"}).Matches[0].Limits[0]
 		if l.Overridden != (user == "alice") || l.Charge.Limit.Rate.Requests != requests || l.Tier != "paid" || l.Endpoint != "/api/search" || l.Method != http.MethodGet {
-			t.Errorf("%s: %+v", user, l)
+			t.Errorf("%s: got %+v", user, l)
 		}
 	}
 }
 
-// The limits of a subject are those of all tiers, and of no other subject.
+// Of returns the limits of a subject in all tiers, and no limit of another subject.
 func TestRules_Of(t *testing.T) {
 	r, err := rules.Parse([]byte(explained), rules.Options{Version: 1})
 	if err != nil {
@@ -142,11 +142,11 @@ func TestRules_Of(t *testing.T) {
 		for _, l := range r.Of(c.caller, c.subject) {
 			got = append(got, l.Path)
 			if l.Charge.Subject != c.subject || l.Overridden != (c.subject == alice && l.Charge.Limit.Name == "search") {
-				t.Errorf("%s: %+v", c.subject, l)
+				t.Errorf("%s: got %+v", c.subject, l)
 			}
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", c.subject, got, c.want)
+			t.Errorf("%s: got %q, want %q", c.subject, got, c.want)
 		}
 	}
 }

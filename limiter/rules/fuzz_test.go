@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// FuzzRules_Charges searches for a document and a request whose charges a store cannot take in one step
-// for each subject.
+// FuzzRules_Charges searches for a document and a request whose charges a store cannot take in one
+// step per subject.
 func FuzzRules_Charges(f *testing.F) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil || len(files) == 0 {
@@ -45,11 +45,11 @@ func FuzzRules_Charges(f *testing.F) {
 		}
 		charges := r.Charges(nil, method, of, caller)
 		if explained := r.Explain(method, of, caller); !slices.Equal(explained.Charges, charges) || !explains(explained) {
-			t.Fatalf("explained as %+v, charged %+v", explained, charges)
+			t.Fatalf("explained: got %+v, want the charges %+v", explained, charges)
 		}
 		for _, c := range charges {
 			if c.Subject == (limiter.Subject{}) || c.Limit.Machine() == nil || c.Cost < 1 {
-				t.Fatalf("charge %+v", c)
+				t.Fatalf("got charge %+v", c)
 			}
 			if limits[c.Subject] == nil {
 				limits[c.Subject] = map[limiter.ID]bool{}
@@ -59,7 +59,7 @@ func FuzzRules_Charges(f *testing.F) {
 			}
 			limits[c.Subject][c.Limit.ID] = true
 			if len(limits[c.Subject]) > limiter.MaxCharges {
-				t.Fatalf("%d limits on %s", len(limits[c.Subject]), c.Subject)
+				t.Fatalf("got %d limits on %s", len(limits[c.Subject]), c.Subject)
 			}
 		}
 	})

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// numbered is a document whose only limit admits so many requests.
+// numbered returns a document whose only limit has this number of requests.
 func numbered(requests string) string {
 	return `{"rules":[{"endpoint":"*","limits":{"*":{"requests":` + requests + `,"window":"1m"}}}]}`
 }
 
-// A value that is not a whole number, or not in range, is rejected in every spelling.
+// A value is rejected in every spelling if it is not a whole number or is out of range.
 func TestParse_numbers(t *testing.T) {
 	const noNumber, notJSON = "want a whole number from 1 to 1000000000", "line 1, column 5"
 	digits := strings.Repeat("9", 100_000)
@@ -32,15 +32,15 @@ func TestParse_numbers(t *testing.T) {
 			t.Errorf("%.40s: got error %v, want %q", number, err, want)
 		}
 		if err != nil && len(err.Error()) > 300 {
-			t.Errorf("%.40s: the error has %d bytes", number, len(err.Error()))
+			t.Errorf("%.40s: got an error of %d bytes", number, len(err.Error()))
 		}
 	}
 }
 
-// anyAnswer is the error of a document that may be accepted.
+// anyAnswer marks a document that may be accepted or rejected.
 const anyAnswer = "?"
 
-// hostile are documents that an attacker writes to break a parser. All are rejected.
+// hostile lists documents that an attacker writes to break a parser. All are rejected.
 var hostile = []struct{ name, document, problem string }{
 	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
 	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
@@ -65,7 +65,7 @@ var hostile = []struct{ name, document, problem string }{
 	{"NUL", strings.Replace(numbered("1"), "}", "}\x00", 1), "line 1, column "},
 }
 
-// work is the cost of parsing a document.
+// work measures the cost of parsing a document.
 type work struct {
 	time    time.Duration
 	objects uint64
@@ -82,16 +82,16 @@ func workOf(document string) (work, error) {
 	return work{took, after.Mallocs - before.Mallocs}, err
 }
 
-// The size of a document does not change whether it is accepted. No document costs much more than
-// an honest one of the maximum size: at most five times the objects and, in the same run, thirty
-// times the time. The margin is for other programs on the machine.
+// The size of a document does not change whether it is accepted. A hostile document costs at most five
+// times the objects of an honest document of maximum size. It costs at most thirty times the time,
+// measured in the same run. The margin allows for other programs on the machine.
 func TestParse_worst(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 20))
 	}))
 	baseline, err := workOf(honest)
 	if err != nil || len(honest) < 600_000 {
-		t.Fatalf("%d bytes: %v", len(honest), err)
+		t.Fatalf("honest document of %d bytes: got %v", len(honest), err)
 	}
 	for _, c := range append(worst, hostile...) {
 		t.Run(c.name, func(t *testing.T) {
@@ -99,12 +99,12 @@ func TestParse_worst(t *testing.T) {
 			switch {
 			case c.problem == anyAnswer:
 			case err == nil && c.problem != "":
-				t.Errorf("%d bytes are accepted, want %s", len(c.document), c.problem)
+				t.Errorf("got %d bytes accepted, want %s", len(c.document), c.problem)
 			case err != nil && (c.problem == "" || !strings.Contains(err.Error(), c.problem)):
 				t.Errorf("%d bytes: got %.300s, want %q", len(c.document), err, c.problem)
 			}
 			if w.objects > 5*baseline.objects || w.time > 30*baseline.time {
-				t.Errorf("%s and %d objects, an honest document takes %s and %d", w.time, w.objects, baseline.time, baseline.objects)
+				t.Errorf("got %s and %d objects; an honest document takes %s and %d objects", w.time, w.objects, baseline.time, baseline.objects)
 			}
 		})
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// list returns n limits with names that begin with prefix.
+// list returns n limits whose names begin with prefix.
 func list(prefix string, n int, rest string) string {
 	var limits []string
 	for i := range n {
@@ -29,7 +29,7 @@ func rule(endpoint, method, limits string) string {
 
 func document(list ...string) string { return `{"rules":[` + strings.Join(list, ",") + `]}` }
 
-// sharedBelow are four rules that match one path, with the same three counts.
+// sharedBelow lists four rules that match one path and share three counts.
 var sharedBelow = []string{
 	rule("*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
 	rule("/a/*", "", `"*":`+list("s", 3, `,"per":["client"]`)),
@@ -37,8 +37,8 @@ var sharedBelow = []string{
 	rule("/a/b/c", "", `"*":`+list("s", 3, `,"per":["client"]`)),
 }
 
-// Seven windows of a minute, or ten buckets, fit an item. A caller with more limits by endpoint has an
-// item for each endpoint. Limits that do not fit even then are rejected.
+// Seven windows of a minute fit an item, and so do ten buckets. A caller with more limits by endpoint
+// has an item for each endpoint. Limits that do not fit even then are rejected.
 func TestParse_items(t *testing.T) {
 	const whole, split, refused = "", "split", "refused"
 	for _, c := range []struct {
@@ -90,21 +90,21 @@ func TestParse_items(t *testing.T) {
 				case err != nil && (c.want != refused || !strings.Contains(err.Error(), "in one item (")):
 					t.Fatal(err)
 				case err == nil && c.want == refused:
-					t.Fatal("accepted")
+					t.Fatal("got an accepted document, want an error")
 				case err == nil && r.PerEndpoint() != (c.want == split):
-					t.Fatalf("an item for each endpoint: %t", r.PerEndpoint())
+					t.Fatalf("PerEndpoint: got %t", r.PerEndpoint())
 				}
 			}
 		})
 	}
 }
 
-// tens is list with limits of ten, which can be divided.
+// tens is like list, but each limit has ten requests, so that it can be divided.
 func tens(prefix string, n int, rest string) string {
 	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":10,`)
 }
 
-// endpoints returns rules of n endpoints.
+// endpoints returns n rules, each with its own endpoint.
 func endpoints(n int) (list []string) {
 	for i := range n {
 		list = append(list, rule(fmt.Sprintf("/e%d", i), "", `"*":{"requests":3,"window":"1h"}`))
@@ -112,7 +112,7 @@ func endpoints(n int) (list []string) {
 	return list
 }
 
-// Limits that do not fit are rejected with one line and the bound.
+// The error about limits that do not fit has one line and contains the bound.
 func TestParse_items_messages(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
@@ -126,20 +126,20 @@ func TestParse_items_messages(t *testing.T) {
 	}
 }
 
-// A caller's limits by endpoint are in one item, or in one for each endpoint. Other limits are in the
-// caller's item.
+// A caller's limits by endpoint are in one item, or in one item for each endpoint. Other limits are in
+// the caller's item.
 func TestRules_PerEndpoint(t *testing.T) {
 	shared := rule("*", "", `"*":{"name":"all","requests":9,"window":"1d","per":["client"]}`)
 	for n, want := range map[int][]string{
 		5: {"user:alice", "user:alice"},
-		7: {"user:alice|endpoint::/e0", "user:alice"}, // and one shared
+		7: {"user:alice|endpoint::/e0", "user:alice"}, // each endpoint's item, and one shared item
 	} {
 		var got []string
 		for _, c := range parse(t, document(append(endpoints(n), shared)...)).Charges(nil, "GET", rules.MustParsePath("/e0"), alice) {
 			got = append(got, c.Subject.String())
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%d endpoints: charged on %v, want %v", n, got, want)
+			t.Errorf("%d endpoints: got charges on %v, want %v", n, got, want)
 		}
 	}
 }

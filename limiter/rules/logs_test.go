@@ -9,12 +9,12 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// sizedLog is a log of a number of requests.
+// sizedLog returns a log limit with this number of requests.
 func sizedLog(name string, requests int, window, rest string) string {
 	return fmt.Sprintf(`{"name":%q,"requests":%d,"window":%q,"algorithm":"sliding_log"%s}`, name, requests, window, rest)
 }
 
-// The logs of one item fit eight write units together with its other limits. If those of several
+// The logs of one item fit eight write units together with its other limits. If the logs of several
 // endpoints do not fit, each endpoint has an item. Limits that do not fit even then are rejected.
 func TestParse_logs(t *testing.T) {
 	const whole, split = "", "split"
@@ -58,10 +58,10 @@ func TestParse_logs(t *testing.T) {
 			switch {
 			case err == nil && (c.want == whole || c.want == split):
 				if r.PerEndpoint() != (c.want == split) {
-					t.Errorf("an item for each endpoint: %t", r.PerEndpoint())
+					t.Errorf("PerEndpoint: got %t", r.PerEndpoint())
 				}
 				if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, "each write of its item costs up to ") {
-					t.Errorf("notes %s", notes)
+					t.Errorf("got notes %s", notes)
 				}
 			case err == nil || !strings.HasPrefix(err.Error(), "line 1: "+c.want) || strings.Contains(err.Error(), "\n"):
 				t.Errorf("got error %v, want %q", err, c.want)

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// notes returns the notes of a document on its callers and windows.
+// notes returns the notes of a document about callers or windows.
 func notes(t *testing.T, document, of string) (list []string) {
 	t.Helper()
 	for _, n := range parse(t, document).Notes() {
@@ -20,7 +20,7 @@ func notes(t *testing.T, document, of string) (list []string) {
 	return list
 }
 
-// A rule that leaves callers without any limit is noted, unless another rule limits them.
+// A note names a rule that leaves callers without any limit, unless another rule limits them.
 func TestRules_Notes_callers(t *testing.T) {
 	const rest = " have no limit here at all; a limit by client or ip counts every caller"
 	per := func(per string) string { return `{"name":"l","requests":1,"window":"1m","per":[` + per + `]}` }
@@ -39,12 +39,12 @@ func TestRules_Notes_callers(t *testing.T) {
 		{document(rule("/a", "", `"*":{"name":"l","requests":1,"window":"1m","per":["ip"],"only_bad_credentials":true}`)), ""},
 	} {
 		if got := strings.Join(notes(t, c.document, "callers with"), "\n"); got != c.want {
-			t.Errorf("%s\n got %s\nwant %s", c.document, got, c.want)
+			t.Errorf("%s:\n got %s\nwant %s", c.document, got, c.want)
 		}
 	}
 }
 
-// A window of more than a day is no calendar period.
+// A note names a window of more than a day, because it is not a calendar period.
 func TestRules_Notes_windows(t *testing.T) {
 	for numbers, want := range map[string]string{
 		`"window":"30d"`: "1 rules[0].limits.*: its window is no calendar week or month: usage expires over the next 30 days, and is not reset at once",
@@ -53,23 +53,23 @@ func TestRules_Notes_windows(t *testing.T) {
 		`"window":"1d"`: "", `"window":"1d","algorithm":"fixed_window"`: "", `"window":"30d","algorithm":"token_bucket"`: "",
 	} {
 		if got := strings.Join(notes(t, document(rule("/a", "", `"*":{"requests":9,`+numbers+`}`)), "calendar"), "\n"); got != want {
-			t.Errorf("%s\n got %s\nwant %s", numbers, got, want)
+			t.Errorf("%s:\n got %s\nwant %s", numbers, got, want)
 		}
 	}
 }
 
-// The notes on a document of the usual rules are few.
+// A document with common rules has few notes.
 func TestRules_Notes_design(t *testing.T) {
 	var paths []string
 	for _, n := range load(t, "testdata/good/design.json").Notes() {
 		paths = append(paths, n.Path)
 	}
 	if want := []string{"rules[1].limits"}; !slices.Equal(paths, want) {
-		t.Errorf("notes on %q, want %q", paths, want)
+		t.Errorf("notes on: got %q, want %q", paths, want)
 	}
 }
 
-// Every mistake has the line of the value, or of the object in which something is missing.
+// Every mistake has the line of its value. If a value is missing, it has the line of the object.
 func TestParse_lines(t *testing.T) {
 	_, err := rules.Parse([]byte(`{
   "rules": [

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// An override takes the window, the algorithm and the burst of the limit unless it sets its own.
+// An override uses the window, the algorithm and the burst of the limit unless it sets its own.
 func TestParse_overrides_inherit(t *testing.T) {
 	limits := map[string]string{
 		"bucket":      `"requests":100,"window":"1m","algorithm":"token_bucket","burst":20`,
@@ -37,7 +37,7 @@ func TestParse_overrides_inherit(t *testing.T) {
 	}
 }
 
-// One override has the numbers of each limit that it changes.
+// An override can change several limits. It then inherits from each of them.
 func TestParse_overrides_inherit_each(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/a","limits":{
 		"free":{"requests":100,"window":"1m","algorithm":"token_bucket","burst":20},"paid":{"requests":1000,"window":"1h"}}}],
@@ -51,8 +51,8 @@ func TestParse_overrides_inherit_each(t *testing.T) {
 	}
 }
 
-// An override of a network applies to each of its addresses, that of the longest network first. Each
-// address has a count of its own.
+// An override of a network applies to each of its addresses. If several networks contain an address,
+// the longest applies. Each address has its own count.
 func TestParse_overrides_networks(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":[
 		{"name":"s","requests":9,"window":"1m","per":["ip"]},{"name":"other","requests":8,"window":"1m","per":["ip"]}]}}],"overrides":[
@@ -74,9 +74,9 @@ func TestParse_overrides_networks(t *testing.T) {
 	a := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.9/32")})[0].Subject
 	b := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{IP: netip.MustParsePrefix("10.9.9.8/32")})[0].Subject
 	if a == b {
-		t.Errorf("two addresses share the subject %s", a)
+		t.Errorf("subject of two addresses: got the same, %s", a)
 	}
 	if charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{}); len(charges) > 0 && charges[0].Limit.Rate.Requests != 9 {
-		t.Errorf("without an address: %d requests", charges[0].Limit.Rate.Requests)
+		t.Errorf("without an address: got %d requests", charges[0].Limit.Rate.Requests)
 	}
 }

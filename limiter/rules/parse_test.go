@@ -14,7 +14,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// One defect a file, named for the defect, and the error.
+// Each file has one defect. The map has the expected error by file name.
 var defects = map[string]string{
 	"algorithm":                     `line 1: rules[0].limits.free.algorithm: got "gcra", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log`,
 	"bad_credentials_by_client":     `line 1: rules[0].limits.*.only_bad_credentials: needs "per": ["ip"] or ["ip", "endpoint"]: a request with a bad credential has no identity but its address`,
@@ -136,7 +136,7 @@ line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip,
 func TestParse_bad(t *testing.T) {
 	files, err := filepath.Glob("testdata/bad/*.json")
 	if err != nil || len(files) != len(defects) {
-		t.Fatalf("%d files in testdata/bad for %d defects (%v)", len(files), len(defects), err)
+		t.Fatalf("got %d files in testdata/bad for %d defects (%v)", len(files), len(defects), err)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
@@ -156,7 +156,7 @@ func TestParse_bad(t *testing.T) {
 	}
 }
 
-// The JSON Schema accepts what Parse accepts, and finds what can be found without
+// The JSON Schema accepts every document that Parse accepts. It finds all mistakes that need no
 // arithmetic.
 func TestSchema(t *testing.T) {
 	const id = "schema.json"
@@ -172,7 +172,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beyond := map[string]bool{ // that a schema cannot express
+	beyond := map[string]bool{ // a schema cannot express these
 		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
@@ -192,7 +192,7 @@ func TestSchema(t *testing.T) {
 		err = schema.Validate(instance)
 		good := filepath.Base(filepath.Dir(file)) == "good" || beyond[strings.TrimSuffix(filepath.Base(file), ".json")]
 		if (err == nil) != good {
-			t.Errorf("%s: the schema says %v", file, err)
+			t.Errorf("%s: schema: got %v", file, err)
 		}
 	}
 }
@@ -212,7 +212,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if !json.Valid(document) {
-			t.Fatal("accepted what is not JSON")
+			t.Fatal("accepted a text that is not JSON")
 		}
 		for _, tier := range append(r.Tiers(), "") {
 			alice := alice
@@ -221,7 +221,7 @@ func FuzzParse(f *testing.F) {
 			for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a/b"), alice) {
 				key := c.Subject.String() + " " + c.Limit.ID.String()
 				if seen[key] || c.Cost > c.Limit.Machine().Capacity() {
-					t.Fatalf("charge %s of %d, capacity %d", key, c.Cost, c.Limit.Machine().Capacity())
+					t.Fatalf("charge %s: got cost %d, capacity %d", key, c.Cost, c.Limit.Machine().Capacity())
 				}
 				seen[key] = true
 			}

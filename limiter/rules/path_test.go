@@ -23,7 +23,7 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// Programs disagree on what a % without two digits means: such a path has no reading.
+// A path is malformed if a % has no two digits after it, because programs disagree on its meaning.
 func TestParsePath_malformed(t *testing.T) {
 	for _, encoded := range []string{"/%", "/%6", "/%zz", "/a%zz/../b", "/%u0061", "/%%61", "/a/%2", "/v1/%", "/%2%35"} {
 		if got, err := rules.ParsePath(encoded, "/v1"); !errors.Is(err, rules.ErrMalformedPath) || got != (rules.Path{}) {
@@ -32,7 +32,7 @@ func TestParsePath_malformed(t *testing.T) {
 	}
 }
 
-// What a host has decoded is not decoded a second time.
+// DecodedPath does not decode a path a second time.
 func TestDecodedPath(t *testing.T) {
 	for decoded, want := range map[string]string{
 		"/a": "/a", "/%61": "/%61", "/100%": "/100%", "/%zz/../b": "/b", "/%2f": "/%2f", "//a/./b/": "/a/b", "": "/",
@@ -62,18 +62,18 @@ func TestParsePath_prefix(t *testing.T) {
 	}
 }
 
-// The zero Path is the root, for a rule too.
+// The zero Path is the root, also when rules match it.
 func TestPath_zero(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
 	for _, root := range []rules.Path{{}, rules.MustParsePath("/"), rules.DecodedPath("/v1", "/v1")} {
 		if got := r.Charges(nil, http.MethodGet, root, alice); root.String() != "/" || len(got) != 1 {
-			t.Errorf("%q: charges %v", root, got)
+			t.Errorf("%q: got charges %v", root, got)
 		}
 	}
 }
 
-// FuzzPath searches for a path with two readings: the router must get the path that was charged, and a
-// ServeMux must not change a normal path.
+// FuzzPath searches for a path with two meanings. The router must get the charged path, and a ServeMux
+// must not change a normal path.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/", "//a/%73/../b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff", "/v1/%2e", "/a;b+c\\d"} {
 		f.Add(seed, "/v1")
@@ -85,7 +85,7 @@ func FuzzPath(f *testing.F) {
 		paths := []rules.Path{rules.DecodedPath(sent, prefix)}
 		parsed, err := rules.ParsePath(sent, prefix)
 		if _, malformed := url.PathUnescape(sent); (err != nil) != (malformed != nil) {
-			t.Errorf("%q: got error %v, net/url says %v", sent, err, malformed)
+			t.Errorf("%q: got error %v, net/url reports %v", sent, err, malformed)
 		}
 		if err == nil {
 			paths = append(paths, parsed)
@@ -93,14 +93,14 @@ func FuzzPath(f *testing.F) {
 		for _, p := range paths {
 			normal := p.String()
 			if !strings.HasPrefix(normal, "/") || strings.Contains(normal+"/", "//") && normal != "/" || strings.Contains(normal+"/", "/./") || strings.Contains(normal+"/", "/../") {
-				t.Errorf("%q: %q is not normal", sent, normal)
+				t.Errorf("%q: got %q, want a normal path", sent, normal)
 			}
 			u := p.URL("")
 			if again := rules.URLPath(u); again.String() != normal {
-				t.Errorf("%q is read as %q, and its URL as %q", sent, normal, again)
+				t.Errorf("%q: got %q, and %q from its URL", sent, normal, again)
 			}
 			if again, err := url.ParseRequestURI(u.RequestURI()); err != nil || rules.URLPath(again).String() != normal {
-				t.Errorf("%q is read as %q, and its request line as %v, %v", sent, normal, again, err)
+				t.Errorf("%q: got %q, and %v, %v from its request line", sent, normal, again, err)
 			}
 		}
 	})

@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata/placement.golden")
 
-// WEIR_SOAK lets the properties try many more documents.
+// If WEIR_SOAK is set, the property tests check many more documents.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("WEIR_SOAK") != "" {
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A document counts in the same items after an upgrade. If this test fails, an upgrade restarts
-// counts: keep the items as they are, or write the change to the CHANGELOG and renew the file with
+// An upgrade counts a document in the same items. If this test fails, an upgrade restarts counts. Keep
+// the items unchanged, or describe the change in the CHANGELOG and update the file with
 // go test ./limiter/rules -run TestPlacement -update.
 func TestPlacement(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.json")
@@ -65,8 +65,8 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// placement lists the items in which requests of the endpoints of a document are counted, with the
-// limits that are in them.
+// placement lists the items that count requests of a document's endpoints, and the limits in each
+// item.
 func placement(r *rules.Rules) string {
 	seen, text := map[string]bool{}, ""
 	for i := range r.Len() {

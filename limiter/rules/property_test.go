@@ -18,36 +18,36 @@ import (
 
 var start = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// decide lets a limiter decide the charges of a request.
+// decide sends the charges of a request to a limiter.
 func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	t.Helper()
 	charges := r.Charges(nil, "GET", rules.MustParsePath(path), caller)
 	l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 	if _, err := l.Take(t.Context(), start, charges); err != nil || len(charges) == 0 {
-		t.Errorf("%s: %d charges: %v", path, len(charges), err)
+		t.Errorf("%s: got %d charges: %v", path, len(charges), err)
 	}
 }
 
-// callers have every combination of identities that a document of the property counts by.
+// callers have every combination of identities by which a document of the property test counts.
 var callers = []caller.Caller{
 	{User: "u", APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{IP: address, Claims: map[string]string{"org": "o"}},
 }
 
-// fitting is how many limits of ten a minute fit an item.
+// fitting is the number of limits of ten a minute that fit an item.
 const fitting = 7
 
-// item is where a store counts, as this reference model computes it.
+// item identifies an item of a store in this reference model.
 type item struct {
 	subject       limiter.Subject
 	endpoint      string
 	shadow, cells bool
 }
 
-// Parse rejects a document exactly if the limits of some caller do not fit an item. It gives a caller an
-// item for each endpoint exactly if they do not fit one item. The reference counts for each caller
-// and tier.
+// Parse rejects a document exactly if the limits of some caller do not fit an item. A caller has an
+// item for each endpoint exactly if the limits do not fit one item. The reference model counts for
+// each caller and tier.
 func TestParse_items_exact(t *testing.T) {
 	refused, split := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -63,23 +63,23 @@ func TestParse_items_exact(t *testing.T) {
 		r, err := rules.Parse([]byte(document(texts...)), rules.Options{})
 		switch {
 		case (err != nil) != apart:
-			rt.Fatalf("got error %v, want one: %t", err, apart)
+			rt.Fatalf("got error %v, want an error: %t", err, apart)
 		case err != nil:
 			refused++
 		case r.PerEndpoint() != whole:
-			rt.Fatalf("an item for each endpoint: %t, want %t", r.PerEndpoint(), whole)
+			rt.Fatalf("PerEndpoint: got %t, want %t", r.PerEndpoint(), whole)
 		case whole:
 			split++
 		}
 	})
 	if refused == 0 || split == 0 {
-		t.Errorf("%d documents were refused, and %d had an item for each endpoint", refused, split)
+		t.Errorf("got %d rejected documents, and %d with an item for each endpoint", refused, split)
 	}
 }
 
 // crowded reports whether the limits of some caller do not fit an item.
 func crowded(rt *rapid.T, list []drawn, split bool) bool {
-	all := map[item][2]map[limiter.ID]bool{} // of all tiers: without shards, and with
+	all := map[item][2]map[limiter.ID]bool{} // for all tiers: limits without shards, and limits with shards
 	for _, caller := range callers {
 		for _, caller.Tier = range []string{"free", "paid", "other"} {
 			own := map[item][2]map[limiter.ID]bool{}
@@ -120,7 +120,7 @@ func tooMany(items map[item][2]map[limiter.ID]bool) bool {
 	return false
 }
 
-// drawn is a rule, and a request that it matches.
+// drawn is a rule and a request that matches it.
 type drawn struct{ text, endpoint, method, path string }
 
 func drawRule(rt *rapid.T, i int) drawn {
@@ -153,14 +153,14 @@ func drawRule(rt *rapid.T, i int) drawn {
 
 var parsed = map[string]*rules.Rules{}
 
-// alone returns a rule by itself, in a document that knows all tiers.
+// alone returns the Rules of a single rule, in a document that names all tiers.
 func alone(rt *rapid.T, text string) *rules.Rules {
 	if r := parsed[text]; r != nil {
 		return r
 	}
 	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))), rules.Options{})
 	if err != nil {
-		rt.Skip(err) // crowded by itself
+		rt.Skip(err) // the rule does not fit an item even alone
 	}
 	parsed[text] = r
 	return r

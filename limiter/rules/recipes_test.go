@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Every document of RECIPES.md is valid.
+// Every document in RECIPES.md is valid.
 func TestRecipes(t *testing.T) {
 	text, err := os.ReadFile("RECIPES.md")
 	if err != nil {
@@ -16,7 +16,7 @@ func TestRecipes(t *testing.T) {
 	}
 	found := regexp.MustCompile("(?s)## ([^\n]*)\n[^#]*?```json\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 	if len(found) < 8 {
-		t.Fatalf("found %d documents, want at least 8", len(found))
+		t.Fatalf("documents: got %d, want at least 8", len(found))
 	}
 	for _, recipe := range found {
 		if _, err := rules.Parse([]byte(recipe[2]), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB}); err != nil {

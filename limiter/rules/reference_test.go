@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// RULES.md has the fields of the schema, and its example is valid.
+// RULES.md documents exactly the fields of the schema, and its example is valid.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile("RULES.md")
 	if err != nil {
@@ -42,16 +42,16 @@ func TestReference(t *testing.T) {
 		}
 		for name := range want {
 			if !slices.Contains(got, name) {
-				t.Errorf("%s: %s is missing", heading, name)
+				t.Errorf("%s: field %s is missing", heading, name)
 			}
 		}
 		for _, name := range got {
 			if want[name] == nil {
-				t.Errorf("%s: there is no %s", heading, name)
+				t.Errorf("%s: the schema has no field %s", heading, name)
 			}
 		}
 		if len(got) == 0 {
-			t.Errorf("%s: no fields", heading)
+			t.Errorf("%s: got no fields", heading)
 		}
 	}
 	for _, example := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllSubmatch(page, -1) {
@@ -61,7 +61,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// RULES.md explains the numbers of a bucket where a client sees them.
+// The example of a bucket in RULES.md has the numbers that a client sees.
 func TestReference_bucket(t *testing.T) {
 	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window_seconds":60,"algorithm":"token_bucket","burst":20}`)))
 	charge := r.Charges(nil, "GET", rules.MustParsePath("/search"), alice)
@@ -70,11 +70,11 @@ func TestReference_bucket(t *testing.T) {
 	for _, passes := range []bool{true, false} {
 		d, err := l.Take(t.Context(), start, charge)
 		if err != nil || d.Allowed != passes {
-			t.Fatalf("allowed %t, %v", d.Allowed, err)
+			t.Fatalf("allowed: got %t, %v, want true", d.Allowed, err)
 		}
 		a := httplimit.NewAnswer(d)
 		if a.Limit != "20" || a.Policy != `"search";q=100;w=60` || !passes && (a.Problem.Limit != 100 || a.Problem.Window != "60s") {
-			t.Errorf("allowed %t: %+v", passes, a)
+			t.Errorf("allowed %t: got %+v", passes, a)
 		}
 	}
 }

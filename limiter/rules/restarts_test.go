@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Counts that move to other items restart, and so do those of a limit that counts by something else.
+// A count restarts if it moves to another item, or if the limit counts by other identities.
 func TestRestarts(t *testing.T) {
 	seven, eight := endpoints(7), endpoints(8)
 	shared := rule("*", "", `"global":[{"name":"day","requests":9,"window":"30d","per":["client"]},{"name":"all","requests":9,"window":"1d"}]`)
@@ -46,17 +46,17 @@ func TestRestarts(t *testing.T) {
 		}
 	}
 	if got := rules.Restarts(nil, parse(t, document(eight...))); got != nil {
-		t.Errorf("where there were no rules: %q", got)
+		t.Errorf("first rules: got %q, want no restarts", got)
 	}
 }
 
-// Of returns the limits of all items of a caller, or those of one item.
+// Of returns the limits of all items of a caller, or the limits of one item.
 func TestRules_Of_endpoints(t *testing.T) {
 	r := parse(t, document(append(endpoints(8), rule("*", "", `"global":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...))
 	if got := r.Of(alice, alice.Subject()); len(got) != 9 || got[0].Charge.Subject.String() != "user:alice|endpoint::/e0" || got[8].Charge.Subject != alice.Subject() {
-		t.Errorf("of the caller: %+v", got)
+		t.Errorf("caller: got %+v", got)
 	}
 	if got := r.Of(alice, r.Charges(nil, "GET", rules.MustParsePath("/e3"), alice)[0].Subject); len(got) != 1 || got[0].Path != "rules[3].limits.*" {
-		t.Errorf("of one endpoint: %+v", got)
+		t.Errorf("one endpoint: got %+v", got)
 	}
 }

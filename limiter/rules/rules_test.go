@@ -39,7 +39,7 @@ var (
 	alice     = caller.Caller{User: "alice", IP: address}
 )
 
-// show writes charges as subject name cost, one after another.
+// show prints charges as subject, name and cost, one after another.
 func show(charges []limiter.Charge) string {
 	var list []string
 	for _, c := range charges {
@@ -97,7 +97,7 @@ func TestRules_Charges(t *testing.T) {
 	}
 }
 
-// The document of the design, limit by limit.
+// Each limit of the design's document has the expected parameters.
 func TestParse_design(t *testing.T) {
 	r := load(t, "testdata/good/design.json")
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestParse_design(t *testing.T) {
 		}
 	}
 	if got, want := r.Tiers(), []string{"enterprise", "free", "paid"}; !slices.Equal(got, want) {
-		t.Errorf("tiers %v, want %v", got, want)
+		t.Errorf("tiers: got %v, want %v", got, want)
 	}
 }
 
@@ -139,18 +139,18 @@ func TestParse_identity(t *testing.T) {
 	one := ids(`{"rules":[{"endpoint":"/a","limits":{"free":[{"name":"x","requests":1,"window":"1m"},{"name":"y","requests":2,"window":"1m"}],"paid":{"requests":3,"window":"1m"}}}]}`)
 	moved := ids(`{"rules":[{"endpoint":"/b","limits":{"free":{"requests":9,"window":"1h"}}},{"endpoint":"/a","limits":{"paid":{"requests":3,"window":"1m"},"free":[{"name":"y","requests":2,"window":"1m"},{"name":"x","requests":1,"window":"1m"}]}}]}`)
 	if len(one) != 3 || !maps.Equal(one, moved) {
-		t.Errorf("identities\n%v\nafter moving\n%v", one, moved)
+		t.Errorf("identities:\n%v\nafter moving:\n%v", one, moved)
 	}
 	other := ids(`{"rules":[{"endpoint":"/a","method":"GET","limits":{"free":{"name":"x","requests":1,"window":"1m"},"paid":{"name":"all","requests":3,"window":"1m"}}}]}`)
 	for id := range other {
 		if one[id] != "" {
-			t.Errorf("a rule for GET shares %s with one for every method", one[id])
+			t.Errorf("a rule for GET: got the same limit %s as a rule for every method", one[id])
 		}
 	}
 }
 
-// A limit without endpoint in its per is one count for all rules that use its name,
-// and a request that meets it twice is counted once, at the higher cost.
+// A limit without "endpoint" in its per is one count for all rules that use its name. A request that
+// matches it twice is counted once, at the higher cost.
 func TestParse_shared(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","cost":2,"limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}},
@@ -158,12 +158,12 @@ func TestParse_shared(t *testing.T) {
 		{"endpoint":"*","limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}}]}`)
 	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice), r.Charges(nil, "GET", rules.MustParsePath("/b"), alice)
 	if len(a) != 1 || len(b) != 1 || a[0].Limit != b[0].Limit || a[0].Cost != 2 || b[0].Cost != 1 {
-		t.Errorf("/a is charged %s, /b %s", show(a), show(b))
+		t.Errorf("charges: got %s for /a and %s for /b", show(a), show(b))
 	}
 }
 
-// A short limit keeps its subject as long as the longest limit that the subject may have, for every
-// identity of the caller.
+// A subject is kept as long as its longest limit needs, also after a charge of a short limit. This
+// holds for every identity of the caller.
 func TestParse_horizon(t *testing.T) {
 	r := parse(t, `{"version":3,"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
@@ -171,14 +171,14 @@ func TestParse_horizon(t *testing.T) {
 		{"endpoint":"/c","limits":{"global":{"requests":10,"window":"30d"}}}]}`)
 	charge := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0]
 	if got, want := charge.Limit.Horizon, 48*time.Hour; got != want {
-		t.Errorf("horizon %s, want %s", got, want)
+		t.Errorf("horizon: got %s, want %s", got, want)
 	}
 	if r.Version() != 3 || charge.Limit.Version != 3 {
-		t.Errorf("version %d, of the limit %d, want 3", r.Version(), charge.Limit.Version)
+		t.Errorf("version: got %d, and %d in the limit, want 3", r.Version(), charge.Limit.Version)
 	}
 }
 
-// The subjects of a client beside a claim are those of its user, key or address.
+// A limit by client and claim uses the subjects of the caller's user, key or address.
 func TestParse_horizon_combined(t *testing.T) {
 	acme := map[string]string{"org": "acme"}
 	for kind, caller := range map[string]caller.Caller{
@@ -191,11 +191,11 @@ func TestParse_horizon_combined(t *testing.T) {
 			rule("/d", "", `"*":{"requests":1,"window":"1s","per":["`+kind+`","endpoint"]}`)))
 		of := func(path string) limiter.Charge { return r.Charges(nil, "GET", rules.MustParsePath(path), caller)[0] }
 		if a, b := of("/a"), of("/b"); a.Subject != b.Subject {
-			t.Errorf("%s: the client is %s, and by itself %s", kind, a.Subject, b.Subject)
+			t.Errorf("%s: got subjects %s and %s", kind, a.Subject, b.Subject)
 		}
 		for path, want := range map[string]time.Duration{"/a": 60 * 24 * time.Hour, "/b": 60 * 24 * time.Hour, "/c": 60 * 24 * time.Hour, "/d": 2 * time.Second} {
 			if got := of(path).Limit.Horizon; got != want {
-				t.Errorf("%s: horizon of %s is %s, want %s", kind, path, got, want)
+				t.Errorf("%s: horizon of %s: got %s, want %s", kind, path, got, want)
 			}
 		}
 	}
@@ -211,14 +211,14 @@ func TestParse_horizon_order(t *testing.T) {
 		}
 		for j := range windows {
 			if got, want := parse(t, document(list...)).Charges(nil, "GET", rules.MustParsePath(fmt.Sprintf("/%d", j)), alice)[0].Limit.Horizon, 96*time.Hour; got != want {
-				t.Errorf("%s after %d others: horizon %s, want %s", windows[(i+j)%len(windows)], j, got, want)
+				t.Errorf("%s after %d others: horizon: got %s, want %s", windows[(i+j)%len(windows)], j, got, want)
 			}
 		}
 	}
 }
 
-// Each limit has the label of its rule, also with an override. A limit that several rules share has its
-// name as the label.
+// Each limit has the label of its rule, also with an override. The label of a limit that several rules
+// share is its name.
 func TestRules_Labels(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/api/v1/search","method":"GET","limits":{"free":[{"name":"a","requests":1,"window":"1m"},{"name":"b","requests":2,"window":"1h"}],"*":{"requests":3,"window":"1m"}}},
@@ -227,7 +227,7 @@ func TestRules_Labels(t *testing.T) {
 		{"endpoint":"*","limits":{"global":{"requests":9,"window":"1m"},"*":{"name":"shared","requests":5,"window":"1m","per":["user"]}}}],
 		"overrides":[{"user":"alice","limits":{"a":{"requests":7,"window":"1m"}}}]}`)
 	if got, want := r.Labels(), []string{"GET /api/v1/search", "/x/{id}", "shared", "*"}; !slices.Equal(got, want) {
-		t.Errorf("labels %q, want %q", got, want)
+		t.Errorf("labels: got %q, want %q", got, want)
 	}
 	labels := func(path string) (labels []string) {
 		for _, c := range r.Charges(nil, "GET", rules.MustParsePath(path), alice) {
@@ -241,7 +241,7 @@ func TestRules_Labels(t *testing.T) {
 		"/y":             {"shared", "*"},
 	} {
 		if got := labels(path); !slices.Equal(got, want) {
-			t.Errorf("%s: %q, want %q", path, got, want)
+			t.Errorf("%s: got %q, want %q", path, got, want)
 		}
 	}
 }
@@ -266,16 +266,16 @@ func TestRules_Tier(t *testing.T) {
 	} {
 		r := parse(t, strings.Replace(known, "{", fmt.Sprintf(`{"default_tier":%q,`, c.defaultTier), 1))
 		if got := r.Tier(c.claimed); got != c.want {
-			t.Errorf("default %s: %q is %q, want %q", c.defaultTier, c.claimed, got, c.want)
+			t.Errorf("default %s: tier of %q: got %q, want %q", c.defaultTier, c.claimed, got, c.want)
 		}
 		claimed, decides := caller.Caller{User: "u", Tier: c.claimed}, caller.Caller{User: "u", Tier: c.want}
 		if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), claimed)), show(r.Charges(nil, "GET", rules.MustParsePath("/a"), decides)); got != want {
-			t.Errorf("default %s: %q is charged %s, want %s", c.defaultTier, c.claimed, got, want)
+			t.Errorf("default %s: charges of %q: got %s, want %s", c.defaultTier, c.claimed, got, want)
 		}
 	}
 }
 
-// Charges are in file order, behind those that dst had, for any number of classes.
+// Charges are in file order after the existing charges of dst, for any number of classes.
 func TestRules_Charges_order(t *testing.T) {
 	var list, want []string
 	claims := map[string]string{}
@@ -292,7 +292,7 @@ func TestRules_Charges_order(t *testing.T) {
 	}
 }
 
-// A parameter is one segment that is there.
+// A parameter matches exactly one segment, which is not empty.
 func TestRules_Charges_parameter(t *testing.T) {
 	r := parse(t, document(rule("/items/{id}", "", `"*":`+limit), rule("/{x}", "", `"*":{"name":"one","requests":1,"window":"1s"}`)))
 	for path, want := range map[string]string{
@@ -305,7 +305,7 @@ func TestRules_Charges_parameter(t *testing.T) {
 	}
 }
 
-// The highest of the costs of one count is charged, in every order.
+// If rules with different costs share a count, the highest cost is charged, in every order.
 func TestParse_shared_cost(t *testing.T) {
 	for _, costs := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
 		var list []string
@@ -313,25 +313,25 @@ func TestParse_shared_cost(t *testing.T) {
 			list = append(list, strings.Replace(rule([]string{"*", "/a", "/{x}"}[i], "", `"*":{"name":"s","requests":3,"window":"1s","per":["client"]}`), "{", fmt.Sprintf(`{"cost":%d,`, cost), 1))
 		}
 		if got, want := show(parse(t, document(list...)).Charges(nil, "GET", rules.MustParsePath("/a"), alice)), "user:alice s 3"; got != want {
-			t.Errorf("costs %v: charged %s, want %s", costs, got, want)
+			t.Errorf("costs %v: got %s, want %s", costs, got, want)
 		}
 	}
 }
 
-// A limit of the same name counts the callers of each subject apart.
+// Limits of one name count the callers of each subject separately.
 func TestRules_Charges_sameLimit(t *testing.T) {
 	r := parse(t, document(rule("/a", "", `"*":[{"name":"s","requests":3,"window":"1s","per":["user"]},{"name":"s","requests":5,"window":"1s","per":["ip"]}]`)))
 	if got, want := show(r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)), "user:alice s 1, ip:203.0.113.7 s 1"; got != want {
-		t.Errorf("charged %s, want %s", got, want)
+		t.Errorf("got %s, want %s", got, want)
 	}
 	own := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
 	own = r.Charges(own, "GET", rules.MustParsePath("/a"), alice)
 	if len(own) != 4 {
-		t.Errorf("two requests are charged %s", show(own))
+		t.Errorf("two requests: got charges %s", show(own))
 	}
 }
 
-// A cost of all that a limit allows is allowed, also of an override and of a part.
+// A cost may equal the whole limit. This also holds for an override and for a part of a limit.
 func TestParse_cost(t *testing.T) {
 	for _, c := range []struct {
 		cost    int
@@ -345,7 +345,7 @@ func TestParse_cost(t *testing.T) {
 		limits := `"*":{"requests":10,"window":"1m"` + c.rest + `}`
 		text := strings.Replace(document(rule("/a", "", limits)), `{"endpoint"`, fmt.Sprintf(`{"cost":%d,"endpoint"`, c.cost), 1)
 		if _, err := rules.Parse([]byte(text), rules.Options{}); (err != nil) != c.refused {
-			t.Errorf("cost %d of 10%s: %v", c.cost, c.rest, err)
+			t.Errorf("cost %d of 10%s: got %v", c.cost, c.rest, err)
 		}
 	}
 }
@@ -359,8 +359,7 @@ func BenchmarkCharges(b *testing.B) {
 	}
 }
 
-// What becomes of a rule's requests while the store fails is a property of its limits, and
-// of those that single callers have instead.
+// The limits of a rule have its on_error, and so do the overrides for individual callers.
 func TestRules_Charges_onError(t *testing.T) {
 	r := load(t, "testdata/good/on_error.json")
 	for _, c := range []struct {
@@ -368,7 +367,7 @@ func TestRules_Charges_onError(t *testing.T) {
 		want             string
 	}{
 		{"/login", "", "", "deny 0 5, allow 0 600"},
-		{"/search", "bob", "free", "local 4 5, allow 0 600"}, // a bucket of 20
+		{"/search", "bob", "free", "local 4 5, allow 0 600"}, // a bucket of 20 requests
 		{"/search", "alice", "free", "local 4 5, allow 0 600"},
 		{"/api/x", "", "", "local 1 1, allow 0 600"},
 		{"/other", "", "", "allow 0 600"},
@@ -378,7 +377,7 @@ func TestRules_Charges_onError(t *testing.T) {
 			got = append(got, fmt.Sprint(c.Limit.OnError, " ", c.Limit.LocalProcesses, " ", c.Limit.MaxLocalCost()))
 		}
 		if got := strings.Join(got, ", "); got != c.want {
-			t.Errorf("%s of %q: %s, want %s", c.path, c.user, got, c.want)
+			t.Errorf("%s of %q: got %s, want %s", c.path, c.user, got, c.want)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A note names a bucket that fills in less than 250 ms, and no other.
+// A note names every bucket that fills in less than 250 ms, and no other bucket.
 func TestParse_shallow(t *testing.T) {
 	for limit, want := range map[string]string{
 		`"requests":100,"window":"1s","algorithm":"token_bucket","burst":20`: "rules[0].limits.free: the bucket fills in 200ms",
@@ -21,7 +21,7 @@ func TestParse_shallow(t *testing.T) {
 			t.Fatal(err)
 		}
 		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, want) || want == "" && strings.Contains(notes, "fills") {
-			t.Errorf("%s: notes %s, want %q", limit, notes, want)
+			t.Errorf("%s: notes: got %s, want %q", limit, notes, want)
 		}
 	}
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","limits":{"free":{"requests":100,"window":"1m"}}}],
@@ -30,6 +30,6 @@ func TestParse_shallow(t *testing.T) {
 		t.Fatal(err)
 	}
 	if notes, want := fmt.Sprint(r.Notes()), "overrides[0].limits.a: the bucket fills in 20ms"; !strings.Contains(notes, want) {
-		t.Errorf("notes %s, want %q", notes, want)
+		t.Errorf("notes: got %s, want %q", notes, want)
 	}
 }

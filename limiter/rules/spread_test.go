@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// numbers writes charges as name fingerprint, one after another.
+// numbers prints charges as name and fingerprint, one after another.
 func numbers(charges []limiter.Charge) string {
 	var list []string
 	for _, c := range charges {
@@ -22,34 +22,35 @@ func numbers(charges []limiter.Charge) string {
 	return strings.Join(list, ", ")
 }
 
-// Limits have the spread and the mode of the document.
+// Limits have the spread and the mode that the document sets.
 func TestParse_spread(t *testing.T) {
 	r := load(t, "testdata/good/spread.json")
 	want := map[string]limiter.Spread{"lease": {Lease: 50}, "shards": {Shards: 8}, "sync": {Sync: 100 * time.Millisecond}, "cells": {Cells: 10}, "queue": {}, "log": {}}
 	for _, c := range r.Charges(nil, "GET", rules.MustParsePath("/a"), alice) {
 		if c.Limit.Spread != want[c.Limit.Name] || !c.Limit.Shadow {
-			t.Errorf("%s: %+v, shadow %t", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow)
+			t.Errorf("%s: got %+v, shadow %t", c.Limit.Name, c.Limit.Spread, c.Limit.Shadow)
 		}
 		delete(want, c.Limit.Name)
 	}
 	if len(want) > 0 {
-		t.Errorf("not charged: %v", want)
+		t.Errorf("got no charges for %v", want)
 	}
 }
 
-// A shadow limit may have the name of an enforced one.
+// A shadow limit may have the name of an enforced limit.
 func TestParse_shadow(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1m"}}},
 		{"endpoint":"/a","mode":"shadow","limits":{"*":{"requests":5,"window":"1m"}}}]}`)
 	charges := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)
 	if len(charges) != 2 || charges[0].Limit.Shadow || !charges[1].Limit.Shadow || charges[0].Limit.ID != charges[1].Limit.ID {
-		t.Fatalf("charges %+v", charges)
+		t.Fatalf("got charges %+v", charges)
 	}
 }
 
-// A limit that is too large for one DynamoDB item spares it: a limit of all callers by adaptive
-// shares, another by leases, unless the document sets its spread. A note has the error bound.
+// A limit that is too large for one DynamoDB item needs a spread. Unless the document sets one, a
+// limit of all callers gets adaptive shares, and another limit gets leases. A note states the error
+// bound.
 func TestParse_large(t *testing.T) {
 	document := func(key string) []byte {
 		return []byte(strings.ReplaceAll(`{"rules":[
@@ -86,15 +87,15 @@ func TestParse_large(t *testing.T) {
 			got = append(got, r.Charges(nil, "GET", rules.MustParsePath(path), alice)[0].Limit.Spread)
 		}
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s above %d: %+v, want %+v", c.key, c.above, got, c.want)
+			t.Errorf("%s above %d: got %+v, want %+v", c.key, c.above, got, c.want)
 		}
 		if notes := fmt.Sprint(r.Notes()); !strings.Contains(notes, c.note) || c.note == "" && strings.Contains(notes, ": on DynamoDB") {
-			t.Errorf("%s above %d: notes %s", c.key, c.above, notes)
+			t.Errorf("%s above %d: got notes %s", c.key, c.above, notes)
 		}
 	}
 }
 
-// A queue is no deeper than what leaves within MaxDelay.
+// A queue holds at most the requests that leave within MaxDelay.
 func TestParse_maxDelay(t *testing.T) {
 	document := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":10,"window":"1s","burst":50,"algorithm":"leaky_bucket"}}}]}`)
 	for delay, want := range map[time.Duration]string{0: "bucket/100ms/50", 250 * time.Millisecond: "bucket/100ms/3", time.Minute: "bucket/100ms/50"} {
@@ -103,12 +104,13 @@ func TestParse_maxDelay(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := r.Charges(nil, "GET", rules.MustParsePath("/"), alice)[0].Limit.Fingerprint(); got != want {
-			t.Errorf("at most %s: %s, want %s", delay, got, want)
+			t.Errorf("MaxDelay %s: got %s, want %s", delay, got, want)
 		}
 	}
 }
 
-// An override changes the numbers of a limit, in every rule and tier, and not its identity.
+// An override changes the numbers of a limit in every rule and tier. It does not change the identity
+// of the limit.
 func TestParse_overrides(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","limits":{
@@ -140,17 +142,17 @@ func TestParse_overrides(t *testing.T) {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
 		}
 	}
-	// The same limit, which a store keeps as long as any caller's needs.
+	// An override keeps the ID. The horizon is the longest of all callers.
 	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
-		t.Errorf("ids %s and %s, horizons %s and %s", own.ID, others.ID, own.Horizon, others.Horizon)
+		t.Errorf("got IDs %s and %s, horizons %s and %s", own.ID, others.ID, own.Horizon, others.Horizon)
 	}
 	if own.Spread.Lease != 5 {
-		t.Errorf("leases %d of 5", own.Spread.Lease)
+		t.Errorf("got leases of %d, want leases that fit 5 requests", own.Spread.Lease)
 	}
 }
 
-// The limits of overrides are checked like others.
+// Parse checks the limits of overrides like other limits.
 func TestParse_overrides_fit(t *testing.T) {
 	const cost = `{"rules":[
 		{"endpoint":"/a","cost":3,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}},
@@ -164,13 +166,13 @@ func TestParse_overrides_fit(t *testing.T) {
 	} {
 		_, err := rules.Parse(fmt.Appendf(nil, cost, own), rules.Options{})
 		if got := fmt.Sprint(err); err == nil && problem != "" || err != nil && got != problem {
-			t.Errorf("%s: %s, want %s", own, got, problem)
+			t.Errorf("%s: got %s, want %s", own, got, problem)
 		}
 	}
 }
 
-// One override applies to every limit of its name that counts by its identity: in each tier, in each
-// rule that shares the count, shadow or enforced.
+// An override applies to every limit of its name that counts by its identity. It applies in each tier
+// and in each rule that shares the count, shadow or enforced.
 func TestParse_overrides_all(t *testing.T) {
 	r := parse(t, `{"default_tier":"paid","rules":[
 		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,"window":"1m","per":["client"]}}},
@@ -188,14 +190,14 @@ func TestParse_overrides_all(t *testing.T) {
 	}
 	a, b := r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "alice", Tier: "free"})[0], r.Charges(nil, "GET", rules.MustParsePath("/b"), caller.Caller{User: "alice", Tier: "free"})[0]
 	if a.Limit != b.Limit {
-		t.Error("the override of a count that two rules share is two limits")
+		t.Error("override of a shared count: got two limits, want one")
 	}
 	if shadow := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[1].Limit; !shadow.Shadow {
-		t.Error("the override of a shadow limit is enforced")
+		t.Error("override of a shadow limit: got an enforced limit, want a shadow limit")
 	}
 }
 
-// An override for a user, key or address precedes one for a claim.
+// An override for a user, key or address takes precedence over an override for a claim.
 func TestParse_overrides_combined(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"s","requests":10,"window":"1m","per":["claim:org","client"]}}}],"overrides":[
 		{"claim:org":"acme","limits":{"s":{"requests":50,"window":"1m"}}},
@@ -219,9 +221,9 @@ func TestParse_overrides_combined(t *testing.T) {
 		if got := numbers(charges); got != c.want {
 			t.Errorf("%+v: got %s, want %s", c.caller, got, c.want)
 		}
-		// Every client's item is kept as long as the longest needs.
+		// The horizon of every client is the longest of all overrides.
 		if got, want := charges[0].Limit.Horizon, 60*24*time.Hour; got != want {
-			t.Errorf("%+v: horizon %s, want %s", c.caller, got, want)
+			t.Errorf("%+v: horizon: got %s, want %s", c.caller, got, want)
 		}
 	}
 }
@@ -232,12 +234,12 @@ func TestParse_overrides_horizon(t *testing.T) {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
 			{"user":"u","limits":{"a":{"requests":1,"window":%q}}},{"user":"v","limits":{"a":{"requests":1,"window":%q}}},{"user":"w","limits":{"a":{"requests":1,"window":%q}}}]}`, windows...))
 		if got, want := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit.Horizon, 60*24*time.Hour; got != want {
-			t.Errorf("windows %v: horizon %s, want %s", windows, got, want)
+			t.Errorf("windows %v: horizon: got %s, want %s", windows, got, want)
 		}
 	}
 }
 
-// The lease of an override follows its numbers.
+// The lease of an override depends on the override's numbers.
 func TestParse_overrides_leases(t *testing.T) {
 	r, err := rules.Parse([]byte(`{"rules":[{"endpoint":"*","limits":{"*":[
 		{"name":"small","requests":10,"window":"1s"},{"name":"large","requests":10000,"window":"1s"},{"name":"said","requests":100,"window":"1s","lease":50}]}}],"overrides":[
@@ -252,18 +254,18 @@ func TestParse_overrides_leases(t *testing.T) {
 			got = append(got, c.Limit.Spread.Lease)
 		}
 		if !slices.Equal(got, want) {
-			t.Errorf("%s leases %v, want %v", user, got, want)
+			t.Errorf("%s: leases: got %v, want %v", user, got, want)
 		}
 	}
 }
 
-// An item holds as many limits with a spread as others. Limits in cells are in no item, and one request
-// may charge ten.
+// An item holds the same number of limits with and without a spread. Limits in cells are not in an
+// item, and one request may charge ten of them.
 func TestParse_items_spread(t *testing.T) {
 	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"cells":2`: 10, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
 		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)
 		if _, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+tens("l", most+1, rest)))), rules.Options{}); err == nil {
-			t.Errorf("%d limits%s are accepted", most+1, rest)
+			t.Errorf("got %d limits%s accepted, want an error", most+1, rest)
 		}
 	}
 	decide(t, parse(t, document(rule("/a", "", `"*":`+tens("c", 6, `,"cells":2`)), rule("*", "", `"*":`+list("l", 6, "")))), "/a", alice)

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// fill returns pieces with commas between them, up to the size of a document.
+// fill joins pieces with commas up to the maximum size of a document.
 func fill(most int, piece func(i int) string) string {
 	var b strings.Builder
 	for i := range most {
@@ -26,12 +26,13 @@ func fill(most int, piece func(i int) string) string {
 
 const limit = `{"requests":1,"window":"1s"}`
 
-// tiers returns n limits of tiers of their own, from tier on.
+// tiers returns n limits, each for its own tier, numbered from tier.
 func tiers(tier, n int) string {
 	return fill(n, func(i int) string { return fmt.Sprintf(`"t%d":%s`, tier+i, limit) })
 }
 
-// Documents that cost as much work as possible, and their error; "" if they are accepted.
+// worst lists documents that need as much work as possible. problem is the expected error, or "" for
+// an accepted document.
 var worst = []struct{ name, document, problem string }{
 	{"a tier for each rule", document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/a%d", i), "", tiers(i, 1))
@@ -100,7 +101,7 @@ func BenchmarkParse_worst(b *testing.B) {
 	}
 }
 
-// A note lists the tiers for which a rule has no limit, or the first of them.
+// A note lists the tiers for which a rule has no limit. If there are many, it lists the first of them.
 func TestRules_Notes_tiers(t *testing.T) {
 	for most, want := range map[int]string{
 		1: "", 3: "callers of tier t1 or t2 have no limit", 11: "t4, t5, t6, t7, t8 or t9 have no limit", 12: "t5, t6, t7, t8 and 1 more have no limit",
@@ -108,7 +109,7 @@ func TestRules_Notes_tiers(t *testing.T) {
 		r := parse(t, document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":`+limit), rule("/c", "", `"*":`+limit), rule("/d", "", `"global":`+limit)))
 		notes := fmt.Sprint(r.Notes())
 		if want == "" && len(r.Notes()) > 0 || !strings.Contains(notes, want) || len(r.Notes()) > 1 {
-			t.Errorf("%d tiers: notes %s, want %q", most, notes, want)
+			t.Errorf("%d tiers: notes: got %s, want %q", most, notes, want)
 		}
 	}
 }

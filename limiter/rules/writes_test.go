@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A request writes each item that its limits are in, and one if they fit one.
+// A request writes each item that holds one of its limits. It writes one item if the limits fit one.
 func TestRules_Writes(t *testing.T) {
 	org := rule("*", "", `"global":[{"name":"address","requests":9,"window":"1d","per":["ip"]},{"name":"org","requests":9,"window":"1d","per":["claim:org"]}]`)
 	for _, c := range []struct {
@@ -38,11 +38,11 @@ func TestRules_Writes(t *testing.T) {
 	}
 	split := parse(t, document(append(endpoints(300), rule("/e0", "", `"*":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...)).Writes()
 	if split[0] != (rules.Writes{"/e0", "", 2, 2, 2, 2, 0}) || split[1] != (rules.Writes{"/e1", "", 1, 1, 1, 1, 0}) {
-		t.Errorf("300 endpoints: %+v, %+v", split[0], split[1])
+		t.Errorf("300 endpoints: got %+v, %+v", split[0], split[1])
 	}
 }
 
-// A request that matches two patterns, of which neither contains the other, writes the items of both.
+// If a request matches two patterns and neither contains the other, it writes the items of both.
 func TestRules_Writes_crossing(t *testing.T) {
 	for _, c := range []struct {
 		endpoints string
@@ -73,7 +73,7 @@ func TestRules_Writes_crossing(t *testing.T) {
 	}
 }
 
-// Where too many patterns cross, the number may be too large, never too small.
+// If too many patterns cross, the reported number may be too large, but never too small.
 func TestRules_Writes_many(t *testing.T) {
 	var list []string
 	for i := range 8 {
@@ -83,12 +83,12 @@ func TestRules_Writes_many(t *testing.T) {
 	}
 	for _, w := range parse(t, document(list...)).Writes() {
 		if w.User < 8 || w.User > 32 {
-			t.Fatalf("%s: %d writes, want 8, or up to 32", w.Endpoint, w.User)
+			t.Fatalf("%s: got %d writes, want 8, or up to 32", w.Endpoint, w.User)
 		}
 	}
 }
 
-// The environments of an adaptive limit report their demand, each in one write.
+// The environments of an adaptive limit report their demand. Each report is one write.
 func TestRules_Writes_adaptive(t *testing.T) {
 	r, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limit+`,"global":{"requests":100000,"window":"1s"}`))), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 	if err != nil {
@@ -99,16 +99,16 @@ func TestRules_Writes_adaptive(t *testing.T) {
 	}
 }
 
-// A tier that a rule does not name has the limits for other tiers, also where the default tier does
-// not.
+// A tier that a rule does not name gets the limits for other tiers. This holds for the default tier
+// too.
 func TestRules_Writes_otherTier(t *testing.T) {
 	got := parse(t, document(rule("/a", "", `"free":`+list("f", 1, "")+`,"*":`+tens("o", 3, `,"shards":2`)), rule("/b", "", `"gold":`+limit))).Writes()
 	if got[0].User != 3 {
-		t.Errorf("%d writes, want 3", got[0].User)
+		t.Errorf("got %d writes, want 3", got[0].User)
 	}
 }
 
-// paths are requests of up to three segments that every pattern of drawRule distinguishes.
+// paths returns requests of up to three segments that distinguish all patterns of drawRule.
 func paths() (list []string) {
 	last := []string{""}
 	for range 4 {
@@ -124,7 +124,8 @@ func paths() (list []string) {
 	return list
 }
 
-// No request writes more than the row of its most specific rule says, and one writes as much.
+// No request writes more items than the row of its most specific rule reports. At least one request
+// writes that number.
 func TestRules_Writes_exact(t *testing.T) {
 	all := paths()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -136,7 +137,7 @@ func TestRules_Writes_exact(t *testing.T) {
 		if err != nil {
 			rt.Skip(err)
 		}
-		most := map[string]int{} // by endpoint of the row
+		most := map[string]int{} // the largest number, by endpoint of the row
 		for _, path := range all {
 			for _, method := range []string{"GET", "POST", "PUT"} {
 				for _, tier := range []string{"free", "paid", "unnamed"} {
@@ -155,7 +156,7 @@ func TestRules_Writes_exact(t *testing.T) {
 		for _, w := range r.Writes() {
 			key := w.Method + w.Endpoint
 			if w.Both > most[key] {
-				rt.Fatalf("%s: %d writes, but at most %d were seen", key, w.Both, most[key])
+				rt.Fatalf("%s: got %d writes, but the largest number of a request was %d", key, w.Both, most[key])
 			}
 		}
 		for _, path := range all {
@@ -169,13 +170,13 @@ func TestRules_Writes_exact(t *testing.T) {
 				}
 			}
 			if items > reported {
-				rt.Fatalf("GET %s writes %d items, reported are %d", path, items, reported)
+				rt.Fatalf("GET %s: got %d written items, but the report says %d", path, items, reported)
 			}
 		}
 	})
 }
 
-// writes returns how many items charges are counted in.
+// writes returns the number of items in which charges are counted.
 func writes(charges []limiter.Charge) int {
 	items, shards := map[limiter.Subject]bool{}, 0
 	for _, c := range charges {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// plain returns a node as encoding/json returns its value.
+// plain returns the value of a node as encoding/json returns it.
 func (n *node) plain() any {
 	switch n.kind {
 	case isObject:
@@ -27,7 +27,7 @@ func (n *node) plain() any {
 	return n.value
 }
 
-// FuzzScan looks for a text that the scanner and encoding/json read in two ways.
+// FuzzScan searches for a text that the scanner and encoding/json read differently.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[1,2.5e-3,-0,true,false,null,"x\n\u00e9\ud83d\ude00\ud800"]}`, `[]`, `{}`, ` 1 `, `01`, `-`, `1.`, `.5`, `1e`, `+1`, `"`, `"\x"`, `"\u12"`, "\"\x01\"", "\"\xff\"", `[1,]`, `{"a":1,}`, `{"a"}`,
@@ -42,16 +42,16 @@ func FuzzScan(f *testing.F) {
 			return
 		}
 		if valid := json.Valid([]byte(text)); valid != (err == nil) {
-			t.Fatalf("%q: got error %v, encoding/json says valid: %t", text, err, valid)
+			t.Fatalf("%q: got error %v, encoding/json reports valid: %t", text, err, valid)
 		}
 		if err != nil {
 			e, ok := errors.AsType[*syntaxError](err)
 			if p := e.problem(s.text); !ok || p.Line < 1 || p.Column < 1 {
-				t.Fatalf("%q: %+v", text, p)
+				t.Fatalf("%q: got %+v", text, p)
 			}
 			return
 		}
-		if len(s.duplicates) > 0 { // the first wins here, and the last there
+		if len(s.duplicates) > 0 { // the first duplicate counts here, the last one in encoding/json
 			return
 		}
 		d := json.NewDecoder(strings.NewReader(text))

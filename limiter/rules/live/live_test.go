@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// kept is a source that a test changes.
+// kept is a source whose document the test changes.
 type kept struct {
 	mu       sync.Mutex
 	document live.Document
@@ -37,7 +37,7 @@ func (k *kept) Document(ctx context.Context) (live.Document, error) {
 	}
 }
 
-// put stores a document with a version and a number of requests a minute.
+// put stores a document with a version and a number of requests per minute.
 func (k *kept) put(version int64, requests int) {
 	k.set(live.Document{Content: fmt.Appendf(nil, `{"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":%d,"window":"1m"}}}]}`, requests), Version: version}, nil)
 }
@@ -48,7 +48,7 @@ func (k *kept) set(d live.Document, err error) {
 	k.document, k.err = d, err
 }
 
-// requests returns how many requests a minute rules allow.
+// requests returns the number of requests per minute that rules allow.
 func requests(r *rules.Rules) int64 {
 	return r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{User: "a"})[0].Limit.Rate.Requests
 }
@@ -73,7 +73,7 @@ func (n *reloads) take() []live.Reload {
 	return all
 }
 
-// opened returns rules of version 1 that were reloaded now.
+// opened returns rules of version 1 that were just reloaded.
 func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 	t.Helper()
 	k.put(1, 1)
@@ -84,13 +84,13 @@ func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 		t.Fatal(err)
 	}
 	if first := n.take(); len(first) != 1 || !first[0].Changed || first[0].Rules.Version() != 1 || !first[0].Confirmed.Equal(now) {
-		t.Fatalf("at first: %+v", first)
+		t.Fatalf("first reload: got %+v", first)
 	}
 	return l, n
 }
 
-// Rules that decide a request are at most a minute old: a later request waits for a reload, and an
-// earlier one starts it beside its decision.
+// Rules that decide a request are at most a minute old. A request after that time waits for a reload.
+// A slightly earlier request starts a reload and does not wait.
 func TestRules_minute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: 5 * time.Millisecond}
@@ -99,29 +99,29 @@ func TestRules_minute(t *testing.T) {
 		for range 29 {
 			time.Sleep(time.Second)
 			if r := l.At(t.Context(), time.Now()); requests(r) != 1 || k.reads != 1 {
-				t.Fatalf("too early: %d requests, %d reads", requests(r), k.reads)
+				t.Fatalf("too early: got %d requests, %d reads", requests(r), k.reads)
 			}
 		}
-		time.Sleep(21 * time.Second) // due whatever was drawn
+		time.Sleep(21 * time.Second) // the reload is due for any random share
 		begun := time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
-			t.Errorf("beside: %d requests after %s", requests(r), time.Since(begun))
+			t.Errorf("request that starts the reload: got %d requests after %s", requests(r), time.Since(begun))
 		}
 		l.Settle()
 		if r := l.At(t.Context(), time.Now()); time.Since(begun) != k.slow || requests(r) != 2 || k.reads != 2 {
-			t.Errorf("the next: %d requests after %s, %d reads", requests(r), time.Since(begun), k.reads)
+			t.Errorf("next request: got %d requests after %s, %d reads", requests(r), time.Since(begun), k.reads)
 		}
 		k.put(3, 3)
 		time.Sleep(time.Hour)
 		begun = time.Now()
 		if r := l.At(t.Context(), begun); requests(r) != 3 || time.Since(begun) != k.slow {
-			t.Errorf("after a pause: %d requests after %s", requests(r), time.Since(begun))
+			t.Errorf("after a pause: got %d requests after %s", requests(r), time.Since(begun))
 		}
 	})
 }
 
-// A slow source delays a request by at most 100 ms, gets one call at a time, and times out after a
-// second.
+// A slow source delays a request by at most 100 ms. It gets one call at a time, and a call times out
+// after a second.
 func TestRules_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
@@ -135,29 +135,29 @@ func TestRules_slow(t *testing.T) {
 				begun := time.Now()
 				r := l.At(t.Context(), begun)
 				if waited := time.Since(begun); requests(r) != 1 || waited != 100*time.Millisecond {
-					t.Errorf("%d requests after %s", requests(r), waited)
+					t.Errorf("got %d requests after %s", requests(r), waited)
 				}
 				l.Settle()
 				if waited := time.Since(begun); waited != 200*time.Millisecond {
-					t.Errorf("settled after %s", waited)
+					t.Errorf("Settle: got %s", waited)
 				}
 			})
 		}
 		all.Wait()
 		time.Sleep(time.Second)
 		if got := n.take(); k.reads != 2 || len(got) != 1 || !errors.Is(got[0].Err, context.DeadlineExceeded) {
-			t.Errorf("%d reads: %+v", k.reads, got)
+			t.Errorf("got %d reads: %+v", k.reads, got)
 		}
 		begun := time.Now()
-		l.Settle() // nothing is under way
+		l.Settle() // no reload is under way
 		if time.Since(begun) != 0 {
-			t.Errorf("settled after %s", time.Since(begun))
+			t.Errorf("Settle without a reload: got %s", time.Since(begun))
 		}
 	})
 }
 
-// A reload that was frozen with its environment blocks no other: the next request gets the
-// current document, and the late result of the frozen reload is discarded.
+// A reload that was frozen with its environment does not block other reloads. The next request gets
+// the current document. The late result of the frozen reload is discarded.
 func TestRules_frozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
@@ -165,21 +165,21 @@ func TestRules_frozen(t *testing.T) {
 		begun := time.Now()
 		k.put(2, 2)
 		k.slow = 900 * time.Millisecond
-		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // begins it
-			t.Errorf("beside: %d requests", requests(r))
+		if r := l.At(t.Context(), begun.Add(55*time.Second)); requests(r) != 1 { // starts the reload
+			t.Errorf("request that starts the reload: got %d requests", requests(r))
 		}
 		synctest.Wait()
 		k.put(3, 3)
 		k.slow = 0
 		if r := l.At(t.Context(), begun.Add(time.Hour)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("after a freeze: %d requests, %d reads", requests(r), k.reads)
+			t.Errorf("after a freeze: got %d requests, %d reads", requests(r), k.reads)
 		}
 		time.Sleep(time.Second)
 		if got := n.take(); len(got) != 1 || got[0].Err != nil || requests(l.Current()) != 3 {
 			t.Errorf("got %+v", got)
 		}
 		if r := l.At(t.Context(), begun.Add(time.Hour+time.Second)); requests(r) != 3 || k.reads != 3 {
-			t.Errorf("a second later: %d requests, %d reads", requests(r), k.reads)
+			t.Errorf("a second later: got %d requests, %d reads", requests(r), k.reads)
 		}
 	})
 }
@@ -194,8 +194,8 @@ func TestRules_Every_least(t *testing.T) {
 	}
 }
 
-// While the source fails the rules stay, no request waits, and reloads continue every few seconds.
-// Only the first failure is not Repeated.
+// While the source fails, the rules stay in force and no request waits. Reloads are repeated every few
+// seconds. All failures except the first are Repeated.
 func TestRules_failing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
@@ -206,17 +206,17 @@ func TestRules_failing(t *testing.T) {
 			time.Sleep(time.Second)
 			begun := time.Now()
 			if r := l.At(t.Context(), begun); requests(r) != 1 || time.Since(begun) != 0 {
-				t.Fatalf("%d requests after %s", requests(r), time.Since(begun))
+				t.Fatalf("got %d requests after %s", requests(r), time.Since(begun))
 			}
 			l.Settle()
 		}
 		got := n.take()
 		if len(got) < 60 || len(got) > 120 {
-			t.Errorf("asked %d times in ten minutes, want every five to nine seconds", len(got))
+			t.Errorf("in ten minutes: got %d reads, want one every five to nine seconds", len(got))
 		}
 		for i, one := range got {
 			if one.Err == nil || one.Err.Error() != "down" || one.Changed || one.Repeated != (i > 0) || !one.Confirmed.Equal(confirmed) {
-				t.Errorf("%d: %+v", i, one)
+				t.Errorf("reload %d: got %+v", i, one)
 			}
 		}
 		k.put(2, 2)
@@ -224,13 +224,13 @@ func TestRules_failing(t *testing.T) {
 		_ = l.At(t.Context(), time.Now())
 		l.Settle()
 		if got := n.take(); len(got) != 1 || !got[0].Changed || got[0].Err != nil || requests(l.Current()) != 2 {
-			t.Errorf("back: %+v", got)
+			t.Errorf("after the failure: got %+v", got)
 		}
 	})
 }
 
 // A document is rejected if it has mistakes, no version, an older version, or the version of a
-// different document. The rules stay in force, and only the first rejection is not Repeated.
+// different document. The rules stay in force. All rejections except the first are Repeated.
 func TestRules_refused(t *testing.T) {
 	valid := []byte(`{"rules":[]}`)
 	for name, c := range map[string]struct {
@@ -263,45 +263,45 @@ func TestRules_refused(t *testing.T) {
 					t.Errorf("got %v, want %s", got.Err, c.want)
 				}
 				if l.Current() != good || got.Changed || got.Repeated != (i > 0) || !got.Confirmed.Before(now) {
-					t.Errorf("reading %d: %+v", i, got)
+					t.Errorf("reload %d: got %+v", i, got)
 				}
 			}
 			k.put(5, 5)
 			if got := refresh(); got.Err != nil || got.Changed || l.Current() != good {
-				t.Errorf("the good one again: %+v", got)
+				t.Errorf("the valid document again: got %+v", got)
 			}
 			k.put(6, 6)
 			if got := refresh(); got.Err != nil || !got.Changed || requests(l.Current()) != 6 {
-				t.Errorf("a better one: %+v", got)
+				t.Errorf("a newer valid document: got %+v", got)
 			}
 		})
 	}
 }
 
-// Any version replaces rules of version 0, such as those of a bundle. Until the first success
-// reloads are more frequent.
+// Any version replaces rules of version 0, such as the rules of a bundle. Reloads are more frequent
+// until the first success.
 func TestRules_initial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`), rules.Options{Assigned: true})
 		if err != nil || bundled.Version() != 0 {
-			t.Fatalf("version %d, %v", bundled.Version(), err)
+			t.Fatalf("bundle: got version %d, %v", bundled.Version(), err)
 		}
 		k := &kept{err: errors.New("down")}
 		l := live.New(bundled, k, live.Options{})
 		if r := l.At(t.Context(), time.Now()); r != bundled || k.reads != 1 {
-			t.Errorf("at first: version %d, %d reads", r.Version(), k.reads)
+			t.Errorf("at first: got version %d, %d reads", r.Version(), k.reads)
 		}
 		k.put(1, 1)
 		time.Sleep(time.Second)
 		_ = l.At(t.Context(), time.Now())
 		l.Settle()
 		if r := l.At(t.Context(), time.Now()); r.Version() != 1 {
-			t.Errorf("version %d after a second", r.Version())
+			t.Errorf("after a second: got version %d", r.Version())
 		}
 	})
 }
 
-// Concurrent requests get whole versions, and share one reload.
+// Concurrent requests get complete versions and share one reload.
 func TestRules_concurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: time.Millisecond}
@@ -314,13 +314,13 @@ func TestRules_concurrent(t *testing.T) {
 			for range 20 {
 				all.Go(func() {
 					if r := l.At(t.Context(), now); r.Version() != version || requests(r) != version {
-						t.Errorf("version %d with %d requests, want %d", r.Version(), requests(r), version)
+						t.Errorf("version %d: got %d requests, want %d", r.Version(), requests(r), version)
 					}
 				})
 			}
 			all.Wait()
 			if got := n.take(); len(got) != 1 {
-				t.Fatalf("%d readings", len(got))
+				t.Fatalf("got %d reloads", len(got))
 			}
 		}
 	})
@@ -329,7 +329,7 @@ func TestRules_concurrent(t *testing.T) {
 // Environments that start together reload at different times.
 func TestRules_jitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		asked := map[int]int{} // by second
+		asked := map[int]int{} // the number of reloads by second
 		begun := time.Now()
 		var all sync.WaitGroup
 		var mu sync.Mutex
@@ -354,11 +354,11 @@ func TestRules_jitter(t *testing.T) {
 		for second, n := range asked {
 			total += n
 			if second < 30 || second > 50 || n > 40 {
-				t.Errorf("second %d: %d of 200", second, n)
+				t.Errorf("second %d: got %d of 200", second, n)
 			}
 		}
 		if total < 150 {
-			t.Errorf("%d of 200 in 49 seconds: %v", total, asked)
+			t.Errorf("got %d of 200 in 49 seconds: %v", total, asked)
 		}
 	})
 }
@@ -377,12 +377,12 @@ func TestRules_restarts(t *testing.T) {
 	}
 	for i, want := range []int{0, 7, 0} {
 		if got := len(all[i].Restarts); got != want || !all[i].Changed {
-			t.Errorf("reload %d: changed %t, %d counts restart, want %d", i, all[i].Changed, got, want)
+			t.Errorf("reload %d: got changed %t, %d restarts, want %d", i, all[i].Changed, got, want)
 		}
 	}
 }
 
-// endpoints returns a document of n endpoints. A caller's limits of 7 fit one item.
+// endpoints returns a document of n endpoints. The caller's limits of 7 endpoints fit one item.
 func endpoints(n int) []byte {
 	var list []string
 	for i := range n {
@@ -393,7 +393,7 @@ func endpoints(n int) []byte {
 
 func Example() {
 	document := live.Document{Version: 1, Content: []byte(`{"rules":[{"endpoint":"/search","limits":{"*":{"requests":10,"window":"1m"}}}]}`)}
-	source := source(func(context.Context) (live.Document, error) { return document, nil }) // a file, a table
+	source := source(func(context.Context) (live.Document, error) { return document, nil }) // in practice a file or a table
 	r := live.New(nil, source, live.Options{Every: time.Minute})
 	now := time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 	if err := r.Refresh(context.Background(), now); err != nil {
@@ -424,7 +424,7 @@ type source func(context.Context) (live.Document, error)
 
 func (s source) Document(ctx context.Context) (live.Document, error) { return s(ctx) }
 
-// The cost that each request pays for rules that may change.
+// BenchmarkRules_At measures what rules that may change cost each request.
 func BenchmarkRules_At(b *testing.B) {
 	k := &kept{}
 	k.put(1, 1)
@@ -444,7 +444,7 @@ func BenchmarkRules_At(b *testing.B) {
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
 					if l.At(b.Context(), now) == nil {
-						b.Error("no rules")
+						b.Error("got nil rules")
 					}
 					l.Settle()
 				}
