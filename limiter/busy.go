@@ -20,8 +20,8 @@ func busy(err error) bool {
 	return err != nil && (errors.Is(err, errBusy) || errors.Is(err, ErrContended) || errors.Is(err, ErrItemThrottled))
 }
 
-// busyWait returns when the caller of a busy subject may try again. It is random, so that those
-// who were refused together do not come back together.
+// busyWait returns when the caller of a busy subject may try again. It is random, so that requests
+// that were refused together do not come back together.
 func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
 
 // silence is the number of calls in a row without an answer after which the store counts as down.

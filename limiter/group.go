@@ -21,13 +21,13 @@ import (
 // Charges with Force go to the store by themselves: they pass whatever the state is, so they
 // cannot share a call with charges that may be refused.
 
-// mostCalls is how many calls a request waits for: the one that is in flight when it comes, one
-// that charges it, and more only where writers in other processes took the room that was left.
-// Each time that they do, the next call charges half of those who still fit.
+// mostCalls is the highest number of calls that a request waits for. These are the call in flight
+// when it arrives and the call that charges it. There are more only if writers in other processes
+// took the remaining room. Each time, the next call charges half of the requests that still fit.
 const mostCalls = 6
 
-// groups are the subjects of a shared store with a call in flight, and who waits for it. A subject
-// is in them only that long.
+// groups are the subjects of a shared store with a call in flight, and the requests that wait for
+// it. A subject is in groups only while its call is in flight.
 type groups struct {
 	mu      sync.Mutex
 	waiting map[Subject][]*waiter
@@ -38,7 +38,7 @@ const (
 	waits    = iota
 	sent     // its charge is part of the call in flight
 	answered // the outcome is there
-	left     // nobody wants the outcome
+	left     // the request no longer waits for the outcome
 )
 
 // waiter is the charges of a request on one subject while they wait for their turn.
@@ -56,7 +56,7 @@ type waiter struct {
 
 	done    chan struct{} // closed when the outcome is there:
 	taken   bool
-	made    int // of the calls, those that this request accounts for
+	made    int // of the calls, those that this request reports
 	err     error
 	results []algo.Result
 }
@@ -83,7 +83,7 @@ func (g *groups) enter(ctx context.Context, r *request, p *part) *waiter {
 	return w
 }
 
-// leave ends the call of p, which entered. Those who wait for it form the next group.
+// leave ends the call of p, which entered. The requests that wait for the call form the next group.
 func (l *Limiter) leave(p *part) {
 	subject := p.charges[0].Subject
 	l.groups.mu.Lock()
@@ -119,12 +119,12 @@ func (l *Limiter) wait(p *part, w *waiter) {
 	copy(p.results, w.results)
 }
 
-// group is who waits for a subject, and the call that charges some of them.
+// group is the requests that wait for a subject, and the call that charges some of them.
 type group struct {
 	subject Subject
 	queue   []*waiter // in order of arrival
 	known   []total   // what the last call returned; nothing if it failed
-	raced   bool      // it was refused though what was known had room: others write too
+	raced   bool      // the call was refused although the known state had room: others write too
 
 	// The next call, or the one in flight:
 	members []*waiter
@@ -143,7 +143,7 @@ type total struct {
 	least  int64       // of the members' costs
 }
 
-// serve makes calls until nobody waits for the subject of g.
+// serve makes calls until no request waits for the subject of g.
 func (l *Limiter) serve(g *group) {
 	for l.more(g) {
 		g.compose()
@@ -154,8 +154,8 @@ func (l *Limiter) serve(g *group) {
 	}
 }
 
-// more adds to the queue of g who came since it was last called, and reports whether anybody
-// waits. If nobody does, no call is in flight any more.
+// more adds the requests since its last call to the queue of g, and reports whether any request
+// waits. If none does, no call is in flight any more.
 func (l *Limiter) more(g *group) bool {
 	l.groups.mu.Lock()
 	defer l.groups.mu.Unlock()
@@ -185,8 +185,8 @@ func (l *Limiter) more(g *group) bool {
 
 var errLate = fmt.Errorf("%w: too late for a call: %w", ErrUnavailable, context.DeadlineExceeded)
 
-// compose answers those in the queue whom the known state refuses, and makes members of all who
-// then still fit, in order of arrival. The others wait for what the call returns.
+// compose answers the requests in the queue that the known state refuses. All requests that then
+// still fit become members, in order of arrival. The others wait for the result of the call.
 func (g *group) compose() {
 	g.gather(len(g.queue))
 	if n := len(g.members); g.raced && n > 1 { // a smaller sum is refused less often
@@ -197,7 +197,7 @@ func (g *group) compose() {
 	}
 }
 
-// gather makes at most so many members.
+// gather makes at most the given number of requests members.
 func (g *group) gather(most int) {
 	first := g.queue[0]
 	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.now
@@ -310,7 +310,7 @@ func (t *total) add(w *waiter, i int, at algo.Instant) {
 	t.Cost += cost
 }
 
-// refuses reports whether what the store returned refuses w, whoever else is charged.
+// refuses reports whether the returned state refuses w, whichever other requests are charged.
 func (g *group) refuses(w *waiter) bool {
 	for i := range w.charges {
 		if k := g.totals[w.at[i]].known; k.Machine != nil && k.Machine.RetryAfter(k.State, g.at, w.wants[i]) > 0 {
@@ -330,7 +330,7 @@ func (w *waiter) shrink() (shrunk bool) {
 	return shrunk
 }
 
-// answerKnown answers w by the state that the store returned, which w is not charged to.
+// answerKnown answers w from the returned state, which does not include a charge of w.
 func (g *group) answerKnown(w *waiter) {
 	for i := range w.charges {
 		w.results[i] = g.totals[w.at[i]].known
@@ -405,7 +405,7 @@ func (g *group) context() (context.Context, context.CancelFunc) {
 	return context.WithDeadline(ctx, latest)
 }
 
-// finish answers the members, or if the store refused their sum, has them wait for the next call.
+// finish answers the members. If the store refused their sum, they wait for the next call.
 func (l *Limiter) finish(g *group, taken bool, calls int, err error) {
 	g.known, g.raced = g.known[:0], false
 	if err == nil {
@@ -460,7 +460,7 @@ func (g *group) answerTaken(calls int) {
 		}
 	}
 	for i, w := range g.members {
-		if w.sees && !w.look { // what it saw decides
+		if w.sees && !w.look { // the state that it saw decides
 			w.made += ofFirst(i, calls)
 			w.state.CompareAndSwap(sent, waits)
 		} else {
@@ -491,8 +491,8 @@ func (g *groups) crowd(of *group) bool {
 	return len(of.queue) > 1 || len(g.waiting[of.subject]) > 0
 }
 
-// remember keeps what the call of g returned. It was admitted or refused for the least of the costs,
-// at least, if that does not fit.
+// remember caches the states that the call of g returned. If the sum does not fit, each state
+// counts as the answer to the smallest cost of the members.
 func (l *Limiter) remember(g *group, taken bool) {
 	for i, t := range g.totals {
 		g.charges[i].Cost = t.least

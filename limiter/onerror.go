@@ -7,9 +7,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// OnError decides a request in an outage: the store of one of its limits fails. Of several limits whose
-// store fails the strictest decides: deny before local before allow. A known refusal comes before all of
-// them. Decision.Reason reports the failure in any case.
+// OnError decides a request in an outage, when the store of one of its limits fails. If the stores
+// of several limits fail, the strictest policy decides: deny, then local, then allow. A known
+// refusal takes precedence over all three. Decision.Reason reports the failure in any case.
 type OnError int
 
 // From the most lenient to the strictest.
@@ -36,8 +36,8 @@ func (o OnError) String() string {
 	return "OnError(" + strconv.Itoa(int(o)) + ")"
 }
 
-// share validates the fields of l for an outage. It returns the part of l that one of several processes
-// enforces then; nil if each enforces all of it.
+// share validates the fields of l for an outage. It returns the part of l that one of several
+// processes enforces in an outage. It returns nil if each process enforces all of l.
 func (o OnError) share(l Limit) (*Limit, error) {
 	most := min(MaxCells, smallest(l.Rate))
 	switch {

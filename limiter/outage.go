@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// fallBack decides by OnError what stores failed to decide. Then it charges to this process what the
-// stores admitted, as long as it still counts charges of an outage.
+// fallBack applies OnError to parts whose store failed. While this process counts charges of an
+// outage, fallBack then also charges it with what the stores admitted.
 func (r *request) fallBack() {
 	if !r.denied() {
 		r.degrade()
@@ -73,7 +73,8 @@ func (r *request) takeLocally() {
 	}
 }
 
-// takeAlone charges this process for p, which counts at least what this process knows of the store.
+// takeAlone charges p to this process. It counts at least the usage that this process has seen in
+// the store.
 func (r *request) takeAlone(p *part) {
 	p.taken, p.err = r.limiter.fallback.take(r.now, p.charges[0].Subject, p.charges, p.results, func() { r.fillKnown(p) })
 	p.refused = !p.taken && p.err == nil

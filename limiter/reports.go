@@ -8,8 +8,8 @@ import (
 // reports are the limits on which the processes of an adaptive limit report, in one call. They belong
 // to its subject and refuse nothing.
 type reports struct {
-	count     *Limit // what the processes admitted; nil if the limit itself counts that
-	demand    *Limit // what they were asked for
+	count     *Limit // what the processes admitted; nil if the limit itself counts it
+	demand    *Limit // the demand that the processes received
 	processes *Limit // milliseconds: each process adds its interval to each report
 }
 
@@ -37,7 +37,7 @@ func newReports(l *Limit) (*reports, error) {
 	return &r, err
 }
 
-// admittedApart returns the limit that counts what is admitted of l, if that is not l.
+// admittedApart returns the limit that counts the admissions of l, or nil if l counts them itself.
 func (l *Limit) admittedApart() *Limit {
 	if l.reports == nil {
 		return nil

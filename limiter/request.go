@@ -26,7 +26,7 @@ type request struct {
 	ctx    context.Context // with the deadline, once there is one
 	cancel context.CancelFunc
 
-	asks     []*account // whose answer of the store this request has to deliver
+	asks     []*account // accounts that wait for the store call of this request
 	waited   *account   // whose answer this request waited for
 	unsynced *item      // its account has to synchronize, and failed to
 	unasked  error      // the reason

@@ -40,7 +40,7 @@ func (s *accounts) account(r *request, it *item) *account {
 	return nil
 }
 
-// serve decides from accounts what they can decide. Items whose lease is used up remain: their
+// serve decides items from their accounts where possible. An item with a used-up lease remains: its
 // charge renews the lease. A counter whose synchronization is due calls the store first. If an
 // account refuses, nothing is charged.
 func (r *request) serve(ctx context.Context) {
@@ -68,8 +68,8 @@ func (r *request) serve(ctx context.Context) {
 	}
 }
 
-// try decides all items that accounts decide, or none. If it decides none, it returns what to wait
-// for, or an item whose counter this request has to synchronize.
+// try decides all items that accounts decide, or none. If it decides none, it returns the account
+// to wait for, or an item whose counter this request has to synchronize.
 func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -178,9 +178,9 @@ func (r *request) unkeep() {
 	r.kept, r.failure = r.kept[:0], nil
 }
 
-// sync synchronizes the counter of it with the store, which is charged what is pending, past the
-// limit if necessary. It reports false if the store failed and the counter may not decide by itself:
-// then the item has failed.
+// sync synchronizes the counter of an item with the store. It charges the store with the pending
+// count, past the limit if necessary. It returns false if the store failed and the counter may not
+// decide by itself; then the item has failed.
 func (r *request) sync(ctx context.Context, it *item) bool {
 	l := r.limiter
 	l.accounts.mu.Lock()

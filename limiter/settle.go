@@ -89,7 +89,7 @@ func (r *request) refundParts(ctx context.Context) {
 	}
 }
 
-// refund is what a store took and can refund.
+// refund is a charge that a store took and can refund.
 type refund struct {
 	store   Store
 	subject Subject
@@ -98,7 +98,7 @@ type refund struct {
 	remote  bool
 }
 
-// refund returns what p took of its store and may refund. A lease keeps what it took, and a forced
+// refund returns the charges of p that may be refunded. A lease keeps its charge, and a forced
 // charge stays charged.
 func (p *part) refund() refund {
 	if !p.taken {
@@ -114,7 +114,8 @@ func (p *part) refund() refund {
 	return back
 }
 
-// giveBack asks the store for a refund. It drops a refund that fails: that admits fewer, never more.
+// giveBack calls the store for a refund. It drops a refund that fails, which admits fewer requests
+// and never more.
 func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) Refunds {
 	if r.remote { // the cached state is no longer the store's
 		l.denials.Distrust(r.subject.name)

@@ -171,8 +171,8 @@ func (s *accounts) hot(now algo.Instant, subject Subject, limit *Limit) bool {
 	return a != nil && now.Sub(a.strain.hot).Abs() < strainLife
 }
 
-// leaseFirst makes the charges of p leases where the limits have much room. The item is throttled,
-// so the write that gets through serves the next requests too.
+// leaseFirst turns the charges of p into leases where the limits have much room. The item is
+// throttled, so the write that succeeds also serves the next requests.
 func (l *Limiter) leaseFirst(r *request, p *part) {
 	s := l.accounts
 	s.mu.Lock()
@@ -206,11 +206,12 @@ const (
 	maxBackdate  = 50 * time.Millisecond
 )
 
-// chargeAt returns as of when the charges of p are made: now, or a little before for leases of a
-// bucket that is not known to be half used. DynamoDB needs another write for a bucket that is idle,
-// and a bucket that many environments charge is idle half of the time. As of a moment ago it is
-// busy: so nearly every charge takes one write instead of two. hint then holds what the store is to
-// expect. The lag admits at most one part in backdatePart of the burst too many.
+// chargeAt returns the instant at which the charges of p are made. It is now, or a little earlier
+// for leases of a bucket that may be more than half full. DynamoDB needs a second write for an idle
+// bucket, and a bucket that many environments charge is idle half of the time. At a slightly
+// earlier instant the bucket is busy, so nearly every charge takes one write. hint then holds the
+// state that the store is expected to have. The lag admits at most one part in backdatePart of the
+// burst too many.
 func (l *Limiter) chargeAt(now algo.Instant, p *part) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
 	for i := range p.items {

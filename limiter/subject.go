@@ -35,8 +35,8 @@ func User(id string) Subject { return Subject{"user:" + escape(id)} }
 // APIKey is the ID of an API key's record, never the key itself.
 func APIKey(id string) Subject { return Subject{"apikey:" + escape(id)} }
 
-// IP is the address prefix of a client: a single IPv4 address or an IPv6 network. The zero prefix, an
-// unknown address, is a subject of its own.
+// IP is the address prefix of a client: a single IPv4 address or an IPv6 network. The zero prefix,
+// an unknown address, is a separate subject.
 func IP(prefix netip.Prefix) Subject {
 	switch {
 	case !prefix.IsValid():

@@ -10,15 +10,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// DynamoDB throttles partitions. So an item that is throttled may be the hot one, or a quiet
-// neighbour in the same partition. The answer differs: a hot subject is busy, for it must not pass
-// its limit by its own pressure, and on_error decides for a quiet one.
+// DynamoDB throttles partitions. A throttled item may be the hot one, or a quiet neighbour in the
+// same partition. A hot subject is busy, because its own pressure must not take it past its limit.
+// For a quiet subject on_error decides.
 //
-// Reads have a capacity of their own, and show which it is. An item that others charge between two
-// reads is hot. One that stays the same is quiet. One that cannot be read twice counts as hot: where
-// a limit is small, one admission by every environment would be several times the limit. To keep
-// that from quiet subjects, reads cost half a unit (MayBeStale), few are made, and every call comes
-// after a random pause.
+// Reads have a separate capacity and show which case it is. An item that others charge between two
+// reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as
+// hot: on a small limit, one admission by every environment would be several times the limit. Three
+// measures keep quiet subjects from that result. Reads cost half a unit (MayBeStale), they are few,
+// and every call follows a random pause.
 
 // plan is the calls that follow a throttled one, until one is not throttled.
 type plan []step
@@ -32,7 +32,7 @@ const (
 )
 
 var (
-	// unknownPlan is for a subject of which nothing is known. Two reads are far apart.
+	// unknownPlan is for a subject without a known state. It has two reads that are far apart.
 	unknownPlan = plan{read, write, reread, write, write, write, write, read, reread}
 	// hotPlan is for a hot subject whose limits can be leased. One write serves many requests.
 	hotPlan = plan{write, write, write, write, read, write, write}
@@ -73,11 +73,11 @@ type attempt struct {
 
 	plan    plan
 	hot     bool
-	first   []algo.Result // what the first read returned
+	first   []algo.Result // the result of the first read
 	read    int           // how often
 	unread  bool          // the last read failed
 	changed bool          // between two reads
-	refused bool          // by what was read
+	refused bool          // the state that was read refuses
 }
 
 // outlast repeats a throttled call by its plan. It returns the outcome of the call that was not
@@ -121,7 +121,7 @@ func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, er
 		if left <= 0 || !l.pause(ctx, left, len(a.plan)-i) {
 			return false, false, nil
 		}
-		last := !a.hot && a.read < 2 && left < 3*callTime // what a read finds matters more than another write
+		last := !a.hot && a.read < 2 && left < 3*callTime // a read is worth more than another write
 		if s == read || s == reread && a.unread || last {
 			if l.look(ctx, a); a.refused {
 				return false, true, nil
@@ -227,7 +227,7 @@ func (l *Limiter) pressThrottled(ctx context.Context, r *request, p *part) {
 	}
 }
 
-// unlease gives up what leases would take beyond the request.
+// unlease reduces leases to the cost of the request.
 func (p *part) unlease() {
 	for i := range p.items {
 		p.charges[i].Cost = min(p.charges[i].Cost, p.items[i].want)

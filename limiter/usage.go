@@ -86,8 +86,8 @@ func (l *Limiter) storeOf(r role) Store {
 	return l.store
 }
 
-// whereabouts returns the store that counts a charge, and the subjects and limits under which it
-// does: those of the parts if the limit is divided.
+// whereabouts returns the store that counts a charge, with its subjects and limits there. If the
+// limit is divided, these are those of the parts.
 func (l *Limiter) whereabouts(c Charge) (r role, subjects []Subject, limits []*Limit) {
 	switch {
 	case c.Limit.Spread.Cells > 0:

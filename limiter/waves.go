@@ -9,15 +9,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refundMargin is what a store withholds of the refund of a bucket that others have used since. A
-// bucket whose charge leaks away within that time gets nothing back.
+// refundMargin is the part of a refund that a store keeps if others have used the bucket since the
+// charge. A bucket whose charge leaks away within that time gets no refund.
 const refundMargin = 2 * time.Second
 
 // wave is when a subject is taken, of a request on several.
 type wave int
 
 const (
-	refundableWave wave = iota // gets back what it was charged
+	refundableWave wave = iota // its charge can be refunded
 	callerWave                 // gets nothing back, of one caller
 	sharedWave                 // gets nothing back, of all callers
 )
@@ -51,11 +51,10 @@ func (p *part) roomy(now algo.Instant) bool {
 	return true
 }
 
-// takeRemote takes the subjects of a shared store. Those that cannot be given back what they were
-// charged wait until the others have passed, or a flood of requests that are refused anyway would
-// drain a fast bucket that many callers share. So a request on such a bucket takes a second round
-// trip, and rarely a third, unless this environment saw room in the other limits; never another
-// call.
+// takeRemote charges the subjects of a shared store. Subjects whose charge cannot be refunded wait
+// until the others have passed. Otherwise a refused flood would drain a fast bucket that many
+// callers share. A request on such a bucket takes a second round trip, and rarely a third, unless
+// this environment saw room in the other limits. It never makes an additional call.
 func (l *Limiter) takeRemote(ctx context.Context, r *request) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.roomy(w)) {
@@ -73,8 +72,9 @@ func (r *request) roomy(w wave) bool {
 	return !slices.ContainsFunc(r.parts, func(p part) bool { return p.remote && !p.taken && p.wave() <= w && !p.roomy(r.now) })
 }
 
-// probe takes what a breaker kept from the store, once one call shows that the store is back: a
-// breaker lets one of several through. So the first request is served as ever and not the one after it.
+// probe charges the subjects that a breaker rejected, after one call has shown that the store is
+// back. A breaker lets only one of several calls through. With probe, the first request after an
+// outage is served normally.
 func (l *Limiter) probe(ctx context.Context, r *request) {
 	if !r.refused() && slices.ContainsFunc(r.parts, func(p part) bool { return p.calls > 0 && Answered(p.err) }) {
 		r.takeAll(ctx, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })

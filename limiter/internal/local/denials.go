@@ -33,8 +33,8 @@ type entry struct {
 	backOff
 }
 
-// NewDenials returns a cache of so many subjects. Its entries deny for trust at most; 0 or less
-// means never. intN returns a random number below n.
+// NewDenials returns a cache for the given number of subjects. Its entries deny for trust at most;
+// a trust of 0 or less means never. intN returns a random number below n.
 func NewDenials(subjects int, trust time.Duration, intN func(n int) int) *Denials {
 	return &Denials{trust: trust, half: max(1, subjects/2), intN: intN, recent: map[string][]entry{}}
 }

@@ -37,8 +37,8 @@ type held struct {
 // fallbackMargin covers the order of instants inside one process, in a refund.
 const fallbackMargin = 50 * time.Millisecond
 
-// NewFallback returns a Fallback for so many subjects. A subject with many limits or a long log counts
-// as several.
+// NewFallback returns a Fallback for the given number of subjects. A subject with many limits or a
+// long log counts as several.
 func NewFallback(subjects int) *Fallback {
 	return &Fallback{most: subjects, table: map[string][]held{}}
 }

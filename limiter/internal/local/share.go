@@ -55,7 +55,7 @@ type Share struct {
 	largest     int64 // cost so far, which the bucket must hold
 	stage       stage
 	born        algo.Instant  // instant of the first look
-	cold        bool          // nobody reported then
+	cold        bool          // no process had reported then
 	from        algo.Instant  // begin of the present wave of first reports
 	wave        time.Duration // its length
 	demand      int64         // cost of the requests here since the last report
@@ -154,8 +154,8 @@ func (s *Share) measure(demand, requests int64, during time.Duration, before flo
 }
 
 // mayReport decides after a look whether the first report is due now. Processes that started
-// together report in waves. In each wave so many report that reports come at a steady rate: any
-// moment of the interval, counted from the first wave, is equally likely.
+// together report in waves. The size of each wave gives a steady rate of reports: any moment of the
+// interval, counted from the first wave, is equally likely.
 func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	left := s.interval - s.from.Sub(s.born.Add(minReport))
 	if random()*left.Seconds() < s.wave.Seconds() {
