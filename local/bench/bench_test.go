@@ -63,7 +63,7 @@ func TestGoal(t *testing.T) {
 		{atLeast("x", 0.88, 0.88), true}, {atLeast("x", 0.87, 0.88), false},
 	} {
 		if c.goal.Met != c.met {
-			t.Errorf("%+v: got met %t, want %t", c.goal, c.goal.Met, c.met)
+			t.Errorf("goal %+v: got met %t, want %t", c.goal, c.goal.Met, c.met)
 		}
 	}
 }

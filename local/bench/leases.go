@@ -52,7 +52,7 @@ func leaseGroup(ctx context.Context, b *bench) (group, error) {
 	}}, nil
 }
 
-// countingStore counts the calls of Take.
+// countingStore counts the calls to Take.
 type countingStore struct {
 	limiter.Store
 	calls atomic.Int64
@@ -98,7 +98,7 @@ func (m *redisMeasure) leaseLine(ctx context.Context, a algo.Algorithm, lease in
 	return []figure{all / seconds / 1e6, one / seconds / 1e6, 1000 * calls / all, failed + failedOne, over}, err
 }
 
-// hotLoad lets goroutines decide for a while, and returns how many decisions there were.
+// hotLoad runs decisions in several goroutines for a while. It returns the number of decisions.
 func (m *redisMeasure) hotLoad(ctx context.Context, l *limiter.Limiter, workers int, charge limiter.Charge) (decisions, failed figure, err error) {
 	var done, undecided atomic.Int64
 	end := time.Now().Add(m.time)
@@ -126,7 +126,7 @@ func (m *redisMeasure) hotLoad(ctx context.Context, l *limiter.Limiter, workers 
 	return figure(done.Load()), figure(undecided.Load()), err
 }
 
-// leaseOver returns how many requests above the limit ten environments together admit.
+// leaseOver returns the number of requests above the limit that ten environments admit in total.
 func (m *redisMeasure) leaseOver(ctx context.Context, a algo.Algorithm, lease int64) (figure, error) {
 	const requests, environments, goroutines = 1000, 10, 4
 	limit, err := leased(a, requests, time.Hour, lease)
@@ -142,7 +142,7 @@ func (m *redisMeasure) leaseOver(ctx context.Context, a algo.Algorithm, lease in
 			wg.Go(func() {
 				charges := []limiter.Charge{{Subject: subject, Limit: limit, Cost: 1}}
 				for range 4 * requests / environments / goroutines {
-					if d, err := l.Take(ctx, time.Now(), charges); err == nil && d.Allowed { // what failed was let through too
+					if d, err := l.Take(ctx, time.Now(), charges); err == nil && d.Allowed { // a failed decision also counts as admitted
 						admitted.Add(1)
 					}
 				}

@@ -25,10 +25,10 @@ func main() {
 	}
 }
 
-// groups are what can be measured, in the order of the report.
+// groups are the groups of measurements, in the order of the report.
 var groups = []struct {
 	name     string
-	variable string // of the server that it needs, "" for none
+	variable string // environment variable with the address of the server; "" if the group needs no server
 	measure  func(context.Context, *bench) (group, error)
 }{
 	{"memory", "", memoryGroup},
@@ -41,7 +41,7 @@ var groups = []struct {
 type bench struct {
 	rounds   int
 	quick    bool
-	address  string            // of the server of the present group
+	address  string            // of the server of the current group
 	versions map[string]string // of servers; a group adds its own
 	progress *progress
 }
@@ -73,7 +73,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	if *write != "" {
-		if err := os.WriteFile(*write, []byte(r.markdown()), 0o644); err != nil { //nolint:gosec // documentation is for everybody
+		if err := os.WriteFile(*write, []byte(r.markdown()), 0o644); err != nil { //nolint:gosec // every user may read the documentation
 			return err
 		}
 		fmt.Fprintln(stderr, "wrote", *write)
@@ -85,7 +85,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	return err
 }
 
-// measure runs the groups of only. A group without its server is left out, loudly.
+// measure runs the groups that only selects. It skips a group without its server and reports that.
 func (b *bench) measure(ctx context.Context, only, names []string) (report, error) {
 	for _, name := range only {
 		if !slices.Contains(names, name) {

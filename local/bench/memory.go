@@ -11,22 +11,22 @@ import (
 	"time"
 )
 
-// taker decides one request of a caller, by its number.
+// taker decides one request of the caller with the given number.
 type taker func(caller int) (allowed bool, err error)
 
 // memoryContender is a way to decide in this process.
 type memoryContender struct {
 	name string
-	ours bool // one row of Weir that answers to the goals beside the peers
+	ours bool // a row of Weir that the goals compare with the peers
 	// open returns a limiter of requests per window for each of keys. worker makes a
 	// taker for one goroutine; finish frees what the limiter holds.
 	open func(requests int, window time.Duration, keys []string) (worker func() taker, finish func(), err error)
 }
 
-// endless is a limit that no measurement reaches.
+// endless is a limit that is too large for any measurement to reach.
 const endless = 1_000_000_000
 
-// manyKeys is on how many callers the memory is measured.
+// manyKeys is the number of callers in the measurement of memory.
 const manyKeys = 100_000
 
 var memoryColumns = []column{
@@ -34,7 +34,7 @@ var memoryColumns = []column{
 	{"allocs", 2}, {"bytes a key", 0}, {"errors %", 2}, {"over-admitted", 0},
 }
 
-// timedColumns is how many of memoryColumns are times.
+// timedColumns is the number of memoryColumns that contain times.
 const timedColumns = 5
 
 func memoryGroup(ctx context.Context, b *bench) (group, error) {
@@ -84,8 +84,8 @@ func memoryGoals(t table, contenders []memoryContender) (goals []goal) {
 		atMost("over-admission", over, 0, 0))
 }
 
-// ahead is the goal that name is faster than every peer in every column. Where it is
-// not, the fastest peer is named.
+// ahead returns the goal that name is faster than every peer in every column. If a peer is
+// faster, the goal names the fastest peer.
 func ahead(t table, name string, contenders []memoryContender) goal {
 	var behind []string
 	for _, c := range t.Columns[:timedColumns] {
@@ -111,10 +111,10 @@ func ahead(t table, name string, contenders []memoryContender) goal {
 type memoryMeasure struct {
 	contender memoryContender
 	keys      []string
-	time      time.Duration // a measurement takes about so long
+	time      time.Duration // approximate duration of one measurement
 }
 
-// line measures all columns, each on a limiter of its own.
+// line measures all columns. Each column uses a new limiter.
 func (m memoryMeasure) line() ([]figure, error) {
 	bytes, err := m.bytes()
 	if err != nil {
@@ -139,11 +139,11 @@ func (m memoryMeasure) line() ([]figure, error) {
 	return []figure{one.serial, one.parallel, many.serial, many.parallel, refused.serial, allocs, bytes, one.errors, over}, nil
 }
 
-// speed is ns a decision by one goroutine and by all cores together, and the share of
-// errors of the latter.
+// speed contains the ns per decision of one goroutine and of all cores together. It also contains
+// the share of errors in the run on all cores.
 type speed struct{ serial, parallel, errors figure }
 
-// times measures decisions on keys that are all known.
+// times measures decisions on keys that the limiter already knows.
 func (m memoryMeasure) times(requests int, keys []string) (s speed, allocs figure, err error) {
 	worker, finish, err := m.contender.open(requests, time.Hour, keys)
 	if err != nil {
@@ -166,7 +166,7 @@ func (m memoryMeasure) times(requests int, keys []string) (s speed, allocs figur
 	elapsed, _ = timed(n, 1, order, worker)
 	runtime.ReadMemStats(&after)
 	s.serial = figure(elapsed.Nanoseconds()) / figure(n)
-	allocs = figure(int(100*float64(after.Mallocs-before.Mallocs)/float64(n))) / 100 // a few are the runtime's
+	allocs = figure(int(100*float64(after.Mallocs-before.Mallocs)/float64(n))) / 100 // the Go runtime causes a few allocations
 	workers := runtime.GOMAXPROCS(0)
 	elapsed, failed := timed(n, workers, order, worker)
 	s.parallel = figure(elapsed.Nanoseconds()) / figure(n*workers)
@@ -174,8 +174,8 @@ func (m memoryMeasure) times(requests int, keys []string) (s speed, allocs figur
 	return s, allocs, nil
 }
 
-// timed lets each of several goroutines decide n requests, and returns how long that
-// took and how many failed.
+// timed runs several goroutines, and each decides n requests. It returns the duration and the
+// number of failed decisions.
 func timed(n, workers int, order []int, worker func() taker) (time.Duration, int64) {
 	var failed atomic.Int64
 	var wg sync.WaitGroup
@@ -198,12 +198,12 @@ func timed(n, workers int, order []int, worker func() taker) (time.Duration, int
 	return time.Since(begun), failed.Load()
 }
 
-// bytes returns the heap that a key takes, over the key itself, which is on the heap
-// already.
+// bytes returns the heap bytes that a limiter uses for each key. The key itself does not count,
+// because it is already on the heap.
 func (m memoryMeasure) bytes() (figure, error) {
 	heap := func() int64 {
 		runtime.GC()
-		runtime.GC() // the first only empties pools
+		runtime.GC() // the first collection only empties pools
 		var s runtime.MemStats
 		runtime.ReadMemStats(&s)
 		return int64(s.HeapAlloc)
@@ -225,7 +225,7 @@ func (m memoryMeasure) bytes() (figure, error) {
 	return figure(after-before) / figure(len(m.keys)), nil
 }
 
-// over returns how many requests above the limit all cores together got admitted.
+// over returns the number of requests above the limit that are admitted on all cores together.
 func (m memoryMeasure) over() (figure, error) {
 	const limit, attempts = 1000, 4000
 	worker, finish, err := m.contender.open(limit, time.Hour, m.keys[:1])

@@ -27,8 +27,8 @@ func memoryWeir() []memoryContender {
 	return append(all, memoryContender{name: wholePath, open: openWholePath})
 }
 
-// callers are the subjects of keys, and a charge on one limit that a worker copies and
-// gives to one of them after the other.
+// callers contains the subjects of the keys and a charge on one limit. A worker copies the charge
+// and sets each subject in turn.
 type callers struct {
 	subjects []limiter.Subject
 	charge   limiter.Charge
@@ -81,8 +81,8 @@ func openLimiter(a algo.Algorithm) func(int, time.Duration, []string) (func() ta
 	}
 }
 
-// openWholePath decides requests as a server does: the rules are matched for the path
-// and the caller, and the answer's fields are set.
+// openWholePath decides requests as a server does. It matches the rules with the path and the
+// caller, and sets the header fields of the response.
 func openWholePath(requests int, window time.Duration, keys []string) (worker func() taker, finish func(), err error) {
 	document, err := json.Marshal(map[string]any{"rules": []any{
 		map[string]any{"endpoint": "/api/v1/items/{id}", "method": "GET", "limits": map[string]any{

@@ -1,6 +1,6 @@
 package main
 
-// must returns value and panics on an error: the options of what is measured are constant.
+// must returns value. It panics on an error, because all options are constant and must be valid.
 func must[T any](value T, err error) T {
 	if err != nil {
 		panic(err)

@@ -7,17 +7,17 @@ import (
 	"time"
 )
 
-// progress prints what is being measured, for a person who waits.
+// progress prints the name of the current measurement for the user.
 type progress struct {
 	to   io.Writer
 	mu   sync.Mutex
 	last time.Time
 }
 
-// often is how long nothing may be heard of a run.
+// often is the minimum time between two progress lines.
 const often = 2 * time.Second
 
-// step says what is measured now, unless something was said just before.
+// step prints the current measurement, unless progress printed a line shortly before.
 func (p *progress) step(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -28,7 +28,7 @@ func (p *progress) step(format string, args ...any) {
 	fmt.Fprintf(p.to, "bench: "+format+"\n", args...)
 }
 
-// say says something that must be heard.
+// say always prints the line.
 func (p *progress) say(format string, args ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

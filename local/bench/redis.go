@@ -13,11 +13,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisContender is a way to decide in Redis.
+// redisContender is one implementation of a decision in Redis.
 type redisContender struct {
 	name string
 	kind redisKind
-	// open returns a decision by all of limits.
+	// open returns a function that decides by all limits.
 	open func(client *redis.Client, limits []redisLimit) (decideRedis, error)
 }
 
@@ -29,20 +29,20 @@ type redisLimit struct {
 // decideRedis decides one request by all limits.
 type decideRedis func(ctx context.Context, caller string) (allowed bool, err error)
 
-// redisKind is what a row stands for.
+// redisKind is the kind of a row.
 type redisKind int
 
 const (
-	baseline redisKind = iota // no limiter: what the server and the client can do
+	baseline redisKind = iota // no limiter: the maximum of the server and the client
 	peerRow
 	weirRow
 )
 
-// noop is the row that throughput is a share of.
+// noop is the reference row: throughput is a share of its throughput.
 const noop = "no-op script"
 
 const (
-	redisCallers  = 64     // goroutines, each with one request under way
+	redisCallers  = 64     // goroutines, each with one pending request
 	redisManyKeys = 10_000 // callers by name
 )
 
@@ -97,8 +97,8 @@ func redisGoals(t table, contenders []redisContender) (goals []goal) {
 	return append(goals, atMost("over-admission", over, 0, 0))
 }
 
-// redisMeasure measures contenders on one server, which may hold what is not ours: the
-// run's name is in every key, and what it wrote is removed at the end.
+// redisMeasure measures contenders on one server. The server may hold other data. Therefore every
+// key contains the name of the run, and the run removes its keys at the end.
 type redisMeasure struct {
 	client *redis.Client
 	run    string
@@ -124,15 +124,15 @@ func (b *bench) redis(ctx context.Context) (*redisMeasure, error) {
 
 // close removes what the run wrote.
 func (m *redisMeasure) close(ctx context.Context) {
-	_ = m.each(ctx, m.run, func(key string) error { return m.client.Unlink(ctx, key).Err() }) // it expires anyway
+	_ = m.each(ctx, m.run, func(key string) error { return m.client.Unlink(ctx, key).Err() }) // the keys expire anyway
 	_ = m.client.Close()
 }
 
-// caller returns a caller that nobody has seen. All names are of one length, which is
-// part of what a caller takes.
+// caller returns a new caller. All names have the same length, because the length affects the
+// memory of a caller.
 func (m *redisMeasure) caller() string { return fmt.Sprintf("%s-%016x", m.run, rand.Uint64()) }
 
-// generous are limits that no measurement reaches.
+// generous returns limits that are too large for any measurement to reach.
 var generous = []redisLimit{{endless, time.Hour}, {endless, time.Minute}, {endless, 24 * time.Hour}}
 
 // line measures all columns of a contender. Contenders come in the same order in each
@@ -177,10 +177,10 @@ func (m *redisMeasure) line(ctx context.Context, c redisContender) ([]figure, er
 	return line, err
 }
 
-// redisLoad is what the server did under load.
+// redisLoad contains the results of the server under load.
 type redisLoad struct{ throughput, cpu, errors figure }
 
-// load lets all callers decide on keys for a while.
+// load runs decisions of all callers on the keys for a while.
 func (m *redisMeasure) load(ctx context.Context, decide decideRedis, keys int) (l redisLoad, err error) {
 	names := make([]string, keys)
 	for i := range names {
@@ -243,7 +243,7 @@ func (m *redisMeasure) info(ctx context.Context, section, field string) (string,
 	return "", fmt.Errorf("redis: INFO has no %s: %w", field, err)
 }
 
-// bytes returns what a caller takes, in all its keys.
+// bytes returns the memory of all keys of a caller.
 func (m *redisMeasure) bytes(ctx context.Context, decide decideRedis) (figure, error) {
 	caller := m.caller()
 	if _, err := decide(ctx, caller); err != nil {
@@ -258,7 +258,7 @@ func (m *redisMeasure) bytes(ctx context.Context, decide decideRedis) (figure, e
 	return figure(total), err
 }
 
-// each calls f with every key that holds text.
+// each calls f with every key whose name contains text.
 func (m *redisMeasure) each(ctx context.Context, text string, f func(key string) error) error {
 	keys := m.client.Scan(ctx, 0, "*"+text+"*", 1000).Iterator()
 	for keys.Next(ctx) {
@@ -269,7 +269,7 @@ func (m *redisMeasure) each(ctx context.Context, text string, f func(key string)
 	return keys.Err()
 }
 
-// over returns how many requests above the limit 64 callers together got admitted.
+// over returns the number of requests above the limit that are admitted from 64 goroutines.
 func (m *redisMeasure) over(ctx context.Context, c redisContender) (figure, error) {
 	const limit, attempts = 100, 10
 	decide, err := c.open(m.client, []redisLimit{{limit, time.Hour}})

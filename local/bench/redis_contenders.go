@@ -48,8 +48,8 @@ func openPing(client *redis.Client, _ []redisLimit) (decideRedis, error) {
 	return func(ctx context.Context, _ string) (bool, error) { return true, client.Ping(ctx).Err() }, nil
 }
 
-// eachLimit asks for one limit after another, as peers do that know only one. The
-// limits after the first have a suffix to their keys.
+// eachLimit decides one limit after another, for peers that support only one limit. The keys of
+// all limits after the first have a suffix.
 func eachLimit(limits []redisLimit, decide func(ctx context.Context, limit int, key string) (bool, error)) decideRedis {
 	return func(ctx context.Context, caller string) (bool, error) {
 		for i := range limits {
@@ -106,11 +106,11 @@ func openUluleRedis(client *redis.Client, limits []redisLimit) (decideRedis, err
 	}), nil
 }
 
-// silent drops what a Limiter logs: failures are counted.
+// silent drops the log of a Limiter, because the benchmark counts the failures.
 var silent = slog.New(slog.DiscardHandler)
 
-// weirLimits returns charges for a caller yet to be named. As rules do, it keeps all limits
-// of a caller as long as the longest needs.
+// weirLimits returns charges without a subject. Like rules, it keeps all limits of a caller for the
+// retention time of the longest limit.
 func weirLimits(a algo.Algorithm, limits []redisLimit) ([]limiter.Charge, error) {
 	var charges []limiter.Charge
 	for i, l := range limits {

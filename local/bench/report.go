@@ -24,7 +24,7 @@ type report struct {
 	Groups   []group           `json:"groups"`
 }
 
-// machineInfo is where and when a run was made.
+// machineInfo describes the machine and the time of a run.
 type machineInfo struct {
 	Date  string `json:"date"`
 	CPU   string `json:"cpu"`
@@ -57,7 +57,7 @@ func cpu(ctx context.Context) string {
 	return "unknown processor"
 }
 
-// peers are the modules that are measured, and those that take part in it.
+// peers are the measured modules and the modules that the measurement uses.
 var peers = []string{
 	"golang.org/x/time", "github.com/throttled/throttled/v2", "github.com/sethvargo/go-limiter", "github.com/ulule/limiter/v3",
 	"github.com/go-redis/redis_rate/v10", "github.com/redis/go-redis/v9", "github.com/aws/aws-sdk-go-v2/service/dynamodb",
@@ -81,7 +81,7 @@ func (r report) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
-// markdown returns the report as it stands in the documentation.
+// markdown returns the report in the form of the documentation.
 func (r report) markdown() string {
 	var b strings.Builder
 	b.WriteString("# Benchmarks\n\nWritten by `make bench-docs`; `make bench` prints the same. ")

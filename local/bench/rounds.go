@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// interleave measures every contender once a round, so that what else the machine does
-// hits all of them, and returns the medians: a line for each contender.
+// interleave measures every contender once in each round, so that other load on the machine affects
+// all contenders. It returns one line of medians for each contender.
 func interleave(ctx context.Context, b *bench, names []string, measure func(contender, round int) ([]figure, error)) ([][]figure, error) {
 	rounds := make([][][]figure, len(names)) // by contender, then round
 	for round := range b.rounds {
@@ -35,7 +35,8 @@ func interleave(ctx context.Context, b *bench, names []string, measure func(cont
 	return medians, nil
 }
 
-// median returns the middle value, of an even number the mean of the two.
+// median returns the middle value. For an even number of values, it returns the mean of the two
+// middle values.
 func median(values []figure) figure {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -45,7 +46,7 @@ func median(values []figure) figure {
 	return (sorted[middle-1] + sorted[middle]) / 2
 }
 
-// rows joins names and figures.
+// rows combines names and figures.
 func rows(names []string, lines [][]figure) []row {
 	var all []row
 	for i, name := range names {

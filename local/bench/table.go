@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// group is what was measured of one kind of store.
+// group contains the measurements of one kind of store.
 type group struct {
 	Name   string  `json:"name"`
 	Tables []table `json:"tables"`
 	Goals  []goal  `json:"goals"`
 }
 
-// table is figures: a row for each way to decide, a column for each thing measured.
+// table contains figures. It has a row for each contender and a column for each measurement.
 type table struct {
 	Title   string   `json:"title"`
 	Note    string   `json:"note,omitempty"`
@@ -27,7 +27,7 @@ type table struct {
 
 type column struct {
 	Name   string `json:"name"`
-	Digits int    `json:"-"` // after the point
+	Digits int    `json:"-"` // after the decimal point
 }
 
 type row struct {
@@ -35,10 +35,10 @@ type row struct {
 	Values []figure `json:"values"`
 }
 
-// figure is a number, or none.
+// figure is a number, or none for a missing value.
 type figure float64
 
-// none is the figure of what does not exist.
+// none is the figure of a missing value.
 var none = figure(math.NaN())
 
 // MarshalJSON implements json.Marshaler: JSON has no NaN.
@@ -56,7 +56,7 @@ func (f figure) text(digits int) string {
 	return strconv.FormatFloat(float64(f), 'f', digits, 64)
 }
 
-// goal is what a figure was to be, and what it was.
+// goal contains the required value of a figure and the measured value.
 type goal struct {
 	What     string `json:"what"`
 	Want     string `json:"want"`
@@ -64,17 +64,17 @@ type goal struct {
 	Met      bool   `json:"met"`
 }
 
-// atMost is a goal that figure f is not above most.
+// atMost returns a goal that requires f <= most.
 func atMost(what string, f figure, most float64, digits int) goal {
 	return goal{what, "at most " + figure(most).text(digits), f.text(digits), float64(f) <= most}
 }
 
-// below is a goal that figure f is under limit.
+// below returns a goal that requires f < limit.
 func below(what string, f figure, limit float64, digits int) goal {
 	return goal{what, "below " + figure(limit).text(digits), f.text(digits), float64(f) < limit}
 }
 
-// atLeast is a goal that figure f is not under least.
+// atLeast returns a goal that requires f >= least.
 func atLeast(what string, f figure, least float64) goal {
 	return goal{what, "at least " + figure(least).text(2), f.text(2), float64(f) >= least}
 }

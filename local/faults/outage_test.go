@@ -48,7 +48,7 @@ func TestOutage_stopped(t *testing.T) {
 	w.server.signal(t, syscall.SIGCONT)
 	t.Logf("admitted %d of the remaining %d requests, slowest answer %s; the machine added up to %s", admitted, daily-10, worst, late)
 	if least, most := 250*time.Millisecond, 300*time.Millisecond+late; worst < least || worst >= most {
-		t.Errorf("the slowest answer took %s, want at least %s, and less than 300 ms and the %s that the machine was late", worst, least, late)
+		t.Errorf("slowest answer: got %s, want at least %s and less than 300 ms plus the machine's delay of %s", worst, least, late)
 	}
 	if admitted != daily-10 {
 		t.Errorf("requests that one environment admitted in the outage: got %d, want %d", admitted, daily-10)
@@ -62,8 +62,8 @@ func TestOutage_stopped(t *testing.T) {
 	}
 }
 
-// measureLateness returns a function that ends the measurement, and returns by how much a sleeping
-// goroutine woke up too late at most.
+// measureLateness starts a measurement. The returned function ends it and returns the maximum delay
+// with which a sleeping goroutine woke up.
 func measureLateness() (end func() time.Duration) {
 	done, most := make(chan struct{}), make(chan time.Duration)
 	go func() {

@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		for kind, parsed := range templates {
 			r := readRequest(line, body)
 			if r == nil {
-				t.Skip("not an HTTP request")
+				t.Skip("no request of HTTP")
 			}
 			function := says(`{"statusCode":200}`)
 			api := apiOf(t, parsed, kind, functions{"Function": function, "Guard": function, "Slow": function}, frozen)

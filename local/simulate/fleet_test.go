@@ -16,9 +16,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// fleet is environments of real Limiters over one modelled table, in the time of a synctest
-// bubble. Unlike a simulation it has several limits and kinds of callers at once, requests on
-// several subjects, and environments that decide several requests at once if none is free.
+// fleet contains environments with real Limiters and one simulated table, in the time of a synctest
+// bubble. Unlike a simulation, a fleet has several limits and several kinds of callers. A request may
+// have several subjects. An environment decides several requests at once if no environment is idle.
 type fleet struct {
 	t          *testing.T
 	table      *table
@@ -29,7 +29,7 @@ type fleet struct {
 	begin, end time.Time
 	wg         sync.WaitGroup
 
-	mu sync.Mutex // of all the above: two calls may have the same instant
+	mu sync.Mutex // protects the fields above, because two calls may run at the same instant
 }
 
 // member is one environment.
@@ -37,20 +37,20 @@ type member struct {
 	fleet   *fleet
 	limiter *limiter.Limiter
 	random  *rand.Rand
-	busy    int // requests that it decides
+	busy    int // number of requests that it currently decides
 }
 
-// stream is requests of one kind.
+// stream describes the requests of one kind.
 type stream struct {
 	name string
-	rate float64 // a second, together; for patient callers, that of their first attempts does not matter
-	// charges returns those of a request by one of callers.
+	rate float64 // requests a second of all callers; has no effect on patient callers
+	// charges returns the charges of a request by the given caller.
 	charges func(caller int) []limiter.Charge
-	start   time.Duration // when the first may come
-	stop    time.Duration // and the last; 0: at the end
-	callers int           // that make the requests, each as likely; 0 means 1
-	// patient says that each caller sends a request at once after one that was allowed, and
-	// after a refusal waits as long as it says.
+	start   time.Duration // earliest time of a request
+	stop    time.Duration // latest time of a request; 0 means the end of the run
+	callers int           // number of callers, each with the same probability; 0 means 1
+	// patient callers send the next request immediately after an allowed request. After a refusal they
+	// wait for the duration in the refusal.
 	patient bool
 
 	log                         []request
@@ -58,7 +58,7 @@ type stream struct {
 	calls                       int // of the store
 }
 
-// runFleet lets streams run for some time.
+// runFleet runs the streams for a duration.
 func runFleet(t *testing.T, environments int, length time.Duration, prepare func(*table), streams ...*stream) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -81,7 +81,7 @@ func runFleet(t *testing.T, environments int, length time.Duration, prepare func
 			} else {
 				f.wg.Go(func() { f.send(s) })
 			}
-			time.Sleep(time.Nanosecond) // so that no two begin at once
+			time.Sleep(time.Nanosecond) // so that no two requests start at the same instant
 		}
 		f.wg.Wait()
 	})
@@ -108,7 +108,7 @@ func (m *member) draw(n int) int {
 // measured implements link.
 func (m *member) measured() bool { return true }
 
-// trip implements link. A call that is too late is served all the same.
+// trip implements link. The store also serves a call that arrives after its timeout.
 func (m *member) trip(ctx context.Context, serve func(at algo.Instant)) error {
 	f := m.fleet
 	f.mu.Lock()
@@ -130,7 +130,7 @@ func (m *member) trip(ctx context.Context, serve func(at algo.Instant)) error {
 	return nil
 }
 
-// send makes the requests of s as a Poisson process.
+// send sends the requests of s as a Poisson process.
 func (f *fleet) send(s *stream) {
 	random := rand.New(rand.NewPCG(4, math.Float64bits(s.rate)))
 	time.Sleep(s.start)
@@ -144,7 +144,7 @@ func (f *fleet) send(s *stream) {
 	}
 }
 
-// wait makes the requests of a patient caller.
+// wait sends the requests of a patient caller.
 func (f *fleet) wait(s *stream, caller int) {
 	for time.Now().Before(f.end) {
 		if d := f.decide(s, caller); !d.Allowed {
@@ -153,7 +153,7 @@ func (f *fleet) wait(s *stream, caller int) {
 	}
 }
 
-// decide gives a request to an environment that is free, or else to any.
+// decide sends a request to an idle environment, or to a random environment if all are busy.
 func (f *fleet) decide(s *stream, caller int) limiter.Decision {
 	now := time.Now()
 	f.mu.Lock()

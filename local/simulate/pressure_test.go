@@ -14,12 +14,12 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// fleets are how many environments the scenarios have.
+// fleets are the numbers of environments of the scenarios.
 var fleets = []int{20, 600}
 
-// Requests that come faster than an item takes writes never pass a limit by more than 1 %,
-// whatever the algorithm, and quiet callers whose items share the partition lose next to
-// nothing, though it throttles them too.
+// The requests of one caller exceed the write rate of an item. Every algorithm admits at most 1 %
+// above the limit. Quiet callers use the same partition, which throttles them too. They lose at most
+// 1 % of their requests.
 func TestPressure_hotItem(t *testing.T) {
 	type scenario struct {
 		limit  limiter.Limit
@@ -32,7 +32,7 @@ func TestPressure_hotItem(t *testing.T) {
 		"20000 a minute":         {limiter.Limit{Rate: algo.Rate{Requests: 20_000, Window: time.Minute}}, 5000, 10 * time.Second},
 		"20000 a minute, bucket": {limiter.Limit{Rate: algo.Rate{Requests: 20_000, Window: time.Minute, Algorithm: algo.TokenBucket}}, 5000, 10 * time.Second},
 	}
-	for _, rate := range []float64{2000, 5000, 10_000, 20_000} { // which throttle the reads of 600 environments too
+	for _, rate := range []float64{2000, 5000, 10_000, 20_000} { // these rates also throttle the reads of 600 environments
 		for name, small := range map[string]algo.Rate{
 			"600 a minute, fixed":  {Requests: 600, Window: time.Minute, Algorithm: algo.FixedWindow},
 			"600 a minute":         {Requests: 600, Window: time.Minute, Algorithm: algo.SlidingWindow},
@@ -59,8 +59,8 @@ func TestPressure_hotItem(t *testing.T) {
 	}
 }
 
-// A caller below half of its limit whose item is too hot for one write a request gets leases, and
-// loses next to nothing.
+// A caller below half of its limit sends more requests than its item accepts writes. The caller gets
+// leases, and loses at most 1 % of its requests.
 func TestPressure_hotHonest(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow, algo.TokenBucket} {
 		for _, n := range fleets {
@@ -75,14 +75,14 @@ func TestPressure_hotHonest(t *testing.T) {
 	}
 }
 
-// one returns a stream of one caller.
+// one returns a stream with one caller.
 func one(name string, rate float64, l *limiter.Limit) *stream {
 	return &stream{name: name, rate: rate, charges: func(int) []limiter.Charge {
 		return []limiter.Charge{{Subject: limiter.User(name), Limit: l, Cost: 1}}
 	}}
 }
 
-// quiet returns callers who stay below half of their limits.
+// quiet returns a stream of callers that stay below half of their limits.
 func quiet(t *testing.T) *stream {
 	l := local(t, limiter.Limit{Rate: algo.Rate{Requests: 60, Window: time.Minute}})
 	return &stream{name: "quiet", rate: 45, callers: 100, charges: func(caller int) []limiter.Charge {
@@ -90,7 +90,7 @@ func quiet(t *testing.T) *stream {
 	}}
 }
 
-// local returns a limit that each environment enforces by itself in an outage.
+// local returns a limit that each environment enforces with a local count in an outage.
 func local(t *testing.T, l limiter.Limit) *limiter.Limit {
 	l.OnError = limiter.OnErrorLocal
 	return limit(t, l)
@@ -99,30 +99,31 @@ func local(t *testing.T, l limiter.Limit) *limiter.Limit {
 // crowd puts all items into one partition.
 func crowd(t *table) { t.neighbours = func(limiter.Subject) bool { return true } }
 
-// withinLimit judges what a caller of one limit was admitted.
+// withinLimit checks the number of admitted requests of a caller with one limit.
 func withinLimit(t *testing.T, s *stream) {
 	t.Helper()
 	l := s.charges(0)[0].Limit
 	v := judge(l.Machine(), int64(l.Rate.Window), 0, s.log)
 	over := 100 * float64(v.overMost) / float64(l.Machine().Capacity())
-	t.Logf("%s: %d of %d admitted, %d degraded; over %d (%.2f %%)", s.name, s.admitted, len(s.log), s.degraded, v.overMost, over)
+	t.Logf("%s: %d of %d admitted, %d degraded; %d above the limit (%.2f %%)", s.name, s.admitted, len(s.log), s.degraded, v.overMost, over)
 	if over > 1 {
-		t.Errorf("%s: %.2f %% above the limit, want 1 %% at most", s.name, over)
+		t.Errorf("%s: got %.2f %% above the limit, want at most 1 %%", s.name, over)
 	}
 }
 
-// servesHonest judges what callers lose who stay below half of their limits, beyond what is due.
+// servesHonest checks callers that stay below half of their limits. It counts refused requests beyond
+// the correct refusals.
 func servesHonest(t *testing.T, s *stream, due int) {
 	t.Helper()
 	lost := 100 * float64(s.refused-due) / float64(len(s.log))
-	t.Logf("%s: %d of %d refused, %d due (%.2f %%), %d degraded", s.name, s.refused, len(s.log), due, lost, s.degraded)
+	t.Logf("%s: %d of %d refused, %d correctly; wrong refusals %.2f %%, %d degraded", s.name, s.refused, len(s.log), due, lost, s.degraded)
 	if lost > 1 || math.IsNaN(lost) {
-		t.Errorf("%s: lost %.2f %%, want 1 %% at most", s.name, lost)
+		t.Errorf("%s: got %.2f %% wrong refusals, want at most 1 %%", s.name, lost)
 	}
 }
 
-// Honest callers of a shared limit keep their place beside one whose requests cost 50: what
-// that one is refused says nothing about requests of cost 1.
+// One caller of a shared limit sends requests that cost 50. A refusal of these requests does not cause
+// refusals of the other callers' requests, which cost 1.
 func TestPressure_costs(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		for _, n := range fleets {
@@ -143,9 +144,10 @@ func TestPressure_costs(t *testing.T) {
 	}
 }
 
-// A caller who waits as long as refusals say gets what one environment alone would admit, less the
-// round trips of its refused requests: 8 % where the limit admits one each 100 ms.
-// One who does not wait gets no more, and costs each environment about one refused call a second.
+// A patient caller waits for the duration in each refusal. It gets the number of requests that a single
+// environment would admit, minus the round trips of its refused requests. At one request each 100 ms,
+// the difference is 8 %. A caller that does not wait gets no more requests. It costs each environment
+// about one refused call a second.
 func TestPressure_patience(t *testing.T) {
 	for _, rate := range []algo.Rate{
 		{Requests: 10, Window: time.Second, Burst: 1, Algorithm: algo.TokenBucket},
@@ -175,8 +177,8 @@ func TestPressure_patience(t *testing.T) {
 	}
 }
 
-// While the table as a whole is throttled nobody who has room is refused, neither who always had nor
-// who was refused before.
+// While DynamoDB throttles the whole table, no caller below its limit is refused. A caller that was
+// over its limit earlier is not refused either.
 func TestPressure_table(t *testing.T) {
 	for _, n := range fleets {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -190,7 +192,7 @@ func TestPressure_table(t *testing.T) {
 				t.throttled = func(at algo.Instant) bool { return at > from && at < from.Add(20*time.Second) }
 			}, always, greedy, returns)
 			if greedy.refused == 0 {
-				t.Error("nobody was refused before")
+				t.Error("refused requests before the throttling: got 0, want some")
 			}
 			servesHonest(t, always, 0)
 			servesHonest(t, returns, 0)
@@ -198,7 +200,7 @@ func TestPressure_table(t *testing.T) {
 	}
 }
 
-// named returns the charges of s for other callers.
+// named returns the charges of s for callers with different names.
 func named(s *stream, name string) func(int) []limiter.Charge {
 	charges := s.charges
 	return func(caller int) []limiter.Charge {
@@ -208,8 +210,8 @@ func named(s *stream, name string) func(int) []limiter.Charge {
 	}
 }
 
-// Requests that a caller's own limit refuses take nothing from a limit that all share, though
-// a fast bucket cannot be given back what was charged.
+// A request that the caller's limit refuses uses no quota of the limit that all callers share. This
+// holds even for a fast bucket, which cannot refund a charge.
 func TestPressure_drain(t *testing.T) {
 	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
 		for _, n := range fleets {
@@ -235,8 +237,8 @@ func TestPressure_drain(t *testing.T) {
 	}
 }
 
-// oracle returns how many requests of the first stream the algorithm refuses if it sees those of all
-// in the order of their instants.
+// oracle returns the number of requests of the first stream that the algorithm correctly refuses. It
+// runs the algorithm on the requests of all streams in the order of their instants.
 func oracle(m algo.Machine, streams ...*stream) (refused int) {
 	type charge struct {
 		request

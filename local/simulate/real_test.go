@@ -19,7 +19,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// carried is DynamoDB behind the simulated network. A call is made when it arrives.
+// carried is DynamoDB behind the simulated network. It runs a call at the call's arrival time.
 type carried struct {
 	client *dynamodb.Client
 	env    *environment
@@ -37,7 +37,7 @@ func (c carried) DeleteItem(_ context.Context, in *dynamodb.DeleteItemInput, _ .
 	return carry(c.env, func() (*dynamodb.DeleteItemOutput, error) { return c.client.DeleteItem(context.Background(), in) })
 }
 
-// carry makes a call of a real server as a call of the simulation.
+// carry runs a call to a real server as a call of the simulation.
 func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	s, billed := e.sim, e.sim.measured(e)
 	if late := e.trip(context.Background(), func(algo.Instant) {
@@ -52,8 +52,8 @@ func carry[T any](e *environment, call func() (T, error)) (out T, err error) {
 	return out, err
 }
 
-// The simulated DynamoDB gives the answers that limiter/dynamostore gets from DynamoDB
-// Local if its calls interleave in the same way, request by request, for as many calls.
+// The simulated DynamoDB returns the same results as limiter/dynamostore with DynamoDB Local, if the
+// calls interleave in the same way. The test compares each request and the number of calls.
 func TestRun_likeDynamoDB(t *testing.T) {
 	client := dynamodb.New(dynamodb.Options{
 		BaseEndpoint: aws.String(storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")), Region: "us-east-1", Retryer: aws.NopRetryer{},
@@ -64,7 +64,7 @@ func TestRun_likeDynamoDB(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_, _ = client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // it is in memory
+		_, _ = client.DeleteTable(context.WithoutCancel(t.Context()), &dynamodb.DeleteTableInput{TableName: aws.String(name)}) // the server keeps its tables in memory
 	})
 	for _, s := range compared(t, DynamoDB) {
 		namespace := rand.Text()
@@ -74,7 +74,7 @@ func TestRun_likeDynamoDB(t *testing.T) {
 	}
 }
 
-// The simulated ElastiCache gives the answers that limiter/redisstore gets from Redis.
+// The simulated ElastiCache returns the same results as limiter/redisstore with Redis.
 func TestRun_likeRedis(t *testing.T) {
 	options, err := redis.ParseURL(storetest.Server(t, "redis", "REDIS_URL"))
 	if err != nil {
@@ -108,8 +108,8 @@ func (c carriedStore) Take(_ context.Context, now algo.Instant, subject limiter.
 	return allowed, err
 }
 
-// compared returns scenarios in which environments often overtake each other: few callers over their
-// limits, and round trips of very different lengths.
+// compared returns scenarios with a few callers over their limits and very different round-trip times.
+// In these scenarios, the calls of the environments often arrive out of order.
 func compared(t *testing.T, store Store) []Scenario {
 	t.Helper()
 	p := small(store)
@@ -121,10 +121,10 @@ func compared(t *testing.T, store Store) []Scenario {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // makes no store calls
+	return slices.DeleteFunc(plan, func(s Scenario) bool { return s.Limit.Spread.Cells > 0 }) // such a limit makes no store calls
 }
 
-// sameAs compares the simulation of s with one whose environments use the stores of open.
+// sameAs compares the simulation of s with a simulation that uses the stores of open.
 func sameAs(t *testing.T, s Scenario, open func(*environment) limiter.Store) {
 	t.Helper()
 	modelled, truth := newSimulation(&s), newSimulation(&s)
@@ -137,12 +137,12 @@ func sameAs(t *testing.T, s Scenario, open func(*environment) limiter.Store) {
 	}
 	for i := range min(len(modelled.log), len(truth.log)) {
 		if modelled.log[i] != truth.log[i] {
-			t.Errorf("%s: request %d: simulated %+v, in truth %+v", s.Name, i, modelled.log[i], truth.log[i])
+			t.Errorf("%s: request %d: got %+v in the simulation, want %+v as in the real store", s.Name, i, modelled.log[i], truth.log[i])
 			break
 		}
 	}
 	if len(modelled.log) != len(truth.log) || modelled.meter.calls != truth.meter.calls || modelled.decisions != truth.decisions {
-		t.Errorf("%s: simulated %d calls, %+v; in truth %d, %+v", s.Name, modelled.meter.calls, modelled.decisions, truth.meter.calls, truth.decisions)
+		t.Errorf("%s: got %d calls and %+v in the simulation, want %d and %+v as in the real store", s.Name, modelled.meter.calls, modelled.decisions, truth.meter.calls, truth.decisions)
 	}
-	t.Logf("%s: %d requests, %d calls for those that count", s.Name, len(truth.log), truth.meter.calls)
+	t.Logf("%s: %d requests, %d calls for the measured requests", s.Name, len(truth.log), truth.meter.calls)
 }

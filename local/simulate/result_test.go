@@ -10,8 +10,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// By hand: a million runs of Lambda are 0.20, and 5 ms of half a GB each 0.033325. Written
-// once each is 0.625 on DynamoDB, and three ECPUs each 0.0069 on ElastiCache.
+// The expected costs in dollars are calculated by hand for a million requests. The Lambda invocations
+// cost 0.20, and 5 ms of half a GB for each request cost 0.033325. One DynamoDB write for each request
+// costs 0.625. Three ECPUs of ElastiCache for each request cost 0.0069.
 func TestRun_dollars(t *testing.T) {
 	strict := limiter.Limit{Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}}
 	cells := strict
@@ -22,25 +23,25 @@ func TestRun_dollars(t *testing.T) {
 		invocation time.Duration
 		want       float64
 	}{
-		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms and 1 ms, which is billed as 5 ms
+		{DynamoDB, strict, time.Millisecond, 0.20 + 0.033325 + 0.625}, // 3.5 ms plus 1 ms; Lambda bills 5 ms
 		{ElastiCache, strict, time.Millisecond, 0.20 + 0.033325 + 0.0069},
 		{DynamoDB, cells, 3 * time.Millisecond, 0.20 + 0.019995},
 	} {
 		p := small(test.store)
 		p.Median, p.P99, p.Invocation, p.SlotECPUs = 3500*time.Microsecond, 3500*time.Microsecond, test.invocation, 1e6
 		if r := simulated(t, Scenario{Name: "dollars", Limit: limit(t, test.limit), Parameters: p}); math.Abs(r.Dollars-test.want) > 1e-9 {
-			t.Errorf("%s, cells %d: a million requests cost %g, want %g", test.store, test.limit.Spread.Cells, r.Dollars, test.want)
+			t.Errorf("%s, cells %d: cost of a million requests: got %g, want %g", test.store, test.limit.Spread.Cells, r.Dollars, test.want)
 		}
 	}
 	s := simulation{Scenario: &Scenario{Parameters: Parameters{Store: DynamoDB}}, meter: &meter{reads: 3e6}}
 	if got := s.dollars(1e6); math.Abs(got-(0.20+3*0.125)) > 1e-9 {
-		t.Errorf("a million requests of three reads each cost %g", got)
+		t.Errorf("cost of a million requests with three reads each: got %g", got)
 	}
 }
 
-// An item takes a write unit for each KB begun, and a read unit for each four.
+// A write costs one unit for each started KB of the item. A read costs one unit for each started 4 KB.
 func TestTable_units(t *testing.T) {
-	for entries, want := range map[int]int64{0: 1, 68: 1, 69: 2, 154: 2, 155: 3} { // 200 bytes and 12 each
+	for entries, want := range map[int]int64{0: 1, 68: 1, 69: 2, 154: 2, 155: 3} { // 200 bytes, plus 12 bytes for each entry
 		var state algo.State
 		for i := range entries {
 			state.Entries += algo.NewEntries(algo.Instant(i))
@@ -50,46 +51,46 @@ func TestTable_units(t *testing.T) {
 		table.write(limiter.User("alice"), epoch, &attempt{replace: true, next: state}, true)
 		table.read(limiter.User("alice"), epoch, false, true)
 		if m.writes != want || m.reads != 1 || m.calls != 2 {
-			t.Errorf("%d entries: %d write units and %g read units in %d calls, want %d and 1 in 2", entries, m.writes, m.reads, m.calls, want)
+			t.Errorf("%d entries: got %d write units and %g read units in %d calls, want %d and 1 in 2 calls", entries, m.writes, m.reads, m.calls, want)
 		}
 	}
 }
 
-// Percentiles are those of the round trip, if each decision makes one.
+// If each decision makes one round trip, the percentiles equal the percentiles of the round trip.
 func TestRun_percentiles(t *testing.T) {
 	p := small(DynamoDB)
 	p.Measured = 5 * time.Second
 	r := simulated(t, Scenario{Name: "percentiles", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}})})
 	if (r.P50-p.Median).Abs() > p.Median/20 || (r.P99-p.P99).Abs() > p.P99/10 {
-		t.Errorf("p50 %s and p99 %s, want about %s and %s", r.P50, r.P99, p.Median, p.P99)
+		t.Errorf("percentiles: got p50 %s and p99 %s, want about %s and %s", r.P50, r.P99, p.Median, p.P99)
 	}
 }
 
-// Lambda takes ten requests a second for each that may run at once, however short they are.
+// Lambda accepts ten requests a second for each unit of concurrency, even if the requests are short.
 func TestRun_concurrency(t *testing.T) {
 	for _, test := range []struct {
 		median time.Duration
-		atMost bool // that ten a second decide
+		atMost bool // reports whether the rule of ten requests a second sets the concurrency
 	}{{time.Millisecond, true}, {900 * time.Millisecond, false}} {
 		p := small(DynamoDB)
 		p.Environments, p.Timeout, p.Median, p.P99 = 10_000, 950*time.Millisecond, test.median, test.median
 		r := simulated(t, Scenario{Name: "concurrency", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
 		if test.atMost && (r.Concurrency != 400 || r.Environments >= 400) || !test.atMost && (r.Concurrency != r.Environments || r.Environments <= 400) {
-			t.Errorf("round trips of %s: concurrency %d of %d environments", test.median, r.Concurrency, r.Environments)
+			t.Errorf("round trips of %s: got concurrency %d with %d environments", test.median, r.Concurrency, r.Environments)
 		}
 	}
 }
 
-// Cells are a quarter more than requests that are decided at once.
+// The number of cells is 25 % larger than the number of concurrent decisions.
 func TestParameters_cells(t *testing.T) {
 	for rate, want := range map[float64]int{100_000: 125, 20_000: 25, 5001: 7, 1: 2} {
 		if got := (Parameters{Rate: rate, Invocation: time.Millisecond}).cells(); got != want {
-			t.Errorf("%g requests a second: %d cells, want %d", rate, got, want)
+			t.Errorf("%g requests a second: got %d cells, want %d", rate, got, want)
 		}
 	}
 }
 
-// One line by hand.
+// The expected report line is calculated by hand.
 func TestReport(t *testing.T) {
 	r := Result{
 		Name: "a limit", Limit: 20, Requests: 2000, Allowed: 1000, Refused: 900, Degraded: 100, WronglyRefused: 4, Over: 11, OverMost: 5,
@@ -103,6 +104,6 @@ func TestReport(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if !strings.Contains(report, "A slot accepts 30,000 ECPUs a second, the cache 500,000. A script costs 3.") {
-		t.Error("the report does not have the ECPUs:", lines[2])
+		t.Error("report: got no ECPUs, want them:", lines[2])
 	}
 }

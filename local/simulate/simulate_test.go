@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// small returns parameters of little traffic, for which no item is too hot.
+// small returns parameters with little traffic. DynamoDB throttles no item at this traffic.
 func small(store Store) Parameters {
 	p := Default(store)
 	p.Rate, p.Callers, p.Environments, p.ItemWrites = 4000, 500, 100, 1e6
@@ -20,7 +20,7 @@ func small(store Store) Parameters {
 	return p
 }
 
-// smallLimits returns limits that refuse a good part of small.
+// smallLimits returns limits that refuse many requests of small.
 func smallLimits() Limits {
 	l := DefaultLimits()
 	l.All, l.AllLease, l.Shards = 1500, 50, 4
@@ -44,7 +44,7 @@ func simulated(t *testing.T, s Scenario) Result {
 		t.Fatal(err)
 	}
 	if r.Allowed+r.Refused+r.Degraded+r.Away != r.Requests || r.Requests == 0 {
-		t.Errorf("%s: %d allowed, %d refused, %d degraded and %d turned away are not all of %d", s.Name, r.Allowed, r.Refused, r.Degraded, r.Away, r.Requests)
+		t.Errorf("%s: got %d allowed, %d refused, %d degraded and %d rejected by Lambda, want a sum of %d", s.Name, r.Allowed, r.Refused, r.Degraded, r.Away, r.Requests)
 	}
 	return r
 }
@@ -58,7 +58,8 @@ func planned(t *testing.T, p Parameters) []Scenario {
 	return plan
 }
 
-// The same scenario gives the same result, and another seed another. All requests are counted.
+// Two runs of the same scenario return the same result. A different seed returns a different result.
+// The result counts every request.
 func TestRun_deterministic(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		p := small(store)
@@ -66,18 +67,18 @@ func TestRun_deterministic(t *testing.T) {
 		for _, s := range planned(t, p) {
 			first := simulated(t, s)
 			if again := simulated(t, s); again != first {
-				t.Errorf("%s, %s: %+v, and again %+v", store, s.Name, first, again)
+				t.Errorf("%s, %s: got %+v, then %+v, want equal results", store, s.Name, first, again)
 			}
 			s.Seed++
 			if other := simulated(t, s); other == first {
-				t.Errorf("%s, %s: the seed changes nothing", store, s.Name)
+				t.Errorf("%s, %s: got the same result with a different seed, want a different result", store, s.Name)
 			}
 		}
 	}
 }
 
-// Strict limits, leases and shards admit none over the limit while the store answers. Strict limits
-// wrongly refuse only requests that overtake each other.
+// While the store answers, strict limits, leases and shards admit no request over the limit. Strict
+// limits wrongly refuse a request only if calls arrive out of order.
 func TestRun_exact(t *testing.T) {
 	for _, store := range []Store{DynamoDB, ElastiCache} {
 		for _, s := range planned(t, small(store)) {
@@ -86,17 +87,17 @@ func TestRun_exact(t *testing.T) {
 			}
 			r := simulated(t, s)
 			if r.Over != 0 || r.OverMost != 0 || r.Degraded != 0 || r.Refused == 0 {
-				t.Errorf("%s, %s: %d too many, %d degraded, %d refused", store, s.Name, r.Over, r.Degraded, r.Refused)
+				t.Errorf("%s, %s: got %d over the limit, %d degraded and %d refused", store, s.Name, r.Over, r.Degraded, r.Refused)
 			}
 			if strict := (s.Limit.Spread == limiter.Spread{}); strict && r.WronglyRefused*100 > r.Requests {
-				t.Errorf("%s, %s: %d of %d wrongly refused", store, s.Name, r.WronglyRefused, r.Requests)
+				t.Errorf("%s, %s: got %d of %d wrongly refused", store, s.Name, r.WronglyRefused, r.Requests)
 			}
 		}
 	}
 }
 
-// Synchronized environments admit at most the limit each within an interval. A single one admits none
-// over the limit.
+// Each of several synchronized environments admits at most the limit within an interval. A single
+// environment admits no request over the limit.
 func TestRun_sync(t *testing.T) {
 	for n := 1; n <= 8; n *= 2 {
 		p := small(ElastiCache)
@@ -107,17 +108,17 @@ func TestRun_sync(t *testing.T) {
 			Global: true, Rate: algo.Rate{Requests: requests, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Sync: time.Second},
 		})})
 		if r.OverMost > int64(n-1)*requests {
-			t.Errorf("%d environments admit %d too many in a window, at most %d", n, r.OverMost, (n-1)*requests)
+			t.Errorf("%d environments: got %d over the limit in a window, want at most %d", n, r.OverMost, (n-1)*requests)
 		}
 		if n > 1 && r.Over == 0 {
-			t.Errorf("%d environments that do not know of each other admit none too many", n)
+			t.Errorf("%d environments without synchronization: got 0 over the limit, want some", n)
 		}
-		t.Logf("%d environments: %d too many of %d", r.Environments, r.OverMost, requests)
+		t.Logf("%d environments: %d over the limit of %d", r.Environments, r.OverMost, requests)
 	}
 }
 
-// An item accepts its write units a second, from the first second on, and throttles the rest. Each
-// charged request is one write.
+// An item accepts its number of write units a second from the first second on. It throttles all other
+// writes. Each charged request is one write.
 func TestRun_hotItem(t *testing.T) {
 	for _, rate := range []float64{800, 3000} {
 		p := small(DynamoDB)
@@ -126,24 +127,24 @@ func TestRun_hotItem(t *testing.T) {
 			Global: true, Rate: algo.Rate{Requests: 1e6, Window: time.Second, Algorithm: algo.FixedWindow}, Spread: limiter.Spread{Lease: 1},
 		})})
 		hot := rate > p.ItemWrites
-		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) { // a few come when nothing is spare yet
-			t.Errorf("%g a second: %g throttled, %d degraded", rate, r.Throttled, r.Degraded)
+		if hot != (r.Throttled > 10) || hot != (r.Degraded > 10) { // a few requests arrive before the item has spare capacity
+			t.Errorf("%g a second: got %g throttled and %d degraded", rate, r.Throttled, r.Degraded)
 		}
 		if want := min(rate, p.ItemWrites); r.Hottest > 1.15*want || !hot && r.Hottest < 0.85*want {
-			t.Errorf("%g a second: %g writes in the hottest second, want %g", rate, r.Hottest, want)
+			t.Errorf("%g a second: got %g writes in the hottest second, want %g", rate, r.Hottest, want)
 		}
-		charged := r.Requests - r.Degraded // and an attempt after a throttled one may lose the race
+		charged := r.Requests - r.Degraded // a retry after a throttled attempt may also lose the race
 		if r.Calls < charged || r.Units < charged || r.Units > charged+charged/200 {
-			t.Errorf("%g a second: %d calls and %d units for %d requests, %d degraded", rate, r.Calls, r.Units, r.Requests, r.Degraded)
+			t.Errorf("%g a second: got %d calls and %d units for %d requests, %d degraded", rate, r.Calls, r.Units, r.Requests, r.Degraded)
 		}
-		if most := p.ItemWrites*(p.Measured+p.Timeout).Seconds() + 10; float64(r.Units) > most { // the last ones take that long
-			t.Errorf("%g a second: %d units in %s from the first second on, at most %g", rate, r.Units, p.Measured, most)
+		if most := p.ItemWrites*(p.Measured+p.Timeout).Seconds() + 10; float64(r.Units) > most { // the last requests end after the timeout
+			t.Errorf("%g a second: got %d units in %s from the first second on, want at most %g", rate, r.Units, p.Measured, most)
 		}
 	}
 }
 
-// A slot and the whole cache accept a number of ECPUs and reject the rest. on_error admits those
-// requests before the timeout.
+// A slot and the whole cache accept a fixed number of ECPUs a second and reject all other calls. For a
+// rejected call, on_error admits the request before the timeout.
 func TestRun_ecpus(t *testing.T) {
 	for name, test := range map[string]struct {
 		slot, cache float64 // ECPUs a second
@@ -163,15 +164,16 @@ func TestRun_ecpus(t *testing.T) {
 		r := simulated(t, Scenario{Name: name, Parameters: p, Limit: limit(t, test.limit)})
 		got, scarce := float64(r.Units)/p.Measured.Seconds(), r.Units < r.Requests
 		if scarce != strings.Contains(name, "too few") && name != "many callers, one slot" && name != "two slots have twice" {
-			t.Errorf("%s: %d scripts for %d requests", name, r.Units, r.Requests)
+			t.Errorf("%s: got %d scripts for %d requests", name, r.Units, r.Requests)
 		}
 		if got > test.most+1 && scarce || scarce != (r.Throttled > 0) || scarce != (r.Degraded > 0) || r.P99 >= p.Timeout {
-			t.Errorf("%s: %g scripts a second, at most %g; %g throttled, %d degraded, p99 %s", name, got, test.most, r.Throttled, r.Degraded, r.P99)
+			t.Errorf("%s: got %g scripts a second, want at most %g; got %g throttled, %d degraded, p99 %s", name, got, test.most, r.Throttled, r.Degraded, r.P99)
 		}
 	}
 }
 
-// A decision takes one round trip, and at most the timeout. on_error admits it then.
+// A decision takes one round trip, but at most the timeout. After the timeout, on_error admits the
+// request.
 func TestRun_timeout(t *testing.T) {
 	for _, median := range []time.Duration{4 * time.Millisecond, 150 * time.Millisecond, 300 * time.Millisecond} {
 		p := small(DynamoDB)
@@ -179,31 +181,31 @@ func TestRun_timeout(t *testing.T) {
 		r := simulated(t, Scenario{Name: "timeout", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 1e6, Window: time.Second}})})
 		late, want := median > p.Timeout, min(median, p.Timeout)
 		if late != (r.Degraded == r.Requests) || (r.P50-want).Abs() > time.Millisecond || (r.P99-want).Abs() > time.Millisecond {
-			t.Errorf("median %s: %d of %d degraded, p50 %s, p99 %s", median, r.Degraded, r.Requests, r.P50, r.P99)
+			t.Errorf("median %s: got %d of %d degraded, p50 %s, p99 %s", median, r.Degraded, r.Requests, r.P50, r.P99)
 		}
 		if r.Calls != r.Requests || r.Units != r.Requests {
-			t.Errorf("median %s: %d calls and %d units for %d requests: what is late is charged all the same", median, r.Calls, r.Units, r.Requests)
+			t.Errorf("median %s: got %d calls and %d units for %d requests; the store charges late calls too", median, r.Calls, r.Units, r.Requests)
 		}
 	}
 }
 
-// Lambda rejects requests when all environments are busy.
+// Lambda rejects a request if all environments are busy.
 func TestRun_turnedAway(t *testing.T) {
 	p := small(DynamoDB)
 	p.Environments = 5
 	r := simulated(t, planned(t, p)[0])
 	if r.Environments != 5 || r.Away == 0 {
-		t.Errorf("%d environments, %d turned away", r.Environments, r.Away)
+		t.Errorf("result: got %d environments and %d requests that Lambda rejected", r.Environments, r.Away)
 	}
 }
 
-// The denial cache refuses a caller that floods, without a call.
+// The denial cache refuses the requests of a flooding caller without a store call.
 func TestRun_remembered(t *testing.T) {
 	p := small(DynamoDB)
 	p.Callers, p.Environments, p.Invocation = 1, 4, 10*time.Microsecond
 	r := simulated(t, Scenario{Name: "flood", Parameters: p, Limit: limit(t, limiter.Limit{Rate: algo.Rate{Requests: 10, Window: time.Second, Algorithm: algo.FixedWindow}})})
 	if r.Allowed != 10 || r.Calls > 50 || r.Remembered != r.Requests-r.Away-r.Calls {
-		t.Errorf("%d allowed, %d calls and %d remembered of %d", r.Allowed, r.Calls, r.Remembered, r.Requests)
+		t.Errorf("result: got %d allowed, %d calls and %d refused by the denial cache, of %d", r.Allowed, r.Calls, r.Remembered, r.Requests)
 	}
 }
 
@@ -212,7 +214,7 @@ func TestRun_cancelled(t *testing.T) {
 	cancel()
 	plan := planned(t, small(DynamoDB))
 	if _, err := RunPlan(ctx, plan, 2, nil); err == nil {
-		t.Error("a plan that was cancelled has results")
+		t.Error("cancelled plan: got results, want an error")
 	}
 }
 
@@ -240,7 +242,7 @@ func TestScenario_validate(t *testing.T) {
 	}
 }
 
-// Ranks follow Zipf's law, for exponents below, at and above 1.
+// The ranks follow Zipf's law for exponents below 1, equal to 1 and above 1.
 func TestZipf(t *testing.T) {
 	const n, draws = 1000, 400_000
 	for _, exponent := range []float64{0, 0.7, 1, 1.3} {
@@ -256,7 +258,7 @@ func TestZipf(t *testing.T) {
 		for _, k := range []int{1, 2, 3, 10, 100, n} {
 			want := draws * math.Pow(float64(k), -exponent) / sum
 			if math.Abs(seen[k]-want) > 5*math.Sqrt(want) {
-				t.Errorf("exponent %g: rank %d came %g times, want about %.0f", exponent, k, seen[k], want)
+				t.Errorf("exponent %g: rank %d: got %g times, want about %.0f", exponent, k, seen[k], want)
 			}
 		}
 	}
@@ -274,11 +276,12 @@ func TestLognormal(t *testing.T) {
 		}
 	}
 	if m, q := below[4*time.Millisecond], below[12*time.Millisecond]; math.Abs(float64(m)-50_000) > 800 || math.Abs(float64(q)-99_000) > 200 {
-		t.Errorf("%d of 100000 below the median, %d below the p99", m, q)
+		t.Errorf("values of 100000: got %d below the median and %d below the p99", m, q)
 	}
 }
 
-// Events come in order of time, and those of one instant in the order of their insertion.
+// The queue returns events in the order of their times. It returns events of the same instant in the
+// order of insertion.
 func TestEvents(t *testing.T) {
 	var q events
 	random := rand.New(rand.NewPCG(1, 2))
@@ -289,13 +292,13 @@ func TestEvents(t *testing.T) {
 	for len(q.heap) > 0 {
 		e := q.pop()
 		if !last.before(e) {
-			t.Fatalf("%v after %v", e, last)
+			t.Fatalf("order: got %v after %v", e, last)
 		}
 		last = e
 	}
 }
 
-// A small log: a limit of two in a window of 10. Windows from 100 on count.
+// The log is small. The limit is 2 in a window of 10, and the judge counts the windows from 100 on.
 func TestJudge(t *testing.T) {
 	m, err := algo.New(algo.Rate{Algorithm: algo.FixedWindow, Requests: 2, Window: 10})
 	if err != nil {
@@ -306,7 +309,7 @@ func TestJudge(t *testing.T) {
 	}
 	v := judge(m, 10, 100, []request{
 		at(2, 90, true), at(2, 91, true), at(2, 92, true), at(2, 93, true), // warm-up
-		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one in place of another
+		at(1, 101, false), at(1, 102, true), at(1, 103, true), // one wrong refusal compensates one wrong admission
 		at(1, 111, false), at(1, 112, true), // one wrongly refused
 		at(1, 121, true), at(1, 122, true), at(1, 123, true), at(1, 124, true), // two too many
 		at(1, 131, true), at(1, 132, true), at(1, 133, true), // and one
