@@ -69,8 +69,8 @@ func (c Checkout) MetricsFile() string { return c.Path(".weir", "metrics.log") }
 func (c Checkout) privateKeyFile() string { return c.Path(".weir", "jwt-key.json") }
 func (c Checkout) sampleKeysFile() string { return c.Path(".weir", "sample-keys.json") }
 
-// SigningKey returns the key that signs local tokens, and makes it if there is none,
-// and likewise the document of its public half.
+// SigningKey returns the key that signs local tokens. It creates the key and the document of its
+// public half if they are missing.
 func (c Checkout) SigningKey() (key jose.JSONWebKey, err error) {
 	if err := readJSON(c.privateKeyFile(), &key); err == nil {
 		if Exists(c.PublicKeysFile()) {
@@ -98,8 +98,8 @@ func (c Checkout) writePublicKey(key jose.JSONWebKey) error {
 // SampleTiers are the tiers of the sample API keys.
 var SampleTiers = []string{"free", "paid", "enterprise"}
 
-// SampleKeys returns the sample API keys by tier. It makes them if one of their files is missing
-// or renew is true. No deployment accepts them, so .weir keeps them as they are.
+// SampleKeys returns the sample API keys by tier. It creates them if a file is missing or renew is
+// true. No deployment accepts them, so .weir keeps them in plain text.
 func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
 	if !renew && Exists(c.APIKeysFile()) && Exists(c.APIKeySecretFile()) && Exists(c.sampleKeysFile()) {
 		return keys, readJSON(c.sampleKeysFile(), &keys)
@@ -118,7 +118,7 @@ func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
 	return keys, errors.Join(writeJSON(c.APIKeysFile(), records), writeJSON(c.sampleKeysFile(), keys))
 }
 
-// SubjectKey returns the key of the hashes that stand for callers, and makes it if there is none.
+// SubjectKey returns the key of the hashes that stand for callers. It creates a missing key.
 func (c Checkout) SubjectKey() ([]byte, error) {
 	key, err := os.ReadFile(c.SubjectKeyFile())
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -139,8 +139,8 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	return c.SampleKeys(false)
 }
 
-// Exists reports whether a file exists. It is true where the answer is another error, which
-// reading the file then returns.
+// Exists reports whether a file exists. It returns true after another error, because reading the
+// file then returns that error.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)

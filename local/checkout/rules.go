@@ -11,8 +11,8 @@ func ParseRules(document []byte) (*rules.Rules, error) {
 	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 }
 
-// Tiers returns the tiers of a rules document, or with "" of that of the checkout; none if it
-// cannot be read.
+// Tiers returns the tiers of a rules document. "" means the document of the checkout. If the
+// document cannot be read, there are none.
 func Tiers(document string) []string {
 	if document == "" {
 		c, err := Find()

@@ -14,8 +14,8 @@ const (
 	Algorithm = jose.EdDSA
 )
 
-// Token returns a token that the local gateway accepts for as long as valid; a negative time makes
-// one that has expired. The tier "" is none. claims are further ones.
+// Token returns a token that the local gateway accepts for the duration valid. A negative duration
+// gives an expired token. The tier "" means no tier. claims are additional claims.
 func (c Checkout) Token(user, tier string, valid time.Duration, claims map[string]string) (string, error) {
 	now := time.Now()
 	all := map[string]any{"iss": Issuer, "aud": Audience, "sub": user, "iat": now.Unix(), "exp": now.Add(valid).Unix()}

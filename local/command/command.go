@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Interrupted is the exit status of a command that an interrupt has ended, as in shells.
+// Interrupted is the exit status of a command that an interrupt ended, as in shells.
 const Interrupted = 130
 
 // UsageError is a mistake in the command line. The exit status is 2.
@@ -35,7 +35,7 @@ func AsUsage(err error) error {
 	return UsageError{err}
 }
 
-// ExitError ends a command with a status and without a message: the command has printed one.
+// ExitError ends a command with a status. The command has already printed its message.
 type ExitError struct{ Code int }
 
 // Error implements error.
@@ -49,8 +49,8 @@ func Root(root *cobra.Command) *cobra.Command {
 	return root
 }
 
-// version returns the version that the go command has stamped: of the module or, built
-// in a checkout, of the commit.
+// version returns the version that the go command stamped: the version of the module or, in a
+// checkout, of the commit.
 func version() string {
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version
@@ -112,8 +112,8 @@ func Exactly(n int) cobra.PositionalArgs {
 	}
 }
 
-// Group is a command that only has subcommands: without one it prints its help, and another word is
-// a usage error that lists them.
+// Group is a command that only has subcommands. Without a subcommand it prints its help. An unknown
+// word is a usage error that lists the subcommands.
 func Group(c *cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -129,7 +129,7 @@ func Group(c *cobra.Command) *cobra.Command {
 	return c
 }
 
-// PrintJSON prints a value as people can read it, too.
+// PrintJSON prints a value as indented JSON.
 func PrintJSON(out io.Writer, value any) error {
 	e := json.NewEncoder(out)
 	e.SetIndent("", "  ")

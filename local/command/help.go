@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// HelpWidth is the most columns of a line of help.
+// HelpWidth is the maximum number of columns in a line of help.
 const HelpWidth = 100
 
 // wrapHelp makes help fit HelpWidth: paragraphs and the descriptions of flags. Examples and the

@@ -7,29 +7,28 @@ import (
 	"time"
 )
 
-// Options say how much load there is. All but Rate and Poisson are required.
+// Options configure a load. All but Rate and Poisson are required.
 type Options struct {
-	Requests int           // how many are sent at most
-	Duration time.Duration // how long any are begun
-	Clients  int           // how many are under way at once at most
-	Rate     float64       // how many are begun a second; 0: as fast as clients have their answers
-	Poisson  bool          // with a Rate: in distances that are exponentially distributed
-	// Send sends the nth request, from 0, and reads its answer. It is called by several
-	// goroutines at once.
+	Requests int           // maximum number of requests
+	Duration time.Duration // time in which requests start
+	Clients  int           // maximum number of requests under way at once
+	Rate     float64       // requests started per second; 0: each client sends as soon as it has its answer
+	Poisson  bool          // with a Rate: exponentially distributed distances
+	// Send sends the nth request, from 0, and reads its answer. Several goroutines call it at once.
 	Send func(ctx context.Context, n int) (status int, err error)
 }
 
-// Grace is how long beyond the duration requests may take that have begun.
+// Grace is how long requests may still take after the duration.
 const Grace = 5 * time.Second
 
-// arrival is a request that is to begin.
+// arrival is a request with its planned start time.
 type arrival struct {
 	n  int
 	at time.Time // zero in a closed loop
 }
 
-// Run makes the load and records each request in m. It returns when all have ended, or soon
-// after ctx has.
+// Run makes the load and records each request in m. It returns when all requests have ended, or
+// soon after ctx ends.
 func Run(ctx context.Context, o Options, m *Meter) {
 	begun := time.Now()
 	m.start(begun, begun.Add(o.Duration))
@@ -60,13 +59,12 @@ func (o Options) client(ctx context.Context, a arrival, m *Meter) {
 	m.end(status, err, time.Since(a.at), ctx.Err() != nil)
 }
 
-// arrive hands out the requests, each when it is to begin, until the time is over or there
-// are no more.
+// arrive hands out each request at its start time, until the time is over or no requests are left.
 func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) {
 	begun := time.Now()
 	end := time.NewTimer(o.Duration)
 	defer end.Stop()
-	due := time.Duration(0) // since the beginning
+	due := time.Duration(0) // since the start
 	for n := 0; n < o.Requests && due < o.Duration; n++ {
 		a := arrival{n: n}
 		if o.Rate > 0 {
@@ -91,7 +89,7 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss records in m the requests from the nth on that were due until the end, but not sent.
+// miss records in m the requests from the nth on that were due before the end, but not sent.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)
@@ -99,7 +97,8 @@ func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	}
 }
 
-// next returns when the request after the nth, which was due, is to begin; 0 in a closed loop.
+// next returns the start time of the request after the nth, which was due at due. It returns 0 in a
+// closed loop.
 func (o Options) next(n int, due time.Duration) time.Duration {
 	switch {
 	case o.Rate == 0:
@@ -110,7 +109,7 @@ func (o Options) next(n int, due time.Duration) time.Duration {
 	return time.Duration(float64(n+1) / o.Rate * float64(time.Second))
 }
 
-// sleep reports whether ctx lives as long as that.
+// sleep reports whether ctx is still alive after the time.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

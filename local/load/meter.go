@@ -17,24 +17,24 @@ type Meter struct {
 	latencies   map[string]*hdrhistogram.Histogram // in microseconds
 }
 
-// Result is what was measured.
+// Result holds the measurements.
 type Result struct {
-	Requests int64         `json:"requests"`          // that were begun
-	Took     time.Duration `json:"-"`                 // in which they were
-	Seconds  float64       `json:"seconds"`           // the same
+	Requests int64         `json:"requests"`          // started requests
+	Took     time.Duration `json:"-"`                 // time in which requests started
+	Seconds  float64       `json:"seconds"`           // Took in seconds
 	Statuses map[int]int64 `json:"statuses"`          // answers by status
 	Allowed  int64         `json:"allowed"`           // answers below 400
 	Refused  int64         `json:"refused"`           // answers 429
 	Other    int64         `json:"other"`             // other answers
 	Failed   int64         `json:"failed"`            // requests without an answer
-	Failure  string        `json:"failure,omitempty"` // why the first of them has none
-	UnderWay int64         `json:"underWay"`          // requests that had not ended when Run did
+	Failure  string        `json:"failure,omitempty"` // reason of the first failure
+	UnderWay int64         `json:"underWay"`          // requests that had not ended when Run returned
 	NotSent  int64         `json:"notSent"`           // requests that were due while all clients were busy
-	// Latencies has those of the allowed answers, of the refused ones, and of all requests but the
-	// failed ones. In the last are the requests under way and not sent, with what they had waited when
-	// the run ended: where there are any, its percentiles are the least that they can be.
+	// Latencies has the latencies of the allowed answers, of the refused ones, and of all requests
+	// except the failed ones. The last includes requests under way and not sent, with their wait
+	// until the run ended. With such requests, its percentiles are lower bounds.
 	Latencies map[string]Latency `json:"latenciesMs"`
-	Histogram []Bar              `json:"histogram"` // of the same as the latencies of all
+	Histogram []Bar              `json:"histogram"` // of the same requests as the latencies of all
 }
 
 // Latency is how long requests took, in milliseconds.
@@ -46,20 +46,20 @@ type Latency struct {
 	Max  float64 `json:"max"`
 }
 
-// Bar is how many requests took longer than the Bar before says, but not longer than UpTo.
+// Bar is the number of requests that took at most UpTo, but longer than the previous Bar's UpTo.
 type Bar struct {
 	UpTo  float64 `json:"upToMs"`
 	Count int64   `json:"count"`
 }
 
-// The classes whose latencies are kept apart.
+// The classes of requests with separate latencies.
 const (
 	All     = "all"
 	Allowed = "allowed"
 	Refused = "refused"
 )
 
-const longest = 10 * time.Minute // that a latency is recorded as
+const longest = 10 * time.Minute // longest latency that is recorded
 
 func (m *Meter) start(begun, over time.Time) {
 	m.mu.Lock()
@@ -82,7 +82,7 @@ func (m *Meter) begin() {
 	m.counts.UnderWay++
 }
 
-// miss notes a request that was due, and waited in vain to be sent.
+// miss records a request that was due but never sent.
 func (m *Meter) miss(waited time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -90,8 +90,8 @@ func (m *Meter) miss(waited time.Duration) {
 	m.note(All, waited)
 }
 
-// end notes how a request ended. One that was cut off by the end of the run stays under way,
-// and has waited at least as long as that.
+// end records the result of a request. A request that the end of the run cut off stays under way.
+// Its latency is a lower bound.
 func (m *Meter) end(status int, err error, took time.Duration, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +147,7 @@ func (m *Meter) Result(now time.Time) Result {
 	return r
 }
 
-// bars returns the counts of a histogram in steps that double, without the empty ones at its ends.
+// bars returns the counts of a histogram in steps that double. It omits empty bars at both ends.
 func bars(h *hdrhistogram.Histogram) (all []Bar) {
 	if h == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package loopback recognizes addresses of this machine. Tokens and load go nowhere else without a
-// flag that says so.
+// Package loopback recognizes addresses of this machine. Without a flag, tokens and load go only to
+// such addresses.
 package loopback
 
 import (

@@ -16,11 +16,11 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Question is a request that is not sent. Its caller is that of the token, or has the given
-// identities.
+// Question is a request to explain, without sending it. Its caller comes from the token or from the
+// given identities.
 type Question struct {
 	Method   string            `json:"method"`
-	Path     string            `json:"path"` // as a client spells it, without the stage
+	Path     string            `json:"path"` // as a client writes it, without the stage
 	User     string            `json:"user,omitempty"`
 	Tier     string            `json:"tier,omitempty"`
 	Claims   map[string]string `json:"claims,omitempty"`
@@ -29,10 +29,10 @@ type Question struct {
 	Token    string            `json:"token,omitempty"`
 }
 
-// Explanation is the answer that a request would get, and why.
+// Explanation is the answer that a request would get, with the reasons.
 type Explanation struct {
 	Method string    `json:"method"`
-	Path   string    `json:"path"` // as the rules read it
+	Path   string    `json:"path"` // as the rules match it
 	Caller Caller    `json:"caller"`
 	At     time.Time `json:"at"`
 	// Version is that of the rules.
@@ -55,7 +55,7 @@ type Caller struct {
 	User     string            `json:"user,omitempty"`
 	APIKeyID string            `json:"apiKeyId,omitempty"`
 	IP       string            `json:"ip,omitempty"`
-	Tier     string            `json:"tier"` // that decides
+	Tier     string            `json:"tier"` // the tier that applies
 	Claims   map[string]string `json:"claims,omitempty"`
 	// Rejected is why the token is rejected; "" if there is none or it is valid.
 	Rejected string `json:"rejected,omitempty"`
@@ -68,7 +68,7 @@ type Rule struct {
 	Method   string `json:"method,omitempty"`
 	// Charges is the number of its limits that the request charges.
 	Charges int `json:"charges"`
-	// Reasons are why the rule does not act, or why one of its limits is not charged.
+	// Reasons say why the rule does not apply, or why one of its limits is not charged.
 	Reasons []string `json:"reasons,omitempty"`
 }
 
@@ -91,7 +91,7 @@ type Decision struct {
 	// Unrouted says that no API has a route for the request: no limit decides. The HTTP API
 	// answers 404 in place of 403.
 	Unrouted bool `json:"unrouted,omitempty"`
-	// Degraded is how the store failed; on_error has decided.
+	// Degraded is the reason of a store failure. on_error then decided.
 	Degraded string `json:"degraded,omitempty"`
 	// FromCache says that the answer took no store call.
 	FromCache bool `json:"fromCache,omitempty"`
@@ -261,10 +261,10 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		switch s := charge.Limit.Spread; {
 		case s.Cells > 0:
 			continue
-		case s.Adaptive: // and none between reports
+		case s.Adaptive: // and no call between reports
 			adaptive = true
 			continue
-		case s.Shards > 0: // which of them makes no difference
+		case s.Shards > 0: // each shard costs the same
 			shards = true
 			c.Calls++
 			continue

@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// Path is where a gateway on somebody's own machine answers.
+// Path is the prefix at which a local gateway answers.
 const Path = "/_weir/api/"
 
-// The questions, below Path. Each is a POST with a JSON body: a token is in no URL, and a
-// page of another origin cannot send it unasked.
+// The questions, below Path. Each is a POST with a JSON body. So no URL contains a token, and a
+// page of another origin cannot send one without a preflight.
 const (
 	pathExplain = Path + "explain"
 	pathUsage   = Path + "usage"
@@ -36,7 +36,7 @@ type about struct {
 	Subject string `json:"subject"`
 }
 
-// failure is the answer to a question that has none.
+// failure is the answer to a question that failed.
 type failure struct {
 	Error string `json:"error"`
 }
@@ -56,7 +56,7 @@ func (o *Operator) Handler() http.Handler {
 	return mux
 }
 
-// Refusal answers every question with what is in the way.
+// Refusal answers every question with the reason why there are no answers.
 type Refusal string
 
 // ServeHTTP implements http.Handler.
@@ -87,14 +87,14 @@ func answer[Q, A any](w http.ResponseWriter, r *http.Request, ask func(context.C
 func write(w http.ResponseWriter, status int, body any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(body) // to a client that may be gone
+	_ = json.NewEncoder(w).Encode(body) // the client may be gone
 }
 
 // Client queries the gateway on this machine. It is safe for concurrent use.
 type Client struct{ url string }
 
-// NewClient returns a client of the gateway at a URL such as http://127.0.0.1:8080. It is an
-// error if that is not on this machine: tokens go there.
+// NewClient returns a client of the gateway at a URL such as http://127.0.0.1:8080. The URL must be
+// on this machine, because the client sends tokens to it.
 func NewClient(address string) (*Client, error) {
 	u, err := url.Parse(address)
 	if err == nil && u.Scheme == "http" && strings.Trim(u.Path, "/") == "" && u.RawQuery == "" {

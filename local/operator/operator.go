@@ -14,14 +14,13 @@ import (
 // Operator answers questions about limits from rules and a store. Set its fields before the first
 // question; it is then safe for concurrent use.
 type Operator struct {
-	// Store is what counts, and Kind its name: memory, dynamodb or redis.
+	// Store holds the counts, and Kind is its name: memory, dynamodb or redis.
 	Store limiter.Store
 	Kind  string
 	// Limiters decide with Store. The first one answers, and a reset reaches all. There is at
 	// least one.
 	Limiters []*limiter.Limiter
-	// Inside says that Limiters, and no others, decide requests: no environment has counts of
-	// its own.
+	// Inside means that only Limiters decide requests: no other environment has counts.
 	Inside bool
 	// Routed reports whether an API has a route for a request; nil where the routes are not known.
 	// The gateway rejects other requests before any limit.
@@ -32,7 +31,8 @@ type Operator struct {
 	Identifier *caller.Identifier
 	// Clock is read once per question.
 	Clock func() time.Time
-	// Address is the address of a caller without one; the zero Addr: it stays unknown.
+	// Address is used for a caller without an address. With the zero Addr that address stays
+	// unknown.
 	Address netip.Addr
 	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
@@ -45,7 +45,7 @@ func (e *MistakeError) Error() string { return e.text }
 
 func mistake(format string, args ...any) error { return &MistakeError{fmt.Sprintf(format, args...)} }
 
-// prefix returns what counts as one caller of addr.
+// prefix returns the network of addr that counts as one caller.
 func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 	bits := o.IPv6Bits
 	if bits == 0 {
@@ -74,7 +74,7 @@ func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Lis
 	return limits, nil
 }
 
-// notes say what the usage of limits does not show.
+// notes list what the usage of limits does not show.
 func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 	var bucket, lease, sync, cells, local, shards, adaptive bool
 	for _, l := range listed {

@@ -19,7 +19,7 @@ const (
 
 const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, some of them joined by | (and then one endpoint:METHOD:PATTERN), endpoint:METHOD:PATTERN, custom:KIND=VALUE or global"
 
-// maxSubject is the longest text of a subject that is read.
+// maxSubject is the maximum length of a subject.
 const maxSubject = 4096
 
 // ParseSubject reads a subject as explain prints it; ipv6Bits is the length of the network that
@@ -29,8 +29,8 @@ func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 	return subject, err
 }
 
-// parse reads a subject as explain prints it, where %XX stands for a byte; what needs no
-// escape may be written without. The caller has the identities that it is made of.
+// parse reads a subject as explain prints it. %XX stands for a byte, and escapes are optional where
+// they are not needed. The caller has the identities in the subject.
 func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	if len(text) > maxSubject {
 		return limiter.Subject{}, caller.Caller{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
@@ -84,7 +84,7 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller call
 	return subject, caller, nil
 }
 
-// identity reads one identity into caller, and returns what rules call it.
+// identity reads one identity into caller, and returns its name in rules.
 func (o *Operator) identity(part string, caller *caller.Caller) (name string, one limiter.Subject, err error) {
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
@@ -143,10 +143,10 @@ func isEndpoint(method, pattern string) bool {
 
 var escaped = regexp.MustCompile(`%[0-9A-Fa-f]{2}`)
 
-// unescape reads what limiter.Subject escapes; a % that begins no escape is itself.
+// unescape reverses the escapes of limiter.Subject. A % without a valid escape stays.
 func unescape(text string) string {
 	return escaped.ReplaceAllStringFunc(text, func(s string) string {
-		b, _ := hex.DecodeString(s[1:]) // which the expression has checked
+		b, _ := hex.DecodeString(s[1:]) // the expression accepts only hex digits
 		return string(b)
 	})
 }

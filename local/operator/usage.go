@@ -11,21 +11,21 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Usage is what the rules and the store have of a subject.
+// Usage is the usage of a subject, by the rules and the store.
 type Usage struct {
 	Subject string    `json:"subject"`
 	At      time.Time `json:"at"`
 	// Version is that of the rules.
 	Version int64 `json:"rulesVersion"`
-	// Limits are those that the rules have for the subject, in file order and of every tier.
+	// Limits are the limits that the rules have for the subject, in file order and of every tier.
 	Limits []Limit `json:"limits"`
-	// Others are held by the store, and the rules do not describe them (any more).
+	// Others are limits in the store that the rules do not describe (any more).
 	Others []Other  `json:"others"`
 	Notes  []string `json:"notes"`
 }
 
-// Other is state of a limit that the rules do not describe. Its name and its tier are not
-// known: a store keeps a hash of them.
+// Other is the state of a limit that the rules do not describe. Its name and tier are unknown,
+// because a store keeps only their hash.
 type Other struct {
 	Subject string `json:"subject"` // in which it is counted
 	ID      string `json:"id"`
@@ -41,7 +41,7 @@ type Other struct {
 type Forgotten struct {
 	Subject string    `json:"subject"`
 	At      time.Time `json:"at"`
-	// Limits and Others are what was held, as it was just before.
+	// Limits and Others are the usage just before the reset.
 	Limits []Limit `json:"limits"`
 	Others []Other `json:"others"`
 	// Subjects are those that were removed from the store.
@@ -73,7 +73,7 @@ func (o *Operator) usage(ctx context.Context, now time.Time, s limiter.Subject, 
 	return i, nil
 }
 
-// others returns what the store holds of a subject beside the limits that are listed.
+// others returns the state in the store that no listed limit describes.
 func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject, listed []rules.Listed) ([]Other, error) {
 	type place struct {
 		subject limiter.Subject
@@ -117,14 +117,14 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 	return others, nil
 }
 
-// shadowOf returns the subject of what is tried out on s.
+// shadowOf returns the shadow-mode subject of s.
 func shadowOf(s limiter.Subject) limiter.Subject {
 	return (&limiter.Limit{Shadow: true}).Subjects(s)[0]
 }
 
-// Reset forgets what a subject was charged: every limit of it that the rules have, and what
-// else the store holds of it. It returns the usage before. Other subjects of the
-// same caller, such as its address, keep their usage.
+// Reset deletes the usage of a subject: of every limit in the rules, and any other state in the
+// store. It returns the usage before. Other subjects of the same caller, such as its address, keep
+// their usage.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
 	s, caller, err := o.parse(subject)
 	if err != nil {
@@ -162,7 +162,7 @@ func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error)
 	return f, nil
 }
 
-// afterwards says what a reset does not reach.
+// afterwards lists what a reset does not reach.
 func (o *Operator) afterwards(listed []rules.Listed) []string {
 	notes := []string{"other subjects of the same caller (an address, a claim, an endpoint) keep their usage; explain shows which of them refuse"}
 	if o.Inside && o.Kind == memory {

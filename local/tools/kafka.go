@@ -16,7 +16,7 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// quiet is for how long a broker has nothing new at the end.
+// quiet is how long a broker has no new events at the end.
 const quiet = 2 * time.Second
 
 // reachTimeout is how long a broker may take to answer for the first time.
@@ -26,7 +26,7 @@ const reachTimeout = 10 * time.Second
 type topic struct {
 	client *kgo.Client
 	name   string
-	// starts are where to read from, and ends where what there is ends.
+	// starts are the offsets to read from, and ends the offsets to read to.
 	starts, ends kadm.ListedOffsets
 }
 
@@ -69,7 +69,7 @@ func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	return cmp.Or(err, t.starts.Error(), t.ends.Error())
 }
 
-// unread returns the partitions that have something between start and end, by where it ends.
+// unread returns the partitions with events between start and end, by end offset.
 func (t topic) unread() map[int32]int64 {
 	all := map[int32]int64{}
 	t.ends.Each(func(end kadm.ListedOffset) {
@@ -97,7 +97,7 @@ func (t topic) read(ctx context.Context, follow bool, emit func([]byte) error) e
 			}
 		}
 		if fetched.NumRecords() == 0 && over {
-			return nil // the last offsets may be of no record, such as the marks of a transaction
+			return nil // the last offsets may have no record, for example transaction markers
 		}
 		for records := fetched.RecordIter(); !records.Done(); {
 			r := records.Next()

@@ -1,6 +1,6 @@
-// Command weir-tools has what tests of this repository need beside weir: servers that are started
-// for a command (with), the SAM CLI (sam), and the events of a Kafka topic or a Kinesis stream
-// (events). It is a program of its own so that weir links none of it.
+// Command weir-tools has what the tests of this repository need beside weir. It starts servers for
+// a command (with), runs the SAM CLI (sam), and prints the events of a Kafka topic or a Kinesis
+// stream (events). It is a separate program so that weir does not link these dependencies.
 package main
 
 import (

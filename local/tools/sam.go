@@ -105,8 +105,8 @@ func (s *sam) serve(ctx context.Context, template *samTemplate, cli *servers.SAM
 	}
 }
 
-// samLocal returns the variables and the files of a local run: the credentials of this
-// checkout, as weir serve takes them.
+// samLocal returns the variables and files of a local run: the credentials of this checkout, as in
+// weir serve.
 func samLocal(c checkout.Checkout) (variables, files map[string]string, err error) {
 	if _, err := c.Seed(); err != nil {
 		return nil, nil, err

@@ -13,10 +13,10 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// samTemplate is a synthesized template as the SAM CLI is to run it.
+// samTemplate is a synthesized template, prepared for the SAM CLI.
 type samTemplate struct {
 	document map[string]any
-	dir      string // that paths of code are relative to
+	dir      string // paths of code are relative to it
 }
 
 // The types by which the resources of one kind of API begin.
@@ -35,7 +35,7 @@ func readSAMTemplate(path string) (*samTemplate, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, r := range t.resources() {
-		if resource, ok := r.(map[string]any); ok { // the SAM CLI has much to say about these
+		if resource, ok := r.(map[string]any); ok { // the SAM CLI prints many warnings about these
 			delete(object(resource, "Metadata"), "aws:cdk:path")
 		}
 	}
@@ -59,7 +59,7 @@ func (t *samTemplate) functions() (ids []string) {
 	return ids
 }
 
-// object returns the object in a field of o, which it makes if there is none.
+// object returns the object in a field of o. It creates a missing object.
 func object(o map[string]any, field string) map[string]any {
 	value, ok := o[field].(map[string]any)
 	if !ok {
@@ -69,9 +69,9 @@ func object(o map[string]any, field string) map[string]any {
 	return value
 }
 
-// place copies the code of the functions into dir, each with files beside it, by their
-// name, and gives the functions variables above those of the template. (By --env-vars,
-// the SAM CLI sets only those that a template declares.)
+// place copies the code of each function into dir, and adds files by their name. It adds variables
+// that override those of the template. (The SAM CLI's --env-vars sets only variables that a
+// template declares.)
 func (t *samTemplate) place(dir string, files, variables map[string]string) error {
 	for _, id := range t.functions() {
 		function := t.resources()[id].(map[string]any)
@@ -117,9 +117,8 @@ func (t *samTemplate) has(kind string) bool {
 	return false
 }
 
-// write writes the template without the resources of one kind of API, if any: the SAM
-// CLI serves all APIs of a template at one port, and of two routes with one path the
-// last.
+// write writes the template without the resources of one kind of API, if any. The SAM CLI serves
+// all APIs of a template at one port. Of two routes with one path it serves only the last.
 func (t *samTemplate) write(path, without string) error {
 	resources := map[string]any{}
 	for id, r := range t.resources() {

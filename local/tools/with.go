@@ -47,27 +47,28 @@ func withCommand() *cobra.Command {
 	return c
 }
 
-// toolVariables are the variables in which a command finds what else it may need.
+// toolVariables name the other tools of a command.
 var toolVariables = map[string]string{"browser": "WEIR_BROWSER", "docker": "DOCKER_HOST", "kafka": "KAFKA_BROKERS", "tools": "WEIR_TOOLS"}
 
-// variableOf returns the variable of what with knows by name, "" if that is nothing.
+// variableOf returns the variable for a name that with knows, or "" for an unknown name.
 func variableOf(name string) string { return cmp.Or(servers.Variables[name], toolVariables[name]) }
 
 const withNames = "browser,docker,dynamodb,kafka,redis,tools"
 
-// needs are what WEIR_REQUIRE knows: what with provides, and programs that tests look for.
+// needs are the valid names in WEIR_REQUIRE: servers and tools of with, and programs that tests
+// look for.
 var needs = append(strings.Split(withNames, ","), "node", "python3")
 
 // with runs a command beside servers.
 type with struct {
 	stdout, stderr io.Writer
 	install        bool
-	require        []string // what must not be left out
+	require        []string // these must not be missing
 	skipped        []string
 }
 
-// parseRequire reads the list in WEIR_REQUIRE. What it does not know is an error: who
-// misspells a server means to have it.
+// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error, because a misspelled
+// server would be skipped silently.
 func parseRequire(list string) (names []string, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
@@ -85,7 +86,7 @@ func parseRequire(list string) (names []string, err error) {
 }
 
 func (w *with) run(ctx context.Context, names, argv []string) error {
-	// The command finds the list as it was understood here.
+	// The command reads the parsed list from here.
 	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
 	for _, name := range names {
 		variable := variableOf(name)
@@ -114,8 +115,7 @@ func (w *with) run(ctx context.Context, names, argv []string) error {
 	return w.execute(ctx, argv, environment)
 }
 
-// provide returns what the variable of a name says, and the server if one was started
-// for it.
+// provide returns the value of the variable for a name, and the server if provide started one.
 func (w *with) provide(ctx context.Context, name string) (value string, server *servers.Server, err error) {
 	if name == "docker" {
 		if value = servers.RunningDocker(ctx); value != "" {
@@ -132,7 +132,7 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 		value, err = servers.Browser()
 		return value, nil, err
 	case "docker":
-		if value = servers.RunningDocker(ctx); value != "" { // installing it starts it, where there is systemd
+		if value = servers.RunningDocker(ctx); value != "" { // with systemd, the installation starts it
 			return value, nil, nil
 		}
 		server, err = servers.StartDocker(ctx, w.stderr)
@@ -160,7 +160,7 @@ func (w *with) fetchTools(ctx context.Context) (string, error) {
 	return servers.FetchTools(ctx, c.Root, w.stderr)
 }
 
-// startInCheckout starts what a checkout pins.
+// startInCheckout starts a server that a checkout pins.
 func (w *with) startInCheckout(ctx context.Context, start func(context.Context, string, io.Writer) (*servers.Server, error)) (*servers.Server, error) {
 	c, err := checkout.Find()
 	if err != nil {
@@ -169,8 +169,7 @@ func (w *with) startInCheckout(ctx context.Context, start func(context.Context, 
 	return start(ctx, c.Root, w.stderr)
 }
 
-// warn says loudly what is left out: before the command, and again after it, where it
-// is still seen.
+// warn prints what is missing, before the command and again after it.
 func (w *with) warn() {
 	for _, line := range w.skipped {
 		fmt.Fprintln(w.stderr, line)
@@ -186,7 +185,7 @@ func (w *with) execute(ctx context.Context, argv, environment []string) error {
 		return command.ExitError{Code: max(1, status.ExitCode())}
 	}
 	if c.ProcessState != nil && c.ProcessState.Success() {
-		return nil // it was interrupted, and ended as it should
+		return nil // the interrupt ended the command, so this is a success
 	}
 	return err
 }

@@ -15,7 +15,7 @@ type Caller struct {
 	Limit   string `json:"limit,omitempty"`
 }
 
-// Refused is how often a caller was refused: Count at most, and Count - Error at least.
+// Refused is how often a caller was refused: between Count - Error and Count times.
 type Refused struct {
 	Caller
 	Count int64 `json:"refused"`
@@ -83,7 +83,7 @@ func (b *byCount) Push(x any) {
 // Pop implements heap.Interface; nothing is ever taken out.
 func (b *byCount) Pop() any { panic("top: a counter only grows") }
 
-// merge returns the n refused most of several counters together, the most first.
+// merge returns the n most refused callers of several counters, the most refused first.
 func merge(counters []*counter, n int) Table {
 	var t Table
 	all := map[Caller]Refused{}

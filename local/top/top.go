@@ -12,16 +12,17 @@ const parts = 10
 // Table lists the callers that were refused most.
 type Table struct {
 	Refused int64     `json:"refused"` // in all
-	Others  int64     `json:"others"`  // of them by callers that the lines do not name
-	Skipped int64     `json:"skipped"` // lines that are neither events nor of the metrics log, or of the future
+	Others  int64     `json:"others"`  // refusals of callers that the lines do not name
+	Skipped int64     `json:"skipped"` // lines that are not events or metrics, or are in the future
 	Most    []Refused `json:"most"`
 }
 
-// maxName bounds what is kept of a line, in bytes: a hash has 16, and the name of a limit 64 at most.
+// maxName bounds the names kept from a line, in bytes. A hash has 16, and the name of a limit at
+// most 64.
 const maxName = 64
 
-// maxAhead is how far the clock of a line's writer may be ahead of the reader's. A line further
-// ahead would make all others old.
+// maxAhead is how far the clock of a line's writer may be ahead of the reader's clock. A line
+// further ahead would make all others too old.
 const maxAhead = 5 * time.Minute
 
 // Top reads lines. Make one with New. It is for one goroutine.
@@ -33,14 +34,15 @@ type Top struct {
 	skipped  int64
 }
 
-// New returns a Top of what was refused within the time before the newest line, to a tenth of it;
-// 0 is all of it, of any time. clock is the reader's: lines of more than five minutes later are
-// skipped, unless last is 0.
+// New returns a Top of the refusals within the period last before the newest line, to a tenth of
+// it. With 0 it counts all lines. clock is the reader's clock. Lines more than five minutes ahead
+// of it are skipped, unless last is 0.
 func New(last time.Duration, clock func() time.Time) *Top {
 	return &Top{last: last, clock: clock, counters: map[int64]*counter{}}
 }
 
-// line is what is read of a line: an event, metrics, or a refused caller of the metrics log.
+// line is the part of a line that Top reads: an event, metrics, or a refused caller of the metrics
+// log.
 type line struct {
 	Time    time.Time `json:"time"`
 	Outcome string    `json:"outcome"`
@@ -63,8 +65,8 @@ func (l *line) when() time.Time {
 	return l.Time
 }
 
-// Line reads a line. Text before the first brace does not count: exports of CloudWatch
-// Logs have a time there, and the local log an environment.
+// Line reads a line. It ignores text before the first brace: exports of CloudWatch Logs have a time
+// there, and the local log has an environment.
 func (t *Top) Line(text []byte) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
@@ -77,7 +79,7 @@ func (t *Top) Line(text []byte) {
 		return
 	}
 	switch {
-	case l.AWS.Timestamp > 0: // lines of the refused have no time of their own: it comes before them
+	case l.AWS.Timestamp > 0: // a refused caller's line has no time, so the line before it gives the time
 		t.tick(l.when())
 	case l.Weir == "refused" && l.Refused > 0:
 		t.at(t.now).add(Caller{l.Subject, l.Limit}, l.Refused)
@@ -111,7 +113,8 @@ func (t *Top) part(at time.Time) int64 {
 	return at.UnixNano() / max(1, int64(t.last/parts))
 }
 
-// at returns the counter of a time; for one that is too old one that nobody keeps.
+// at returns the counter of a time. For a time that is too old it returns a counter that is
+// discarded.
 func (t *Top) at(when time.Time) *counter {
 	part := t.part(when)
 	if t.last > 0 && part <= t.part(t.now)-parts {
