@@ -93,7 +93,7 @@ func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err erro
 	}
 	a.hot = l.accounts.hot(a.now, subject, limit)
 	if l.accounts.throttledLately(a.now, subject) >= several && !a.hot {
-		return false, quiet(a.err)
+		return false, l.lookOnce(ctx, a)
 	}
 	if taken, ended, err := l.follow(ctx, a); ended {
 		if err == nil && (a.hot || a.changed) && taken {
@@ -108,6 +108,20 @@ func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err erro
 	return false, a.err
 }
 
+// lookOnce reads the item once, where several subjects are throttled: repeated calls for all of them
+// would take the capacity that they wait for. It returns nil if the state refuses the call. A subject
+// that has room is a quiet one; one that cannot be read counts as hot.
+func (l *Limiter) lookOnce(ctx context.Context, a *attempt) error {
+	switch l.look(ctx, a); {
+	case a.refused:
+		return nil
+	case a.unread:
+		l.signal(a.now, a.charges, true)
+		return a.err
+	}
+	return quiet(a.err)
+}
+
 // follow makes the calls of the plan, and reports whether one ended the attempt.
 func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, err error) {
 	a.choosePlan()
@@ -118,7 +132,7 @@ func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, er
 	end := l.clock.Now().Add(budget)
 	for i, s := range a.plan {
 		left := end.Sub(l.clock.Now())
-		if left <= 0 || !l.pause(ctx, left, len(a.plan)-i) {
+		if left <= 0 || !l.pause(ctx, end, len(a.plan)-i) {
 			return false, false, nil
 		}
 		last := !a.hot && a.read < 2 && left < 3*callTime // a read is worth more than another write
@@ -128,8 +142,10 @@ func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, er
 			}
 			continue
 		}
-		// A call without an answer in time is no outage: the store has answered the others.
-		if taken, err = a.take(); !errors.Is(err, ErrItemThrottled) && !TimedOut(err) {
+		switch taken, err = a.take(); {
+		case TimedOut(err): // no outage, for the store has answered the others; the charge may have been made
+			return false, false, nil
+		case !errors.Is(err, ErrItemThrottled):
 			return taken, true, err
 		}
 	}
@@ -147,10 +163,11 @@ func (a *attempt) choosePlan() {
 	}
 }
 
-// pause waits for a random time, so that the remaining calls of the plan spread over the time left.
-func (l *Limiter) pause(ctx context.Context, left time.Duration, calls int) bool {
-	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
-	return l.clock.Sleep(ctx, mean/2+time.Duration(l.intN(int(mean)))) == nil
+// pause waits for a random time, so that the remaining calls of the plan spread over the time until
+// end. It reports whether there is time left for one more.
+func (l *Limiter) pause(ctx context.Context, end time.Time, calls int) bool {
+	mean := max(end.Sub(l.clock.Now())/time.Duration(calls)-callTime, time.Millisecond)
+	return l.clock.Sleep(ctx, mean/2+time.Duration(l.intN(int(mean)))) == nil && l.clock.Now().Before(end)
 }
 
 // look reads the item.
@@ -165,10 +182,15 @@ func (l *Limiter) look(ctx context.Context, a *attempt) {
 		return
 	}
 	copy(a.results, results)
-	a.changed = a.changed || a.first != nil && !slices.Equal(a.first, results)
+	a.changed = a.changed || a.first != nil && !slices.EqualFunc(a.first, results, sameState)
 	a.first = results
 	a.read++
 	a.refused = a.refuses()
+}
+
+// sameState compares two reads. A store may make a new Machine at each read.
+func sameState(a, b algo.Result) bool {
+	return a.State == b.State && a.Machine.Fingerprint() == b.Machine.Fingerprint()
 }
 
 // throttledLately notes that subject was throttled at now, and returns how many subjects were
