@@ -260,7 +260,7 @@ func TestOnError_local_bound(t *testing.T) {
 				}
 			}
 			if admitted > 23 || n == 23 && admitted != 23 {
-				t.Errorf("%s: %d shares admit %d, want 23 at most", rate.Algorithm, n, admitted)
+				t.Errorf("%s: %d shares admit %d, want at most 23, and exactly 23 for 23 shares", rate.Algorithm, n, admitted)
 			}
 		}
 	}

@@ -217,7 +217,7 @@ func TestSpread_shards(t *testing.T) {
 			if first < rate.Requests*9/10 {
 				t.Errorf("first refusal after %d requests, want a later one", first)
 			}
-			t.Logf("first refusal after %d of %d requests, want a later one", first, rate.Requests)
+			t.Logf("first refusal after %d of %d requests", first, rate.Requests)
 			if err := e.Reset(ctx, []limiter.Charge{c}); err != nil {
 				t.Fatal(err)
 			}
