@@ -43,9 +43,9 @@ type Table struct {
 	retryable func(error) bool
 }
 
-// NewTable returns the table with this name. It repeats a failed read once, whatever retries
-// the client is configured for: a read, unlike a charge, is safe to repeat, and the first read after
-// Lambda has thawed an environment may use a connection that died while it was frozen.
+// NewTable returns the table with this name. It repeats a failed read once, independently of the
+// client's retries. A read, unlike a charge, is safe to repeat. The first read after Lambda has
+// thawed an environment may use a connection that died while it was frozen.
 func NewTable(api Reader, name string) *Table {
 	return &Table{api, name, retry.NewStandard().IsErrorRetryable}
 }

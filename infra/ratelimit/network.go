@@ -54,7 +54,7 @@ func (l *Limits) newNetwork() *network {
 		Vpc: n.vpc, Description: jsii.String("Functions that decide"), AllowAllOutbound: jsii.Bool(false),
 	})
 	// A template cannot know DynamoDB's addresses. The VPC's gateway endpoint is the route to it,
-	// and a VPC without other routes leads nowhere else.
+	// and a VPC without other routes reaches nothing else.
 	n.clients.AddEgressRule(awsec2.Peer_AnyIpv4(), awsec2.Port_Tcp(jsii.Number(https)), jsii.String("DynamoDB, for records of API keys"), nil)
 	return n
 }

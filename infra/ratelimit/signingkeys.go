@@ -13,9 +13,8 @@ import (
 	"github.com/weir-limits/weir/functions/contract"
 )
 
-// signingKeysEvery is the interval between two fetches of the issuer's keys. A new key is
-// known after at most that time, and after a first deploy tokens cannot be verified for as
-// long.
+// signingKeysEvery is the interval between two fetches of the issuer's keys. A new key is known
+// after at most that time. After a first deploy, tokens cannot be verified for as long.
 const signingKeysEvery = 5 * time.Minute
 
 // newSigningKeys makes the function that copies the issuer's keys into the records table. It

@@ -78,8 +78,8 @@ func (s *stage) props() *ratelimit.LimitsProps {
 	return p
 }
 
-// checkThroughput warns if the throttles admit more writes than the table of counters takes.
-// It is no error, because a table that has taken a load takes it again.
+// checkThroughput warns if the throttles admit more writes than the table of counters accepts.
+// This is not an error, because a table that has accepted a load accepts it again.
 func (s *stage) checkThroughput() {
 	writes, table := s.settings.Throttle*apis*requestWrites, max(ratelimit.NewTableWrites, s.settings.WarmWrites)
 	if s.settings.Store == ratelimit.ElastiCache || writes <= table {

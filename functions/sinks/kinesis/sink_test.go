@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/functions/sinks/kinesis"
 )
 
-// stream is a stream that counts each event it stores.
+// stream is a stream that counts each stored event.
 type stream struct {
 	lines    map[string]int
 	calls    int
