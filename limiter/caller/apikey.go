@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// maxAPIKey is the length of the longest API key that is looked up, in bytes.
+// maxAPIKey is the maximum length of an API key that is looked up, in bytes.
 const maxAPIKey = 256
 
-// Record is what is stored of an API key. It has a keyed hash instead of the key; the hash is
-// worthless without the secret.
+// Record is the stored record of an API key. It contains a keyed hash instead of the key. The hash is
+// useless without the secret.
 type Record struct {
-	ID    string `json:"id"`   // limits count by it; stays when the key is replaced
+	ID    string `json:"id"`   // limits count by it; it stays when the key is replaced
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
@@ -44,7 +44,7 @@ type APIKeys struct {
 	byHash map[string]Record
 }
 
-// minSecret is the length of the shortest secret, in bytes.
+// minSecret is the minimum length of a secret, in bytes.
 const minSecret = 16
 
 // ParseAPIKeys reads a JSON list of records whose hashes were made with secret.

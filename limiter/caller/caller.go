@@ -6,8 +6,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// Caller is the sender of a request, as far as it was verified. The zero value is an
-// anonymous caller from an unknown address.
+// Caller is the sender of a request, with its verified identities only. The zero value is an anonymous
+// caller from an unknown address.
 type Caller struct {
 	User   string            // subject of the verified token; "" without a token
 	APIKey string            // ID of the API key's record; "" without a key

@@ -15,8 +15,8 @@ type Credentials struct {
 	Address       netip.Addr // of the client; the zero Addr if the host does not know it
 }
 
-// Options of an Identifier. Without Tokens or APIKeys it ignores credentials of that kind: they may
-// be for the API behind.
+// Options of an Identifier. Without Tokens or APIKeys it ignores credentials of that kind, because the
+// API behind it may use them.
 type Options struct {
 	Tokens  *Verifier
 	APIKeys KeyRecords
@@ -37,9 +37,9 @@ func New(o Options) *Identifier {
 	return &Identifier{o}
 }
 
-// Warm reads the secrets of RemoteRecords, which opens the connection to their table before the
-// first key comes. With other records it does nothing. The error is that of the table; requests try
-// again.
+// Warm reads the secrets of RemoteRecords. This opens the connection to their table before the first
+// key arrives. With other records it does nothing. It returns the error of the table; later requests
+// try again.
 func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	if r, ok := i.o.APIKeys.(*RemoteRecords); ok {
 		return r.Warm(ctx, now)

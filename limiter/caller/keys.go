@@ -66,8 +66,8 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 	return s, nil
 }
 
-// Why a token has no key. A newer key set may have an unknown key, but it cannot resolve an
-// ambiguity.
+// The reasons why a token has no key. A newer key set may contain an unknown key, but it cannot
+// resolve an ambiguity.
 var (
 	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", ErrInvalidCredential)
 	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit", ErrInvalidCredential)

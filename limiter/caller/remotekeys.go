@@ -39,17 +39,17 @@ const (
 // RemoteKeys is the key set of an issuer, which is fetched when a request needs it and kept. It
 // implements KeySource.
 //
-// A key that the issuer withdraws stays valid for up to an hour. If fetching fails, the keys from
-// before stay valid until they are a day old; after that, no token can be checked, and the error
-// wraps ErrUnverified. The age of a copy is that of its original.
+// A key that the issuer withdraws stays valid for up to an hour. If a fetch fails, the previous keys
+// stay valid until they are a day old. After that, no token can be checked, and the error wraps
+// ErrUnverified. The age of a copy is the age of its original.
 //
 // A token with an unknown key ID begins a fetch, at most every half minute and once more in ten
 // minutes. Until then such a token is invalid, because everyone can invent key IDs. So an issuer
 // should publish a key a minute before it signs with it.
 //
-// There is one fetch at a time, and it does not end with the request that began it. A request that
-// needs an unknown key waits for it, and so does the first request that finds the keys too old. All
-// others use the keys from before.
+// There is one fetch at a time, and it continues after the request that started it. A request with an
+// unknown key waits for it, and so does the first request after the keys became too old. All other
+// requests use the previous keys.
 type RemoteKeys struct {
 	set    *fresh.Value[*KeySet]
 	load   fresh.Load[*KeySet]
@@ -147,7 +147,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, err)
 	}
 	key, err := set.Key(ctx, now, id, algorithm)
-	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // it may be a new key
+	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // the issuer may have added the key meanwhile
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, failed)
 	}
 	return key, err
@@ -155,7 +155,8 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 
 var errOldCopy = fmt.Errorf("key set: the copy is more than %s old: the function that copies it failed", keysPolicy.Stale)
 
-// keySet returns the keys at now. If the keys from before lack the key, it tries to get newer ones.
+// keySet returns the keys at now. If the previous keys do not contain the key, it tries to fetch newer
+// ones.
 func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm string) (*KeySet, error) {
 	set, err := r.set.Peek(now)
 	if err == nil {
@@ -167,8 +168,8 @@ func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm st
 	return r.set.Get(ctx, now, r.load)
 }
 
-// spare reports whether a read may begin before the cooldown ends: an issuer that has just added
-// a key would otherwise have to wait. It spends the permission.
+// spare reports whether a read may begin before the cooldown ends. Otherwise an issuer that has just
+// added a key would have to wait. The permission is then used up.
 func (r *RemoteKeys) spare(now time.Time) bool {
 	if !r.spared.IsZero() && now.Sub(r.spared).Abs() < keysSpare {
 		return false

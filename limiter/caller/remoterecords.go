@@ -129,7 +129,7 @@ func (r *RemoteRecords) Lookup(ctx context.Context, now time.Time, key string) (
 	return record, nil
 }
 
-// value returns what is kept of a key.
+// value returns the cached value of a key.
 func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -144,8 +144,8 @@ func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 	return value
 }
 
-// admit counts a read that begins at now. The error says that the table fails, whatever key it
-// is read for, or that it is read for too many keys.
+// admit counts a read that begins at now. It returns an error if the table fails for all keys, or if
+// there are too many reads.
 func (r *RemoteRecords) admit(now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,10 +9,11 @@ import (
 )
 
 const (
-	// maxPending is how many events wait at most. Beyond it, requests of further callers are counted
-	// together, in events without a subject.
+	// maxPending is the maximum number of waiting events. Above it, requests of further callers are
+	// counted together, in events without a subject.
 	maxPending = 1000
-	// maxTogether is how many of those wait at most: they differ only by second, outcome and reason.
+	// maxTogether is the maximum number of such events. They differ only by second, outcome and
+	// reason.
 	maxTogether = 200
 )
 
@@ -26,8 +27,8 @@ type tally struct {
 // pending is an event that still grows.
 type pending struct {
 	Event
-	latency time.Duration // of all together
-	seen    int64         // requests that were recorded, of those that it stands for
+	latency time.Duration // the sum for all requests
+	seen    int64         // number of recorded requests
 }
 
 // key has what the requests of one event have in common.
@@ -49,7 +50,7 @@ func newKey(o *outcome.Outcome) key {
 	return k
 }
 
-// isPlain reports whether a request was allowed and nothing else is to be reported of it.
+// isPlain reports whether a request was allowed and has nothing else to report.
 func isPlain(o *outcome.Outcome) bool {
 	d := &o.Decision
 	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil

@@ -18,18 +18,17 @@
 //
 // # How one write can be exact
 //
-// A bucket that is busy (TAT ahead of now) takes "add the increment, if TAT is not
-// past the latest that allows it": additions commute, so concurrent callers do not
-// collide. An idle one takes "set TAT to now plus the increment, if it is not ahead
-// of now". An environment that made the bucket busy itself knows which of the two holds. Otherwise
-// it guesses what was right for the limit lately.
+// A bucket is busy if its TAT is ahead of now. A busy bucket gets "add the increment, if TAT is not
+// past the latest that allows it". Additions commute, so concurrent callers do not collide. An idle
+// bucket gets "set TAT to now plus the increment, if it is not ahead of now". An environment that made
+// the bucket busy knows which update applies. Otherwise it guesses the update that recently applied to
+// the limit.
 //
-// A window keeps one count per index, so that nothing rolls over. With the previous
-// count known, the condition is "count <= room". An environment that never saw the
-// caller does not know it, and sends a ladder instead: (previous <= N/8 and count <=
-// m1) or (previous <= 2N/8 and count <= m2) and so on. Each rung is rounded toward refusing. The
-// exact test for an index that counts nothing yet stands beside them. So this environment too needs
-// one call, unless the caller is near its limit.
+// A window keeps one count per index, so no count is ever reset. If the previous count is known, the
+// condition is "count <= room". An environment without a state of the caller sends a ladder instead:
+// (previous <= N/8 and count <= m1) or (previous <= 2N/8 and count <= m2) and so on. Each rung is
+// rounded toward refusing. The condition also contains the exact test for an index without a count. So
+// this environment also needs one call, unless the caller is near its limit.
 //
 // A log appends its instants if the list has room, without the entries at its head that are known
 // to have expired. The list never holds more than twice what the limit allows: expired entries are

@@ -46,12 +46,12 @@ type Options struct {
 // DefaultMargin covers clocks 1 s apart and messages 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// contended is the number of attempts beyond those that wrong guesses explain: for windows that
-// moved on, and for refunds and conversions that landed meanwhile.
+// contended is the number of attempts beyond those that wrong guesses explain. They allow for windows
+// that ended and for concurrent refunds and conversions.
 const contended = 8
 
-// appended is the number of further attempts for each log: a process whose clock is behind the
-// newest entry has to know that entry, and each entry that others append costs it an attempt.
+// appended is the number of further attempts for each log. A process whose clock is behind the newest
+// entry must know that entry. Each entry that another request appends costs one attempt.
 const appended = 64
 
 // refundAttempts bounds a refund that loses races.
@@ -116,7 +116,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 			return false, err
 		}
 		guessed := !t.exact
-		charged := applied && (guessed || t.passes) // otherwise the attempt only wrote a conversion or a clamp
+		charged := applied && (guessed || t.passes) // otherwise the attempt wrote only a conversion or a clamp
 		if applied {
 			t.noteClamped()
 		}
@@ -175,8 +175,8 @@ func (s *Store) Reset(ctx context.Context, subject limiter.Subject) error {
 	return nil
 }
 
-// update makes one attempt. It returns the item after it, or the item that failed
-// its condition.
+// update makes one attempt. It returns the item after the update, or the item that failed the
+// condition.
 func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expression) (it item, applied bool, err error) {
 	sent, _ := s.skew.Begin()
 	out, err := s.api.UpdateItem(ctx, &dynamodb.UpdateItemInput{
@@ -196,7 +196,7 @@ func (s *Store) update(ctx context.Context, subject limiter.Subject, e *expressi
 	if err != nil {
 		return nil, false, failure(err)
 	}
-	if len(out.Attributes) == 0 { // an item has at least its key, so this is no answer of DynamoDB
+	if len(out.Attributes) == 0 { // an item has at least its key, so DynamoDB did not send this answer
 		return nil, false, fmt.Errorf("%w: answer without the item", limiter.ErrFormat)
 	}
 	return out.Attributes, true, nil
@@ -215,9 +215,9 @@ func (s *Store) get(ctx context.Context, subject limiter.Subject) (item, error) 
 	return out.Item, nil
 }
 
-// failure translates an error of DynamoDB to one of a store. A throttled item is an answer; a
-// throttled table or account is an outage. A request that is invalid for the present item, such as
-// one that would make it too large, is an answer too.
+// failure translates an error of DynamoDB to an error of a store. A throttled item is an answer, but a
+// throttled table or account is an outage. An invalid request is an answer too, such as a request that
+// would make the item too large.
 func failure(err error) error {
 	if api, ok := errors.AsType[smithy.APIError](err); ok {
 		switch api.ErrorCode() {
@@ -234,8 +234,8 @@ func failure(err error) error {
 	return fmt.Errorf("%w: %w", limiter.ErrUnavailable, err)
 }
 
-// byItem reports whether DynamoDB throttled a request only because of the throughput of its key
-// range. Without a reason, or with a further one, the whole table may be throttled.
+// byItem reports whether DynamoDB throttled a request only because of its key range. If DynamoDB gives
+// no reason, or another one too, the whole table may be throttled.
 func byItem(err error) bool {
 	var reasons []types.ThrottlingReason
 	if e, ok := errors.AsType[*types.ThrottlingException](err); ok {

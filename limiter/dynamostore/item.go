@@ -35,7 +35,8 @@ const (
 // attribute returns the name of an attribute of the limit id.
 func attribute(letter rune, id string) string { return string(letter) + id }
 
-// indexBase is that of a window's index in the name of its count, which is shorter for it.
+// indexBase is the base of a window's index in the name of its count. A large base makes the name
+// short.
 const indexBase = 36
 
 // count returns the name of the attribute that counts a window of the limit id.
@@ -43,8 +44,8 @@ func count(id string, window int64) string {
 	return string(countAttribute) + id + strconv.FormatInt(window, indexBase)
 }
 
-// held reads what the item holds of the limit id. own is the charged limit, or nil: its machine is used
-// for an equal fingerprint.
+// held reads the state of the limit id. own is the charged limit, or nil. If the fingerprint is equal,
+// held uses the machine of own.
 func (it item) held(id string, own *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
@@ -100,7 +101,7 @@ func (it item) entries() ([]limiter.Entry, error) {
 	return entries, nil
 }
 
-// attributes returns the attributes of a state and its mark, by name: what held reads.
+// attributes returns the attributes of a state and its mark, by name. held reads them.
 func attributes(id string, h limiter.Held) map[string]types.AttributeValue {
 	all := state(id, h.Machine, h.State)
 	if h.Mark != (algo.Mark{}) {

@@ -7,14 +7,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refund gives back the charges of one subject in one update. The first attempt assumes that nothing
-// changed since the charge; later ones know the item.
+// refund returns the charges of one subject in one update. The first attempt assumes that nothing
+// changed since the charge. Later attempts know the item.
 type refund struct {
 	charges []limiter.Charge
 	results []algo.Result
 	late    time.Duration
-	seen    []limiter.Held // what the failed attempt found; nil before it
-	given   int            // charges that the attempt gives back
+	seen    []limiter.Held // the item that the failed attempt found; nil before the first failure
+	given   int            // number of charges that the attempt refunds
 }
 
 func (r *refund) learn(it item) error {
@@ -29,7 +29,7 @@ func (r *refund) learn(it item) error {
 	return nil
 }
 
-// attempt returns the update that gives back what is safe; an empty one if nothing is.
+// attempt returns the update that refunds what is safe. The update is empty if nothing is safe.
 func (r *refund) attempt() *expression {
 	e := newExpression()
 	r.given = 0
@@ -54,8 +54,8 @@ func sameMachine(a, b algo.Machine) bool {
 	return a == b || a != nil && b != nil && a.Fingerprint() == b.Fingerprint()
 }
 
-// giveBackBucket adds a bucket's refund: all of it while the bucket is unchanged, otherwise what is
-// safe for any bucket.
+// giveBackBucket adds the refund of a bucket. It refunds the whole charge if the bucket is unchanged,
+// and otherwise what is safe for any bucket.
 func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
 	tat, refunds := attribute(tatAttribute, id), attribute(refundsAttribute, id)
@@ -80,7 +80,7 @@ func (r *refund) giveBackBucket(e *expression, b *algo.Bucket, i int) {
 	}
 }
 
-// giveBackWindow adds a window's refund, in the window that was charged.
+// giveBackWindow adds the refund of a window to the window that was charged.
 func (r *refund) giveBackWindow(e *expression, i int) {
 	id, cost, charged := r.charges[i].Limit.ID.String(), r.charges[i].Cost, r.results[i].State
 	if r.seen != nil {
@@ -98,8 +98,8 @@ func (r *refund) giveBackWindow(e *expression, i int) {
 	r.given++
 }
 
-// giveBackLog rewrites the list without the entries of the charge, if it is still as it was after the
-// charge, or as the failed attempt found it.
+// giveBackLog rewrites the list without the entries of the charge. The condition is that the list has
+// not changed since the charge, or since the failed attempt.
 func (r *refund) giveBackLog(e *expression, l *algo.Log, i int) {
 	id, seen := r.charges[i].Limit.ID.String(), r.results[i].State
 	if r.seen != nil {

@@ -21,7 +21,7 @@ func (s *Store) ClockSkew() (ahead, uncertainty time.Duration, ok bool) {
 	return ahead, uncertainty + hostSpread, ok
 }
 
-// observe records the date of an answer, if it has one.
+// observe records the Date of an answer, if there is one.
 func (s *Store) observe(sent time.Time, out *dynamodb.UpdateItemOutput, err error) {
 	var date time.Time
 	if failed, ok := errors.AsType[*awshttp.ResponseError](err); ok && failed.Response != nil {

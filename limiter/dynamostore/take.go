@@ -11,14 +11,14 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// take is one decision: what is known of the item, and the next attempt from it.
+// take is one decision: the known state of the item, and the next attempt.
 type take struct {
 	now     algo.Instant
 	charges []limiter.Charge
 	results []algo.Result
 
-	// exact reports that views are of the item as an attempt of this decision found it. Until
-	// then they come from the denial cache, or are empty.
+	// exact reports that views show the item as an attempt of this decision found it. Until then they
+	// come from the denial cache or are empty.
 	exact   bool
 	item    item
 	views   []view
@@ -26,12 +26,12 @@ type take struct {
 	changed bool // exact: a limit must be converted, marked or clamped
 }
 
-// view is one charged limit, as known.
+// view is the known state of one charged limit.
 type view struct {
 	id      string
-	held    limiter.Held // as the item has it
+	held    limiter.Held // as stored in the item
 	settled limiter.Held // as it counts for the charge
-	changed bool         // the two differ, and the charge writes
+	changed bool         // held and settled differ, and the charge writes
 	clamped bool         // by an attempt of this decision
 	capped  bool         // the charge exceeds the largest debt, or fills a log's list
 	next    algo.State   // after the charge
@@ -46,7 +46,7 @@ func newTake(now algo.Instant, charges []limiter.Charge, results []algo.Result, 
 		v.id = c.Limit.ID.String()
 		v.settled.Machine = c.Limit.Machine()
 		if hint := results[i]; hint.Machine != nil {
-			if !hint.Machine.Ahead(hint.State, now) { // otherwise the item is read first, for its mark
+			if !hint.Machine.Ahead(hint.State, now) { // otherwise the store reads the item first, for its mark
 				v.settled.Result = algo.Result{Machine: hint.Machine, State: hint.State}
 			}
 		}
@@ -71,7 +71,7 @@ func (t *take) attempts() int {
 	return n
 }
 
-// teach corrects the guesses by the item that an attempt found or left.
+// teach corrects the guesses by the item that an attempt found or wrote.
 func (t *take) teach(g *guesses, applied bool) {
 	for i := range t.views {
 		v := &t.views[i]
@@ -86,9 +86,8 @@ func (t *take) teach(g *guesses, applied bool) {
 	}
 }
 
-// hopeless reports whether the answer needs no write: every charge only looks, or one costs more
-// than its limit ever allows, or than the largest debt. A read is cheaper than a condition that
-// fails.
+// hopeless reports whether the answer needs no write. This is so if every charge only looks, or if one
+// charge can never be allowed. A read is cheaper than a failed condition.
 func (t *take) hopeless() bool {
 	looks := true
 	for i, c := range t.charges {
@@ -100,7 +99,7 @@ func (t *take) hopeless() bool {
 	return looks
 }
 
-// learn takes in the item as it is now.
+// learn updates the views from the current item.
 func (t *take) learn(it item) error {
 	t.exact, t.item, t.passes, t.changed = true, it, true, false
 	for i, c := range t.charges {
@@ -120,7 +119,7 @@ func (t *take) learn(it item) error {
 	return nil
 }
 
-// noteClamped records what an attempt has clamped: the item no longer shows it.
+// noteClamped records which states an attempt has clamped, because the item no longer shows it.
 func (t *take) noteClamped() {
 	for i := range t.views {
 		v := &t.views[i]
@@ -128,7 +127,7 @@ func (t *take) noteClamped() {
 	}
 }
 
-// decided reports whether the item is the answer: it refuses, or there is nothing to charge.
+// decided reports whether the item determines the answer: it refuses, or there is nothing to charge.
 func (t *take) decided() bool {
 	if !t.exact || t.changed {
 		return false
@@ -161,8 +160,8 @@ func (t *take) attempt() *expression {
 		switch {
 		case v.changed, v.capped && t.passes:
 			t.rewrite(e, v)
-		case t.exact && !t.passes: // unchanged, and not charged
-		case t.exact && v.settled != v.held && v.held.Machine != nil: // a look that settles otherwise
+		case t.exact && !t.passes: // the limit stays unchanged and is not charged
+		case t.exact && v.settled != v.held && v.held.Machine != nil: // a look at a state that needs a conversion or a clamp
 			e.requireHeld(t.item, v)
 		default:
 			t.charge(e, v, c)
@@ -172,8 +171,8 @@ func (t *take) attempt() *expression {
 	return e
 }
 
-// expiryMargin is how long an item outlives its state, so that despite skewed clocks and delays it
-// never expires too early.
+// expiryMargin is how long an item outlives its state. It prevents early expiry despite skewed clocks
+// and delays.
 const expiryMargin = time.Hour
 
 // expiry returns the value of TTLAttribute, in seconds.
@@ -181,8 +180,7 @@ func expiry(now algo.Instant, horizon time.Duration) int64 {
 	return now.Add(horizon + expiryMargin + time.Second - 1).Time().Unix()
 }
 
-// charge adds the charge of a limit whose parameters in the item are, or are thought
-// to be, those of v.settled.
+// charge adds the charge of a limit. The item has, or is assumed to have, the parameters of v.settled.
 func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	fingerprint, same := c.Limit.Fingerprint(), v.settled.Machine == c.Limit.Machine()
 	if !same {
@@ -192,7 +190,7 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	value := e.text(fingerprint)
 	if same {
 		e.require(e.absentOr(f, "=", value))
-	} else { // set by rules that are no older; otherwise it has to be converted
+	} else { // the parameters must be those of rules that are not older; otherwise the limit must be converted
 		e.require(e.compare(f, "=", value))
 		e.require(e.compare(version, ">=", e.number(c.Limit.Version)))
 	}
@@ -213,8 +211,8 @@ func (t *take) charge(e *expression, v *view, c limiter.Charge) {
 	}
 }
 
-// chargeBucket adds the branch that holds, as known or guessed: a bucket that is busy at now grows, an
-// idle one starts at now.
+// chargeBucket adds the known or guessed branch: a busy bucket grows, and an idle bucket starts at
+// now.
 func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Charge) {
 	tat, increment := attribute(tatAttribute, v.id), b.Increment(c.Cost)
 	latest := b.Latest(t.now, c.Cost)
@@ -234,8 +232,7 @@ func (t *take) chargeBucket(e *expression, b *algo.Bucket, v *view, c limiter.Ch
 	}
 }
 
-// chargeWindow adds the charge of the newest window known, or of the one that now
-// falls into.
+// chargeWindow adds the charge to the newest known window or to the window of now, whichever is later.
 func (t *take) chargeWindow(e *expression, w *algo.Window, v *view, c limiter.Charge) {
 	s := v.settled.State
 	index := max(w.Index(t.now), s.Window)
@@ -278,8 +275,7 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 		ways = append(ways, e.absentOr(previous, "<=", e.number(before))+" AND "+e.absentOr(current, "<=", e.number(w.Room(index, t.now, before, cost))))
 		return "(" + strings.Join(ways, " OR ") + ")"
 	}
-	// With neither count known, each rung assumes the largest previous count that it
-	// accepts.
+	// If no count is known, each rung assumes the largest previous count that it accepts.
 	rungs := rungs(len(t.charges))
 	for rung := range rungs + 1 {
 		most := w.Requests * rung / rungs
@@ -296,16 +292,16 @@ func (t *take) slidingRoom(e *expression, w *algo.Window, v *view, index, cost i
 	return "(" + strings.Join(ways, " OR ") + ")"
 }
 
-// rungs returns into how many steps a ladder divides the previous count: eight, or as
-// many as fit. DynamoDB allows 300 operators in a condition; a window takes 18 and
-// four for each step.
+// rungs returns the number of steps into which a ladder divides the previous count: eight, or as many
+// as fit. DynamoDB allows 300 operators in a condition. A window takes 18 operators and four for each
+// step.
 func rungs(limits int) int64 {
 	const operators = 280
 	return int64(min(8, (operators/limits-18)/4))
 }
 
-// chargeLog adds entries at now, or at the newest instant if that is known to be later. The list may
-// hold as many entries as the limit allows, and those at its head that are known to have expired.
+// chargeLog adds entries at now, or at the newest instant if that is later. The list may hold as many
+// entries as the limit allows, plus the known expired entries at its head.
 func (t *take) chargeLog(e *expression, l *algo.Log, v *view, c limiter.Charge) {
 	s := v.settled.State
 	entries, last := attribute(entriesAttribute, v.id), attribute(lastAttribute, v.id)
@@ -360,7 +356,7 @@ func fills(v *view, cost int64) bool {
 	return ok && int64(v.settled.State.Entries.Len()) > l.MaxDebt()-cost
 }
 
-// rewrite replaces all that the item holds of a limit, if that is still as it was read.
+// rewrite replaces the whole state of a limit if the item still holds the state that was read.
 func (t *take) rewrite(e *expression, v *view) {
 	next := v.settled
 	if t.passes {
@@ -380,7 +376,7 @@ func (t *take) rewrite(e *expression, v *view) {
 	e.setTo(attribute(versionAttribute, v.id), e.number(next.Version))
 }
 
-// requireHeld adds the condition that the item still holds v as it was read.
+// requireHeld adds the condition that the item still holds the state of v that was read.
 func (e *expression) requireHeld(it item, v *view) {
 	names := []string{attribute(fingerprintAttribute, v.id)}
 	if v.held.Machine != nil {

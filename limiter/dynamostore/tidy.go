@@ -24,14 +24,14 @@ const (
 	countsMost = 2
 )
 
-// tidyMost is the number of removed attributes after which a tidy removes no further limit, and the
-// most counts of one limit that it removes. DynamoDB allows 4 KB and 300 operators in an
-// expression; each attribute takes one condition of two operators and at most 14 bytes. The next
-// write removes the rest.
+// tidyMost is the number of removed attributes after which a tidy removes no further limit. It is also
+// the largest number of counts of one limit that a tidy removes. DynamoDB allows 4 KB and 300
+// operators in an expression. Each attribute takes two operators and at most 14 bytes. The next write
+// removes the rest.
 const tidyMost = 80
 
-// idleLeast is how long a limit has been at full quota before it is removed. Otherwise a process whose
-// clock is ahead would remove what one whose clock is behind still counts.
+// idleLeast is how long a limit must have full quota before it is removed. Otherwise a process with a
+// fast clock could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
 // tidy removes dead attributes once there are many: counts of windows before the previous one, which
@@ -65,7 +65,8 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, subject limiter.Subj
 	}
 }
 
-// updateTidied makes the update of a tidy. Its condition may fail because others changed the item.
+// updateTidied makes the update of a tidy. Its condition may fail because another request changed the
+// item.
 func (s *Store) updateTidied(ctx context.Context, now algo.Instant, subject limiter.Subject, e *expression) {
 	_, _, err := s.update(ctx, subject, e)
 	if err == nil {
@@ -92,13 +93,13 @@ func (e *expression) outlive(it item, charges []limiter.Charge) {
 			needed = max(needed, expiry(held.Machine.Idle(held.State), 0))
 		}
 	}
-	if needed = min(needed, given+int64(2*algo.MaxWindow/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of it is for clocks
+	if needed = min(needed, given+int64(2*algo.MaxWindow/time.Second)); needed > given+int64(expiryMargin/time.Second)/2 && r.err == nil { // half of the margin covers clock skew
 		e.require(e.compare(TTLAttribute, "=", e.number(given)))
 		e.setTo(TTLAttribute, e.number(needed))
 	}
 }
 
-// own reports whether the limit id is one of those charged, with its parameters.
+// own reports whether the limit id is among the charged limits, with the same parameters.
 func own(it item, id string, charges []limiter.Charge) bool {
 	f, ok := it[attribute(fingerprintAttribute, id)].(*types.AttributeValueMemberS)
 	return ok && slices.ContainsFunc(charges, func(c limiter.Charge) bool {

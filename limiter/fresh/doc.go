@@ -2,10 +2,10 @@
 // a table. A [Value] reads its source when a request needs it. Nothing runs in the background,
 // because Lambda freezes a process between requests.
 //
-// A value is used for [Policy].Fresh. The first request after that reads the source again and
-// waits; the requests that come meanwhile use the value from before. While the source fails, that
-// value is used until it is [Policy].Stale old. So an outage of the source shorter than that
-// refuses nobody, and a failing source gets one read per [Policy].Cooldown.
+// A value is used for [Policy].Fresh. The first request after that reads the source again and waits.
+// The requests that come meanwhile use the previous value. While the source fails, that value is used
+// until it is [Policy].Stale old. So a shorter outage of the source refuses no request, and a failing
+// source gets one read per [Policy].Cooldown.
 //
-// There is one read at a time, and it does not end with the request that began it.
+// There is one read at a time, and it continues after the request that began it.
 package fresh

@@ -54,8 +54,8 @@ func New[V any](p *Policy) *Value[V] {
 	return v
 }
 
-// Get returns the value at now. If it is not fresh, Get reads it with load and waits, unless
-// there is a value to use and another request reads it already. Without a value to use the error
+// Get returns the value at now. If it is not fresh, Get reads it with load and waits. It does not wait
+// if there is a value to use and another request already reads it. Without a value to use, the error
 // is that of the last read or of ctx, or wraps ErrAbsent or ErrExpired.
 func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, error) {
 	if !v.Due(now) {
@@ -75,10 +75,10 @@ func (v *Value[V]) Get(ctx context.Context, now time.Time, load Load[V]) (V, err
 	return s.answer(v.policy, now)
 }
 
-// Renew returns the value at now to a request to which the value from before is of no use,
-// however fresh it is. It waits for a read under way. Without one it begins a read if may
-// returns true for the age of the last read or, after a failed read, if the Policy allows the
-// next one. Calls of may do not overlap.
+// Renew returns the value at now if the previous value is useless for the request, even a fresh one.
+// It waits for a read under way. Otherwise it begins a read if may returns true for the age of the
+// last read. After a failed read, it begins one if the Policy allows the next one. Calls of may do not
+// overlap.
 func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], may func(age time.Duration) bool) (V, error) {
 	done, err := v.begin(ctx, now, load, func(s *state[V], reading bool) bool {
 		return reading || s.failed != nil && s.rested(v.policy, now) || s.failed == nil && may(s.age(now))
@@ -93,7 +93,7 @@ func (v *Value[V]) Renew(ctx context.Context, now time.Time, load Load[V], may f
 	return v.Peek(now)
 }
 
-// Peek returns what Get returns without a read.
+// Peek returns what Get would return, without a read.
 func (v *Value[V]) Peek(now time.Time) (V, error) { return v.state.Load().answer(v.policy, now) }
 
 // Due reports whether Get reads the source at now or waits for a read.
@@ -102,8 +102,8 @@ func (v *Value[V]) Due(now time.Time) bool { return v.state.Load().due(v.policy,
 // Err returns the error of the last read; nil if the source answered, also without a value.
 func (v *Value[V]) Err() error { return v.state.Load().failed }
 
-// begin returns the end of the read under way, which it begins if there is none; nil if need
-// returns false. The error is that of Policy.Admit.
+// begin returns the end of the read under way. If there is none, it begins one if need returns true,
+// and returns nil otherwise. The error is that of Policy.Admit.
 func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need func(s *state[V], reading bool) bool) (<-chan struct{}, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -122,7 +122,7 @@ func (v *Value[V]) begin(ctx context.Context, now time.Time, load Load[V], need 
 	return v.reading, nil
 }
 
-// read reads the source and keeps what is then known.
+// read reads the source and stores the new state.
 func (v *Value[V]) read(ctx context.Context, now time.Time, load Load[V]) {
 	ctx, cancel := context.WithTimeout(ctx, v.policy.Timeout)
 	defer cancel()

@@ -2,7 +2,7 @@ package fresh
 
 import "time"
 
-// state is what is known after a read. It does not change. The zero value is that before the
+// state is what is known after a read. It does not change. The zero value is the state before the
 // first read.
 type state[V any] struct {
 	value  V
@@ -13,7 +13,7 @@ type state[V any] struct {
 	failed error     // of the last read
 }
 
-// age is that of the last read. Requests that come together do not come in the order of their
+// age returns the age of the last read. Concurrent requests do not arrive in the order of their
 // clocks.
 func (s *state[V]) age(now time.Time) time.Duration { return now.Sub(s.tried).Abs() }
 

@@ -107,7 +107,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	charges, result.Tier = g.o.Charges(ctx, o.Time, r.Method, r.Path, o.Caller)
 	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charges)
 
-	// A refusal takes precedence over a bad credential: it bounds how often one can be tried.
+	// A refusal takes precedence over a bad credential, because it bounds the number of attempts.
 	invalid := o.Err != nil
 	if o.Decision.Allowed && !invalid {
 		o.Err = unidentified
@@ -120,7 +120,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	return result
 }
 
-// answer returns the answer to a request; invalid reports that its charges are.
+// answer returns the answer to a request. invalid reports that the charges of the request are invalid.
 func (g *Gate) answer(ctx context.Context, o *outcome.Outcome, invalid bool) Answer {
 	switch {
 	case o.Err == nil:

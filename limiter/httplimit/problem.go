@@ -35,13 +35,12 @@ func problem(problemType string, status int, code, message string) *Problem {
 	return &Problem{Type: problemType, Title: http.StatusText(status), Status: status, Error: code, Message: message}
 }
 
-// refusal returns the problem of a request over a limit, without the limit.
+// refusal returns the problem of a request over a limit, without a limit.
 func refusal(message string) *Problem {
 	return problem(quotaExceeded, http.StatusTooManyRequests, "rate_limit_exceeded", message)
 }
 
-// overLimit returns the problem of a request that d refuses for a wait of so many seconds; -1 for
-// ever.
+// overLimit returns the problem of a request that d refuses. wait is in seconds; -1 means forever.
 func overLimit(d *limiter.Decision, wait int64) *Problem {
 	text := "Too many requests. This one costs more than the limit ever allows."
 	if wait >= 0 {
@@ -55,7 +54,7 @@ func overLimit(d *limiter.Decision, wait int64) *Problem {
 	return p
 }
 
-// busy returns the problem of a request whose subject is charged too often at once. No limit
+// busy returns the problem of a request whose subject gets too many concurrent charges. No limit
 // refused it.
 func busy(wait int64) *Problem {
 	return problem(reducedCapacity, http.StatusTooManyRequests, string(limiter.ReasonBusy), "Too many requests at once."+retry(wait))
@@ -83,8 +82,8 @@ func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
 }
 
-// unverified returns the answer to a request whose credential could not be checked. It has no
-// numbers of limits, and neither has unauthorized: they count another caller.
+// unverified returns the answer to a request whose credential could not be checked. Neither it nor
+// unauthorized contains numbers of limits, because those count another caller.
 func unverified(degraded limiter.Reason) Answer {
 	return Answer{
 		RetryAfter: retrySoon, Degraded: string(degraded),
@@ -92,8 +91,8 @@ func unverified(degraded limiter.Reason) Answer {
 	}
 }
 
-// unauthorized returns the answer to a request with a bad credential, or without one where one is
-// required.
+// unauthorized returns the answer to a request with a bad credential, or without a required
+// credential.
 func unauthorized(degraded limiter.Reason) Answer {
 	return Answer{
 		Degraded: string(degraded),

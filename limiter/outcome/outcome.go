@@ -14,7 +14,7 @@ import (
 type Outcome struct {
 	Time     time.Time        // when the request came
 	Duration time.Duration    // of the decision, the identification of the caller included
-	Caller   caller.Caller    // as far as it was verified
+	Caller   caller.Caller    // its verified identities only
 	Decision limiter.Decision // the zero Decision if none was reached
 	// Err is why Decision was not enforced: a bad or missing credential, one that could not be
 	// checked, an event that could not be read, or invalid charges. nil for a request that was
@@ -22,7 +22,7 @@ type Outcome struct {
 	Err error
 }
 
-// Class is what became of a request. Each request has one.
+// Class is the result of a request. Each request has one.
 type Class string
 
 // The classes.

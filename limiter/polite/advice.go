@@ -27,7 +27,7 @@ const (
 	farthest = 24 * time.Hour
 )
 
-// advice is what a response shows of a quota.
+// advice is what a response shows about a quota.
 type advice struct {
 	refused bool
 	wait    time.Duration // after a refusal; -1: unknown

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of what a book keeps. A further entry evicts any other.
+// Bounds of the size of a book. A further entry evicts any other.
 const (
 	maxQuotas = 1024
 	maxRoutes = 8192
@@ -66,7 +66,7 @@ func (b *book) hash(above uint64, texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// find returns the quota that counts requests of a route, as far as is known.
+// find returns the quota that counts requests of a route, as far as it is known.
 func (b *book) find(r route) *quota {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,14 +94,14 @@ func (b *book) assign(r route, name string) {
 	put(b.routes, r.beside, key, maxRoutes)
 }
 
-// part gives a route that is unavailable a quota of its own, so that it does not hold other routes.
+// part gives an unavailable route its own quota, so that it does not hold other routes.
 func (b *book) part(r route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	put(b.routes, r.own, b.hash(r.own), maxRoutes)
 }
 
-// rejoin undoes part, after a response to a request of that quota that is no 503.
+// rejoin undoes part after a response of that quota that is not a 503.
 func (b *book) rejoin(r route, q *quota) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,7 @@ func (b *book) rejoin(r route, q *quota) {
 	}
 }
 
-// put sets a value in a map of at most so many entries.
+// put sets a value in a map of at most this many entries.
 func put[V any](m map[uint64]V, key uint64, value V, most int) {
 	if _, ok := m[key]; !ok && len(m) >= most {
 		for other := range m {

@@ -12,11 +12,11 @@ import (
 const (
 	// answerTime is how long requests wait for the response to a probe.
 	answerTime = time.Second
-	// unlimited is what is left of a quota that the API does not report.
+	// unlimited is the remaining number of a quota that the API does not report.
 	unlimited = math.MaxInt64
 )
 
-// quota is what is known of one quota. Requests enter one at a time: the one that holds the door
+// quota is the known state of one quota. Requests enter one at a time. The request that holds the door
 // waits for its turn, and the others wait for the door.
 type quota struct {
 	maxWait  time.Duration
@@ -27,21 +27,21 @@ type quota struct {
 	mu       sync.Mutex
 	breaker  circuitbreaker.CircuitBreaker[any]
 	heard    bool      // there was a response
-	refusing bool      // retryAt is that of a refusal
+	refusing bool      // retryAt comes from a refusal
 	left     int64     // requests that may be sent until the reset, those in flight included
 	capacity int64     // of the quota; math.MaxInt64: unknown
 	reset    time.Time // when the quota is full again
 	retryAt  time.Time // when a probe may be sent although nothing is left
 	inFlight int64
-	sent     time.Time // when the last request was sent; before the first response, the first
+	sent     time.Time // when the last request was sent; before the first response, when the first was sent
 	learnt   time.Time // when a response last set left
-	refused  time.Time // when a refusal came of a request that was sent after the one before
+	refused  time.Time // when the last refusal arrived that did not share a flight with the one before
 }
 
 // ticket is the permission of a request to be sent.
 type ticket struct {
 	sent  time.Time
-	probe bool // nothing was left
+	probe bool // no quota was left
 	trial bool // it has the permit of a half-open breaker
 }
 
@@ -54,8 +54,8 @@ func newQuota(maxWait time.Duration, refusals int) *quota {
 	}
 }
 
-// enter waits until a request may be sent. At giveUp, a request that waits only to be spread is
-// sent, and others fail; they fail earlier if waiting is in vain. After enter without an error, call
+// enter waits until a request may be sent. A request that waits only to be spread is sent at giveUp.
+// Other requests fail then, or earlier if waiting cannot help. After enter without an error, call
 // learn or forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
@@ -92,7 +92,7 @@ func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	}
 }
 
-// refuses returns the error of a request that would wait in vain.
+// refuses returns the error of a request for which waiting cannot help.
 func (q *quota) refuses(now, giveUp time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,18 +130,18 @@ func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 	return t, time.Time{}, nil
 }
 
-// reason is why a request waits.
+// reason is the reason why a request waits.
 type reason int
 
 const (
-	spread   reason = iota // what is left is spread over the time
+	spread   reason = iota // the remaining requests are spread over the time
 	awaiting               // the response to a request in flight may show more
 	spent                  // nothing is left
 )
 
 // turn returns when the next request may be sent, and why not earlier. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// Possibly, no request in flight is counted yet in what is left.
+	// The remaining number may not include any request in flight.
 	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread
@@ -156,7 +156,7 @@ func (q *quota) turn(now time.Time) (time.Time, reason) {
 	return q.retryAt, awaiting
 }
 
-// vain reports whether waiting until at is in vain. q.mu is held.
+// vain reports whether waiting until at cannot help. q.mu is held.
 func (q *quota) vain(at time.Time, why reason, giveUp time.Time) bool {
 	return why == spent && at.After(giveUp) || why != spread && !q.breaker.IsClosed()
 }

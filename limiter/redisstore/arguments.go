@@ -14,8 +14,8 @@ const (
 	refundCharge = limitSize + 1 + 7*4
 )
 
-// superseded marks the kind of a charge that is decided by the parameters in the value, not by the
-// charge's own.
+// superseded marks the kind of a charge that the parameters in the value decide, not its own
+// parameters.
 const superseded = 128
 
 // encodeTake returns the first argument of take.lua. No charge is hopeless. seen is the known state of
@@ -50,7 +50,7 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 			if c.Force {
 				room = m.MaxDebt() - c.Cost
 			}
-			b = appendInteger(b, max(0, int64(now.Add(-m.Length))), 8) // the script knows no instant before 1970
+			b = appendInteger(b, max(0, int64(now.Add(-m.Length))), 8) // the script accepts no instant before 1970
 			b = appendIntegers(b, 4, room, c.Cost)
 			b = appendInteger(b, int64(m.MaxHonest(now)), 8)
 		}

@@ -49,8 +49,8 @@ type Options struct {
 // DefaultMargin covers clocks 1 s apart and messages 1 s late.
 const DefaultMargin = 2 * time.Second
 
-// expiryMargin is how long a key outlives its state, so that despite skewed clocks and delays it never
-// expires too early.
+// expiryMargin is how long a key outlives its state. It prevents early expiry despite skewed clocks
+// and delays.
 const expiryMargin = time.Minute
 
 // settleAttempts bounds the rare decisions that the script cannot make at once.
@@ -131,7 +131,7 @@ func obeysDeadlines(client Client) bool {
 	return true
 }
 
-// key returns the key of subject. The braces make all of it a cluster's hash tag.
+// key returns the key of subject. The braces make the whole key the hash tag of a cluster.
 func (s *Store) key(subject limiter.Subject) string {
 	return "{" + subject.Key(s.o.Namespace, format) + "}"
 }
@@ -153,7 +153,7 @@ func (s *Store) Take(ctx context.Context, now algo.Instant, subject limiter.Subj
 	return s.settle(ctx, now, key, v, charges, results)
 }
 
-// charge runs the script once. If that charges nothing, it returns the present value.
+// charge runs the script once. If the script charges nothing, charge returns the current value.
 func (s *Store) charge(ctx context.Context, now algo.Instant, key string, charges []limiter.Charge, results []algo.Result) (value, bool, error) {
 	client := redis.Scripter(s.client)
 	if sent, due := s.skew.Begin(); due {
@@ -187,7 +187,8 @@ func (s *Store) tidy(ctx context.Context, now algo.Instant, key string, v value,
 	}
 }
 
-// hopeless reports whether the script is not needed: every charge only looks, or one can never be made.
+// hopeless reports whether the script is not needed: every charge only looks, or one can never be
+// made.
 func hopeless(charges []limiter.Charge) bool {
 	looks := true
 	for _, c := range charges {
@@ -205,12 +206,12 @@ func tooMuch(c limiter.Charge, m algo.Machine) bool {
 	return c.Cost > most && (!c.Force || c.Cost > 2*most)
 }
 
-// settle decides from a value that the script did not charge. Usually the value refuses, and that is
-// the answer. If other parameters decide, settle runs the script with these. If a limit has to be
-// converted or its state clamped, settle computes the new value, and replaces the old one if it is
-// unchanged.
+// settle decides from a value that the script did not charge. Usually the value refuses, and settle
+// returns that answer. If other parameters decide, settle runs the script with them. If a limit must
+// be converted or its state clamped, settle computes the new value. It replaces the old value if that
+// is unchanged.
 func (s *Store) settle(ctx context.Context, now algo.Instant, key string, v value, charges []limiter.Charge, results []algo.Result) (bool, error) {
-	var tried value // the script failed on it under superseding rules: it caps no debts
+	var tried value // the value on which the script failed under superseding rules, because the script caps no debts
 	for range settleAttempts {
 		outcome, err := v.charge(now, charges, results)
 		if err != nil {
@@ -308,7 +309,7 @@ func (v value) ttl(now algo.Instant, charges []limiter.Charge) int64 {
 	for r := range v.records {
 		needed = max(needed, r.idle().Sub(now))
 	}
-	if needed = min(needed, 2*algo.MaxWindow); needed > given+expiryMargin/2 { // half of it is for clocks
+	if needed = min(needed, 2*algo.MaxWindow); needed > given+expiryMargin/2 { // half of the margin covers clock skew
 		return (needed + expiryMargin).Milliseconds()
 	}
 	return (given + expiryMargin).Milliseconds()

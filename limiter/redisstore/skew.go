@@ -17,11 +17,11 @@ type timed struct {
 	skew *limiter.Skew
 }
 
-// EvalSha implements redis.Scripter. A script whose key is on another node was not run: the client
-// sends it there.
+// EvalSha implements redis.Scripter. If the key is on another node, the script was not run. The client
+// then sends it to that node.
 func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
 	node := server(ctx, t.Client, t.key)
-	if node == nil || node.Options().PipelinePoolSize >= 0 { // otherwise a pipeline would open a connection of its own
+	if node == nil || node.Options().PipelinePoolSize >= 0 { // otherwise a pipeline would open another connection
 		return t.Client.EvalSha(ctx, sha, keys, args...)
 	}
 	pipe := node.Pipeline()
@@ -30,7 +30,7 @@ func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	cmd := redis.NewCmd(ctx, call...)
 	cmd.SetFirstKeyPos(3)
 	_ = pipe.Process(ctx, final{cmd})
-	_, _ = pipe.Exec(ctx) // the commands have their errors
+	_, _ = pipe.Exec(ctx) // the commands return their own errors
 	if now, err := clock.Result(); err == nil {
 		t.skew.Observe(t.sent, now, now.Add(time.Microsecond))
 	}

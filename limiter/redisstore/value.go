@@ -36,9 +36,9 @@ const (
 	kindSliding
 	kindFixed
 	kindLog
-	// kindMark is not a machine but the mark of the limit with the same id, whose record is before
-	// it. The scripts find that record and do not change this one. After the kind it has two
-	// integers of eight bytes, then zeros.
+	// kindMark marks a record that is the mark of a limit, not a machine. The limit's own record has
+	// the same ID and comes before it. The scripts use that record and do not change the mark. After
+	// the kind, a mark has two integers of eight bytes, then zeros.
 	kindMark
 )
 
@@ -70,7 +70,7 @@ type record struct{ fixed, entries []byte }
 
 func (r record) id() limiter.ID { return limiter.ID(integer(r.fixed[:idSize])) }
 
-// entriesSize returns the size in bytes of the entries of a record, by its own count.
+// entriesSize returns the size in bytes of the entries of a record, according to the record.
 func (r record) entriesSize() int {
 	if r.fixed[kindOffset] != kindLog {
 		return 0
@@ -86,7 +86,7 @@ func (v value) records(yield func(record) bool) {
 	entries := v[headerSize+int(v[1])*recordSize:]
 	for i := range int(v[1]) {
 		r := record{fixed: v[headerSize+i*recordSize:][:recordSize]}
-		n := min(len(entries), r.entriesSize()) // less only before check
+		n := min(len(entries), r.entriesSize()) // fewer bytes are possible only before check
 		r.entries, entries = entries[:n], entries[n:]
 		if !yield(r) {
 			return
@@ -94,7 +94,7 @@ func (v value) records(yield func(record) bool) {
 	}
 }
 
-// held reads what v holds of limit.
+// held returns the state of limit in v.
 func (v value) held(limit *limiter.Limit) (limiter.Held, error) {
 	var h limiter.Held
 	for r := range v.records {
@@ -189,8 +189,8 @@ func (r record) read(m algo.Machine) limiter.Held {
 	return h
 }
 
-// idle returns the instant from which the record counts nothing, like algo.Machine.Idle. Every decision
-// calls it, so it makes no Machine.
+// idle returns the instant from which the record counts nothing, like algo.Machine.Idle. Every
+// decision calls it, so it creates no Machine.
 func (r record) idle() algo.Instant {
 	length, state := integer(r.fixed[lengthOffset:capOffset]), r.fixed[stateOffset:]
 	switch r.fixed[kindOffset] {
@@ -211,7 +211,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 		if err != nil {
 			return err
 		}
-		if held.Machine == nil { // read, and never charged
+		if held.Machine == nil { // a limit that was read but never charged
 			held.Machine = c.Limit.Machine()
 		}
 		results[i] = held.Result
@@ -222,7 +222,7 @@ func (v value) report(charges []limiter.Charge, results []algo.Result) error {
 // outcome is the result of charges on a value, as if the store had no other client.
 type outcome struct {
 	allowed    bool
-	next       value // has to replace the value; nil if that may stay
+	next       value // must replace the value; nil if the value stays
 	superseded bool  // the parameters of other rules decide, and the script can make the charges
 }
 
@@ -306,12 +306,12 @@ func newValue(list []record) value {
 	return v
 }
 
-// idleLeast is how long a limit has been at full quota before its record is removed. Otherwise a process
-// whose clock is ahead would remove what one whose clock is behind still counts.
+// idleLeast is how long a limit must have full quota before its record is removed. Otherwise a process
+// with a fast clock could remove state that a process with a slow clock still counts.
 const idleLeast = time.Hour
 
-// manyLimits is the number of limits from which a value is searched for idle ones, such as those of
-// removed rules.
+// manyLimits is the smallest number of limits for which the store searches a value for idle limits.
+// Removed rules leave such limits.
 const manyLimits = 2 * limiter.MaxCharges
 
 // tidied returns v without its idle records; nil if it has none, or few records.

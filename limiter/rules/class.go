@@ -9,9 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is what a limit counts by: the parts of its per. The endpoint is part of it if per has
-// nothing else, or if each endpoint has an item of its own. Limits of one class are in one subject
-// for a given caller.
+// class is what a limit counts by: the parts of its per. The endpoint is a part if per has nothing
+// else, or if each endpoint has its own item. For a given caller, limits of one class are in one
+// subject.
 type class struct {
 	key      string
 	parts    []string // claims first, so that a client has the subject of its user, key or address
@@ -37,7 +37,7 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	c.parts = append(c.parts, identities...)
 	c.key = strings.Join(c.parts, " ")
 	c.families = []string{c.key}
-	if slices.Contains(identities, document.PerClient) { // and no other
+	if slices.Contains(identities, document.PerClient) { // this per has no other identity
 		claims := strings.TrimSuffix(c.key, document.PerClient)
 		c.families = []string{claims + document.PerUser, claims + document.PerAPIKey, claims + document.PerIP}
 	}

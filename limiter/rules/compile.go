@@ -80,7 +80,7 @@ type limitKey struct {
 	shadow bool
 }
 
-// hashed is what the ID of a limit is the hash of.
+// hashed contains the values of which the ID of a limit is the hash.
 type hashed struct{ tier, name, per, endpoint, method string }
 
 // identified is a limit that was made, for one rule or several.
@@ -146,7 +146,7 @@ func (c *compiler) rule(r *document.Rule) {
 	}
 }
 
-// byEndpoint reports whether the endpoint is part of what s is.
+// byEndpoint reports whether s counts by endpoint.
 func (s *spec) byEndpoint() bool { return slices.Contains(s.Per, document.PerEndpoint) }
 
 // Bounds of an endpoint.
@@ -159,7 +159,7 @@ const (
 func (c *compiler) pattern(r *document.Rule) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {
-	case text == "": // missing or no text, which is reported
+	case text == "": // missing or not text; another check reports it
 		if !c.doc.Mistaken(path) {
 			c.doc.Report(path, `got "", want "*" or a path that begins with /`)
 		}

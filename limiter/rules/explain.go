@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Explanation is why a request is charged what it is, for operators.
+// Explanation gives the reasons for the charges of a request, for operators.
 type Explanation struct {
 	Path Path
 	// Tier is that of the caller, or the default tier.

@@ -82,9 +82,9 @@ func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 // units returns the write units of a number of bytes.
 func units(bytes int) int { return (bytes + unitBytes - 1) / unitBytes }
 
-// place decides in which items limits are counted. The limits that count by caller and endpoint are
-// in the caller's item if all limits of every caller fit one item, and otherwise in one item for
-// each caller and endpoint. Limits that do not fit either way are a mistake.
+// place decides which items hold which limits. If all limits of every caller fit one item, the
+// caller's item holds those by caller and endpoint. Otherwise each caller and endpoint has an item.
+// Limits that do not fit either way are a mistake.
 func (c *compiler) place() {
 	if c.doc.Mistakes() > 0 || c.misfit() == nil {
 		return
@@ -103,13 +103,14 @@ func (c *compiler) assign(split bool) {
 	for i := range c.specs {
 		s := &c.specs[i]
 		r := &c.rules.rules[s.rule]
-		// Limits in cells are in no item, but one request may charge only so many of them.
+		// Limits in cells are not in an item, but one request may charge only a bounded number of
+		// them.
 		s.class = c.class(newClass(s.Per, r.method, r.pattern, split || s.Spread.Cells > 0))
 	}
 }
 
-// item is the limits that are counted in one item for a given caller. A limit by client is in the
-// items of a user, of an API key and of an address.
+// item identifies the limits that one item holds for a given caller. A limit by client is in the items
+// of a user, an API key and an address.
 type item struct {
 	family        string // of the class
 	shadow, cells bool
@@ -131,9 +132,9 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	return limits, order
 }
 
-// size returns what a limit takes with its own numbers or those of its largest override.
+// size returns the size of a limit with its own numbers or with those of its largest override.
 func (s *spec) size() size {
-	if s.Spread.Cells > 0 { // which are in no item
+	if s.Spread.Cells > 0 { // cells are not in an item
 		return size{limits: 1}
 	}
 	most := sizeOf(s.Rate)
@@ -141,7 +142,7 @@ func (s *spec) size() size {
 		one := sizeOf(r)
 		most.bytes, most.entries = max(most.bytes, one.bytes), max(most.entries, one.entries)
 	}
-	if n := s.Spread.Shards; n > 0 { // each is an item with its part of the entries
+	if n := s.Spread.Shards; n > 0 { // each shard is an item with its part of the entries
 		most.entries = (most.entries + n - 1) / n
 	}
 	return most
@@ -155,7 +156,7 @@ func (c *compiler) misfit() *misfit {
 	}
 	limits, order := c.items()
 	for _, it := range order {
-		if overflow(limits[it], it, "") == nil { // whatever the tier
+		if overflow(limits[it], it, "") == nil { // for any tier
 			continue
 		}
 		tiers := map[string]bool{document.OtherTiers: true} // a tier that no rule names
@@ -179,7 +180,7 @@ type namedTier struct {
 	tier string
 }
 
-// meets reports whether a caller of a tier has a limit.
+// meets reports whether a limit applies to callers of a tier.
 func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 	switch {
 	case s.Tier == tier, s.Tier == document.Global, c.rules.classes[s.class].allTiers():
@@ -188,7 +189,7 @@ func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 	return s.Tier == document.OtherTiers && !named[namedTier{s.rule, tier}]
 }
 
-// misfit is limits that do not fit one item.
+// misfit describes limits that do not fit one item.
 type misfit struct {
 	item
 	tier        string
@@ -197,18 +198,18 @@ type misfit struct {
 	own         size  // of the item that contains last, up to last
 }
 
-// overflow returns how limits do not fit one item; nil if they do.
+// overflow returns the limits that do not fit one item; nil if all fit.
 func overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
 	var parts [2]size // of the limits without shards, and of those with
 	seen := make(map[hashed]bool, len(limits))
 	for _, s := range limits {
-		if seen[s.is] { // one count of several rules
+		if seen[s.is] { // several rules share this count
 			continue
 		}
 		seen[s.is] = true
 		part := &parts[0]
-		if s.Spread.Shards > 0 { // counted in items of their own, but in one step of a store in memory
+		if s.Spread.Shards > 0 { // shards have their own items, but a store in memory charges them in one step
 			part = &parts[1]
 		}
 		*part = part.with(s.size())
@@ -225,7 +226,7 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 	return &m
 }
 
-// String returns what does not fit, and what would.
+// String describes what does not fit and what would fit.
 func (m *misfit) String() string {
 	where := fmt.Sprintf("that a %q caller has in one item (%s)", m.tier, m.family)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// clamp limits a leaky bucket to what leaves it within Options.MaxDelay.
+// clamp reduces the burst of a leaky bucket to the requests that leave it within Options.MaxDelay.
 func (c *compiler) clamp(r algo.Rate) algo.Rate {
 	interval := int64(r.Window) / max(1, r.Requests)
 	if r.Algorithm == algo.LeakyBucket && c.o.MaxDelay > 0 && interval > 0 {
@@ -20,7 +20,7 @@ func (c *compiler) clamp(r algo.Rate) algo.Rate {
 	return r
 }
 
-// make makes a limit and adds it to its rule.
+// make creates a limit and adds it to its rule.
 func (c *compiler) make(s *spec, horizon time.Duration) {
 	r, global := &c.rules.rules[s.rule], c.rules.classes[s.class].global
 	parts, label := []string{s.is.tier, s.is.name, s.is.per}, s.Name
@@ -64,7 +64,8 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	r.limits[s.Tier] = append(r.limits[s.Tier], made)
 }
 
-// shares reports whether a limit can be one count with a known limit, and why if it cannot.
+// shares reports whether a limit can be one count with a known limit. If it cannot, shares reports the
+// reason.
 func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	was := known.made
 	switch {
@@ -86,8 +87,8 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 
 func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Window) }
 
-// spread returns how a limit spares its item. A large limit for which the document sets nothing gets
-// adaptive shares if it counts all callers, or else leases.
+// spread returns the spread of a limit. If the document sets none, a large limit that counts all
+// callers gets adaptive shares. Any other large limit gets leases.
 func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global bool) limiter.Spread {
 	large := c.o.LeaseAbove > 0 && perSecond(r) > c.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
 	switch {
@@ -97,7 +98,7 @@ func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global boo
 		s.Adaptive = true
 		c.doc.Note(path, "more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
 			"The sum stays within 5 %% of the limit, except for seconds after demand rises; lease never exceeds the limit", c.o.LeaseAbove)
-	case capacity(r) >= 2: // otherwise there is nothing to lease
+	case capacity(r) >= 2: // a smaller limit has nothing to lease
 		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
 		bucket := ""
 		if r.Algorithm == algo.TokenBucket {
@@ -108,8 +109,8 @@ func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global boo
 	return s
 }
 
-// reportField reports why the numbers at path make no limit; base and rule are the paths of the limit
-// and of the rule whose fields they must fit.
+// reportField reports why the numbers at path are not a valid limit. base and rule are the paths of
+// the limit and the rule whose fields they must fit.
 func (c *compiler) reportField(path, base, rule string, err error) {
 	field := fieldOf(err)
 	switch {

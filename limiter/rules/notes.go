@@ -34,15 +34,15 @@ func (c *compiler) note() {
 	}
 }
 
-// shallow is the depth of a bucket that one environment can keep full for others if its clock is as
-// much ahead. A larger clock skew sets off an alarm.
+// shallow is a depth of a bucket. An environment whose clock is ahead by this time can keep such a
+// bucket full for others. A larger clock skew raises an alarm.
 const shallow = 250 * time.Millisecond
 
 // noteShallow notes a bucket that fills in less time than clocks may differ.
 func (c *compiler) noteShallow(path string, r algo.Rate) {
 	m, err := algo.New(r)
 	if err != nil {
-		return // reported elsewhere
+		return // another check reports it
 	}
 	if b, ok := m.(*algo.Bucket); ok && b.Depth < shallow {
 		c.doc.Note(path, "the bucket fills in %s: an environment whose clock is further ahead blocks the callers of all others. A burst that takes 250ms to fill is safe with the clocks of AWS", b.Depth)
@@ -93,8 +93,8 @@ func (r *rule) without(tiers []string, missing int) string {
 	return document.AnyOf(words)
 }
 
-// noteCallers notes the kinds of callers to whom no limit applies although the rule limits others of
-// their tier, such as anonymous callers if all limits count by API key.
+// noteCallers notes the kinds of callers without a limit, if the rule limits other callers of their
+// tier. An example is anonymous callers if all limits count by API key.
 func (c *compiler) noteCallers(r *rule) {
 	if r.shadow {
 		return

@@ -31,9 +31,9 @@ type who struct {
 	network     netip.Prefix
 }
 
-// of returns the limit that applies to caller in place of l. Where l counts by several
-// identities, an override for the user, key or address precedes one for a claim. Of networks
-// the longest applies.
+// of returns the limit that applies to caller in place of l. If l counts by several identities, an
+// override for the user, key or address takes precedence over one for a claim. If several networks
+// contain the address, the longest applies.
 func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limiter.Limit {
 	if len(o.rates) == 0 {
 		return l
@@ -78,7 +78,7 @@ func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) 
 	return algo.Rate{}, false
 }
 
-// maxOwn bounds the limits that overrides make.
+// maxOwn bounds the number of limits that overrides create.
 const maxOwn = 50_000
 
 // spreadFields are the fields of a limit that its overrides do not change.
@@ -143,9 +143,9 @@ func inherit(limit, own algo.Rate) algo.Rate {
 	return own
 }
 
-// applyOverrides makes the limits of individual callers: the same limit with other numbers, so that
-// a caller who gains or loses an override keeps its usage. Callers with the same numbers share
-// them.
+// applyOverrides creates the limits of individual callers. Each is the same limit with other numbers,
+// so a caller who gains or loses an override keeps its usage. Callers with the same numbers share a
+// limit.
 func (c *compiler) applyOverrides() {
 	o := overrides{map[who]map[string]algo.Rate{}, map[own]*limiter.Limit{}, nil}
 	c.rules.overrides = o
@@ -176,8 +176,8 @@ func (c *compiler) applyOverrides() {
 	c.rules.overrides = o
 }
 
-// applyOverride makes the limits that an override puts in place of those of its name, and reports
-// whether there are any and all are valid.
+// applyOverride creates the limits that replace those of the override's name. It reports whether there
+// are any and all are valid.
 func (c *compiler) applyOverride(o *document.Override) bool {
 	found := false
 	for _, base := range c.named[o.Name] {
@@ -216,7 +216,7 @@ func (c *compiler) reportUnknown(o *document.Override) {
 		c.names[o.Kind] = names
 	}
 	switch kind := document.Shorten(o.Kind); {
-	case slices.Contains(names, o.Name): // it has a mistake of its own
+	case slices.Contains(names, o.Name): // the limit exists but has a mistake
 	case len(names) == 0:
 		c.doc.Report(o.Path, "no limit counts by %s", kind)
 	default:
@@ -224,7 +224,7 @@ func (c *compiler) reportUnknown(o *document.Override) {
 	}
 }
 
-// instead makes a limit with the numbers of an override; nil if they are invalid.
+// instead creates a limit with the numbers of an override; nil if they are invalid.
 func (c *compiler) instead(o *document.Override, base *identified) *limiter.Limit {
 	l := *base.made.Limit
 	l.Rate = c.clamp(inherit(base.spec.Rate, o.Rate))

@@ -9,7 +9,7 @@ import (
 )
 
 // ErrMalformedPath is the error of a path that has a % without two hexadecimal digits. Programs
-// disagree on what such a path means, so no code that reads paths may run for it: answer 400.
+// disagree on its meaning, so do not route such a path: answer 400.
 var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and two hexadecimal digits)")
 
 // Path is the normal form of a request's path: percent-encodings are decoded once, empty and "."
@@ -89,8 +89,8 @@ func normalize(path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// isNormal reports whether an encoded path is its own normal form: the common case, which costs no
-// allocation.
+// isNormal reports whether an encoded path is its own normal form. This is the common case, and it
+// needs no allocation.
 func isNormal(path string) bool {
 	if path == "/" {
 		return true
@@ -118,7 +118,7 @@ const parameter = "{}"
 
 var parameterSegment = regexp.MustCompile(`^\{[A-Za-z0-9_]+\}$`)
 
-// parsePattern parses an endpoint. problem is what is wanted instead of an invalid one.
+// parsePattern parses an endpoint. For an invalid one, problem describes a valid endpoint.
 func parsePattern(text string) (p pattern, problem string) {
 	p.text = text
 	if text == "*" {
@@ -131,7 +131,7 @@ func parsePattern(text string) (p pattern, problem string) {
 		return p, `want "*" for every path`
 	}
 	path, err := ParsePath(rest, "")
-	if err != nil { // an endpoint is written decoded, so a % stands for itself
+	if err != nil { // an endpoint is not percent-encoded, so a % is a literal
 		path = DecodedPath(rest, "")
 	}
 	if normal := path.String(); normal != rest {

@@ -148,7 +148,7 @@ func TestParse_overrides(t *testing.T) {
 		t.Errorf("got IDs %s and %s, horizons %s and %s", own.ID, others.ID, own.Horizon, others.Horizon)
 	}
 	if own.Spread.Lease != 5 {
-		t.Errorf("got leases of %d, want leases that fit 5 requests", own.Spread.Lease)
+		t.Errorf("lease: got %d, want 5", own.Spread.Lease)
 	}
 }
 

@@ -30,9 +30,9 @@ type Writes struct {
 // exampleAddress is the address of an example caller.
 var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
 
-// Writes returns what requests write, for the endpoint of each rule, in file order: the most of
-// all tiers and of all paths that match it. It assumes that requests have every claim by which
-// limits count.
+// Writes returns the number of writes of requests, for the endpoint of each rule, in file order. It is
+// the largest number for all tiers and all matching paths. It assumes that requests have every claim
+// by which limits count.
 func (r *Rules) Writes() (list []Writes) {
 	w := writer{rules: r, claims: map[string]string{}, known: map[string]Writes{}}
 	for i := range r.classes {
@@ -68,9 +68,9 @@ func (w Writes) most(o Writes) Writes {
 // maxMeetings bounds the work for a pattern that many others cross.
 const maxMeetings = 2000
 
-// meetings returns which rules may match a path together that p matches: the largest sets. Of too
-// many sets it returns one that contains them all. Rules whose paths all match p are left out unless
-// their pattern equals p: their own meetings contain the rule of p.
+// meetings returns the largest sets of rules that may match one path together with p. If there are too
+// many sets, it returns one that contains them all. It leaves out rules whose paths all match p,
+// unless their pattern equals p. Their own meetings contain the rule of p.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie
@@ -126,7 +126,7 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 			literals[literal] = true
 		}
 	}
-	// A path with a literal matches all that one without it matches.
+	// If a path has a literal, it matches all rules that a path without the literal matches.
 	for _, literal := range slices.Sorted(maps.Keys(literals)) {
 		m.next(nodes, literal, matched, rest, below)
 	}
@@ -185,7 +185,7 @@ type writer struct {
 	known  map[string]Writes // by rules and method
 }
 
-// of returns what a request writes that matches rules, by a method; "" is any.
+// of returns the writes of a request that matches rules, for a method; "" is any.
 func (w *writer) of(matched []int, method string) Writes {
 	key := fmt.Sprint(method, matched)
 	if one, ok := w.known[key]; ok {
@@ -221,7 +221,7 @@ func (w *writer) tiers(matched []int) []string {
 		}
 	}
 	for tier := range w.rules.tiers {
-		if !named[tier] { // an example of the tiers that none of the rules names
+		if !named[tier] { // an example of a tier that none of the rules names
 			named[tier] = true
 			break
 		}

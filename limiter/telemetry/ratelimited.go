@@ -14,10 +14,10 @@ const maxMessages = 100
 // few values.
 const reasonKey = "reason"
 
-// NewRateLimitedHandler returns a slog.Handler that passes one record of a message a second to h,
-// by the times of the records. The attribute "suppressed" counts the records that it left out
-// since the one before. So requests that fail alike cannot flood the log. Keep client input out of
-// messages; attributes may differ. The handler is safe for concurrent use if h is.
+// NewRateLimitedHandler returns a slog.Handler that passes one record of each message per second to h,
+// by the times of the records. So similar failures cannot flood the log. The attribute "suppressed"
+// counts the records left out since the previous one. Keep client input out of messages; attributes
+// may differ. The handler is safe for concurrent use if h is.
 func NewRateLimitedHandler(h slog.Handler) slog.Handler {
 	return rateLimited{h, &messages{turns: map[string]*turn{}}}
 }
@@ -27,7 +27,7 @@ type rateLimited struct {
 	messages *messages // shared by the handlers that WithAttrs and WithGroup make
 }
 
-// messages is what was passed on of each message.
+// messages records what was passed on for each message.
 type messages struct {
 	mu    sync.Mutex
 	turns map[string]*turn

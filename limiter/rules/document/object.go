@@ -46,7 +46,7 @@ func (o *object) required(key string) *node {
 	return n
 }
 
-// done reports every member that was not read.
+// done reports every member that the reader did not use.
 func (o *object) done() {
 	for _, m := range o.node.members {
 		if !slices.Contains(o.known, m.key) {
@@ -162,7 +162,7 @@ func integer(number string) (int64, bool) {
 	}
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	digits := strings.TrimRight(whole+fraction, "0")
-	zeros := len(whole) + shift - len(digits) // behind digits
+	zeros := len(whole) + shift - len(digits) // zeros after digits
 	if zeros < 0 || zeros > most {
 		return 0, false
 	}

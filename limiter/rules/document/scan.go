@@ -118,7 +118,8 @@ type scanner struct {
 	duplicates []*node // members whose name an earlier member has
 }
 
-// byteOrderMark is what some editors put before UTF-8. It is not JSON, and invisible.
+// byteOrderMark is what some editors write before UTF-8 text. JSON does not allow it, and it is
+// invisible.
 const byteOrderMark = "\xef\xbb\xbf"
 
 // document reads the one value of the text.
@@ -300,8 +301,8 @@ func unquote(raw []byte) (value string) {
 	return value
 }
 
-// unexpected returns the error of a text that is not what it should be, with the remedy for the
-// usual mistakes. It shows one character: the text may be a secret that is no document.
+// unexpected returns the error of an unexpected text, with a remedy for common mistakes. It shows one
+// character only, because the text may be a secret instead of a document.
 func (s *scanner) unexpected(want string) error {
 	rest := s.text[s.at:]
 	got, _ := utf8.DecodeRune(rest)

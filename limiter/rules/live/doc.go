@@ -1,4 +1,4 @@
-// Package live keeps rules current while requests arrive: it reloads the document from a [Source]
-// within a minute of a change, and needs no goroutine in the background. A request pays two
-// atomic loads for it, unless a reload is due.
+// Package live keeps rules current while requests arrive. It reloads the document from a [Source]
+// within a minute of a change, without a goroutine in the background. A request costs two atomic
+// loads, unless a reload is due.
 package live

@@ -251,9 +251,9 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	l.pending.CompareAndSwap(a, nil)
 }
 
-// judge returns the rules that are in force once the source has document d; was are those before.
-// err is the reason if d is rejected. repeated reports whether the result is that of an earlier
-// reload.
+// judge returns the rules that are in force once the source has document d. was has the previous
+// rules. err is the reason if d is rejected. repeated reports whether the result equals that of an
+// earlier reload.
 func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bool, err error) {
 	of := digest{sha256.Sum256(d.Content), d.Version}
 	switch of {
@@ -281,7 +281,7 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Version() == 0: // a change would never act on a state that exists
+	case r.Version() == 0: // a change could never apply to existing states
 		return nil, rules.Problems{{Path: "version", Message: "required: a number that grows with every change, such as the time in Unix seconds"}}
 	case was == nil || r.Version() > was.Version():
 		return r, nil
