@@ -63,6 +63,7 @@ type compiler struct {
 	named   map[string][]*identified // in file order
 	labels  map[string]bool          // of rules.labels
 	names   map[string][]string      // of limits that count by a kind of identity, by kind
+	unknown map[kindName]bool        // overrides of limits that do not exist
 }
 
 // spec is a limit before it is made.
@@ -100,7 +101,7 @@ func newCompiler(d *document.Document, o Options) *compiler {
 	for _, tier := range d.Tiers {
 		r.tiers[tier] = true
 	}
-	return &compiler{o: o, doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{}, names: map[string][]string{}}
+	return &compiler{o: o, doc: d, rules: r, classes: map[string]int{}, known: map[limitKey]*identified{}, named: map[string][]*identified{}, labels: map[string]bool{}, names: map[string][]string{}, unknown: map[kindName]bool{}}
 }
 
 func (c *compiler) compile() {

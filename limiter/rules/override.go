@@ -90,6 +90,9 @@ type numbers struct {
 	rate       algo.Rate
 }
 
+// kindName identifies the limits of a name that count by a kind of identity.
+type kindName struct{ kind, name string }
+
 // merge adds to each limit the rates that its overrides give it. It returns false if there are too
 // many.
 func (c *compiler) merge() bool {
@@ -129,7 +132,9 @@ func (c *compiler) merge() bool {
 }
 
 // inherit returns the numbers of an override of a limit. It takes the algorithm, the window and the
-// burst of the limit where it does not set its own.
+// burst of the limit where it does not set its own. A burst above the requests of the override is not
+// taken, because an override that lowers a limit would keep the high burst; the burst is then the
+// requests.
 func inherit(limit, own algo.Rate) algo.Rate {
 	if own.Window == 0 {
 		own.Window = limit.Window
@@ -137,7 +142,7 @@ func inherit(limit, own algo.Rate) algo.Rate {
 	if own.Algorithm == "" {
 		own.Algorithm = limit.Algorithm
 	}
-	if own.Burst == 0 && (own.Algorithm == algo.TokenBucket || own.Algorithm == algo.LeakyBucket) {
+	if own.Burst == 0 && limit.Burst <= own.Requests && (own.Algorithm == algo.TokenBucket || own.Algorithm == algo.LeakyBucket) {
 		own.Burst = limit.Burst
 	}
 	return own
@@ -151,6 +156,9 @@ func (c *compiler) applyOverrides() {
 	c.rules.overrides = o
 	done := map[numbers]bool{}
 	for i := range c.doc.Overrides {
+		if c.doc.Full() {
+			return // each override can cost a pass over all limits
+		}
 		one := &c.doc.Overrides[i]
 		n := numbers{one.Kind, one.Name, one.Rate}
 		if !done[n] && !c.applyOverride(one) {
@@ -179,6 +187,9 @@ func (c *compiler) applyOverrides() {
 // applyOverride creates the limits that replace those of the override's name. It reports whether there
 // are any and all are valid.
 func (c *compiler) applyOverride(o *document.Override) bool {
+	if c.unknown[kindName{o.Kind, o.Name}] {
+		return false
+	}
 	found := false
 	for _, base := range c.named[o.Name] {
 		if !c.rules.classes[base.made.class].countsBy(o.Kind) {
@@ -195,13 +206,17 @@ func (c *compiler) applyOverride(o *document.Override) bool {
 		}
 		c.rules.overrides.limits[key] = l
 	}
-	if !found && c.doc.Complete {
-		c.reportUnknown(o)
+	if !found {
+		c.unknown[kindName{o.Kind, o.Name}] = true
+		if c.doc.Complete {
+			c.reportUnknown(o)
+		}
 	}
 	return found
 }
 
-// reportUnknown reports an override of a limit that does not exist, with the names that do.
+// reportUnknown reports an override of a limit that does not exist, with the names that do. Further
+// overrides of the same kind and name are not reported.
 func (c *compiler) reportUnknown(o *document.Override) {
 	const most = 10
 	names, ok := c.names[o.Kind]
@@ -215,8 +230,9 @@ func (c *compiler) reportUnknown(o *document.Override) {
 		names = slices.Compact(names)
 		c.names[o.Kind] = names
 	}
+	_, exists := slices.BinarySearch(names, o.Name)
 	switch kind := document.Shorten(o.Kind); {
-	case slices.Contains(names, o.Name): // the limit exists but has a mistake
+	case exists: // the limit exists but has a mistake
 	case len(names) == 0:
 		c.doc.Report(o.Path, "no limit counts by %s", kind)
 	default:

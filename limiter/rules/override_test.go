@@ -9,11 +9,14 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// An override uses the window, the algorithm and the burst of the limit unless it sets its own.
+// An override uses the window, the algorithm and the burst of the limit unless it sets its own. It does
+// not use a burst above its own requests: an override that lowers a limit lowers its burst too.
 func TestParse_overrides_inherit(t *testing.T) {
 	limits := map[string]string{
 		"bucket":      `"requests":100,"window":"1m","algorithm":"token_bucket","burst":20`,
 		"full bucket": `"requests":100,"window":"1m","algorithm":"token_bucket"`,
+		"large burst": `"requests":1000,"window":"1m","algorithm":"token_bucket","burst":1000`,
+		"leaky":       `"requests":1000,"window":"1m","algorithm":"leaky_bucket","burst":10`,
 		"fixed":       `"requests":100,"window":"1h","algorithm":"fixed_window"`,
 		"sliding":     `"requests":100,"window":"1h"`,
 		"log":         `"requests":100,"window":"1h","algorithm":"sliding_log"`,
@@ -24,6 +27,13 @@ func TestParse_overrides_inherit(t *testing.T) {
 		{"bucket", `"requests":600,"window":"1h"`, "bucket/6s/20"},
 		{"bucket", `"requests":600,"algorithm":"sliding_window"`, "sliding/1m0s/600"},
 		{"full bucket", `"requests":600`, "bucket/100ms/600"},
+		{"large burst", `"requests":5`, "bucket/12s/5"},
+		{"large burst", `"requests":1000`, "bucket/60ms/1000"},
+		{"large burst", `"requests":2000`, "bucket/30ms/1000"},
+		{"large burst", `"requests":5,"burst":40`, "bucket/12s/40"},
+		{"bucket", `"requests":20`, "bucket/3s/20"},
+		{"bucket", `"requests":19`, "bucket/3.157894737s/19"},
+		{"leaky", `"requests":5`, "bucket/12s/5"},
 		{"fixed", `"requests":5`, "fixed/1h0m0s/5"},
 		{"fixed", `"requests":5,"window_seconds":60`, "fixed/1m0s/5"},
 		{"sliding", `"requests":5`, "sliding/1h0m0s/5"},
@@ -78,5 +88,19 @@ func TestParse_overrides_networks(t *testing.T) {
 	}
 	if charges := r.Charges(nil, "GET", rules.MustParsePath("/"), caller.Caller{}); len(charges) > 0 && charges[0].Limit.Rate.Requests != 9 {
 		t.Errorf("without an address: got %d requests", charges[0].Limit.Rate.Requests)
+	}
+}
+
+// Overrides of one unknown limit are one mistake for each kind of identity.
+func TestParse_overrides_unknown_once(t *testing.T) {
+	_, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1s"}}}],"overrides":[
+		{"user":"u","limits":{"b":{"requests":1}}},
+		{"user":"v","limits":{"b":{"requests":2},"c":{"requests":2}}},
+		{"apikey":"k","limits":{"b":{"requests":1}}}]}`), rules.Options{})
+	want := `line 2: overrides[0].limits.b: no limit of this name counts by user, want "a"
+line 3: overrides[1].limits.c: no limit of this name counts by user, want "a"
+line 4: overrides[2].limits.b: no limit of this name counts by apikey, want "a"`
+	if err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
 	}
 }

@@ -367,8 +367,8 @@ func TestRules_Charges_onError(t *testing.T) {
 		want             string
 	}{
 		{"/login", "", "", "deny 0 5, allow 0 600"},
-		{"/search", "bob", "free", "local 4 5, allow 0 600"}, // a bucket of 20 requests
-		{"/search", "alice", "free", "local 4 5, allow 0 600"},
+		{"/search", "bob", "free", "local 4 5, allow 0 600"},   // a bucket of 20 requests
+		{"/search", "alice", "free", "local 4 2, allow 0 600"}, // the burst is the 8 requests of the override
 		{"/api/x", "", "", "local 1 1, allow 0 600"},
 		{"/other", "", "", "allow 0 600"},
 	} {

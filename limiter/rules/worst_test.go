@@ -79,6 +79,23 @@ var worst = []struct{ name, document, problem string }{
 	}) + `],"overrides":[` + fill(8_000, func(i int) string {
 		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":5,"window":"1s"}}}`, i)
 	}) + `]}`, ""},
+	{"unknown overrides of many names", `{"rules":[` + fill(1000, func(i int) string {
+		return rule(fmt.Sprintf("/a%d", i), "", `"*":[`+fill(4, func(j int) string {
+			return fmt.Sprintf(`{"name":"%s%04d","requests":1,"window":"1s"}`, strings.Repeat("ab", 14), 4*i+j)
+		})+`]`)
+	}) + `],"overrides":[` + fill(4000, func(i int) string {
+		return fmt.Sprintf(`{"user":"u","limits":{"%s%04d":{"requests":1}}}`, strings.Repeat("ba", 14), i)
+	}) + `]}`, "more than 100 problems"},
+	{"one unknown override, many times", `{"rules":[` + fill(16, func(i int) string {
+		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 500))
+	}) + `],"overrides":[` + fill(9000, func(i int) string {
+		return fmt.Sprintf(`{"claim:c":"u%d","limits":{"all":{"requests":%d}}}`, i, i+1)
+	}) + `]}`, "no limit"},
+	{"an invalid override, many times", `{"rules":[` + fill(15, func(i int) string {
+		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 500))
+	}) + `,{"endpoint":"/b/all","cost":6,"limits":{"z":{"requests":10,"window":"1s"}}}],"overrides":[` + fill(9000, func(i int) string {
+		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":5}}}`, i)
+	}) + `]}`, "more than 100 problems"},
 	{"many words of per", document(rule("*", "", `"*":{"name":"l","requests":1,"window":"1s","per":[`+fill(50_000, func(i int) string {
 		return fmt.Sprintf(`"claim:c%d"`, i)
 	})+`]}`)), "per: got 50000 words, want at most 6"},

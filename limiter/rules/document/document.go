@@ -86,6 +86,9 @@ func (d *Document) Mistaken(path string) bool {
 // Mistakes returns how many mistakes are known.
 func (d *Document) Mistakes() int { return len(d.report.found) }
 
+// Full reports that further mistakes are not shown.
+func (d *Document) Full() bool { return d.report.more }
+
 // Note adds a remark: nothing is wrong, but a consequence of the document may surprise its author.
 func (d *Document) Note(path, format string, args ...any) { d.report.note(path, format, args...) }
 

@@ -49,6 +49,9 @@ func (o *object) required(key string) *node {
 // done reports every member that the reader did not use.
 func (o *object) done() {
 	for _, m := range o.node.members {
+		if o.report.more {
+			return
+		}
 		if !slices.Contains(o.known, m.key) {
 			o.report.add(m.node.path, "unknown field%s; known here: %s", DidYouMean(m.key, o.known), strings.Join(o.known, ", "))
 		}
@@ -97,13 +100,24 @@ func AnyOf(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// DidYouMean returns ` (did you mean "word"?)` with the closest of words; "" if none is close.
+// maxCompared is the number of words with which DidYouMean compares a text.
+const maxCompared = 200
+
+// DidYouMean returns ` (did you mean "word"?)` with the closest of words; "" if none is close. It
+// compares the first maxCompared words of about the same length, which bounds its work.
 func DidYouMean(got string, words []string) string {
 	if len(got) > maxShown {
 		return ""
 	}
 	best, distance := "", min(len(got)-1, max(2, len(got)/3))+1
+	compared := 0
 	for _, word := range words {
+		if max(len(word)-len(got), len(got)-len(word)) >= distance {
+			continue // at least as far as its difference in length
+		}
+		if compared++; compared > maxCompared {
+			break
+		}
 		if d := editDistance(strings.ToLower(got), strings.ToLower(word)); d < distance {
 			best, distance = word, d
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -61,6 +62,19 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("%q: got %v, want %v, %v", text, root.plain(), want, err)
 		}
 	})
+}
+
+// The work does not grow with the number of words.
+func TestDidYouMean_bounded(t *testing.T) {
+	words := slices.Repeat([]string{"another"}, 100_000)
+	words[0], words[maxCompared], words[maxCompared+1] = "limit-2", "limit-1", "limits"
+	if got, want := DidYouMean("limit-1", words), ` (did you mean "limit-2"?)`; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	far := append(slices.Repeat([]string{"a much longer name"}, 1000), "limit-1")
+	if got, want := DidYouMean("limit-2", far), ` (did you mean "limit-1"?)`; got != want {
+		t.Errorf("after words of other lengths: got %q, want %q", got, want)
+	}
 }
 
 func TestDidYouMean(t *testing.T) {
