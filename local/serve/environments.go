@@ -75,7 +75,7 @@ func (s *Server) bootstrapPath(role string) string {
 }
 
 // maxMetrics is the maximum size of the metrics file, in bytes, at the start of a run. A larger
-// file is truncated.
+// file is removed.
 const maxMetrics = 64 << 20
 
 // openMetrics opens the file that stands for CloudWatch. Other runs of this checkout may write to

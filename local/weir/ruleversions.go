@@ -109,7 +109,7 @@ func difference(v rulestore.Version, document []byte, p proposal) string {
 	return udiff.Unified(nameOf(v), p.name, lines(document), lines(p.document))
 }
 
-// nameOf returns the name of a version. The zero Version is "none".
+// nameOf returns the name of a version. The zero Version is "no rules".
 func nameOf(v rulestore.Version) string {
 	if v.Version == 0 {
 		return "no rules"

@@ -58,7 +58,7 @@ type madeToken struct {
 	Token string `json:"token"`
 }
 
-// reservedClaims are the claims that --claim rejects, each with the flag that sets it. They are the
+// reservedClaims are the claims that --claim rejects, each with what sets it. They are the
 // registered claims (RFC 7519, 4.1), which the gateway checks, and the tier.
 var reservedClaims = map[string]string{
 	"sub": "--user", "tier": "--tier", "exp": "--valid",
