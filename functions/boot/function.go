@@ -50,6 +50,14 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 			return nil, err
 		}
 	}
+	return c.start(ctx, store, o)
+}
+
+// start returns an environment over store and opens its connections. All its calls together wait
+// no longer than a first decision.
+func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
+	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
+	defer cancel()
 	e, err := c.Environment(ctx, store, o)
 	if err != nil {
 		return nil, err
@@ -58,11 +66,9 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	return e, nil
 }
 
-// warm opens the connections of an environment, within the time of a first decision. It only logs
-// errors: the store may recover before the first request.
+// warm opens the connections of an environment. It only logs errors: the store may recover before
+// the first request.
 func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
-	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
-	defer cancel()
 	if err := c.Probe(ctx, store); err != nil {
 		e.Logger.Warn("store not reached", slog.Any("err", err))
 	}

@@ -11,7 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// subjectKeyTimeout bounds the time that a start waits for the key of subject hashes.
+// subjectKeyTimeout bounds the time that a start waits for the key of subject hashes. The rest of
+// the start's deadline is for the connection to the store.
 const subjectKeyTimeout = 500 * time.Millisecond
 
 // subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
