@@ -464,6 +464,7 @@ func TestLimits_Definition_mistakes(t *testing.T) {
 		`{"openapi": "3.0.1", "paths": {"/a": {"get": {"security": [{"mine": []}]}}}}`:                                                           "GET /a has a security of its own ([mine])",
 		`{"openapi": "3.0.1", "security": [{"all": []}], "paths": {"/a": {"get": {}, "post": {"security": []}}}}`:                                "GET /a has a security of its own ([all])",
 		`{"openapi": "3.0.1", "paths": {"/a": {"put": {"security": [{"x": []}]}, "x-amazon-apigateway-any-method": {"security": [{"y": []}]}}}}`: "ANY /a has a security of its own ([y]), and an operation has one authorizer; remove it, call the limiter inside it, or limit in the handler\nratelimit: definition: PUT /a",
+		`{"openapi": "3.0.1", "paths": {"/a": {"$ref": "#/components/pathItems/a"}, "/b": {"get": {}}}}`:                                         "/a has a $ref, whose operations would not be limited; put them in the path itself",
 	} {
 		if got := panicked(func() { l.Definition([]byte(document)) }); !strings.Contains(got, want) || strings.Contains(got, "POST") {
 			t.Errorf("%s: got %q, want %q", document, got, want)
@@ -489,6 +490,9 @@ func TestLimits_Attach_definition(t *testing.T) {
 	}{
 		"no authorizer": {"Spec/Api: GET /orders is not limited; make the definition with Limits.Definition", inline(func(map[string]any) {})},
 		"no operation":  {"Spec/Api: the definition has no operation", inline(func(d map[string]any) { delete(d, "paths") })},
+		"reference": {"Spec/Api: /orders has a $ref, whose operations would not be limited", inline(func(d map[string]any) {
+			d["paths"].(map[string]any)["/orders"] = map[string]any{"$ref": "#/components/pathItems/orders"}
+		})},
 		"gateway response": {"two gateway responses of type THROTTLED", inline(func(d map[string]any) {
 			d["x-amazon-apigateway-gateway-responses"] = map[string]any{"THROTTLED": map[string]any{}}
 		})},

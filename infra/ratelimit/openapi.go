@@ -21,7 +21,7 @@ var operations = []string{"get", "put", "post", "delete", "head", "patch", "trac
 // Definition returns an OpenAPI 3 document, in JSON, as the definition of a SpecRestApi
 // that is limited: the authorizer is the security of each operation except OPTIONS. Call
 // [Limits.Attach] for the API too. Definition panics with an error if the document is no
-// OpenAPI 3 in JSON, or if an operation has a security already.
+// OpenAPI 3 in JSON, if an operation has a security already, or if a path has a $ref.
 func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 	var d map[string]any
 	if err := json.Unmarshal(document, &d); err != nil {
@@ -31,6 +31,9 @@ func (l *Limits) Definition(document []byte) awsapigateway.ApiDefinition {
 		panic(fmt.Errorf("ratelimit: definition: openapi: got %q, want 3.x", version))
 	}
 	var problems []error
+	for _, path := range references(d) {
+		problems = append(problems, fmt.Errorf("ratelimit: definition: "+referenceProblem, path))
+	}
 	for name, operation := range operationsOf(d) {
 		if others := security(d, operation); len(others) > 0 {
 			problems = append(problems, fmt.Errorf("ratelimit: definition: %s has a security of its own (%v), and an operation has one authorizer; remove it, call the limiter inside it, or limit in the handler", name, others))
@@ -65,6 +68,22 @@ func operationsOf(document map[string]any) map[string]map[string]any {
 		}
 	}
 	return all
+}
+
+// referenceProblem is the problem of a path that [references] returns.
+const referenceProblem = "%s has a $ref, whose operations would not be limited; put them in the path itself"
+
+// references returns the paths of a document that have a $ref, in order. [operationsOf] does
+// not find the operations behind it.
+func references(document map[string]any) (paths []string) {
+	all, _ := document["paths"].(map[string]any)
+	for _, path := range slices.Sorted(maps.Keys(all)) {
+		item, _ := all[path].(map[string]any)
+		if _, ok := item["$ref"]; ok {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // security returns the names of an operation's security schemes, in order. They are its

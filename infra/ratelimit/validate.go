@@ -152,6 +152,11 @@ func (v *validation) definition(c awsapigateway.CfnRestApi) {
 			v.problem("%s: %s is not limited; make the definition with Limits.Definition", *a.api.Node().Path(), name)
 		}
 	}
+	for _, path := range references(document) {
+		if a.limits {
+			v.problem("%s: "+referenceProblem, *a.api.Node().Path(), path)
+		}
+	}
 	if len(all) == 0 && a.limits {
 		v.problem("%s: the definition has no operation that this app can see; make it with Limits.Definition", *a.api.Node().Path())
 	}
