@@ -118,8 +118,9 @@ func TestStore_full_sooner(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := storetest.Must(memstore.New(memstore.Options{Subjects: 64}))
+			// Each of the 64 shards has room for one subject. So many attempts leave no shard out.
 			fill := func(now algo.Instant, l *limiter.Limit, prefix string, then func(charges []limiter.Charge, results []algo.Result)) (admitted int) {
-				for i := range 640 {
+				for i := range 2_560 {
 					charges, results := []limiter.Charge{{Subject: limiter.User(prefix + strconv.Itoa(i)), Limit: l, Cost: 1}}, make([]algo.Result, 1)
 					if _, err := s.Take(ctx, now, charges[0].Subject, charges, results); err == nil {
 						admitted++
