@@ -132,7 +132,7 @@ func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, er
 	end := l.clock.Now().Add(budget)
 	for i, s := range a.plan {
 		left := end.Sub(l.clock.Now())
-		if left <= 0 || !l.pause(ctx, end, len(a.plan)-i) {
+		if left <= 0 || !l.pause(ctx, left, len(a.plan)-i) {
 			return false, false, nil
 		}
 		last := !a.hot && a.read < 2 && left < 3*callTime // a read is worth more than another write
@@ -163,11 +163,10 @@ func (a *attempt) choosePlan() {
 	}
 }
 
-// pause waits for a random time, so that the remaining calls of the plan spread over the time until
-// end. It reports whether there is time left for one more.
-func (l *Limiter) pause(ctx context.Context, end time.Time, calls int) bool {
-	mean := max(end.Sub(l.clock.Now())/time.Duration(calls)-callTime, time.Millisecond)
-	return l.clock.Sleep(ctx, mean/2+time.Duration(l.intN(int(mean)))) == nil && l.clock.Now().Before(end)
+// pause waits for a random time, so that the remaining calls of the plan spread over the time left.
+func (l *Limiter) pause(ctx context.Context, left time.Duration, calls int) bool {
+	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
+	return l.clock.Sleep(ctx, mean/2+time.Duration(l.intN(int(mean)))) == nil
 }
 
 // look reads the item.
