@@ -34,14 +34,6 @@ type accounts struct {
 	mu    sync.Mutex
 	table map[accountKey]*account
 	swept algo.Instant
-	// throttled are the subjects that were throttled last, and when.
-	throttled [several]throttling
-}
-
-// throttling is a subject that the store throttled, and when.
-type throttling struct {
-	subject Subject
-	at      algo.Instant
 }
 
 type accountKey struct {

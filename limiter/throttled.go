@@ -40,15 +40,13 @@ var (
 	hotRestPlan = plan{read, write}
 )
 
-// The calls of a plan end planTime after the first began, and planReserve before the deadline.
+// No pause of a plan begins later than planTime after the first one, or planReserve before the
+// deadline. The last pause can end later: a call that it leads to may then have no answer in time.
 const (
 	planTime    = 100 * time.Millisecond
 	planReserve = 8 * time.Millisecond
 	callTime    = 4 * time.Millisecond // that one takes
 )
-
-// several is how many subjects are throttled within a second where none of them is the hot one.
-const several = 4
 
 // errQuiet marks the failure of a call whose item is throttled because of a neighbour. The store
 // has answered.
@@ -83,18 +81,15 @@ type attempt struct {
 // outlast repeats a throttled call by its plan. It returns the outcome of the call that was not
 // throttled, the refusal that a read found, or the error of a hot or of a quiet subject.
 func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err error) {
-	subject, limit := a.charges[0].Subject, a.charges[0].Limit
+	first := a.charges[0]
 	if !slices.ContainsFunc(a.charges, func(c Charge) bool { return c.Cost > 0 }) {
 		return false, quiet(a.err) // a look
 	}
-	if limit.Shadow {
+	if first.Limit.Shadow {
 		l.signal(a.now, a.charges, true)
 		return false, a.err
 	}
-	a.hot = l.accounts.hot(a.now, subject, limit)
-	if l.accounts.throttledLately(a.now, subject) >= several && !a.hot {
-		return false, l.lookOnce(ctx, a)
-	}
+	a.hot = l.accounts.hot(a.now, first.Subject, first.Limit)
 	if taken, ended, err := l.follow(ctx, a); ended {
 		if err == nil && (a.hot || a.changed) && taken {
 			l.signal(a.now, a.charges, false)
@@ -106,20 +101,6 @@ func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err erro
 	}
 	l.signal(a.now, a.charges, true)
 	return false, a.err
-}
-
-// lookOnce reads the item once, where several subjects are throttled: repeated calls for all of them
-// would take the capacity that they wait for. It returns nil if the state refuses the call. A subject
-// that has room is a quiet one; one that cannot be read counts as hot.
-func (l *Limiter) lookOnce(ctx context.Context, a *attempt) error {
-	switch l.look(ctx, a); {
-	case a.refused:
-		return nil
-	case a.unread:
-		l.signal(a.now, a.charges, true)
-		return a.err
-	}
-	return quiet(a.err)
 }
 
 // follow makes the calls of the plan, and reports whether one ended the attempt.
@@ -190,30 +171,6 @@ func (l *Limiter) look(ctx context.Context, a *attempt) {
 // sameState compares two reads. A store may make a new Machine at each read.
 func sameState(a, b algo.Result) bool {
 	return a.State == b.State && a.Machine.Fingerprint() == b.Machine.Fingerprint()
-}
-
-// throttledLately notes that subject was throttled at now, and returns how many subjects were
-// within a second.
-func (s *accounts) throttledLately(now algo.Instant, subject Subject) (n int) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	oldest := 0
-	for i, t := range s.throttled {
-		if t.subject == subject {
-			oldest = i
-			break
-		}
-		if t.at < s.throttled[oldest].at {
-			oldest = i
-		}
-	}
-	s.throttled[oldest] = throttling{subject, now}
-	for _, t := range s.throttled {
-		if now.Sub(t.at).Abs() < time.Second {
-			n++
-		}
-	}
-	return n
 }
 
 // press handles the pressure on the subject of p, if that is why its call has failed.

@@ -59,6 +59,26 @@ func TestPressure_hotItem(t *testing.T) {
 	}
 }
 
+// Six callers flood at the same time, each its own item. The environments see several throttled
+// subjects, and each caller is the hot one of its partition.
+func TestPressure_hotItems(t *testing.T) {
+	for _, requests := range []int64{60, 600, 20_000} {
+		for _, n := range []int{20, 200, 600} {
+			t.Run(fmt.Sprintf("%d a minute, %d", requests, n), func(t *testing.T) {
+				t.Parallel()
+				var callers []*stream
+				for i := range 6 {
+					callers = append(callers, one(fmt.Sprint("hot", i), 2000, local(t, limiter.Limit{Rate: algo.Rate{Requests: requests, Window: time.Minute}})))
+				}
+				runFleet(t, n, 10*time.Second, func(*table) {}, callers...)
+				for _, c := range callers {
+					withinLimit(t, c)
+				}
+			})
+		}
+	}
+}
+
 // A caller below half of its limit sends more requests than its item accepts writes. The caller gets
 // leases, and loses at most 1 % of its requests.
 func TestPressure_hotHonest(t *testing.T) {

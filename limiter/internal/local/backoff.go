@@ -14,7 +14,7 @@ import (
 //   - Each refused call adds trust to a debt, which time pays off. While the debt is more than twice
 //     trust, the process makes no call until an instant drawn at random from the second half of
 //     the time until the next call is paid for. A process that is early or persistent gains nothing.
-//   - An admission pays for one refused call, unless requests came earlier than they were told to.
+//   - An admission pays for one refused call, unless requests came before their Retry-After.
 //     A patient caller therefore gets its share, and a flood gets no more.
 //   - A back-off applies to costs at least as large as the smallest refused one. Costs of twice that
 //     have a debt of their own. A cost for which the cached state had room is not backed off.
