@@ -117,16 +117,16 @@ func TestStart_requestID(t *testing.T) {
 		t.Error(err)
 	}
 	_ = c.Wait() // the process was killed
-	told := false
+	reported := false
 	for line := range strings.Lines(output.String()) {
 		if strings.Contains(line, `"store failed"`) {
-			told = true
+			reported = true
 			if !strings.Contains(line, `"requestId":"1"`) {
 				t.Errorf("log line has no request id: %s", line)
 			}
 		}
 	}
-	if !told {
+	if !reported {
 		t.Errorf("the log has no line \"store failed\": %s", output)
 	}
 }

@@ -255,7 +255,7 @@ func TestConfig_rules_appConfig(t *testing.T) {
 	if n := strings.Count(d.metrics.String(), `"RulesRefused":1`); n != 2 {
 		t.Errorf("got %d rejected documents, want 2:\n%s", n, &d.metrics)
 	}
-	if told := d.logged.String(); strings.Count(told, "rules refused: older than the rules in force") != 1 || !strings.Contains(told, "got version 4, want more than 5") {
-		t.Errorf("log of the rejected documents: got\n%s", told)
+	if log := d.logged.String(); strings.Count(log, "rules refused: older than the rules in force") != 1 || !strings.Contains(log, "got version 4, want more than 5") {
+		t.Errorf("log of the rejected documents: got\n%s", log)
 	}
 }

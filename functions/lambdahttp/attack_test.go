@@ -633,9 +633,9 @@ func TestAttack_log(t *testing.T) {
 				}
 			}
 		}
-		for _, told := range []string{"victim", "192.0.2", "secret", "api/v1"} {
-			if strings.Contains(log.String(), told) {
-				t.Errorf("the log contains %q: %s", told, &log)
+		for _, secret := range []string{"victim", "192.0.2", "secret", "api/v1"} {
+			if strings.Contains(log.String(), secret) {
+				t.Errorf("the log contains %q: %s", secret, &log)
 			}
 		}
 		if lines := strings.Count(log.String(), "\n"); lines > 4 {

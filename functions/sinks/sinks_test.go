@@ -72,8 +72,8 @@ func publish(t *testing.T, variables ...string) (log string) {
 	defer cancel()
 	p.Close(ctx, now)
 	recorder.RulesRefused(now.Add(time.Minute)) // writes the previous log lines
-	if told, logged := strings.Contains(metrics.String(), `"EventsDropped":2`), out.Len() > 0; told != logged {
-		t.Errorf("dropped events: counted %t, logged %t; want both or neither: %s", told, logged, &metrics)
+	if counted, logged := strings.Contains(metrics.String(), `"EventsDropped":2`), out.Len() > 0; counted != logged {
+		t.Errorf("dropped events: counted %t, logged %t; want both or neither: %s", counted, logged, &metrics)
 	}
 	return out.String()
 }
