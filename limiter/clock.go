@@ -6,7 +6,8 @@ import (
 )
 
 // Clock measures the pauses between the calls for a throttled item, and waits for their ends. It MUST
-// be safe for concurrent use. A simulation has a clock of its own.
+// be safe for concurrent use. A simulation has another clock than package time; deadlines of contexts
+// stay those of package time.
 type Clock interface {
 	Now() time.Time
 	// Sleep returns nil after d, or the error of ctx if that ends before.

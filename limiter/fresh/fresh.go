@@ -34,7 +34,8 @@ type Policy struct {
 
 // Load reads a source. asOf is when the value was current, which is earlier than the read for a
 // copy; the zero Time means now. The error wraps ErrAbsent if the source has no value. ctx ends
-// after Policy.Timeout, and not with a request.
+// after Policy.Timeout, and not with a request. A Load MUST return when ctx ends: until then no
+// other read begins.
 type Load[V any] func(ctx context.Context) (value V, asOf time.Time, err error)
 
 // Value is a value that is read when a request needs it and kept. Make one with New. It is safe
