@@ -35,6 +35,7 @@ var groups = []struct {
 	{"redis", "REDIS_URL", redisGroup},
 	{"dynamodb", "DYNAMODB_ENDPOINT", dynamoGroup},
 	{"leases", "REDIS_URL", leaseGroup},
+	{"functions", "", functionGroup},
 }
 
 // bench is one run.
