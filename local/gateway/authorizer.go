@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// maxMethodARN is how long the ARN of a method with an authorizer may be (developer
+// maxMethodARN is the maximum length of the ARN of a method with an authorizer (developer
 // guide, "Quotas").
 const maxMethodARN = 1600
 
@@ -31,8 +31,8 @@ type authorization struct {
 }
 
 // parseAuthorization reads an authorizer's answer. Any deviation from the developer guide
-// ("Output from an API Gateway Lambda authorizer") is an error. That includes a missing
-// principalId, which AWS is known to accept.
+// ("Output from an API Gateway Lambda authorizer") is an error. A missing principalId is
+// an error too, although AWS is known to accept it.
 func parseAuthorization(payload []byte) (authorization, error) {
 	var output struct {
 		PrincipalID    *string         `json:"principalId"`

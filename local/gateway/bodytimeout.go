@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// WithBodyTimeout limits the time in which h can read the body of a request, from the end of
-// its header. What h does afterwards has no limit. A server's ReadTimeout would also end
-// that, and streamed answers.
+// WithBodyTimeout limits the time in which h can read the body of a request. The time starts
+// when the server has read the header. It does not limit what h does after the body, such as
+// streaming an answer. (The ReadTimeout of http.Server would limit that too.)
 func WithBodyTimeout(h http.Handler, timeout time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != nil && r.Body != http.NoBody {
@@ -31,7 +31,7 @@ type timedBody struct {
 func (b *timedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if err == io.EOF {
-		_ = b.connection.SetReadDeadline(time.Time{}) // setting the first one succeeded
+		_ = b.connection.SetReadDeadline(time.Time{}) // supported: the first call succeeded
 	}
 	return n, err
 }

@@ -10,16 +10,16 @@ import (
 
 const allowOrigin = "Access-Control-Allow-Origin"
 
-// ownedByCORS reports whether the configuration alone sets a header. The function's value is
-// ignored.
+// ownedByCORS reports whether only the CORS configuration can set a header. The gateway
+// ignores the value that a function returns for such a header.
 func ownedByCORS(c *template.CORS, name string) bool {
 	const prefix = "Access-Control-"
 	return c != nil && len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }
 
 // answerCORS adds the CORS headers to the answer to a request with an allowed Origin. An
-// OPTIONS request also needs an Access-Control-Request-Method. Assumed, from the Fetch
-// standard: which headers each request gets.
+// OPTIONS request also needs an Access-Control-Request-Method. The choice of headers for
+// each kind of request is assumed, from the Fetch standard.
 func answerCORS(c *template.CORS, header http.Header, r *http.Request) {
 	origin := r.Header.Get("Origin")
 	if c == nil || origin == "" || !allowsOrigin(c, origin) {

@@ -5,10 +5,10 @@
 // # Guarantee
 //
 // The gateway serves a template as API Gateway does. Package template rejects every
-// template that this package would serve in another way. Functions receive the events
-// that AWS sends, through the interface that AWS's library calls. The gateway checks their
-// answers as strictly as AWS does. A refusal by an authorizer goes through the gateway
-// responses of the template.
+// template that this package would serve in another way. Functions are [lambda.Handler]
+// values and receive the same events as on AWS. The gateway checks their answers as
+// strictly as AWS does. If an authorizer denies a request, the template's gateway
+// responses define the answer.
 //
 //	parsed, err := template.Parse(data)
 //	g, err := gateway.New(parsed, gateway.Options{Functions: map[string]lambda.Handler{
@@ -22,10 +22,10 @@
 // # Where to look
 //
 //   - rest.go, http.go: the steps of a request, for each kind of API
-//   - failure.go, failureresponse.go: status, headers and body of a 429 or another answer
-//     that a REST API gives itself. The customized ones are in template/gatewayresponse.go
-//     and template/mappingtemplate.go.
-//   - throttle.go: the buckets of a stage. Their numbers are in template/throttle.go.
+//   - failure.go, failureresponse.go: status, headers and body of a 429, and of other
+//     answers that a REST API creates without a function. template/gatewayresponse.go and
+//     template/mappingtemplate.go read the customized answers.
+//   - throttle.go: the token buckets of a stage. template/throttle.go reads their rates.
 //   - restroute.go, httproute.go: which method or route a request matches
 //   - restevent.go, httpevent.go, response.go, httpresponse.go: events and answers
 //   - authorizer.go, policy.go: the answer of an authorizer
@@ -35,38 +35,38 @@
 // # Sources
 //
 // A comment names the page of the API Gateway developer guide that documents a behavior.
-// Where no page does, "observed" and "measured" refer to these recordings and reports of
-// the real service:
+// For behavior that no page documents, "observed" and "measured" refer to these recordings
+// and reports of the real service:
 //
 //   - events and answers that AWS recorded for its Lambda Test Tool
 //     (github.com/aws/aws-lambda-dotnet), and those that LocalStack recorded in tests that
 //     also run against AWS;
 //   - dev.to/marcogrcr and loige.co on the answers to failing authorizers;
-//   - rasp.hateblo.jp/entry/2021/05/13/222835 on a function's own timeout: a REST API
-//     answers 502, and 504 only if the integration's limit comes first;
-//   - zenn.dev/mn87 on authorizers, which that limit does not apply to;
+//   - rasp.hateblo.jp/entry/2021/05/13/222835 on timeouts: a REST API answers 502 if the
+//     function's timeout ends first, and 504 if the integration's timeout ends first;
+//   - zenn.dev/mn87 on authorizers: the integration's timeout does not apply to them;
 //   - ministackorg/ministack#766 on the bodies that an HTTP API passes on as text, and
 //     middleapi/standard-server#93 on its decoded paths;
 //   - zaccharles.medium.com on the sizes of events and answers.
 //
-// "Assumed" behavior has no source. Where AWS may be more lenient than its sources say,
-// this package is not.
+// "Assumed" behavior has no source. If AWS may be more lenient than its documentation,
+// this package follows the documentation.
 //
 // # What it does not do
 //
 // URLs have no stage, and an API has one stage. There are no caches, API keys, usage
 // plans, request validation, resource policies or custom domains. REST APIs have REQUEST
-// authorizers without a cache; HTTP APIs have no authorizers. Integrations are AWS_PROXY,
-// and for preflights the MOCK that CDK writes. Throttling of a stage is exact here and best
-// effort at AWS; an account has no throttle. Header names have the canonical case of
-// net/http, not the case that the client sent.
+// authorizers without a cache; HTTP APIs have no authorizers. Integrations are AWS_PROXY.
+// For preflights, the MOCK integration that CDK writes is also supported. Throttling of a
+// stage is exact here, but best effort on AWS. The throttle of an AWS account is missing.
+// Header names have the canonical case of net/http, not the case that the client sent.
 //
 // Web ACLs, networks, IAM roles and policies do not filter anything. A function without a
 // permission for API Gateway is an error.
 //
 // A handler in this process is not isolated: memory and concurrency are not enforced, and a
-// handler that ignores its deadline continues. There is no cold start. With a
-// [lambdaenv.Pool] as its handler, a function has processes of its own: up to a maximum
-// number, frozen between events and killed at the timeout, with a real cold start. Every
-// version and alias of a function runs the one handler and gets the ARN of the function.
+// handler that ignores its deadline continues. There is no cold start. If the handler is a
+// [lambdaenv.Pool], the function runs in separate processes with real cold starts. The pool
+// limits their number, freezes them between events and kills them at the timeout. All
+// versions and aliases of a function run the same handler and get the ARN of the function.
 package gateway

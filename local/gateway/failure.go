@@ -6,21 +6,22 @@ import (
 	"net/http"
 )
 
-// failure is an answer that a REST API gives itself, without a function.
+// failure is an answer that a REST API creates without a function.
 type failure struct {
-	kind    string // gateway response type, empty if it cannot be customized
+	kind    string // gateway response type, empty if the answer cannot be customized
 	status  int
 	code    string // x-amzn-ErrorType
 	message string
 	format  string // of the default body; %s is the message
 }
 
-// The failures of a REST API. Types and statuses are those of the developer guide, "Gateway
-// response types for API Gateway". Codes and bodies are observed unless assumed.
+// The failures of a REST API. Types and statuses are from the developer guide, "Gateway
+// response types for API Gateway". Codes and bodies are observed, unless a comment says
+// that they are assumed.
 var (
 	missingToken = failure{kind: "MISSING_AUTHENTICATION_TOKEN", status: http.StatusForbidden,
 		code: "MissingAuthenticationTokenException", message: "Missing Authentication Token"}
-	// The code is assumed.
+	// Assumed: the code.
 	throttled = failure{kind: "THROTTLED", status: http.StatusTooManyRequests,
 		code: "TooManyRequestsException", message: "Too Many Requests"}
 	unauthorized = failure{kind: "UNAUTHORIZED", status: http.StatusUnauthorized,
@@ -31,31 +32,32 @@ var (
 	explicitlyDenied = failure{kind: "ACCESS_DENIED", status: http.StatusForbidden,
 		code: "AccessDeniedException", message: "User is not authorized to access this resource with an explicit deny",
 		format: `{"Message":%s}`}
-	// An authorizer that fails has no message: the body is {"message":null}.
+	// The failure of an authorizer has no message: the body is {"message":null}.
 	authorizerFailed = failure{kind: "AUTHORIZER_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "AuthorizerConfigurationException"}
 	// Assumed: DEFAULT_5XX. AWS names no type for a function's failure.
 	functionFailed = failure{kind: "DEFAULT_5XX", status: http.StatusBadGateway,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// A throttled invocation has its own status by the Lambda developer guide ("Handling Lambda
-	// errors with an API Gateway API"). The type is as reported.
+	// The Lambda developer guide ("Handling Lambda errors with an API Gateway API") documents
+	// the status of a throttled invocation. The type is observed.
 	integrationThrottled = failure{kind: "INTEGRATION_FAILURE", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	integrationTimedOut = failure{kind: "INTEGRATION_TIMEOUT", status: http.StatusGatewayTimeout,
 		code: "InternalServerErrorException", message: "Endpoint request timed out", format: `{"message": %s}`}
-	// The codes of these two are assumed.
+	// Assumed: the codes of the next two.
 	mockWithoutStatus = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
 	badBase64 = failure{kind: "API_CONFIGURATION_ERROR", status: http.StatusInternalServerError,
 		code: "InternalServerErrorException", message: "Internal server error", format: `{"message": %s}`}
-	// These two cannot be customized. Assumed: the codes, and the body of the second.
+	// The next two cannot be customized. Assumed: their codes, and the body of the second.
 	eventTooLarge = failure{status: http.StatusRequestEntityTooLarge,
 		code: "RequestTooLargeException", message: "Request Too Long"}
 	methodARNTooLong = failure{status: http.StatusRequestURITooLong,
 		code: "BadRequestException", message: "Request URI too long"}
 )
 
-// fallback returns the gateway response type that applies if f's own has none.
+// fallback returns the gateway response type that applies if the template has no gateway
+// response for f.kind.
 func (f failure) fallback() string {
 	switch {
 	case f.kind == "":

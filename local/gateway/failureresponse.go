@@ -9,8 +9,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// pickTemplate returns the body template for the first media type of the client's Accept,
-// then for application/json, then the first of the others. AWS does not document the choice.
+// pickTemplate returns the body template for the first media type of the client's Accept
+// header. Without one, it returns the template for application/json, or else the first in
+// alphabetical order. AWS does not document the choice.
 func pickTemplate(all map[string]template.MappingTemplate, accept string) (contentType string, t template.MappingTemplate) {
 	contentType = mediaType(accept)
 	if _, ok := all[contentType]; !ok {
@@ -29,8 +30,8 @@ func mediaType(header string) string {
 	return strings.ToLower(strings.TrimSpace(first))
 }
 
-// answer writes the answer to a failure: the gateway response of its type, otherwise that of
-// all 4XX or 5XX, otherwise API Gateway's default.
+// answer writes the answer to a failure. It uses the gateway response of the failure's type,
+// or else of DEFAULT_4XX or DEFAULT_5XX, or else API Gateway's default.
 func (h *restHandler) answer(w http.ResponseWriter, f failure, v variables) {
 	header := w.Header()
 	header["x-amzn-ErrorType"] = []string{f.code}

@@ -17,14 +17,14 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// The size of an event that Lambda rejects, and the largest output that it accepts, as
-// measured. Its quota page says 6 MB for both.
+// Measured: the smallest event that Lambda rejects, and the largest output that it accepts.
+// Lambda's quota page says 6 MB for both.
 const (
 	maxEvent  = 6 << 20
 	maxOutput = 6<<20 + 100
 )
 
-// The errors of an invocation, except those of the function itself.
+// The errors of an invocation, except errors that the function returns.
 var (
 	errEventTooLarge       = errors.New("event too large")
 	errOutputTooLarge      = errors.New("output too large")
@@ -37,18 +37,17 @@ type function struct {
 	template.Function
 
 	handler lambda.Handler
-	// slot is held by the running invocation of a handler that can run one at a time; nil for
-	// other handlers.
+	// slot has room for one invocation. It is nil for handlers that can run concurrently.
 	slot chan struct{}
 }
 
-// pooling is the type of handlers that reuse memory. See newFunction.
+// pooling is the type of handlers that reuse the memory of their answers. See newFunction.
 var pooling = reflect.TypeOf(lambda.NewHandler(func() {}))
 
 // newFunction prepares a function. A handler of lambda.NewHandler returns memory that its
-// next invocation overwrites: an environment of Lambda runs one invocation at a time. Two at
-// once would send one caller's body to another. These handlers run one invocation at a
-// time; all others run concurrently.
+// next invocation overwrites, because a Lambda environment runs one invocation at a time.
+// Two concurrent invocations could send one caller's body to another caller. Such a handler
+// therefore runs one invocation at a time here too. Other handlers run concurrently.
 func newFunction(f template.Function, handler lambda.Handler) *function {
 	runner := &function{Function: f, handler: handler}
 	if reflect.TypeOf(handler) == pooling {
@@ -62,9 +61,9 @@ type outcome struct {
 	err     error
 }
 
-// invoke runs the function on an event. It returns after the function's own timeout or
-// after limit, whichever is sooner. After limit the function continues to its own deadline,
-// as in Lambda, and its answer is dropped. A client that disconnects does not end it.
+// invoke runs the function on an event. It waits at most until the function's timeout or
+// until limit. After limit, the function continues until its timeout, as in Lambda, and
+// invoke drops its answer. The function also continues if the client disconnects.
 func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration) ([]byte, error) {
 	if len(event) >= maxEvent {
 		return nil, errEventTooLarge
@@ -92,8 +91,8 @@ func (f *function) invoke(ctx context.Context, event []byte, limit time.Duration
 	}
 }
 
-// run calls the handler, after the invocation before it if the handler runs one at a time.
-// A panic fails the invocation.
+// run calls the handler. If the handler can run only one invocation at a time, run first
+// waits for its turn. A panic fails the invocation.
 func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 	if f.slot != nil {
 		select {
@@ -101,7 +100,7 @@ func (f *function) run(ctx context.Context, event []byte) (o outcome) {
 			defer func() { <-f.slot }()
 		case <-ctx.Done():
 		}
-		if err := ctx.Err(); err != nil { // the caller has timed out
+		if err := ctx.Err(); err != nil { // it timed out while it waited
 			return outcome{err: err}
 		}
 	}

@@ -19,15 +19,15 @@ import (
 // Options of a Gateway.
 type Options struct {
 	// Functions are the handlers of the template's functions, by logical id. Every function
-	// that an API invokes needs one. Handlers run concurrently, except those of
-	// lambda.NewHandler. These run one invocation at a time, as in an environment of Lambda,
-	// because the next invocation overwrites what they return.
+	// that an API invokes needs one. Handlers run concurrently. A handler of lambda.NewHandler
+	// runs one invocation at a time, because each invocation overwrites the answer of the
+	// previous one.
 	Functions map[string]lambda.Handler
 	// Logger gets one line for each failure of a function, except for throttled invocations.
 	// nil means slog.Default().
 	Logger *slog.Logger
-	// Clock gives the time of a request and the latency of an authorizer. nil means
-	// time.Now. Timeouts do not use it.
+	// Clock returns the time of a request, and measures the latency of an authorizer. nil
+	// means time.Now. Timeouts use the real clock.
 	Clock func() time.Time
 }
 
@@ -61,7 +61,7 @@ type Route struct {
 	// the $default route is "$default".
 	Method, Path string
 	// Function and Authorizer are the logical ids of the invoked functions. Function is empty
-	// if API Gateway answers itself. Authorizer is empty if there is none.
+	// for a mock. Authorizer is empty if the route has none.
 	Function, Authorizer string
 }
 
@@ -135,8 +135,8 @@ func (t *runtime) invoke(ctx context.Context, id string, event any, limit time.D
 	return t.functions[id].invoke(ctx, payload, limit)
 }
 
-// log logs why a function has no answer. Throttled invocations could be many: their pool
-// logs them, at a limited rate.
+// log logs why a function has no answer. It skips throttled invocations, because they could
+// be many. Their pool logs them at a limited rate.
 func (t *runtime) log(ctx context.Context, message, function, request string, err error) {
 	if errors.Is(err, lambdaenv.ErrThrottled) {
 		return

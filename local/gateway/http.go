@@ -41,8 +41,9 @@ func (h *httpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	route, parameters := matchRoute(h.api, r.Method, path)
 	switch {
-	// By the guide on CORS, a route that matches OPTIONS comes first, even $default. Assumed: an
-	// OPTIONS request that is not a preflight gets the same answer without headers.
+	// The developer guide ("Configure CORS for HTTP APIs") says that a route that matches
+	// OPTIONS has precedence, even $default. Assumed: an OPTIONS request that is not a
+	// preflight gets the same answer without CORS headers.
 	case route == nil && r.Method == http.MethodOptions && h.api.CORS != nil:
 		answerCORS(h.api.CORS, w.Header(), r)
 		w.WriteHeader(http.StatusNoContent)
@@ -76,8 +77,8 @@ func (h *httpHandler) receive(r *http.Request) (*request, error) {
 	return receive(r, h.clock())
 }
 
-// refuseHTTP answers a request that is rejected before it is routed. Observed: the body of a
-// 413, for events that are too large. Assumed: the others.
+// refuseHTTP answers a request that is rejected before it is routed. Observed: the body of
+// the 413 for events that are too large. Assumed: all other bodies.
 func refuseHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errHeaderTooLarge):
@@ -91,9 +92,8 @@ func refuseHTTP(w http.ResponseWriter, err error) {
 	}
 }
 
-// failHTTP answers for a function without a valid answer. Assumed: its own timeout is a
-// failure, as for a REST API. A throttled invocation is a 500 too, by the Lambda developer
-// guide.
+// failHTTP answers a request if the function has no valid answer. Assumed: a timeout of the
+// function is a 500. The Lambda developer guide documents 500 for a throttled invocation.
 func failHTTP(w http.ResponseWriter, err error) {
 	switch {
 	case errors.Is(err, errIntegrationTimedOut):

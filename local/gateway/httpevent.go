@@ -46,8 +46,8 @@ type httpDescription struct {
 	UserAgent string `json:"userAgent"`
 }
 
-// decodedPath returns the path as an HTTP API sees it. Observed: it is decoded, including
-// slashes, and cut at an encoded question mark. Assumed: a malformed % is an error.
+// decodedPath returns the path that an HTTP API routes by. Observed: the path is decoded,
+// including %2F, and ends before an encoded question mark. Assumed: a malformed % is an error.
 func decodedPath(r *http.Request) (string, error) {
 	path, err := url.PathUnescape(sentPath(r))
 	if err != nil {
@@ -92,8 +92,9 @@ func newHTTPEvent(a *template.HTTP, in *request, route *template.Route, path str
 	return e
 }
 
-// isText reports whether an HTTP API passes a body on as text. Observed: it does for these
-// four media types. Everything else is base64, including forms and bodies without a type.
+// isText reports whether an HTTP API passes a body on as text. Observed: only these four
+// media types are text. Every other body is base64, including forms and bodies without a
+// media type.
 func isText(contentType string) bool {
 	media := mediaType(contentType)
 	switch media {

@@ -20,9 +20,9 @@ type httpResponse struct {
 	content []byte // the body, decoded
 }
 
-// parseHTTPResponse reads a function's answer. An answer without a statusCode is the body of a
-// 200: a JSON string without its quotes, anything else unchanged. The developer guide
-// documents this for JSON. Observed: the same for other text.
+// parseHTTPResponse reads a function's answer. An answer without a statusCode becomes the
+// body of a 200. A JSON string loses its quotes, and any other answer stays unchanged. The
+// developer guide documents this for JSON. Observed: the same for other text.
 func parseHTTPResponse(payload []byte) (httpResponse, error) {
 	var keys map[string]json.RawMessage
 	_ = json.Unmarshal(payload, &keys) // only an object has a statusCode
@@ -59,18 +59,18 @@ func inferredResponse(payload []byte) httpResponse {
 	return r
 }
 
-// Observed by clients of HTTP APIs: WWW-Authenticate of a function is sent under another name
-// (modelix/modelix.core#1658). What AWS does with other headers that it changes for a REST
-// API is unknown; they are sent unchanged.
+// Observed by clients of HTTP APIs: the gateway renames the WWW-Authenticate header of a
+// function (modelix/modelix.core#1658). A REST API renames more headers. Whether an HTTP
+// API renames them is unknown, so they are sent unchanged.
 const (
 	challengeHeader  = "WWW-Authenticate"
 	renamedChallenge = "x-amzn-remapped-www-authenticate"
 )
 
-// framing are headers of the connection, which a function cannot set.
+// framing lists headers of the connection. A function cannot set them.
 var framing = []string{"Connection", "Content-Length", "Keep-Alive", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// write sends the answer, without the headers for which foreign is true.
+// write sends the answer. It leaves out the headers for which foreign returns true.
 func (r httpResponse) write(w http.ResponseWriter, foreign func(name string) bool) {
 	contentType := "text/plain; charset=utf-8"
 	for name, value := range r.Headers {

@@ -9,9 +9,10 @@ import (
 )
 
 // matchRoute returns the most specific route for a request and its path parameters, or nil.
-// By the developer guide ("Routing API requests"), a full match comes before one with a
-// {name+}, and $default is last. Assumed, from its example: between two of a kind, the path
-// that is literal earlier wins, and then the route that names the method.
+// The developer guide ("Routing API requests") documents the order: a full match, then a
+// match with {name+}, then $default. Assumed, from its example: of two routes of the same
+// kind, the path with the earlier literal segment wins. Of two equal paths, the route that
+// names the method wins.
 func matchRoute(a *template.HTTP, method, path string) (*template.Route, map[string]string) {
 	parts := template.SplitPath(path)
 	var best *template.Route

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// answerMock returns the answer of a mock. A request whose content type has no request
-// template is passed on without a status. Assumed: that is a failure.
+// answerMock returns the answer of a mock. If the request's content type has no request
+// template, the mock gets no status. Assumed: the request then fails.
 func answerMock(m *template.Mock, header http.Header) (proxyResponse, *failure) {
 	if media := mediaType(header.Get("Content-Type")); media != "" && media != defaultContentType {
 		return proxyResponse{}, &mockWithoutStatus

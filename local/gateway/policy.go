@@ -11,8 +11,8 @@ import (
 )
 
 // maxPolicyResource is the longest resource ARN in an authorizer's policy (developer guide,
-// "Output from an API Gateway Lambda authorizer"). AWS does not document its answer to a
-// longer one; here the policy is invalid.
+// "Output from an API Gateway Lambda authorizer"). AWS does not document what happens to a
+// longer ARN. Here it makes the policy invalid.
 const maxPolicyResource = 512
 
 // invokeAction is the action of calling a method.
@@ -23,7 +23,7 @@ type decision int
 
 const (
 	implicitDeny decision = iota // no statement matches
-	explicitDeny                 // a Deny matches, whatever else does
+	explicitDeny                 // a Deny matches; an Allow may match too
 	allow
 )
 
@@ -34,9 +34,9 @@ type policy struct {
 	Statement several[statement] `json:"Statement"`
 }
 
-// statement has the elements of IAM that are evaluated here. Any other, such as Condition or
-// NotAction, makes the policy invalid. To ignore an element that narrows a statement would
-// admit callers.
+// statement has the IAM elements that this package evaluates. Any other element, such as
+// Condition or NotAction, makes the policy invalid. Such an element can narrow a statement,
+// so ignoring it could admit callers that the policy denies.
 type statement struct {
 	ID       string          `json:"Sid"`
 	Effect   string          `json:"Effect"`
@@ -44,7 +44,7 @@ type statement struct {
 	Resource several[string] `json:"Resource"`
 }
 
-// several is an element of a policy that is one value or a list of values.
+// several is an element of a policy. Its JSON is one value or a list of values.
 type several[T any] []T
 
 func (s *several[T]) UnmarshalJSON(data []byte) error {

@@ -19,7 +19,7 @@ import (
 // The limits of API Gateway on a request (developer guide, "Quotas").
 const (
 	maxBody   = 10 << 20
-	maxHeader = 10240 // bytes of header values; for an HTTP API with the request line
+	maxHeader = 10240 // bytes of the header; an HTTP API also counts the request line
 	maxURL    = 10240 // characters of the URL of a regional REST API
 )
 
@@ -45,8 +45,8 @@ type request struct {
 	body     []byte
 }
 
-// receive reads the body of a request, up to its limit. The server has read the request line
-// and the header, within http.Server.MaxHeaderBytes.
+// receive checks the limits of a request and reads its body. http.Server.MaxHeaderBytes has
+// already bounded the request line and the header.
 func receive(r *http.Request, now time.Time) (*request, error) {
 	if r.ContentLength > maxBody {
 		return nil, errBodyTooLarge
@@ -70,7 +70,7 @@ func receive(r *http.Request, now time.Time) (*request, error) {
 }
 
 // sentPath returns the path as the client sent it. A url.URL cannot hold a path with a
-// malformed %. The server of net/http rejects one, but other servers may pass it on.
+// malformed %. The server of net/http rejects such a path, but another server may accept it.
 func sentPath(r *http.Request) string {
 	if path, _, _ := strings.Cut(r.RequestURI, "?"); strings.HasPrefix(path, "/") {
 		return path
@@ -98,8 +98,9 @@ func sourceIP(remote string) string {
 	return ""
 }
 
-// trace returns the request's X-Amzn-Trace-Id: that of the client if it has a root, otherwise
-// a new one. Assumed: the client's is kept, as AWS's load balancers do.
+// trace returns the request's X-Amzn-Trace-Id. It keeps the client's value if that has a
+// root, and otherwise creates a new one. Assumed from AWS's load balancers, which keep the
+// client's value.
 func trace(h http.Header, now time.Time) string {
 	if given := h.Get("X-Amzn-Trace-Id"); strings.Contains(given, "Root=") {
 		return given
@@ -109,15 +110,15 @@ func trace(h http.Header, now time.Time) string {
 	return fmt.Sprintf("Root=1-%08x-%s", now.Unix(), hex.EncodeToString(id[:]))
 }
 
-// droppedFromRequest are headers that functions do not get (developer guide, "Amazon API
-// Gateway important notes", the column for Lambda). Assumed: the same for HTTP APIs.
+// droppedFromRequest lists the headers that functions do not get (developer guide, "Amazon
+// API Gateway important notes", the column for Lambda). Assumed: the same for HTTP APIs.
 var droppedFromRequest = []string{
 	"Connection", "Content-Md5", "Expect", "Max-Forwards", "Proxy-Authenticate", "Server", "Te", "Trailer",
 	"Transfer-Encoding", "Upgrade", "Www-Authenticate",
 }
 
-// eventHeader returns the header of the event. API Gateway keeps the case of the client's
-// names; here they have the canonical case of net/http.
+// eventHeader returns the header of the event. Its names have the canonical case of
+// net/http. API Gateway would keep the case that the client sent.
 func (in *request) eventHeader() http.Header {
 	h := in.Header.Clone()
 	for _, name := range droppedFromRequest {

@@ -14,8 +14,8 @@ import (
 	"strings"
 )
 
-// headerText is the value of a response header: text, or a boolean as text. Numbers are
-// rejected, because what AWS does with them is unknown.
+// headerText is the value of a response header: text, or a boolean as text. A number is
+// rejected, because it is not known what AWS does with one.
 type headerText string
 
 func (h *headerText) UnmarshalJSON(data []byte) error {
@@ -58,7 +58,7 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	if !bytes.HasPrefix(bytes.TrimSpace(payload), []byte("{")) {
 		return r, errors.New("malformed response: want an object")
 	}
-	// encoding/json accepts keys in any case, API Gateway does not.
+	// encoding/json ignores the case of keys, but API Gateway does not.
 	var keys map[string]json.RawMessage
 	if err := json.Unmarshal(payload, &keys); err != nil {
 		return r, fmt.Errorf("malformed response: %w", err)
@@ -76,15 +76,16 @@ func parseProxyResponse(payload []byte) (proxyResponse, error) {
 	return r, nil
 }
 
-// remapped are headers that a function cannot set. API Gateway sends their values under
-// another name (developer guide, "Amazon API Gateway important notes", the column for
-// Lambda). Observed: Content-Length too, which is not in that table.
+// remapped lists the headers that a function cannot set. API Gateway sends their values
+// under another name (developer guide, "Amazon API Gateway important notes", the column for
+// Lambda). Observed: it also renames Content-Length, which that table does not list.
 var remapped = []string{
 	"Authorization", "Connection", "Content-Length", "Content-MD5", "Date", "Max-Forwards", "Server", "User-Agent",
 	"WWW-Authenticate",
 }
 
-// droppedFromResponse are headers of a function that are not sent, from the same table.
+// droppedFromResponse lists the headers of a function that API Gateway does not send, from
+// the same table.
 var droppedFromResponse = []string{
 	"Expect", "Host", "Proxy-Authenticate", "TE", "Trailer", "Transfer-Encoding", "Upgrade", "Via",
 }
@@ -93,8 +94,8 @@ func contains(names []string, name string) bool {
 	return slices.ContainsFunc(names, func(each string) bool { return strings.EqualFold(each, name) })
 }
 
-// header returns the headers of the answer. A header in both maps has the spelling and the
-// first values of multiValueHeaders. A pair in both maps is sent once.
+// header returns the headers of the answer. If a header is in both maps, its spelling and
+// its first values are those of multiValueHeaders. A pair that is in both maps is sent once.
 func (r proxyResponse) header() http.Header {
 	h := http.Header{}
 	spelled := map[string]string{} // by canonical name

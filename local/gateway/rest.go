@@ -57,8 +57,8 @@ func (h *restHandler) receive(r *http.Request) (*request, error) {
 }
 
 // refuseREST answers a request that is rejected before gateway responses apply. Observed: the
-// texts, 413 for a body and 431 for a header. Assumed: the answer to a long URL, 400 for a
-// broken body and 408 for a slow one.
+// texts, 413 for a large body, and 431 for a large header. Assumed: the answer to a long
+// URL, 400 for a broken body, and 408 for a slow body.
 func refuseREST(w http.ResponseWriter, err error) {
 	status, text := http.StatusBadRequest, "Bad Request"
 	switch {
@@ -84,7 +84,7 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	if method == nil {
 		return proxyResponse{}, nil, &missingToken
 	}
-	// Assumed: this comes before the authorizer.
+	// Assumed: the throttle comes before the authorizer.
 	if !h.throttles[method].allows(c.at) {
 		return proxyResponse{}, nil, &throttled
 	}
@@ -102,8 +102,8 @@ func (h *restHandler) serve(c *restCall) (proxyResponse, []byte, *failure) {
 	return h.integrate(c, method, authorizer)
 }
 
-// authorize invokes the authorizer. It returns requestContext.authorizer of the
-// integration's event. It sets c.authorizer even if the policy denies the request.
+// authorize invokes the authorizer. It returns requestContext.authorizer for the event of
+// the integration. It sets c.authorizer even if the policy denies the request.
 func (h *restHandler) authorize(c *restCall, a *template.Authorizer) (map[string]any, *failure) {
 	if len(c.methodARN()) > maxMethodARN {
 		return nil, &methodARNTooLong

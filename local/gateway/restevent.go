@@ -80,15 +80,15 @@ type restCall struct {
 
 	api        *template.REST
 	sent       string // the path as sent
-	path       string // the same with one slash before it
+	path       string // sent, with exactly one leading slash
 	query      url.Values
 	resource   *template.Resource // nil until routed
 	parameters map[string]string
-	authorizer map[string]string // the context of the authorizer, nil before it ran
+	authorizer map[string]string // the context that the authorizer returned, nil before
 }
 
-// newRESTCall parses the URL of a request. API Gateway drops leading slashes except one,
-// keeps a trailing one, does not decode the path, and decodes the query.
+// newRESTCall parses the URL of a request. API Gateway reduces several leading slashes to
+// one and keeps a trailing slash. It decodes the query, but not the path.
 func newRESTCall(api *template.REST, in *request) *restCall {
 	sent := sentPath(in.Request)
 	path := "/" + strings.TrimLeft(sent, "/")
@@ -98,8 +98,8 @@ func newRESTCall(api *template.REST, in *request) *restCall {
 	return &restCall{request: in, api: api, sent: sent, path: path, query: in.URL.Query(), parameters: map[string]string{}}
 }
 
-// methodARN returns the ARN that the policy of an authorizer must allow. Assumed: it has the
-// path as sent.
+// methodARN returns the ARN that the policy of an authorizer must allow. Assumed: its path is
+// not decoded.
 func (c *restCall) methodARN() string { return c.api.ARN(c.Method, c.path) }
 
 // event returns the common part of both events.
@@ -153,8 +153,8 @@ func (c *restCall) proxyEvent(authorizer map[string]any) proxyEvent {
 	return e
 }
 
-// isBinary reports whether the API treats bodies of a media type as binary. The list has the
-// media type, its type with /*, or */*.
+// isBinary reports whether the API treats a body as binary. The header is a Content-Type or
+// an Accept. An entry of binary is a media type, or has wildcards: image/* or */*.
 func isBinary(binary []string, header string) bool {
 	media := mediaType(header)
 	kind, _, _ := strings.Cut(media, "/")

@@ -8,11 +8,11 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// matchResource finds the resource for the parts of a path and fills in its parameters, which
-// stay percent-encoded. A specific resource takes precedence over its generic siblings for
-// all paths below it, with any methods (developer guide, "Set up a method request in API
-// Gateway"). Assumed: {name+} matches if nothing below {name} does, literals are compared
-// decoded, and a malformed % is literal.
+// matchResource finds the resource for the parts of a path and adds its parameters, which
+// stay percent-encoded. A literal resource takes precedence over its sibling {name} for all
+// paths below it, even if it lacks the method (developer guide, "Set up a method request in
+// API Gateway"). Assumed: {name+} matches if no resource below {name} matches; a literal is
+// compared with the decoded part; and a part with a malformed % is compared as sent.
 func matchResource(n *template.Resource, parts []string, parameters map[string]string) *template.Resource {
 	if len(parts) == 0 {
 		return n

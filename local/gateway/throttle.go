@@ -8,15 +8,15 @@ import (
 )
 
 // throttle is the token bucket of one method or route (developer guide, "Throttle
-// requests to your REST APIs": limits apply at the level of the method). It is exact,
-// where API Gateway's is best effort. A nil throttle allows every request.
+// requests to your REST APIs": limits apply at the level of the method). It is exact;
+// API Gateway throttles on a best-effort basis. A nil throttle allows every request.
 type throttle struct {
 	bucket algo.Machine
 	mu     sync.Mutex
 	state  algo.State
 }
 
-// newThrottle returns a throttle with a full bucket, nil for no bucket.
+// newThrottle returns a throttle with a full bucket. It returns nil if bucket is nil.
 func newThrottle(bucket algo.Machine) *throttle {
 	if bucket == nil {
 		return nil

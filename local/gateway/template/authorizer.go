@@ -12,7 +12,7 @@ type Authorizer struct {
 }
 
 // parseIdentitySources reads an authorizer's IdentitySource: variables separated by
-// commas. Without a cache none is needed, and CDK then writes "".
+// commas. An authorizer without a cache needs no identity source. CDK then writes "".
 func parseIdentitySources(text string) ([]Variable, error) {
 	if text == "" {
 		return nil, nil
@@ -23,7 +23,8 @@ func parseIdentitySources(text string) ([]Variable, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Path parameters cannot be identity sources, and the others have no value yet.
+		// API Gateway does not accept path parameters. The context of the authorizer and error.*
+		// have no value before the authorizer runs.
 		switch {
 		case source.Source == "method.request.path.", source.Source == "context.authorizer.",
 			strings.HasPrefix(source.Name, "error."):

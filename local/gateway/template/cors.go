@@ -23,7 +23,7 @@ var corsOrigin = regexp.MustCompile(`^(\*|https?://(\*|[^/*\s]+))$`)
 // maxCORSAge is a day (API reference, "Cors").
 const maxCORSAge = 86400
 
-// readCORS returns the CorsConfiguration of an API, nil if it has none.
+// readCORS returns the CorsConfiguration of an API, or nil if the API has none.
 func readCORS(api *properties) *CORS {
 	q := api.object("CorsConfiguration")
 	if q == nil {
@@ -48,7 +48,7 @@ func readCORS(api *properties) *CORS {
 	if v, ok := q.value("AllowCredentials"); ok {
 		c.Credentials = fmt.Sprint(v) == "true"
 	}
-	// Observed: AWS rejects such an API.
+	// Observed: AWS rejects an API with both.
 	if c.Credentials && slices.Contains(c.Origins, "*") {
 		q.refuse("AllowCredentials", true, "false, because any origin is allowed")
 	}

@@ -3,27 +3,27 @@
 //
 // # Guarantee
 //
-// A template that [Parse] accepts can be served as API Gateway would serve it. Parse
-// reports every resource, property, intrinsic function and variable that it does not
-// support, all of them at once. It never ignores one by accident.
+// If [Parse] accepts a template, package gateway can serve it as API Gateway would. Parse
+// reports every unsupported resource, property, intrinsic function and variable. One error
+// lists them all. Parse never ignores one by accident.
 //
 // # Where to look
 //
 //   - document.go, resolver.go, intrinsics.go, properties.go: the interpreter, from JSON
 //     to properties without intrinsic functions
-//   - resourcetypes.go: the known types of resources, and which of them a request reaches
+//   - resourcetypes.go: the known types of resources, and how each is treated
 //   - restapi.go, resttree.go, httpapi.go: the APIs, their methods and routes
 //   - gatewayresponse.go, mappingtemplate.go, variables.go: headers and bodies of answers
-//     that API Gateway gives itself, such as a 429
+//     that API Gateway creates without a function, such as a 429
 //   - throttle.go, cors.go, mock.go, authorizer.go, permission.go: settings of an API
 //   - functions.go: functions with their versions and aliases
 //
 // # What it does not do
 //
-// Conditions are not evaluated and parameters have their defaults. An attribute of a
-// resource that no request reaches has an invented value: the address of a cache ends in
-// .invalid.
+// Conditions are not evaluated, and parameters have their defaults. If a request does not
+// reach a resource, its attributes have invented values. For example, the address of a cache
+// ends in .invalid.
 //
 // In comments, a page name in quotes is a page of the API Gateway developer guide.
-// "Observed" and "assumed" mean what the documentation of package gateway says.
+// Package gateway defines "observed" and "assumed".
 package template

@@ -16,8 +16,8 @@ const (
 	maxDepth = 64
 )
 
-// location is the place of a value in a document. It becomes a path only in a report: the
-// paths of a hostile document would fill the memory.
+// location is the place of a value in a document. It becomes a path only when a problem is
+// reported: the paths of all values of a hostile document would fill the memory.
 type location struct {
 	parent *location
 	key    string // of an object
@@ -48,8 +48,8 @@ func join(path, key string) string {
 }
 
 // decodeDocument reads one JSON object into maps, lists, strings, json.Numbers,
-// booleans and nil. A duplicate key is a problem: encoding/json would silently drop one of the
-// two.
+// booleans and nil. It reports a duplicate key, because encoding/json would silently drop one
+// of the two values.
 func decodeDocument(data []byte, p *problems) (map[string]any, error) {
 	if len(data) > maxTemplate {
 		return nil, fmt.Errorf("template: got %d bytes, want at most %d", len(data), maxTemplate)

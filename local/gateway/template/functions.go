@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// readFunctions reads the Lambda functions with their versions and aliases. It does not read
-// their code: the caller has a handler for each.
+// readFunctions reads the Lambda functions with their versions and aliases. It ignores their
+// code: the caller of gateway.New supplies the handlers.
 func (d *parser) readFunctions() {
 	d.byARN = map[string]Function{}
 	d.each("AWS::Lambda::Function", func(id string, q *properties) {
@@ -41,8 +41,8 @@ func (d *parser) readFunctions() {
 	})
 }
 
-// qualify registers the ARN of a version or alias of a function. All of them run the same
-// code here.
+// qualify registers the ARN of a version or alias of a function. All versions and aliases run
+// the same code here.
 func (d *parser) qualify(arn string, q *properties) {
 	name := q.required("FunctionName")
 	whole := name
@@ -71,7 +71,7 @@ func (d *parser) function(q *properties, name, arn string) (Function, bool) {
 }
 
 // invokedFunction returns the function that an integration or an authorizer invokes.
-// The ARN of API Gateway contains that of the function.
+// The property is an ARN of API Gateway that contains the ARN of the function.
 func (d *parser) invokedFunction(q *properties, name string) (Function, bool) {
 	uri := q.required(name)
 	prefix := fmt.Sprintf("arn:%s:apigateway:%s:lambda:path/2015-03-31/functions/", partition, region)

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// GatewayResponse customizes one type of answer that API Gateway gives itself, without a
-// function: a 429 of a throttle, a 403 of an authorizer.
+// GatewayResponse customizes one type of answer that API Gateway creates without a function,
+// such as the 429 of a throttle or the 403 after an authorizer's denial.
 type GatewayResponse struct {
-	Status    int // 0: the status of the type
+	Status    int // 0 means the default status of the type
 	Headers   []MappedHeader
 	Templates map[string]MappingTemplate // by content type
 }
@@ -22,8 +22,8 @@ type MappedHeader struct {
 	variable Variable
 }
 
-// gatewayResponseTypes are the types of the developer guide, "Gateway response types for
-// API Gateway", without REQUEST_TOO_LARGE. That one cannot be customized ("Amazon API
+// gatewayResponseTypes lists the types of the developer guide, "Gateway response types for
+// API Gateway", except REQUEST_TOO_LARGE. That type cannot be customized ("Amazon API
 // Gateway important notes").
 var gatewayResponseTypes = []string{
 	"ACCESS_DENIED", "API_CONFIGURATION_ERROR", "AUTHORIZER_CONFIGURATION_ERROR", "AUTHORIZER_FAILURE",
@@ -93,8 +93,8 @@ func parseMappedHeader(key, value string) (h MappedHeader, problem string) {
 	return h, ""
 }
 
-// Value returns the value of the header. It is false if the header is a variable for which
-// the function of has no value; the header is then left out.
+// Value returns the value of the header. The function of returns the value of a variable. If
+// the variable has no value, Value returns false and the answer has no such header.
 func (h MappedHeader) Value(of func(Variable) (string, bool)) (string, bool) {
 	if h.variable.Source == "" {
 		return h.literal, true

@@ -11,8 +11,8 @@ import (
 // maxHTTPTimeout is the longest time that an HTTP API waits for an integration.
 const maxHTTPTimeout = 30 * time.Second
 
-// DefaultKey is the name of the stage that URLs leave out, and the key of the route for
-// requests that match no other.
+// DefaultKey is the name of the default stage, which URLs do not contain. It is also the key
+// of the default route, which gets the requests that match no other route.
 const DefaultKey = "$default"
 
 // HTTP is an HTTP API: an AWS::ApiGatewayV2::Api and what belongs to it.
@@ -20,7 +20,7 @@ type HTTP struct {
 	ID, Name  string
 	Stage     string
 	Variables map[string]string // of the stage
-	throttle  algo.Machine      // of the stage: each route has a bucket like it
+	throttle  algo.Machine      // of the stage; every route has a separate bucket of this kind
 	CORS      *CORS             // nil for none
 	Routes    []*Route
 	Default   *Route // $default, nil for none
@@ -40,7 +40,7 @@ type Route struct {
 type httpIntegration struct {
 	api      *HTTP
 	function Function
-	known    bool // whether the function is
+	known    bool // whether the template has the function
 	timeout  time.Duration
 }
 
@@ -178,7 +178,7 @@ func (r *Route) same(other *Route) bool {
 	return r.Method == other.Method && slices.EqualFunc(r.Path, other.Path, alike)
 }
 
-// arn returns the ARN of a route in permissions. CDK writes parameters as declared, and AWS
+// arn returns the ARN of a route in permissions. CDK writes the parameters as {name}, and AWS
 // accepts that.
 func (a *HTTP) arn(r *Route) string {
 	path := "/" + DefaultKey

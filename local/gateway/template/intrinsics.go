@@ -16,7 +16,8 @@ func arguments(function string, v any, n int) ([]any, error) {
 	return list, nil
 }
 
-// produce counts text that a function has produced.
+// produce returns text, or an error if all intrinsic functions together have produced more
+// than maxResolved bytes.
 func (r *resolver) produce(text string) (string, error) {
 	if r.made += len(text); r.made > maxResolved {
 		return "", errors.New("intrinsic functions: total result is too large")
@@ -108,8 +109,8 @@ func (r *resolver) join(v any) (string, error) {
 	return r.produce(strings.Join(parts, delimiter))
 }
 
-// list resolves v to a list. It does not resolve the elements, so that Fn::Select of one does
-// not need the others.
+// list resolves v to a list, but not its elements. So Fn::Select resolves only the selected
+// element.
 func (r *resolver) list(function string, v any) ([]any, error) {
 	if list, ok := v.([]any); ok {
 		return list, nil
@@ -168,8 +169,8 @@ func (r *resolver) split(v any) ([]any, error) {
 	return list, nil
 }
 
-// sub replaces ${Name}, ${Resource.Attribute} and ${!Literal} in a text. The second form of
-// Fn::Sub defines its own names.
+// sub replaces ${Name}, ${Resource.Attribute} and ${!Literal} in a text. The list form of
+// Fn::Sub has a map with additional names.
 func (r *resolver) sub(v any) (string, error) {
 	own := map[string]any{}
 	if list, ok := v.([]any); ok && len(list) == 2 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// MappingTemplate is the body of a gateway response: text with variables. There are no
-// statements and nothing is escaped: a quote in a value ends a JSON string (developer
+// MappingTemplate is the body of a gateway response: text with variables, without
+// statements. Values are not escaped, so a quote in a value ends a JSON string (developer
 // guide, "Gateway responses in API Gateway").
 type MappingTemplate []templatePart
 
@@ -19,9 +19,10 @@ type templatePart struct {
 
 var (
 	templateVariable = regexp.MustCompile(`\$((?:context|stageVariables|method\.request)(?:\.[A-Za-z0-9_-]+)+)`)
-	// templateReference matches what Velocity takes for a reference.
+	// templateReference matches the start of a Velocity reference.
 	templateReference = regexp.MustCompile(`\$[A-Za-z!{]`)
-	// templateDirective matches a statement of Velocity. A # alone is text: URLs have one.
+	// templateDirective matches a statement of Velocity. A single # is text, because URLs can
+	// contain it.
 	templateDirective = regexp.MustCompile(`#(?:(?:set|if|elseif|foreach|macro|parse|include|define|evaluate)\s*\(|(?:else|end|stop|break)\b)`)
 )
 
@@ -48,8 +49,8 @@ func parseMappingTemplate(text string) (MappingTemplate, error) {
 	return template, nil
 }
 
-// Render returns the text with the values that of returns. Assumed: a variable without a
-// value renders as nothing.
+// Render returns the text with the values of its variables, which the function of returns.
+// Assumed: a variable without a value becomes empty text.
 func (t MappingTemplate) Render(of func(Variable) (string, bool)) string {
 	var b strings.Builder
 	for _, part := range t {

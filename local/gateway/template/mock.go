@@ -12,14 +12,14 @@ import (
 // with headers and no body.
 type Mock struct {
 	Headers map[string]string // by canonical name
-	// Origins are the values of Origin that are echoed in Access-Control-Allow-Origin. Any
-	// other request gets the first, which is in Headers.
+	// Origins are the values of Origin that Access-Control-Allow-Origin echoes. For any other
+	// request, that header has the value in Headers: the first origin of the template.
 	Origins []string
 }
 
 var (
-	// mockRequest is the request template. Its status selects an integration response, of
-	// which there is one.
+	// mockRequest matches the request template. Its status selects an integration response,
+	// but a mock has only one.
 	mockRequest = regexp.MustCompile(`^\s*\{\s*"?statusCode"?\s*:\s*[2-5]\d\d\s*\}\s*$`)
 	// mockOrigin is one comparison of the response template.
 	mockOrigin = regexp.MustCompile(`^\$origin == "([^"$#\\]+)"$`)

@@ -14,12 +14,12 @@ type Segment struct {
 	Text string // the literal, or the name of the parameter
 }
 
-// SegmentKind says what a segment matches. More specific kinds are smaller.
+// SegmentKind is the kind of parts that a segment matches. More specific kinds are smaller.
 type SegmentKind int
 
 // The kinds of segments.
 const (
-	Literal SegmentKind = iota // one part, as it stands
+	Literal SegmentKind = iota // one part of a path, equal to Text
 	Param                      // {name}: one part of a path
 	Greedy                     // {name+}: the rest of a path
 )
@@ -41,7 +41,7 @@ func parseSegment(part string) (Segment, bool) {
 	return Segment{Literal, part}, literalPart.MatchString(part)
 }
 
-// SplitPath returns the parts of a path, none for "/".
+// SplitPath returns the parts of a path. It returns none for "/".
 func SplitPath(path string) []string {
 	path = strings.TrimPrefix(path, "/")
 	if path == "" {
@@ -50,8 +50,8 @@ func SplitPath(path string) []string {
 	return strings.Split(path, "/")
 }
 
-// permissionPath is a declared path as CDK writes it in the ARN of a permission:
-// parameters are wildcards.
+// permissionPath returns a path in the form that CDK writes in the ARN of a permission:
+// every parameter is a wildcard.
 func permissionPath(path string) string {
 	parts := SplitPath(path)
 	for i, part := range parts {

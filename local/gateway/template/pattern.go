@@ -2,8 +2,8 @@ package template
 
 import "strings"
 
-// MatchPattern reports whether text matches a pattern in which * stands for any text,
-// slashes included, and ? for one character. It takes at most len(pattern)*len(text)
+// MatchPattern reports whether text matches a pattern. In a pattern, * matches any text,
+// including slashes, and ? matches one character. It takes at most len(pattern)*len(text)
 // steps.
 func MatchPattern(pattern, text string) bool {
 	p, t := 0, 0

@@ -5,7 +5,7 @@ import "slices"
 // permission is an AWS::Lambda::Permission that allows API Gateway to invoke a function.
 type permission struct {
 	function string // its ARN
-	source   string // pattern of the ARNs that may invoke it; empty for any
+	source   string // pattern of the ARNs that may invoke the function; empty for any
 }
 
 // readPermissions reads the permissions of API Gateway and ignores those of other services.
@@ -17,7 +17,7 @@ func (d *parser) readPermissions() {
 		if principal != "apigateway.amazonaws.com" || action != "lambda:InvokeFunction" && action != "lambda:*" {
 			return
 		}
-		// A property can have the ARN or the name of the function.
+		// FunctionName can be a name instead of an ARN.
 		if _, ok := d.byARN[function]; !ok {
 			function = functionARN(function)
 		}
@@ -25,8 +25,8 @@ func (d *parser) readPermissions() {
 	})
 }
 
-// checkPermission reports a method, route or authorizer without a permission to invoke f. API
-// Gateway would answer 500, and no log would have the reason.
+// checkPermission reports a method, route or authorizer without a permission to invoke f.
+// Without the permission, API Gateway answers 500 and logs no reason.
 func (d *parser) checkPermission(path string, f Function, source string) {
 	allows := func(p permission) bool {
 		return p.function == f.ARN && (p.source == "" || MatchPattern(p.source, source))

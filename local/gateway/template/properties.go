@@ -9,8 +9,8 @@ import (
 )
 
 // properties reads the properties of one resource, or of an object inside it, and collects
-// problems. Every property must be read or named as inert. [properties.done] reports the
-// others, so that none is ignored by accident.
+// problems. The caller must read every property or pass its name to [properties.inert].
+// [properties.done] reports the other properties, so that none is ignored by accident.
 type properties struct {
 	path   string
 	values map[string]any
@@ -31,8 +31,8 @@ func (q *properties) refuse(name string, got any, want string) {
 	q.p.add(q.at(name), "got %s, want %s", describe(got), want)
 }
 
-// value returns a property with its functions resolved. ok is false if it is absent or cannot
-// be resolved.
+// value returns a property with its intrinsic functions resolved. ok is false if the property
+// is absent or cannot be resolved.
 func (q *properties) value(name string) (v any, ok bool) {
 	q.read[name] = true
 	raw, ok := q.values[name]
@@ -47,10 +47,10 @@ func (q *properties) value(name string) (v any, ok bool) {
 	return v, true
 }
 
-// has reports whether a property is present. It does not count as read.
+// has reports whether a property is present. It does not mark the property as read.
 func (q *properties) has(name string) bool { return q.values[name] != nil }
 
-// text returns a property that is text or a number, "" if it is absent.
+// text returns a property that is text or a number, or "" if the property is absent.
 func (q *properties) text(name string) string {
 	v, ok := q.value(name)
 	if !ok {
@@ -74,8 +74,8 @@ func (q *properties) required(name string) string {
 	return q.text(name)
 }
 
-// number returns a property that is a whole number in [low, high], or otherwise if it is
-// absent. CloudFormation also accepts numbers in quotes.
+// number returns a property that is a whole number in [low, high]. If the property is absent,
+// number returns otherwise. CloudFormation also accepts numbers in quotes.
 func (q *properties) number(name string, otherwise, low, high int) int {
 	v, ok := q.value(name)
 	if !ok {
@@ -112,7 +112,7 @@ func (q *properties) texts(name string) []string {
 	return texts
 }
 
-// textMap returns a property that is a map of texts, nil if it is absent.
+// textMap returns a property that is a map of texts, or nil if the property is absent.
 func (q *properties) textMap(name string) map[string]string {
 	inner := q.object(name)
 	if inner == nil {
@@ -125,7 +125,7 @@ func (q *properties) textMap(name string) map[string]string {
 	return texts
 }
 
-// object returns a property that is an object, nil if it is absent.
+// object returns a property that is an object, or nil if the property is absent.
 func (q *properties) object(name string) *properties {
 	q.read[name] = true
 	raw := q.values[name]
@@ -165,14 +165,14 @@ func (q *properties) objects(name string) []*properties {
 	return all
 }
 
-// inert names properties that do not change how requests are served, such as logging.
+// inert marks properties as read that do not change how requests are served, such as logging.
 func (q *properties) inert(names ...string) {
 	for _, name := range names {
 		q.read[name] = true
 	}
 }
 
-// only reports a property that is present and not one of the allowed values.
+// only reports a property if it is present and has none of the allowed values.
 func (q *properties) only(name, want string, allowed ...any) {
 	v, ok := q.value(name)
 	if ok && !slices.ContainsFunc(allowed, func(a any) bool { return reflect.DeepEqual(a, v) }) {

@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// The values of the pseudo parameters. Nothing is deployed, so the account is the one of AWS's
-// documentation.
+// The values of the pseudo parameters. The account number is the example of AWS's
+// documentation, because nothing is deployed.
 const (
 	region    = "us-east-1"
 	Account   = "123456789012"
@@ -25,8 +25,8 @@ var pseudoParameters = map[string]string{
 	"AWS::StackName": "local",
 }
 
-// nameProperty is the property that names a resource, by type. A Ref to such a resource
-// returns its name. A Ref to any other returns the logical id.
+// nameProperty has the property that names a resource, by the type of the resource. A Ref to
+// such a resource returns its name. A Ref to any other resource returns the logical id.
 var nameProperty = map[string]string{
 	"AWS::ApiGateway::Stage":            "StageName",
 	"AWS::ApiGatewayV2::Stage":          "StageName",
@@ -44,7 +44,7 @@ var nameProperty = map[string]string{
 // small template could otherwise expand to a huge one.
 const maxResolved = 4 << 20
 
-// resolver replaces intrinsic functions by their values.
+// resolver replaces intrinsic functions with their values.
 type resolver struct {
 	resources  map[string]declaration
 	parameters map[string]string
@@ -52,7 +52,7 @@ type resolver struct {
 	made       int               // bytes of text produced so far
 }
 
-// nameResources finds the name of every resource. A name may use parameters but no other
+// nameResources finds the name of every resource. A name may refer to parameters, but not to
 // resources, so that names cannot form a cycle.
 func (r *resolver) nameResources(p *problems) {
 	names := make(map[string]string, len(r.resources))
@@ -74,11 +74,12 @@ func (r *resolver) nameResources(p *problems) {
 	r.qualifyFunctions()
 }
 
-// onlyVersion is the number of every version of a function: all run the same code here.
+// onlyVersion is the number of every version of a function, because all versions run the same
+// code here.
 const onlyVersion = "1"
 
-// qualifyFunctions replaces the names of versions and aliases by ARNs, which a Ref to them
-// returns.
+// qualifyFunctions replaces the names of versions and aliases with ARNs, because a Ref to a
+// version or an alias returns its ARN.
 func (r *resolver) qualifyFunctions() {
 	qualified := map[string]string{}
 	for id, res := range r.resources {
@@ -90,7 +91,7 @@ func (r *resolver) qualifyFunctions() {
 		default:
 			continue
 		}
-		// An error is reported where the property is read.
+		// readFunctions reports the error.
 		function, err := r.text(res.properties["FunctionName"])
 		if err == nil && !strings.HasPrefix(function, functionARN("")) {
 			function = functionARN(function)

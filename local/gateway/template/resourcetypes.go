@@ -33,7 +33,7 @@ var inertTypes = []string{
 	"AWS::KMS::Alias",
 	"AWS::KMS::Key",
 	"AWS::Kinesis::Stream",
-	"AWS::Lambda::EventInvokeConfig", // of asynchronous invocations
+	"AWS::Lambda::EventInvokeConfig", // affects only asynchronous invocations
 	"AWS::Logs::LogGroup",
 	"AWS::Logs::MetricFilter",
 	"AWS::Logs::QueryDefinition",
@@ -50,8 +50,8 @@ var inertTypes = []string{
 	"AWS::WAFv2::LoggingConfiguration",
 }
 
-// unenforcedTypes are the types of resources that can block a request or a function at AWS and
-// do not here: permissions, networks and web ACLs. Their properties are not read.
+// unenforcedTypes are the types of resources that can block a request or a function on AWS,
+// but not here: permissions, networks and web ACLs. Their properties are not read.
 var unenforcedTypes = []string{
 	"AWS::EC2::FlowLog",
 	"AWS::EC2::NetworkAcl",
@@ -71,7 +71,7 @@ var unenforcedTypes = []string{
 	"AWS::IAM::Role",
 	"AWS::WAFv2::WebACL",
 	"AWS::WAFv2::WebACLAssociation",
-	"Custom::VpcRestrictDefaultSG", // CDK's own
+	"Custom::VpcRestrictDefaultSG", // defined by CDK
 }
 
 // activeTypes are the types of resources whose properties are read.
@@ -123,8 +123,8 @@ func readResources(document map[string]any, p *problems) map[string]declaration 
 	return all
 }
 
-// madeUp returns an invented value for an attribute of a resource that is not active. It has
-// the right kind and is always the same.
+// madeUp returns an invented value for an attribute of a resource that is not active. The
+// value has the right form, and is the same in each call.
 func madeUp(kind, name, attribute string) string {
 	service := strings.ToLower(strings.Split(kind, "::")[1])
 	switch {

@@ -29,7 +29,7 @@ type REST struct {
 	Resources   map[string]*Resource       // by logical id
 }
 
-// Method is a method of a resource with its integration, a function or a mock.
+// Method is a method of a resource. Its integration is a function or a mock.
 type Method struct {
 	Function   string // logical id
 	Mock       *Mock
@@ -92,8 +92,8 @@ func (d *parser) readRESTAPI(id string, q *properties) *REST {
 	return api
 }
 
-// readDeployments checks the deployments. Each deploys the whole API: a template has no
-// older version of it.
+// readDeployments checks the deployments. Each deployment has the whole API, because a
+// template has no older version of the API.
 func (d *parser) readDeployments(owner func(*properties) *REST) {
 	d.each("AWS::ApiGateway::Deployment", func(_ string, q *properties) {
 		owner(q)
@@ -119,8 +119,8 @@ func (d *parser) readStage(api *REST, q *properties) {
 	api.Stage, api.Deployment, api.Variables, api.settings = name, deployment, variables, settings
 }
 
-// readResources builds the tree of each API. A resource names its parent, and the order of
-// the template means nothing.
+// readResources builds the tree of each API. The resources may be in any order; each names
+// its parent.
 func (d *parser) readResources(apis map[string]*REST, owner func(*properties) *REST) {
 	type declared struct {
 		api      *REST

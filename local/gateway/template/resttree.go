@@ -19,8 +19,8 @@ func newResource(id, path string) *Resource {
 	return &Resource{ID: id, Path: path, LiteralChildren: map[string]*Resource{}, Methods: map[string]*Method{}}
 }
 
-// add adds a child and returns it. It returns nil if there is already one like it, or if
-// the parent is a greedy parameter.
+// add adds a child and returns it. It returns nil if n already has such a child, or if n is
+// a greedy parameter.
 func (n *Resource) add(id string, s Segment, part string) *Resource {
 	child := newResource(id, strings.TrimSuffix(n.Path, "/")+"/"+part)
 	switch {
@@ -38,8 +38,8 @@ func (n *Resource) add(id string, s Segment, part string) *Resource {
 	return child
 }
 
-// Method returns the method of the resource for a verb, or nil. ANY stands for the seven
-// verbs that API Gateway knows.
+// Method returns the method of the resource for a verb, or nil. ANY matches the seven verbs
+// that API Gateway supports.
 func (n *Resource) Method(verb string) *Method {
 	if m := n.Methods[verb]; m != nil {
 		return m

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Template is a CloudFormation template that has been read and checked. Gateways share it:
-// nothing may change what its fields point to.
+// Template is a CloudFormation template that has been read and checked. Gateways share it,
+// so no code may change the values that its fields point to.
 type Template struct {
 	// REST and HTTP are the APIs, each in the order of their logical ids.
 	REST []*REST
@@ -41,13 +41,13 @@ func (t *Template) Functions() []Function {
 	return all
 }
 
-// APIs returns the number of APIs. A gateway needs as many addresses, and a caller can
-// listen on them before it starts the functions.
+// APIs returns the number of APIs. A gateway needs one address for each. The number lets a
+// caller listen on the addresses before it starts the functions.
 func (t *Template) APIs() int { return len(t.REST) + len(t.HTTP) }
 
-// Parse reads a CloudFormation template in JSON, as CDK synthesizes it. A feature that
-// API Gateway has and package gateway has not is an error. The error joins all problems,
-// one line each, with the path in the template.
+// Parse reads a CloudFormation template in JSON, as CDK synthesizes it. It rejects features
+// of API Gateway that package gateway does not support. The error joins all problems, one
+// line each, with the path in the template.
 func Parse(data []byte) (*Template, error) {
 	var p problems
 	document, err := decodeDocument(data, &p)
@@ -94,8 +94,8 @@ func (d *parser) each(kind string, f func(id string, q *properties)) {
 }
 
 func checkSections(document map[string]any, p *problems) {
-	// Conditions act only through a resource and Mappings only through Fn::FindInMap. Both
-	// are rejected there. Rules check the parameters of a deployment.
+	// Conditions and Mappings can be ignored here. The Condition of a resource and Fn::FindInMap
+	// use them, and Parse rejects both. Rules only check the parameters of a deployment.
 	known := []string{
 		"AWSTemplateFormatVersion", "Conditions", "Description", "Mappings",
 		"Metadata", "Outputs", "Parameters", "Resources", "Rules",
@@ -126,7 +126,7 @@ func readParameters(document map[string]any, p *problems) map[string]string {
 	return values
 }
 
-// asObject returns v if it is an object and an empty one otherwise.
+// asObject returns v if it is an object, and otherwise an empty object.
 func asObject(v any) map[string]any {
 	object, _ := v.(map[string]any)
 	return object

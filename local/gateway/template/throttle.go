@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The limits of an account, for a setting that has only one of the two numbers (developer
-// guide, "Quotas").
+// The limits of an account (developer guide, "Quotas"). They are the defaults if a setting
+// has only one of the two numbers.
 const (
 	accountRate  = 10_000 // requests a second
 	accountBurst = 5_000
@@ -27,7 +27,7 @@ func readThrottle(q *properties) algo.Machine {
 	}
 	rate := readRate(q, rateName)
 	burst := q.number(burstName, accountBurst, 1, algo.MaxRequests)
-	// A rate may have decimals.
+	// The rate can be a fraction, but Requests is an integer.
 	bucket, err := algo.New(algo.Rate{
 		Algorithm: algo.TokenBucket, Requests: int64(math.Round(rate * 1000)), Window: 1000 * time.Second, Burst: int64(burst),
 	})
@@ -51,13 +51,13 @@ func readRate(q *properties, name string) float64 {
 	return rate
 }
 
-// methodSettings are the settings of a stage for one method or for all.
+// methodSettings are the settings of a stage for one method or for all methods.
 type methodSettings struct {
 	q      *properties
 	bucket algo.Machine
 }
 
-// allMethods is the key of the settings for methods without their own.
+// allMethods is the key of the settings for methods that have no settings themselves.
 const allMethods = "* *"
 
 // readMethodSettings returns the settings of a stage, by path and method.
@@ -79,8 +79,8 @@ func readMethodSettings(q *properties) map[string]methodSettings {
 	return all
 }
 
-// settingsKey returns the key of a method. Settings write its path like a part of a JSON
-// pointer, /~1api~1items, and the root as / or /~1.
+// settingsKey returns the key of a method. Settings write the path of the method as a part of
+// a JSON pointer, such as /~1api~1items. The root is / or /~1.
 func settingsKey(verb, pointer string) string {
 	path := strings.ReplaceAll(strings.TrimPrefix(pointer, "/"), "~1", "/")
 	if path == "" {
@@ -89,8 +89,9 @@ func settingsKey(verb, pointer string) string {
 	return verb + " " + path
 }
 
-// setThrottles gives every method the bucket of its own settings, or else the stage's.
-// Assumed: own settings without numbers leave the stage's in force.
+// setThrottles sets the bucket of every method: from the settings of the method, or else from
+// those of the stage. Assumed: if the settings of the method have no numbers, those of the
+// stage apply.
 func (a *REST) setThrottles() {
 	used := []string{allMethods}
 	for _, resource := range a.Resources {

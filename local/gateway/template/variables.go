@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// contextNames are the variables of $context that package gateway has values for. Those
-// of the authorizer come on top.
+// contextNames lists the variables of $context for which package gateway has values. The
+// variables context.authorizer.* are not in the list.
 var contextNames = []string{
 	"accountId", "apiId", "deploymentId", "domainName", "domainPrefix",
 	"error.message", "error.messageString", "error.responseType", "extendedRequestId",
@@ -22,14 +22,15 @@ type Variable struct {
 	Name   string
 }
 
-// variableSources are the known sources. A longer prefix comes before a shorter one.
+// variableSources are the known sources. "context.authorizer." comes before its prefix
+// "context.".
 var variableSources = []string{
 	"context.authorizer.", "context.", "stageVariables.",
 	"method.request.header.", "method.request.path.", "method.request.querystring.",
 }
 
-// parseVariable reads a variable. One that never has a value is an error, because a typo
-// would otherwise render as nothing.
+// parseVariable reads a variable. A variable that never has a value is an error. Otherwise a
+// typo would become empty text in an answer.
 func parseVariable(text string) (Variable, error) {
 	for _, source := range variableSources {
 		name, ok := strings.CutPrefix(text, source)
