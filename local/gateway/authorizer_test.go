@@ -19,8 +19,8 @@ const (
 	explicit = `{"Message":"User is not authorized to access this resource with an explicit deny"}`
 )
 
-// guarded sends GET /guarded with an authorizer. It checks that the API invokes the function only if
-// the status is 200.
+// guarded sends GET /guarded with an authorizer and checks the response. The API must invoke the
+// function only if the status is 200.
 func guarded(t *testing.T, guard lambda.Handler, status int, body string) {
 	t.Helper()
 	function := says(`{"statusCode":200}`)
@@ -136,7 +136,7 @@ func TestREST_IdentitySource(t *testing.T) {
 			guard := says(allows("{}"))
 			got := send(t, plain(t, functions{"Guard": guard}), "GET", tt.path, "", tt.headers...)
 			if asked := guard.calls() == 1; got.status != tt.status || asked != (tt.status == 200) {
-				t.Errorf("status: got %d (authorizer called: %v), want %d", got.status, asked, tt.status)
+				t.Errorf("status: got %d (authorizer called: %t), want %d", got.status, asked, tt.status)
 			}
 		})
 	}

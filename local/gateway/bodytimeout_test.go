@@ -14,8 +14,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// Both APIs answer a client that never completes its body with status 408. The deadline ends when the
-// body is complete.
+// A client that never completes its body gets status 408 from both APIs. The deadline does not apply
+// after the body is complete.
 func TestWithBodyTimeout(t *testing.T) {
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {
 		server := httptest.NewServer(gateway.WithBodyTimeout(api, 20*time.Millisecond))

@@ -67,7 +67,7 @@ const everything = `{"Resources":{
 	"WebHandler":{"Type":"AWS::ApiGatewayV2::Integration","Properties":{"ApiId":{"Ref":"Web"},"IntegrationType":"AWS_PROXY","PayloadFormatVersion":"2.0","IntegrationUri":{"Fn::GetAtt":["Handler","Arn"]}}},
 	"WebRoute":{"Type":"AWS::ApiGatewayV2::Route","Properties":{"ApiId":{"Ref":"Web"},"RouteKey":"$default","AuthorizationType":"NONE","Target":{"Fn::Join":["",["integrations/",{"Ref":"WebHandler"}]]}}}}}`
 
-// charging is two APIs with Weir's functions. It records the limits that the functions charge for a
+// charging has two APIs with Weir's functions. It records the limits that the functions charge for a
 // request, and the limits of the patterns that serve the request.
 type charging struct {
 	limiter.Store
@@ -131,8 +131,8 @@ func rawRequest(t testing.TB, line, host, address string) *http.Request {
 	return r
 }
 
-// Both APIs reject a malformed path. They do not serve the request and do not charge it. A lenient
-// decoder could charge it on the limit of a different route.
+// Both APIs reject a malformed path without serving or charging the request. A lenient decoder could
+// charge the request on the limit of a different route.
 func TestAttack_malformedPath(t *testing.T) {
 	for _, path := range []string{"/api/v1/items/%zz%2F..%2F..%2Fq", "/api/v1/items/%", "/api/v1/items/%2", "/api/v1/items/x%zz"} {
 		golden := parse(t, "../../infra/golden/dynamodb.template.json")

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway"
 )
 
-// ask sends a request with an Origin header. With a method, it sends a preflight for that method.
+// ask sends a request with an Origin header. If requested is a method, the request is a preflight for
+// that method.
 func ask(t *testing.T, api *gateway.API, method, path, origin, requested string, header ...string) answer {
 	t.Helper()
 	r := request(t, method, path, http.NoBody)
@@ -37,8 +38,8 @@ func controls(a answer) string {
 	return strings.Join(all, "; ")
 }
 
-// The MOCK integrations of CDK return their CORS headers. If they allow several origins, they return
-// the origin of the request. They return the first origin if the request has an unknown one.
+// The MOCK integrations of CDK return their CORS headers. If a mock allows several origins, it returns
+// the origin of the request, or the first origin if it does not allow the request's origin.
 func TestREST_Mock(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/preflight.json", gateway.REST, functions{"Function": says(`{}`)}, frozen)
 	tests := []struct{ path, origin, want string }{

@@ -15,8 +15,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// FuzzTemplate searches for templates that crash the parser. A template that the parser accepts
-// must serve requests.
+// FuzzTemplate searches for templates that crash the parser. If the parser accepts a template, its
+// APIs must serve requests.
 func FuzzTemplate(f *testing.F) {
 	for _, pattern := range []string{"template/testdata/good/*.json", "template/testdata/bad/*.json"} {
 		for _, path := range glob(f, pattern) {
@@ -67,7 +67,7 @@ func FuzzRequest(f *testing.F) {
 		for kind, parsed := range templates {
 			r := readRequest(line, body)
 			if r == nil {
-				t.Skip("no request of HTTP")
+				t.Skip("not an HTTP request")
 			}
 			function := says(`{"statusCode":200}`)
 			api := apiOf(t, parsed, kind, functions{"Function": function, "Guard": function, "Slow": function}, frozen)

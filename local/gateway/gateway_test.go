@@ -86,8 +86,8 @@ func TestGateway_Alias(t *testing.T) {
 	}
 }
 
-// The next invocation of a handler of lambda.NewHandler overwrites the memory that the handler
-// returned. Each caller gets the response to its own request.
+// Each caller gets the response to its own request. A handler of lambda.NewHandler overwrites the
+// memory that its previous invocation returned.
 func TestAPI_Concurrent(t *testing.T) {
 	echo := lambda.NewHandler(func(_ context.Context, e events.APIGatewayProxyRequest) (events.APIGatewayProxyResponse, error) {
 		return events.APIGatewayProxyResponse{StatusCode: 200, Body: strings.Repeat(e.PathParameters["id"], 1000)}, nil
@@ -108,8 +108,8 @@ func TestAPI_Concurrent(t *testing.T) {
 	wg.Wait()
 }
 
-// A handler that lambda.NewHandler did not make runs concurrently. Here each of two invocations waits
-// for the other.
+// A handler runs concurrently if lambda.NewHandler did not create it. Here each of two invocations
+// waits for the other.
 func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var both sync.WaitGroup
@@ -132,8 +132,8 @@ func TestAPI_Concurrent_OwnHandler(t *testing.T) {
 	})
 }
 
-// A handler that never returns blocks the next invocation until that invocation times out. The
-// gateway then does not run it.
+// A handler that never returns blocks the next invocation. The gateway does not run the next
+// invocation after its timeout.
 func TestAPI_Concurrent_Stuck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gone := make(chan struct{})

@@ -148,7 +148,7 @@ func send(t testing.TB, server *httptest.Server, method, path, body string, head
 		r.Header[name] = append(r.Header[name], value)
 	}
 	if r.Header["User-Agent"] == nil {
-		r.Header["User-Agent"] = []string{""} // otherwise the client adds a default User-Agent
+		r.Header["User-Agent"] = []string{""} // prevents the default User-Agent of the client
 	}
 	transport := &http.Transport{DisableCompression: true}
 	defer transport.CloseIdleConnections()

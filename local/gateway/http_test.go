@@ -55,8 +55,8 @@ func TestHTTP_Event(t *testing.T) {
 	sameJSON(t, ids.ReplaceAllString(string(function.event(t)), `"$1":"ID"`), want)
 }
 
-// No path contains the name of the default stage. The event has no fields for the parts that the
-// request lacks.
+// The paths of the event do not contain the name of the default stage. The event has no fields for
+// parts that the request lacks, such as a query.
 func TestHTTP_Event_Empty(t *testing.T) {
 	function := says(`{}`)
 	api := newAPI(t, "template/testdata/good/sample.json", gateway.HTTP, functions{

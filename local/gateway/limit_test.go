@@ -36,7 +36,7 @@ func do(api http.Handler, r *http.Request) answer {
 	w := httptest.NewRecorder()
 	api.ServeHTTP(w, r)
 	header := http.Header{}
-	for name, values := range w.Header() { // keeps the spelling of the names
+	for name, values := range w.Header() { // Set would change the spelling of the names
 		header[http.CanonicalHeaderKey(name)] = values
 	}
 	return answer{w.Code, header, w.Body.String()}
@@ -77,7 +77,7 @@ func TestLimit_Body(t *testing.T) {
 	})
 }
 
-// A body may be smaller than its limit, but the event with that body may exceed the limit of Lambda.
+// A body below the limit of API Gateway can make an event above the limit of Lambda.
 func TestLimit_Event(t *testing.T) {
 	want := map[gateway.Kind]string{gateway.REST: `{"message":"Request Too Long"}`, gateway.HTTP: `{"message":"Request Entity Too Large"}`}
 	both(t, func(t *testing.T, kind gateway.Kind, api *gateway.API, function *stub) {

@@ -41,7 +41,7 @@ func TestREST_Response(t *testing.T) {
 		{"null", `null`, 502, failed},
 		{"nothing", ``, 502, failed},
 		{"no JSON", `{"statusCode":200`, 502, failed},
-		{"what an error looks like", `{"errorMessage":"no","errorType":"E"}`, 502, failed},
+		{"response that looks like an error", `{"errorMessage":"no","errorType":"E"}`, 502, failed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -167,8 +167,8 @@ func TestInfra_AccessDenied(t *testing.T) {
 	})
 }
 
-// The gateway omits a header if its variable has no value. If a different authorizer denies the
-// request, the body does not contain Weir's values.
+// The gateway omits a header if its variable has no value. After a denial by an authorizer other than
+// Weir's, the body does not contain Weir's values.
 func TestInfra_AccessDenied_NotOurs(t *testing.T) {
 	got := infra(t, says(denies(`{"other":"x"}`)))
 	if values, ok := got.header["Retry-After"]; ok || got.header.Get("Cache-Control") != "no-store" {
@@ -259,8 +259,8 @@ func TestREST_GatewayResponse_Default5XX(t *testing.T) {
 	}
 }
 
-// The gateway keeps the spelling of a header as the function returned it. It sends X-RateLimit-Limit
-// and not X-Ratelimit-Limit.
+// The gateway keeps the spelling of the function's header names. It sends X-RateLimit-Limit instead
+// of X-Ratelimit-Limit.
 func TestREST_Response_Spelling(t *testing.T) {
 	api := newAPI(t, "template/testdata/good/responses.json", gateway.REST, functions{
 		"Guard": says(allows("{}")), "Function": says(`{"headers":{"X-RateLimit-Limit":"1"},"multiValueHeaders":{"x-ratelimit-LIMIT":["2"]}}`),

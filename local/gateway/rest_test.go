@@ -76,7 +76,7 @@ func TestREST_Events(t *testing.T) {
 		`"authorizer": {"principalId": "user", "integrationLatency": 0, "n": "1.50", "b": "true", "s": "<text>"},`))
 }
 
-// The event types of the AWS library decode the events without a loss.
+// The event types of the AWS library decode the events without loss.
 func TestREST_Events_RoundTrip(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	send(t, plain(t, functions{"Guard": guard, "Function": function}), "PUT", "/guarded/x?q=1", "body",
@@ -101,7 +101,7 @@ func TestREST_Events_RoundTrip(t *testing.T) {
 	}
 }
 
-// For absent values, the event of an authorizer has {} and the event of an integration has null.
+// An absent map is {} in the event of an authorizer and null in the event of an integration.
 func TestREST_Events_Empty(t *testing.T) {
 	guard, function := says(allows(`{}`)), says(`{"statusCode":200}`)
 	server := serve(t, newAPI(t, "template/testdata/good/sample.json", gateway.REST, functions{
@@ -188,7 +188,7 @@ func TestREST_UnknownRoute(t *testing.T) {
 	checkFailure(t, got, http.StatusForbidden, `{"message":"Missing Authentication Token"}`, "MissingAuthenticationTokenException")
 }
 
-// checkFailure checks the default answer to a failure, without a gateway response of the template.
+// checkFailure checks the default answer to a failure, for templates without a gateway response.
 func checkFailure(t *testing.T, got answer, status int, body, code string) {
 	t.Helper()
 	if got.status != status || got.body != body {

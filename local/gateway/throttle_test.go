@@ -72,7 +72,7 @@ func TestREST_Throttle_Response(t *testing.T) {
 		"Retry-After": "1", "Access-Control-Allow-Origin": "https://one.example", "x-amzn-ErrorType": "TooManyRequestsException",
 	})
 	if calls := function.calls(); calls != 2*3 {
-		t.Errorf("calls of the authorizer and the function: got %d, want those of 3 requests", calls)
+		t.Errorf("calls of the authorizer and the function: got %d, want the calls of 3 requests", calls)
 	}
 }
 

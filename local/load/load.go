@@ -12,13 +12,13 @@ type Options struct {
 	Requests int           // maximum number of requests
 	Duration time.Duration // time in which requests start
 	Clients  int           // maximum number of requests under way at once
-	Rate     float64       // requests started per second; 0: each client sends as soon as it has its answer
-	Poisson  bool          // with a Rate: exponentially distributed distances
+	Rate     float64       // requests started per second; 0 means a closed loop
+	Poisson  bool          // with a Rate: exponentially distributed intervals
 	// Send sends the nth request, from 0, and reads its answer. Several goroutines call it at once.
 	Send func(ctx context.Context, n int) (status int, err error)
 }
 
-// Grace is how long requests may still take after the duration.
+// Grace is the time after Duration in which started requests can still end.
 const Grace = 5 * time.Second
 
 // arrival is a request with its planned start time.
@@ -27,7 +27,7 @@ type arrival struct {
 	at time.Time // zero in a closed loop
 }
 
-// Run makes the load and records each request in m. It returns when all requests have ended, or
+// Run sends the requests and records each of them in m. It returns when all requests have ended, or
 // soon after ctx ends.
 func Run(ctx context.Context, o Options, m *Meter) {
 	begun := time.Now()
@@ -59,7 +59,7 @@ func (o Options) client(ctx context.Context, a arrival, m *Meter) {
 	m.end(status, err, time.Since(a.at), ctx.Err() != nil)
 }
 
-// arrive hands out each request at its start time, until the time is over or no requests are left.
+// arrive sends each request to arrivals at its start time, until o.Duration or o.Requests is reached.
 func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) {
 	begun := time.Now()
 	end := time.NewTimer(o.Duration)
@@ -89,7 +89,7 @@ func (o Options) arrive(ctx context.Context, arrivals chan<- arrival, m *Meter) 
 	}
 }
 
-// miss records in m the requests from the nth on that were due before the end, but not sent.
+// miss records the requests that were due before end but not sent, beginning with the nth.
 func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	for ; o.Rate > 0 && n < o.Requests && due < end; n++ {
 		m.miss(end - due)
@@ -97,8 +97,8 @@ func (o Options) miss(n int, due, end time.Duration, m *Meter) {
 	}
 }
 
-// next returns the start time of the request after the nth, which was due at due. It returns 0 in a
-// closed loop.
+// next returns the start time of the request that follows the nth, as time since the start of the
+// run. due is the start time of the nth. In a closed loop, next returns 0.
 func (o Options) next(n int, due time.Duration) time.Duration {
 	switch {
 	case o.Rate == 0:
@@ -109,7 +109,7 @@ func (o Options) next(n int, due time.Duration) time.Duration {
 	return time.Duration(float64(n+1) / o.Rate * float64(time.Second))
 }
 
-// sleep reports whether ctx is still alive after the time.
+// sleep waits for d or until ctx ends. It reports whether it waited for d.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil

@@ -12,18 +12,18 @@ import (
 	"github.com/weir-limits/weir/local/load"
 )
 
-// run makes a load with a fake clock.
+// run runs a load with a fake clock.
 func run(t *testing.T, o load.Options) (r load.Result) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		var m load.Meter
 		load.Run(t.Context(), o, &m)
-		r = m.Result(time.Now().Add(time.Hour)) // the later time changes nothing
+		r = m.Result(time.Now().Add(time.Hour)) // after the end of a run, the time has no effect
 	})
 	return r
 }
 
-// steady answers 200 after a fixed time.
+// steady returns a Send that answers 200 after a fixed time.
 func steady(took time.Duration) func(context.Context, int) (int, error) {
 	return func(context.Context, int) (int, error) {
 		time.Sleep(took)
@@ -31,7 +31,7 @@ func steady(took time.Duration) func(context.Context, int) (int, error) {
 	}
 }
 
-// An open loop starts requests at their planned times, however long the answers take.
+// An open loop starts requests at their planned times. The duration of answers has no effect.
 func TestRun_rate(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 100, Rate: 50, Send: steady(time.Second)})
 	if r.Requests != 500 || r.Allowed != 500 || r.NotSent != 0 || r.Took != 10*time.Second || r.Latencies[load.All].Max < 1000 || r.Latencies[load.All].Max > 1001 {
@@ -43,16 +43,16 @@ func TestRun_rate(t *testing.T) {
 	}
 }
 
-// Without a rate each client sends its next request when the last one is answered.
+// Without a rate, each client sends its next request after the answer to the previous one.
 func TestRun_closed(t *testing.T) {
 	r := run(t, load.Options{Requests: 10_000, Duration: 10 * time.Second, Clients: 4, Send: steady(99 * time.Millisecond)})
-	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 { // the last ones start at 9.999 s
+	if r.Requests != 4*102 || r.UnderWay != 0 || r.NotSent != 0 { // the last requests start at 9.999 s
 		t.Errorf("unexpected result %+v", r)
 	}
 }
 
-// One answer takes two seconds and delays all requests due in that time. Their latencies show it,
-// because a latency counts from the time a request was due.
+// One answer takes two seconds and delays all requests that are due in that time. The delay is part
+// of their latencies.
 func TestRun_coordinatedOmission(t *testing.T) {
 	r := run(t, load.Options{Requests: 1000, Duration: 10 * time.Second, Clients: 1, Rate: 100, Send: func(_ context.Context, n int) (int, error) {
 		if n == 100 {
@@ -79,8 +79,8 @@ func TestRun_notSent(t *testing.T) {
 	}
 }
 
-// A request without an answer at the end counts in the percentiles with its wait so far. Here three
-// of four clients hang and delay the requests that are due.
+// A request without an answer at the end of a run is in the percentiles with its wait so far. Here
+// three of four clients hang and delay the requests that are due.
 func TestRun_unanswered(t *testing.T) {
 	hang := func(ctx context.Context, n int) (int, error) {
 		if n%4 == 0 {
@@ -100,7 +100,7 @@ func TestRun_unanswered(t *testing.T) {
 	if l := r.Latencies[load.All]; r.UnderWay != 3 || r.NotSent != 96 || !near(l.P50, 4900) || !near(l.P90, 8900) || !near(l.Max, 14900) {
 		t.Errorf("not sent: got %+v", r)
 	}
-	synctest.Test(t, func(t *testing.T) { // an interrupt ends a run as its duration does
+	synctest.Test(t, func(t *testing.T) { // an interrupt has the same effect as the end of the duration
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second+time.Millisecond)
 		defer cancel()
 		var m load.Meter
@@ -114,8 +114,8 @@ func TestRun_unanswered(t *testing.T) {
 // near reports whether a latency equals the expected one in three digits.
 func near(got, want float64) bool { return math.Abs(got-want) <= 20 }
 
-// A started request has at most five more seconds after the end. An answer in that time counts,
-// also one above the range of the histogram.
+// A started request has five more seconds after the duration. An answer in that time counts, even if
+// its latency is above the range of the histogram.
 func TestRun_grace(t *testing.T) {
 	for _, c := range []struct {
 		takes   time.Duration
@@ -151,8 +151,8 @@ func TestRun_grace(t *testing.T) {
 	}
 }
 
-// The distances of Poisson arrivals have the expected mean, and a standard deviation equal to the
-// mean.
+// The intervals between Poisson arrivals have the expected mean, and a standard deviation equal to
+// the mean.
 func TestRun_poisson(t *testing.T) {
 	const rate = 100
 	var at []float64
@@ -172,7 +172,7 @@ func TestRun_poisson(t *testing.T) {
 	n := float64(len(at) - 1)
 	mean := sum / n
 	if deviation := math.Sqrt(squares/n - mean*mean); deviation < mean*0.9 || deviation > mean*1.1 {
-		t.Errorf("distances: got mean %.5f s and deviation %.5f s, want them equal", mean, deviation)
+		t.Errorf("intervals: got mean %.5f s and deviation %.5f s, want them equal", mean, deviation)
 	}
 }
 
@@ -194,8 +194,8 @@ func TestRun_outcomes(t *testing.T) {
 	}
 }
 
-// An interrupt ends a run at once and keeps the measurements. A request without an answer counts as
-// under way, neither failed nor answered. So does a request that lasts longer than the run.
+// An interrupt ends a run at once and keeps the measurements. A request without an answer then counts
+// as under way, neither failed nor answered. A request that lasts longer than the run also does.
 func TestRun_interrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)

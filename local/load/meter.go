@@ -12,7 +12,7 @@ import (
 // Meter counts the requests of one Run. The zero value is ready for use, and safe for concurrent use.
 type Meter struct {
 	mu          sync.Mutex
-	begun, over time.Time // the end of the run, or of the time in which requests are begun
+	begun, over time.Time // start and end of the time in which requests start
 	counts      Result
 	latencies   map[string]*hdrhistogram.Histogram // in microseconds
 }
@@ -30,14 +30,14 @@ type Result struct {
 	Failure  string        `json:"failure,omitempty"` // reason of the first failure
 	UnderWay int64         `json:"underWay"`          // requests that had not ended when Run returned
 	NotSent  int64         `json:"notSent"`           // requests that were due while all clients were busy
-	// Latencies has the latencies of the allowed answers, of the refused ones, and of all requests
-	// except the failed ones. The last includes requests under way and not sent, with their wait
-	// until the run ended. With such requests, its percentiles are lower bounds.
+	// Latencies has one entry each for allowed answers, for refused answers, and for all requests
+	// except the failed ones. The entry for all requests includes those under way and not sent, with
+	// their wait until the run ended. With such requests, its percentiles are lower bounds.
 	Latencies map[string]Latency `json:"latenciesMs"`
-	Histogram []Bar              `json:"histogram"` // of the same requests as the latencies of all
+	Histogram []Bar              `json:"histogram"` // of the requests in Latencies[All]
 }
 
-// Latency is how long requests took, in milliseconds.
+// Latency is the distribution of the latencies of requests, in milliseconds.
 type Latency struct {
 	P50  float64 `json:"p50"`
 	P90  float64 `json:"p90"`
@@ -90,8 +90,8 @@ func (m *Meter) miss(waited time.Duration) {
 	m.note(All, waited)
 }
 
-// end records the result of a request. A request that the end of the run cut off stays under way.
-// Its latency is a lower bound.
+// end records the result of a request. cut means that the end of the run canceled the request. It
+// then counts as under way, and its latency is a lower bound.
 func (m *Meter) end(status int, err error, took time.Duration, cut bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -126,10 +126,10 @@ func (m *Meter) note(class string, took time.Duration) {
 		h = hdrhistogram.New(1, longest.Microseconds(), 3)
 		m.latencies[class] = h
 	}
-	_ = h.RecordValue(min(max(took, 0), longest).Microseconds()) // within the bounds it cannot fail
+	_ = h.RecordValue(min(max(took, 0), longest).Microseconds()) // fails only outside the bounds
 }
 
-// Result returns what was measured until now.
+// Result returns the measurements until now.
 func (m *Meter) Result(now time.Time) Result {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,7 +147,8 @@ func (m *Meter) Result(now time.Time) Result {
 	return r
 }
 
-// bars returns the counts of a histogram in steps that double. It omits empty bars at both ends.
+// bars returns the counts of a histogram. The upper bound of each bar is twice that of the previous
+// one. bars omits empty bars at both ends.
 func bars(h *hdrhistogram.Histogram) (all []Bar) {
 	if h == nil {
 		return nil

@@ -1,5 +1,5 @@
-// Package loopback recognizes addresses of this machine. Without a flag, tokens and load go only to
-// such addresses.
+// Package loopback recognizes addresses of this machine. The commands send tokens and load to other
+// addresses only if a flag allows it.
 package loopback
 
 import (
@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// URL reports whether a URL names this machine: an address of its loopback network, or localhost.
+// URL reports whether the host of a URL is a loopback address or localhost.
 func URL(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && name(u.Hostname())
 }
 
-// Host reports whether a Host header, with a port or without, names this machine.
+// Host reports whether a Host header is a loopback address or localhost. A port is optional.
 func Host(host string) bool {
 	h, _, err := net.SplitHostPort(host)
 	if err != nil {
@@ -24,7 +24,7 @@ func Host(host string) bool {
 	return name(h)
 }
 
-// name accepts localhost because no DNS server answers for it (RFC 6761).
+// name accepts localhost, because RFC 6761 reserves that name for loopback.
 func name(host string) bool {
 	addr, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && addr.IsLoopback()

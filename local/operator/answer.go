@@ -15,16 +15,16 @@ type Limit struct {
 	Path    string `json:"path"` // in the rules document, such as "rules[2].limits.free"
 	Tier    string `json:"tier"` // its key in the rule: a tier, "*" or "global"
 	Subject string `json:"subject"`
-	// Counted are the subjects in which the store counts it, if that is not Subject: those of
-	// shards, and one of its own in shadow mode.
+	// Counted has the subjects under which the store counts the limit, if they differ from
+	// Subject. Every shard has such a subject, and so does shadow mode.
 	Counted []string `json:"counted,omitempty"`
-	ID      string   `json:"id"` // inside the subject
+	ID      string   `json:"id"` // identifies the limit inside the subject
 
 	Algorithm      string `json:"algorithm"`
 	Requests       int64  `json:"requests"`
 	WindowSeconds  int64  `json:"windowSeconds"`
 	Burst          int64  `json:"burst,omitempty"` // of a bucket
-	Cost           int64  `json:"cost"`            // what a request takes
+	Cost           int64  `json:"cost"`            // of one request
 	Mode           string `json:"mode"`            // enforce or shadow
 	OnError        string `json:"onError"`         // allow, deny or local
 	LocalProcesses int    `json:"localProcesses,omitempty"`
@@ -33,27 +33,27 @@ type Limit struct {
 	SyncMS         int64  `json:"syncMs,omitempty"`
 	Cells          int    `json:"cells,omitempty"`
 	Adaptive       bool   `json:"adaptive,omitempty"` // each environment has a share
-	// Overridden says that the caller has these numbers of its own.
+	// Overridden is true if an override for the caller sets these numbers.
 	Overridden bool `json:"overridden,omitempty"`
-	// State is nil where it cannot be seen from here.
+	// State is nil if this process cannot read the usage.
 	State *State `json:"state,omitempty"`
 }
 
 // State is the usage of a limit, in requests, at the instant of the answer.
 type State struct {
-	// Charged is false if nothing is held of the limit: it is at full quota.
+	// Charged is false if the full quota is available.
 	Charged   bool  `json:"charged"`
 	Capacity  int64 `json:"capacity"`
 	Remaining int64 `json:"remaining"`
-	// Passes is whether a request of the limit's cost would pass it now; if not it would
-	// after RetryAfterSeconds, or, with Never, at no time.
+	// Passes is true if the limit would allow a request of cost Cost now. Otherwise the limit
+	// would allow it after RetryAfterSeconds, unless Never is true.
 	Passes            bool    `json:"passes"`
 	RetryAfterSeconds float64 `json:"retryAfterSeconds"`
 	Never             bool    `json:"never,omitempty"`
-	// FullAt is when it is at full quota again, if nothing more is charged.
+	// FullAt is when the full quota is available again if nothing more is charged.
 	FullAt time.Time `json:"fullAt"`
-	// Superseded says that the store holds other numbers, of rules of a higher version or of
-	// the same: those decide, and Capacity is of them.
+	// Superseded is true if the stored state has the parameters of other rules with the same or
+	// a higher version. Those parameters then decide, and determine Capacity.
 	Superseded bool `json:"superseded,omitempty"`
 }
 
@@ -90,5 +90,5 @@ func newState(s limiter.Usage, now time.Time) *State {
 	return state
 }
 
-// wholeSeconds is a wait as Retry-After has it.
+// wholeSeconds returns a wait in the form of Retry-After.
 func wholeSeconds(wait time.Duration) int64 { return max(1, int64(math.Ceil(wait.Seconds()))) }

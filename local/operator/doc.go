@@ -1,17 +1,16 @@
-// Package operator answers an operator's questions about limits: which limits apply to a request
-// ([Operator.Explain]), and the usage of a subject ([Operator.Usage]); and it resets the usage of a
-// subject ([Operator.Reset]). A process that decides requests serves it over HTTP
-// ([Operator.Handler], with [Client] as its client); a command uses it over the store of a
-// deployment.
+// Package operator implements the commands explain, usage and reset. [Operator.Explain] lists the
+// limits that apply to a request, [Operator.Usage] returns the usage of a subject, and
+// [Operator.Reset] deletes it. The local gateway serves them over HTTP ([Operator.Handler]), and
+// [Client] is the HTTP client. For a deployment, the commands use an Operator over its store.
 //
-// Explain and Usage change nothing and charge nobody. They show what the store holds. A lease counts
-// as charged. What an environment counts in its own memory (cells, counts that are not synchronized,
-// its share while the store fails) is known to that environment alone. The notes of an answer name
-// what it leaves out.
+// Explain and Usage change and charge nothing. They show the state in the store, where a lease counts
+// as charged. They cannot show what an environment counts in its own memory: cells, counts that are
+// not synchronized yet, and its share during an outage. The notes of an answer list what it leaves
+// out.
 //
-// A reset takes effect at once in the store and in the process that answers. Other environments may
-// refuse from their denial caches for up to a second, and serve a lease for as long.
+// A reset takes effect at once in the store and in the process that answers. For up to a second,
+// other environments may still refuse from their denial caches, and may still use their leases.
 //
-// The types here are the JSON of weir explain, usage and reset: fields are added, and none is
-// renamed or changes its meaning. No deployed function has this package.
+// The types here are the JSON of weir explain, usage and reset. New versions may add fields, but do
+// not rename a field or change its meaning. No deployed function contains this package.
 package operator

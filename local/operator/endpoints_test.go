@@ -13,9 +13,9 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// Three hundred endpoints have a limit of three requests an hour each. Each admits a caller exactly
-// three times, on every store. One usage or reset covers all limits of the caller. The usage or
-// reset of an endpoint covers that endpoint only.
+// Three hundred endpoints have a limit of three requests an hour each. On every store, each endpoint
+// admits a caller exactly three times. Usage and Reset of the caller cover all these limits. Usage and
+// Reset of an endpoint cover that endpoint only.
 func TestEndpoints(t *testing.T) {
 	var list []string
 	for i := range 300 {
@@ -71,7 +71,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// admitted returns how many of n requests of a user the store admits, however long the store takes.
+// admitted returns how many of n requests of a user the store admits. It does not limit the time.
 func (d *desk) admitted(q operator.Question, n int) (admitted int) {
 	charges := d.rules.Charges(nil, q.Method, rules.MustParsePath(q.Path), caller.Caller{User: q.User})
 	for range n {

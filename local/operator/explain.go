@@ -16,15 +16,15 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Question is a request to explain, without sending it. Its caller comes from the token or from the
-// given identities.
+// Question describes a request that Explain explains. Either the token or the other fields identify
+// the caller.
 type Question struct {
 	Method   string            `json:"method"`
-	Path     string            `json:"path"` // as a client writes it, without the stage
+	Path     string            `json:"path"` // as a client sends it, without the stage
 	User     string            `json:"user,omitempty"`
 	Tier     string            `json:"tier,omitempty"`
 	Claims   map[string]string `json:"claims,omitempty"`
-	APIKeyID string            `json:"apiKeyId,omitempty"` // of the key's record, never the key
+	APIKeyID string            `json:"apiKeyId,omitempty"` // id of the key's record, not the key
 	IP       string            `json:"ip,omitempty"`
 	Token    string            `json:"token,omitempty"`
 }
@@ -32,24 +32,24 @@ type Question struct {
 // Explanation is the answer that a request would get, with the reasons.
 type Explanation struct {
 	Method string    `json:"method"`
-	Path   string    `json:"path"` // as the rules match it
+	Path   string    `json:"path"` // in the form that the rules match
 	Caller Caller    `json:"caller"`
 	At     time.Time `json:"at"`
-	// Version is that of the rules.
+	// Version is the version of the rules.
 	Version int64 `json:"rulesVersion"`
-	// Rules are the rules whose endpoint matches, in file order; Others is the number of all other
+	// Rules are the rules whose endpoint matches, in file order. Others is the number of all other
 	// rules.
 	Rules  []Rule `json:"rules"`
 	Others int    `json:"otherRules"`
-	// Limits are charged by the request, in file order, with the highest cost of a limit that
-	// several rules share.
+	// Limits are the limits that the request charges, in file order. If several rules share a limit,
+	// the limit has their highest cost.
 	Limits   []Limit  `json:"limits"`
 	Decision Decision `json:"decision"`
 	Cost     Cost     `json:"cost"`
 	Notes    []string `json:"notes"`
 }
 
-// Caller is who sends a request, as the rules see it.
+// Caller has the identities of a request's caller that the rules use.
 type Caller struct {
 	Subject  string            `json:"subject"` // the strongest identity
 	User     string            `json:"user,omitempty"`
@@ -57,7 +57,7 @@ type Caller struct {
 	IP       string            `json:"ip,omitempty"`
 	Tier     string            `json:"tier"` // the tier that applies
 	Claims   map[string]string `json:"claims,omitempty"`
-	// Rejected is why the token is rejected; "" if there is none or it is valid.
+	// Rejected is the reason why the token is rejected. It is "" if the token is valid or absent.
 	Rejected string `json:"rejected,omitempty"`
 }
 
@@ -66,45 +66,46 @@ type Rule struct {
 	Path     string `json:"path"` // in the document, such as "rules[2]"
 	Endpoint string `json:"endpoint"`
 	Method   string `json:"method,omitempty"`
-	// Charges is the number of its limits that the request charges.
+	// Charges is the number of the rule's limits that the request charges.
 	Charges int `json:"charges"`
-	// Reasons say why the rule does not apply, or why one of its limits is not charged.
+	// Reasons explain why the rule does not apply, or why one of its limits is not charged.
 	Reasons []string `json:"reasons,omitempty"`
 }
 
 // Decision is the answer that the request would get now.
 type Decision struct {
 	Allowed bool `json:"allowed"`
-	// Status is that of a refusal: 429, or 503 if the store failed and on_error is deny. If no
-	// limit refuses, a rejected token gets 401, and one that could not be verified 503.
+	// Status is the HTTP status of a refusal. A limit refuses with 429, or with 503 if the store
+	// failed and on_error is deny. If no limit refuses, an invalid token gets 401, and a token that
+	// cannot be verified gets 503.
 	Status int `json:"status,omitempty"`
 	// Limit is the path of the limit that the answer reports; "" for none.
 	Limit string `json:"limit,omitempty"`
-	// RetryAfterSeconds is how long to wait, and RetryAfter the header field, which for waits
-	// over ten seconds may be up to 3 % more.
+	// RetryAfterSeconds is the exact wait. RetryAfter is the value of the header. For waits over ten
+	// seconds it may be up to 3 % longer.
 	RetryAfterSeconds float64 `json:"retryAfterSeconds,omitempty"`
 	RetryAfter        int64   `json:"retryAfter,omitempty"`
-	// DelaySeconds is how long an allowed request waits in a leaky bucket.
+	// DelaySeconds is the time that an allowed request waits in a leaky bucket.
 	DelaySeconds float64 `json:"delaySeconds,omitempty"`
 	// Shadowed is the name of a limit in shadow mode that would refuse.
 	Shadowed string `json:"shadowed,omitempty"`
-	// Unrouted says that no API has a route for the request: no limit decides. The HTTP API
-	// answers 404 in place of 403.
+	// Unrouted is true if no API has a route for the request. Then no limit decides. The status is
+	// 403 for the REST API; the HTTP API answers 404.
 	Unrouted bool `json:"unrouted,omitempty"`
-	// Degraded is the reason of a store failure. on_error then decided.
+	// Degraded is the reason of a store failure. on_error decided in this case.
 	Degraded string `json:"degraded,omitempty"`
-	// FromCache says that the answer took no store call.
+	// FromCache is true if the decision needed no store call.
 	FromCache bool `json:"fromCache,omitempty"`
 }
 
-// Cost is what deciding the request costs.
+// Cost is the cost of a decision.
 type Cost struct {
-	// Calls is the number of store calls of an admitted request, all at once: one for each
-	// subject and shard. Refused requests make at most one a second and environment.
+	// Calls is the number of store calls of an admitted request: one for each subject and shard.
+	// The calls are concurrent. Refused requests make at most one call per second and environment.
 	Calls int `json:"storeCalls"`
-	// Unit is the kind of a call: "write" of DynamoDB, "script" of Redis; "" for none.
+	// Unit is the kind of a call: "write" for DynamoDB, "script" for Redis, "" for no calls.
 	Unit string `json:"unit,omitempty"`
-	// Notes say what changes the number.
+	// Notes list the conditions that change the number.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -148,7 +149,7 @@ func (o *Operator) Explain(ctx context.Context, q Question) (Explanation, error)
 		e.Notes = append(e.Notes, "no API has a route for "+q.Method+" "+e.Path+": the REST API answers 403 and the HTTP API 404, before any limit")
 	}
 	if d.Reason != "" {
-		e.Notes = append(e.Notes, "the store failed ("+string(d.Reason)+"): on_error decides, not the usage that is shown, which was read from the store directly")
+		e.Notes = append(e.Notes, "the store failed ("+string(d.Reason)+"): on_error decides, not the usage that is shown; the usage was read from the store directly")
 	}
 	if unknown := caller.Tier; unknown != "" && unknown != explained.Tier {
 		e.Notes = append(e.Notes, fmt.Sprintf("the rules have no tier %q: tier %s decides", unknown, explained.Tier))
@@ -184,7 +185,7 @@ func (o *Operator) caller(ctx context.Context, now time.Time, q Question) (who c
 	}
 	switch {
 	case q.User != "" || q.Tier != "" || q.APIKeyID != "" || len(q.Claims) > 0:
-		return who, nil, mistake("token: got user, tier, claims or an API key's id too, want one or the other")
+		return who, nil, mistake("token: got a token and also user, tier, claims or an API key's id; give only one of the two")
 	case o.Identifier == nil:
 		return who, nil, mistake("token: cannot be verified here: set JWKS, JWT_ISSUER and JWT_AUDIENCE as the functions have them, or give --user, --tier and --claim")
 	}
@@ -221,7 +222,8 @@ func newRule(m rules.Match) Rule {
 	return r
 }
 
-// newDecision converts d. rejected is why the token is rejected: it decides if no limit refuses.
+// newDecision converts d. rejected is the reason why the token is rejected, or nil. It decides if no
+// limit refuses.
 func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Decision {
 	made := Decision{
 		Allowed: d.Allowed, DelaySeconds: d.Delay.Seconds(), Degraded: string(d.Reason), FromCache: d.FromCache && !d.Allowed,
@@ -250,7 +252,7 @@ func newDecision(d limiter.Decision, listed []rules.Listed, rejected error) Deci
 // units are the kinds of a store call.
 var units = map[string]string{"dynamodb": "write", "redis": "script"}
 
-// cost returns the cost of a decision that admits.
+// cost returns the cost of a decision that admits the request.
 func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 	if c.Unit = units[o.Kind]; c.Unit == "" {
 		return c
@@ -261,7 +263,7 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		switch s := charge.Limit.Spread; {
 		case s.Cells > 0:
 			continue
-		case s.Adaptive: // and no call between reports
+		case s.Adaptive: // requests make no call; environments report in the background
 			adaptive = true
 			continue
 		case s.Shards > 0: // each shard costs the same
@@ -278,13 +280,13 @@ func (o *Operator) cost(charges []limiter.Charge) (c Cost) {
 		c.Notes = append(c.Notes, "a write is conditional on what the environment assumes about the item, such as an idle bucket; a wrong assumption costs another write")
 	}
 	if lease {
-		c.Notes = append(c.Notes, "a subject all of whose limits are leased costs a call only when the lease is used up")
+		c.Notes = append(c.Notes, "if all limits of a subject are leased, it costs a call only when a lease is used up")
 	}
 	if sync {
-		c.Notes = append(c.Notes, "a limit with sync_ms costs a call of its own once in that time, and none in between")
+		c.Notes = append(c.Notes, "a limit with sync_ms costs one separate call per sync_ms, and no call in between")
 	}
 	if adaptive {
-		c.Notes = append(c.Notes, "a limit with adaptive shares costs no call of a request; all environments together report about 360 times a second")
+		c.Notes = append(c.Notes, "a request makes no call for a limit with adaptive shares; all environments together report about 360 times a second")
 	}
 	if shards {
 		c.Notes = append(c.Notes, "a shard that refuses costs one more call, to another shard")

@@ -17,8 +17,8 @@ import (
 // Path is the prefix at which a local gateway answers.
 const Path = "/_weir/api/"
 
-// The questions, below Path. Each is a POST with a JSON body. So no URL contains a token, and a
-// page of another origin cannot send one without a preflight.
+// The questions, below Path. Each is a POST with a JSON body. So no URL contains a token, and web
+// pages of other origins cannot send a question without a preflight.
 const (
 	pathExplain = Path + "explain"
 	pathUsage   = Path + "usage"
@@ -31,19 +31,19 @@ const (
 	patience    = 10 * time.Second
 )
 
-// about is the question of Usage and Reset.
+// about is the body of a question to Usage or Reset.
 type about struct {
 	Subject string `json:"subject"`
 }
 
-// failure is the answer to a question that failed.
+// failure is the body of an answer that reports an error.
 type failure struct {
 	Error string `json:"error"`
 }
 
-// Handler answers questions below [Path]: with 200 and the answer, 400 for a mistake in the
-// question, or 502 if the store failed. It checks neither the Host header nor the origin;
-// the handler before it must.
+// Handler answers questions below [Path]. The status is 200 with an answer, 400 for a mistake in the
+// question, and 502 if the store failed. The caller must check the Host header and the origin before
+// it calls the handler.
 func (o *Operator) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+pathExplain, func(w http.ResponseWriter, r *http.Request) { answer(w, r, o.Explain) })
@@ -56,7 +56,7 @@ func (o *Operator) Handler() http.Handler {
 	return mux
 }
 
-// Refusal answers every question with the reason why there are no answers.
+// Refusal is a handler that answers every question with an error. Its text is the error message.
 type Refusal string
 
 // ServeHTTP implements http.Handler.
@@ -103,10 +103,10 @@ func NewClient(address string) (*Client, error) {
 			return &Client{"http://" + u.Host}, nil
 		}
 	}
-	return nil, mistake("url: got %q, want that of a gateway on this machine, such as http://127.0.0.1:8080", address)
+	return nil, mistake("url: got %q, want the URL of a gateway on this machine, such as http://127.0.0.1:8080", address)
 }
 
-// client follows no redirect: a question may hold a token.
+// client does not follow redirects, because a question may contain a token.
 var client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
 // Explain is [Operator.Explain].

@@ -39,7 +39,7 @@ func TestClient(t *testing.T) {
 	if f, err := c.Reset(t.Context(), "user:alice"); err != nil || len(f.Limits) != 4 {
 		t.Errorf("got %+v, error %v", f, err)
 	}
-	same(t, c.Reset, d.Reset, "user:alice") // the store holds nothing of alice now
+	same(t, c.Reset, d.Reset, "user:alice") // alice has no usage now
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(failing{d.Store}, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))}
 	same(t, c.Usage, d.Usage, "user:alice")
 	s.Close()
@@ -90,7 +90,7 @@ func TestClient_elsewhere(t *testing.T) {
 	}
 }
 
-// A request body has a maximum size and is strict JSON. A GET never changes anything.
+// The handler rejects a request body that is too large or is not strict JSON. It rejects every GET.
 func TestHandler_hostile(t *testing.T) {
 	d := newDesk(t, "memory")
 	for _, c := range []struct {

@@ -12,33 +12,33 @@ import (
 )
 
 // Operator answers questions about limits from rules and a store. Set its fields before the first
-// question; it is then safe for concurrent use.
+// question. After that it is safe for concurrent use.
 type Operator struct {
 	// Store holds the counts, and Kind is its name: memory, dynamodb or redis.
 	Store limiter.Store
 	Kind  string
-	// Limiters decide with Store. The first one answers, and a reset reaches all. There is at
-	// least one.
+	// Limiters decide requests with Store. There must be at least one. The first Limiter answers the
+	// questions; a reset clears the memory of all.
 	Limiters []*limiter.Limiter
 	// Inside means that only Limiters decide requests: no other environment has counts.
 	Inside bool
-	// Routed reports whether an API has a route for a request; nil where the routes are not known.
-	// The gateway rejects other requests before any limit.
+	// Routed reports whether an API has a route for a request. The gateway rejects requests without a
+	// route before any limit. nil means that the routes are not known.
 	Routed func(method, path string) bool
 	// Rules returns the rules in force for a request that comes at an instant.
 	Rules func(context.Context, time.Time) *rules.Rules
-	// Identifier verifies tokens; nil: a question must not have a token.
+	// Identifier verifies tokens. If it is nil, a question must not have a token.
 	Identifier *caller.Identifier
 	// Clock is read once per question.
 	Clock func() time.Time
-	// Address is used for a caller without an address. With the zero Addr that address stays
-	// unknown.
+	// Address is the address of a caller if the question has none. The zero Addr means that the
+	// address is unknown.
 	Address netip.Addr
 	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
 	IPv6Bits int
 }
 
-// MistakeError is a question that has a mistake.
+// MistakeError describes a mistake in a question.
 type MistakeError struct{ text string }
 
 func (e *MistakeError) Error() string { return e.text }
@@ -54,7 +54,7 @@ func (o *Operator) prefix(addr netip.Addr) netip.Prefix {
 	return caller.Prefix(addr, bits)
 }
 
-// usages returns the usage of limits, as the first Limiter knows it.
+// usages returns the usage of limits, read by the first Limiter.
 func (o *Operator) usages(ctx context.Context, now time.Time, listed []rules.Listed) ([]Limit, error) {
 	charges := make([]limiter.Charge, len(listed))
 	for i, l := range listed {
@@ -90,14 +90,14 @@ func (o *Operator) notes(listed []rules.Listed) (notes []string) {
 		}
 	}
 	remote := o.Kind != memory
-	add(bucket, "of a bucket, the burst can be used at once: it is the capacity here, and X-RateLimit-Limit. The requests in a window are how fast it refills: q and w of RateLimit-Policy")
+	add(bucket, "a bucket can spend its burst at once: burst is the capacity here, and X-RateLimit-Limit. It refills at requests per window: q and w of RateLimit-Policy")
 	add(lease && remote, "what environments have leased counts as charged")
-	add(shards && remote, "the usage of a limit with shards is their sum; a request is charged to one of them, and tries at most two")
+	add(shards && remote, "the usage of a limit with shards is the sum of its shards; a request is charged to one shard, and tries at most two")
 	add(sync && remote, "what environments have counted since they last synchronized is not shown")
-	add(adaptive && remote, "the usage of a limit with adaptive shares is the average of four seconds, as environments reported it")
-	add(cells && o.Inside, "each function counts a limit with cells for itself: the usage is that of the first API's function")
+	add(adaptive && remote, "the usage of a limit with adaptive shares is the average over four seconds of what environments reported")
+	add(cells && o.Inside, "each function counts a limit with cells separately: the usage is from the first API's function")
 	add(cells && !o.Inside, "each environment counts a limit with cells in its own memory: the usage is not visible from here")
-	add(local && remote, "what environments count by themselves while the store fails is not shown")
+	add(local && remote, "what environments count in their own memory during an outage is not shown")
 	return notes
 }
 

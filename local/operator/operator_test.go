@@ -78,7 +78,7 @@ func parse(t testing.TB, document string) *rules.Rules {
 	return r
 }
 
-// open opens a store with a namespace of one test.
+// open opens a store with a separate namespace for each call.
 func open(t testing.TB, kind string) limiter.Store {
 	t.Helper()
 	c := boot.Config{Store: kind, Namespace: "test-" + rand.Text(), Table: "weir-operator", Local: true}
@@ -118,7 +118,8 @@ func (d *desk) send(q operator.Question) limiter.Decision {
 	return decision
 }
 
-// noTime marks a decision that a busy server did not make in time. The test then has no result.
+// noTime is the panic value for a decision that a busy server did not make in time. The test then has
+// no result.
 type noTime struct{ reason limiter.Reason }
 
 func (d *desk) explain(q operator.Question) operator.Explanation {
@@ -179,8 +180,8 @@ func hadTime(test func()) (ok bool) {
 	return true
 }
 
-// An explanation equals the decision that follows: the same limit, and the same wait to the
-// nanosecond. An explanation charges nothing, however often it runs.
+// An explanation equals the decision that follows: it has the same limit and exactly the same wait.
+// Repeated explanations charge nothing.
 func TestExplain_isWhatHappens(t *testing.T) {
 	questions := []operator.Question{
 		{Method: "GET", Path: "/search"},
@@ -222,7 +223,7 @@ func TestExplain_isWhatHappens(t *testing.T) {
 			}
 		}
 		if len(refusals) < 2 {
-			d.t.Errorf("got refusals only by %v", refusals)
+			d.t.Errorf("limits that refused: got only %v", refusals)
 		}
 	})
 }
@@ -254,7 +255,7 @@ func TestExplain(t *testing.T) {
 	})
 }
 
-// A limit that two rules share appears once, with the charged cost.
+// A limit that two rules share appears once in an explanation, with the cost that is charged.
 func TestExplain_shared(t *testing.T) {
 	d := newDesk(t, "memory")
 	const shared = `"limits":{"global":{"name":"address","requests":5,"window":"1m","per":["ip"]}}}`
@@ -294,7 +295,8 @@ func TestExplain_cost(t *testing.T) {
 	})
 }
 
-// A usage has the limits of every tier, wherever they are counted, and no others.
+// Usage returns exactly the limits of the subject in every tier, including limits that are not counted
+// in the store.
 func TestInspect(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		for _, path := range []string{"/search", "/tried", "/busy"} {
@@ -308,7 +310,7 @@ func TestInspect(t *testing.T) {
 			}
 		}
 		want := map[string]int64{"rules[0].limits.free": 7, "rules[4].limits.*": 0, "rules[2].limits.*[0]": 9, "rules[2].limits.*[1]": 9, "rules[2].limits.*[2]": 9, "rules[2].limits.*[3]": 4}
-		if d.Kind != "memory" { // the adaptive limit reports to the store later
+		if d.Kind != "memory" { // an adaptive limit reports to the store later
 			delete(want, "rules[2].limits.*[2]")
 		}
 		if !reflect.DeepEqual(charged, want) || len(i.Limits) != 10 || len(i.Others) != 0 {
@@ -323,8 +325,7 @@ func TestInspect(t *testing.T) {
 	})
 }
 
-// Usage shows state that no rule describes, as far as it is readable. A reset removes this state
-// too.
+// Usage also shows state that no rule describes, if it is readable. A reset also removes this state.
 func TestInspect_others(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		d.send(operator.Question{Method: "GET", Path: "/search", User: "bob"})
@@ -348,8 +349,8 @@ func TestInspect_others(t *testing.T) {
 	})
 }
 
-// After a reset a refused caller passes at once in this environment, and within a second in another
-// one. Other callers keep their usage.
+// After a reset, this environment admits a refused caller at once, and another environment admits it
+// within a second. Other callers keep their usage.
 func TestReset(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		other := storetest.Must(limiter.New(d.Store, limiter.Options{Cells: storetest.Must(memstore.New(memstore.Options{}))}))
@@ -395,8 +396,7 @@ func TestReset(t *testing.T) {
 	})
 }
 
-// After a reset of its user a caller may still be refused by a limit of its address. The notes say
-// so.
+// After a reset of a user, a limit of the caller's address may still refuse. A note reports that.
 func TestReset_others(t *testing.T) {
 	d := newDesk(t, "memory")
 	q := operator.Question{Method: "GET", Path: "/search", User: "alice"}
@@ -416,7 +416,7 @@ func (k keys) Key(context.Context, time.Time, string, string) (*jose.JSONWebKey,
 	return nil, k.fault
 }
 
-// A token that cannot be verified gets 503. A bad token gets 401.
+// A token that cannot be verified gets 503. An invalid token gets 401.
 func TestExplain_rejected(t *testing.T) {
 	d := newDesk(t, "memory")
 	for fault, want := range map[error]int{caller.ErrUnverified: 503, caller.ErrInvalidCredential: 401} {
@@ -461,7 +461,7 @@ func TestReset_limiters(t *testing.T) {
 	}
 }
 
-// A reset clears all that a limit counts separately.
+// A reset clears all parts of a limit: shards, cells and leases.
 func TestReset_spread(t *testing.T) {
 	eachStore(t, func(d *desk) {
 		busy := operator.Question{Method: "GET", Path: "/busy", User: "dave"}
@@ -501,7 +501,7 @@ func TestOperator_outside(t *testing.T) {
 	}
 }
 
-// A failing store gives an error, not an answer.
+// If the store fails, each question returns an error.
 func TestOperator_storeFails(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Store = failing{d.Store}
@@ -517,8 +517,8 @@ func TestOperator_storeFails(t *testing.T) {
 	}
 }
 
-// A store in an outage can be readable although it does not decide. The notes say which of the two
-// the answer uses.
+// During an outage, a store can be readable although on_error decides. The notes report that the
+// usage and the decision then have different sources.
 func TestExplain_undecided(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.Limiters = []*limiter.Limiter{storetest.Must(limiter.New(undecided{d.Store}, limiter.Options{Cells: d.Store}))}
@@ -540,7 +540,7 @@ func (failing) Inspect(context.Context, limiter.Subject) ([]limiter.Entry, error
 	return nil, limiter.ErrUnavailable
 }
 
-// A path that the handler and the authorizer reject has no explanation.
+// If the handler and the authorizer reject a path, Explain returns a mistake.
 func TestExplain_malformedPath(t *testing.T) {
 	d := newDesk(t, "memory")
 	e, err := d.Explain(t.Context(), operator.Question{Method: "GET", Path: "/search%zz"})

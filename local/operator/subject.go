@@ -10,27 +10,27 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// The kinds of a subject that are no identity of a caller.
+// The kinds of subjects that do not identify a caller.
 const (
 	kindGlobal   = "global"
 	kindEndpoint = "endpoint"
 	kindCustom   = "custom"
 )
 
-const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, some of them joined by | (and then one endpoint:METHOD:PATTERN), endpoint:METHOD:PATTERN, custom:KIND=VALUE or global"
+const wantSubject = "want user:ID, apikey:ID, ip:ADDRESS, claim:NAME=VALUE, endpoint:METHOD:PATTERN, custom:KIND=VALUE or global; identities can be joined by |, and one endpoint can follow"
 
 // maxSubject is the maximum length of a subject.
 const maxSubject = 4096
 
-// ParseSubject reads a subject as explain prints it; ipv6Bits is the length of the network that
-// counts as one IPv6 caller, 0 means 64.
+// ParseSubject reads a subject in the form that explain prints. ipv6Bits is the prefix length of the
+// network that counts as one IPv6 caller. 0 means 64.
 func ParseSubject(text string, ipv6Bits int) (limiter.Subject, error) {
 	subject, _, err := (&Operator{IPv6Bits: ipv6Bits}).parse(text)
 	return subject, err
 }
 
-// parse reads a subject as explain prints it. %XX stands for a byte, and escapes are optional where
-// they are not needed. The caller has the identities in the subject.
+// parse reads a subject in the form that explain prints. %XX is the escape of a byte. A byte needs an
+// escape only if it has a meaning in a subject. The returned caller has the identities in the subject.
 func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	if len(text) > maxSubject {
 		return limiter.Subject{}, caller.Caller{}, mistake("subject: got %d bytes, want at most %d", len(text), maxSubject)
@@ -62,8 +62,8 @@ func (o *Operator) parse(text string) (limiter.Subject, caller.Caller, error) {
 	return limiter.Subject{}, caller.Caller{}, mistake("subject: got %q, %s", text, wantSubject)
 }
 
-// identities reads a subject of one or more identities. Their order is that of the names that rules
-// count by, because no store has a subject in another order.
+// identities reads a subject of one or more identities. It rejects identities that are not in the
+// order of their names, because limits sort them and no store has a subject in another order.
 func (o *Operator) identities(text string) (subject limiter.Subject, caller caller.Caller, err error) {
 	caller.Claims = map[string]string{}
 	last := ""
@@ -73,7 +73,7 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller call
 			return subject, caller, err
 		}
 		if name <= last {
-			return subject, caller, mistake("subject: got %q after one by %s; want each identity once, in this order: claims by name, apikey, ip, user", part, last)
+			return subject, caller, mistake("subject: got %q after %s; want each identity once, in this order: apikey, claims by name, ip, user", part, last)
 		}
 		last = name
 		if i > 0 {
@@ -84,7 +84,7 @@ func (o *Operator) identities(text string) (subject limiter.Subject, caller call
 	return subject, caller, nil
 }
 
-// identity reads one identity into caller, and returns its name in rules.
+// identity reads one identity into caller. It returns the name that rules use for the identity.
 func (o *Operator) identity(part string, caller *caller.Caller) (name string, one limiter.Subject, err error) {
 	kind, value, _ := strings.Cut(part, ":")
 	if strings.HasPrefix(value, "~") {
@@ -124,7 +124,7 @@ func (o *Operator) address(part, text string) (netip.Prefix, error) {
 		return network, mistake("subject: %s: %q is no IP address (want one such as ip:203.0.113.7 or ip:2001:db8::1, or ip:unknown)", part, text)
 	}
 	if caller := o.prefix(network.Addr()); network.Masked() != caller {
-		return network, mistake("subject: got %q, want %s: callers are counted by IPv4 address, or by the IPv6 network of IPV6_BITS", part, limiter.IP(caller))
+		return network, mistake("subject: got %q, want %s: callers count by IPv4 address, or by an IPv6 network of IPV6_BITS", part, limiter.IP(caller))
 	}
 	return network.Masked(), nil
 }

@@ -15,7 +15,7 @@ func TestInspect_subjects(t *testing.T) {
 	d := newDesk(t, "memory")
 	for text, want := range map[string]limiter.Subject{
 		"user:alice":                            limiter.User("alice"),
-		"user:al|ice":                           {}, // the text after | is part of the name
+		"user:al|ice":                           {}, // the text after | is not an identity
 		"user:al%7Cice":                         limiter.User("al|ice"),
 		"user:al ice":                           limiter.User("al ice"),
 		"user:100%":                             limiter.User("100%"),
@@ -32,6 +32,7 @@ func TestInspect_subjects(t *testing.T) {
 		"user:alice|endpoint:get:/a":            {},
 		"user:alice|endpoint:GET:/a|ip:unknown": limiter.User("alice").And(limiter.Endpoint("GET", "/a|ip:unknown")),
 		"claim:o%3Drg=a=b":                      limiter.Claim("o=rg", "a=b"),
+		"apikey:k|claim:org=acme":               limiter.APIKey("k").And(limiter.Claim("org", "acme")),
 		"global":                                limiter.Global(),
 		"endpoint:GET:/a/{id}":                  limiter.Endpoint("GET", "/a/{id}"),
 		"endpoint::%2A":                         limiter.Endpoint("", "*"),
@@ -47,7 +48,7 @@ func TestInspect_subjects(t *testing.T) {
 		"custom:login":                          {},
 		"user:a|":                               {},
 		"user:a|shadow":                         {},
-		// A subject that no request counts by is an error.
+		// A subject is an error if no request has it.
 		"ip:127.0.0.0/8":                                {},
 		"ip:2001:db8::/48":                              {},
 		"ip:2001:db8::1/128":                            {},
@@ -79,8 +80,8 @@ func TestInspect_subjects(t *testing.T) {
 	}
 }
 
-// A network with another prefix length is an error. The error names the network that counts as one
-// caller.
+// A network is an error if its prefix length is not that of one caller. The error names the network
+// that counts as one caller.
 func TestInspect_network(t *testing.T) {
 	d := newDesk(t, "memory")
 	d.IPv6Bits = 48
@@ -92,7 +93,7 @@ func TestInspect_network(t *testing.T) {
 	}
 }
 
-// Usage reads every subject that explain prints, whatever the ID contains.
+// Usage accepts every subject that explain prints. The ID may contain any characters.
 func FuzzInspect_subject(f *testing.F) {
 	f.Add("alice", "acme")
 	f.Add("al|ice:%41%", "=|")

@@ -15,11 +15,11 @@ import (
 type Usage struct {
 	Subject string    `json:"subject"`
 	At      time.Time `json:"at"`
-	// Version is that of the rules.
+	// Version is the version of the rules.
 	Version int64 `json:"rulesVersion"`
-	// Limits are the limits that the rules have for the subject, in file order and of every tier.
+	// Limits are the limits of the subject in the rules, in file order and for every tier.
 	Limits []Limit `json:"limits"`
-	// Others are limits in the store that the rules do not describe (any more).
+	// Others are limits in the store that the rules do not describe, such as removed limits.
 	Others []Other  `json:"others"`
 	Notes  []string `json:"notes"`
 }
@@ -27,29 +27,30 @@ type Usage struct {
 // Other is the state of a limit that the rules do not describe. Its name and tier are unknown,
 // because a store keeps only their hash.
 type Other struct {
-	Subject string `json:"subject"` // in which it is counted
+	Subject string `json:"subject"` // under which the store counts the limit
 	ID      string `json:"id"`
-	// Parameters are those of the algorithm, such as "bucket/600ms/20".
+	// Parameters are the parameters of the algorithm, such as "bucket/600ms/20".
 	Parameters string    `json:"parameters"`
-	Version    int64     `json:"rulesVersion"` // that wrote it
+	Version    int64     `json:"rulesVersion"` // of the rules that wrote the state
 	Capacity   int64     `json:"capacity"`
 	Remaining  int64     `json:"remaining"`
 	FullAt     time.Time `json:"fullAt"`
 }
 
-// Forgotten is what a reset did.
+// Forgotten is the result of a reset.
 type Forgotten struct {
 	Subject string    `json:"subject"`
 	At      time.Time `json:"at"`
 	// Limits and Others are the usage just before the reset.
 	Limits []Limit `json:"limits"`
 	Others []Other `json:"others"`
-	// Subjects are those that were removed from the store.
+	// Subjects are the subjects that were removed from the store.
 	Subjects []string `json:"subjects"`
 	Notes    []string `json:"notes"`
 }
 
-// Usage returns the usage of every limit of a subject, which is written as in an Explanation.
+// Usage returns the usage of every limit of a subject. The subject has the form that an Explanation
+// uses.
 func (o *Operator) Usage(ctx context.Context, subject string) (Usage, error) {
 	s, caller, err := o.parse(subject)
 	if err != nil {
@@ -86,10 +87,10 @@ func (o *Operator) others(ctx context.Context, now time.Time, s limiter.Subject,
 		for _, subject := range l.Charge.Limit.Subjects(own) {
 			known[place{subject, l.Charge.Limit.ID}] = true
 		}
-		if o.Kind == memory { // which has no shards
+		if o.Kind == memory { // this store has no shards
 			known[place{own, l.Charge.Limit.ID}] = true
 		}
-		if !slices.Contains(items, own) { // of one endpoint
+		if !slices.Contains(items, own) { // an item of one endpoint
 			items = append(items, own, shadowOf(own))
 		}
 	}
@@ -123,8 +124,8 @@ func shadowOf(s limiter.Subject) limiter.Subject {
 }
 
 // Reset deletes the usage of a subject: of every limit in the rules, and any other state in the
-// store. It returns the usage before. Other subjects of the same caller, such as its address, keep
-// their usage.
+// store. It returns the usage before the reset. Other subjects of the same caller, such as its
+// address, keep their usage.
 func (o *Operator) Reset(ctx context.Context, subject string) (Forgotten, error) {
 	s, caller, err := o.parse(subject)
 	if err != nil {
@@ -168,7 +169,7 @@ func (o *Operator) afterwards(listed []rules.Listed) []string {
 	if o.Inside && o.Kind == memory {
 		return notes
 	}
-	notes = append(notes, "other environments may refuse from their denial caches for up to a second, and serve what they have leased for as long")
+	notes = append(notes, "for up to a second, other environments may still refuse from their denial caches, and may still use their leases")
 	var sync, own bool
 	for _, l := range listed {
 		limit := l.Charge.Limit
@@ -176,10 +177,10 @@ func (o *Operator) afterwards(listed []rules.Listed) []string {
 		own = own || limit.Spread.Cells > 0 || limit.OnError == limiter.OnErrorLocal
 	}
 	if sync {
-		notes = append(notes, "they still charge what they have counted of a limit with sync_ms or adaptive shares since their last report")
+		notes = append(notes, "other environments still report what they have counted since their last report for limits with sync_ms or adaptive shares")
 	}
 	if own {
-		notes = append(notes, "they keep what they count in their own memory (cells, the share of on_error local)")
+		notes = append(notes, "other environments keep what they count in their own memory (cells, the share of on_error local)")
 	}
 	return notes
 }

@@ -16,10 +16,10 @@ const defaultDocker = "unix:///var/run/docker.sock"
 
 const (
 	pingTimeout   = 5 * time.Second
-	engineTimeout = 5 * time.Minute // for another engine of this package to end
+	engineTimeout = 5 * time.Minute // longest wait until another engine of this package ends
 )
 
-// RunningDocker returns the address of the Docker engine of this machine, "" if none
+// RunningDocker returns the address of the Docker engine of this machine, or "" if no engine
 // answers.
 func RunningDocker(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
@@ -31,8 +31,8 @@ func RunningDocker(ctx context.Context) string {
 }
 
 // StartDocker starts a Docker engine with its socket and data in a temporary folder. Two
-// engines on one machine would share the bridge and its addresses, so it first waits for
-// another engine of this package to end. It reports that to progress.
+// engines on one machine would share the bridge and its addresses. So StartDocker first waits
+// until another engine of this package has ended, and reports the wait to progress.
 func StartDocker(ctx context.Context, progress io.Writer) (*Server, error) {
 	const install = "(Debian: apt-get install docker.io; macOS: Docker Desktop)"
 	path, err := exec.LookPath("dockerd")
@@ -68,7 +68,7 @@ func startEngine(ctx context.Context, path string) (*Server, error) {
 	}
 	data, address := filepath.Join(dir, "data"), "unix://"+filepath.Join(dir, "docker.sock")
 	remove := func() {
-		detach(data) // dockerd mounts the folder on itself, and leaves the mount when it fails
+		detach(data) // dockerd mounts the folder on itself, and does not unmount it if it fails
 		_ = os.RemoveAll(dir)
 	}
 	command := exec.Command(path, "--host", address, "--data-root", data, "--exec-root", filepath.Join(dir, "exec"), //nolint:noctx // it outlives the start

@@ -17,7 +17,7 @@ import (
 // checkout.
 const dynamoDBDir = "local/servers/dynamodb"
 
-// minJava is the oldest Java that DynamoDB Local 3 and Kafka 3.9 both run on.
+// minJava is the oldest version of Java that both DynamoDB Local 3 and Kafka 3.9 support.
 const minJava = 17
 
 // StartDynamoDB fetches DynamoDB Local once and starts it. root is the root of the checkout.
@@ -34,7 +34,7 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 	if err != nil {
 		return nil, fmt.Errorf("start dynamodb: %w", err)
 	}
-	// Telemetry is on by default.
+	// DynamoDB Local sends telemetry by default.
 	command := exec.Command("java", "-Djava.library.path=DynamoDBLocal_lib", "-jar", filepath.Base(jar), //nolint:noctx // it outlives the start
 		"-inMemory", "-sharedDb", "-disableTelemetry", "-port", strconv.Itoa(port))
 	command.Dir = filepath.Dir(jar)
@@ -42,7 +42,8 @@ func StartDynamoDB(ctx context.Context, root string, progress io.Writer) (*Serve
 	return start(ctx, "dynamodb", address, command, func(ctx context.Context) error { return get(ctx, address) })
 }
 
-// get returns nil if a server answers HTTP. DynamoDB answers 400 to an unsigned request.
+// get returns nil if a server answers an HTTP request, with any status. DynamoDB answers 400 to
+// an unsigned request.
 func get(ctx context.Context, address string) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, http.NoBody)
 	if err != nil {

@@ -7,8 +7,9 @@ import (
 	"os"
 )
 
-// fetchOnce fetches what the lock file at pinned pins, unless the file at stamp is a copy of
-// it. It then writes that copy. Only one process fetches at a time.
+// fetchOnce calls fetch unless the file at stamp equals the file at pinned, which pins the
+// versions to fetch. After the fetch it copies pinned to stamp. The file at lock ensures that
+// only one process fetches at a time.
 func fetchOnce(ctx context.Context, pinned, stamp, lock string, fetch func() error) error {
 	want, err := os.ReadFile(pinned)
 	if err != nil {
@@ -26,7 +27,7 @@ func fetchOnce(ctx context.Context, pinned, stamp, lock string, fetch func() err
 		return err
 	}
 	defer unlock()
-	if fetched() { // by the process that had the lock
+	if fetched() { // another process fetched while it held the lock
 		return nil
 	}
 	if err := fetch(); err != nil {

@@ -8,9 +8,9 @@ import (
 	"os/exec"
 )
 
-// Install installs the packages that a server or the tools need, on Debian and as root.
-// Elsewhere it does nothing, and the start of the server returns an error that says what to
-// install.
+// Install installs the packages that a server or the tools need, if it runs as root on Debian.
+// Otherwise it does nothing. The start of the server then returns an error that names the
+// packages.
 func Install(ctx context.Context, name string, progress io.Writer) error {
 	if !onPath("apt-get") || os.Geteuid() != 0 {
 		return nil
@@ -22,7 +22,7 @@ func Install(ctx context.Context, name string, progress io.Writer) error {
 	case name == "redis" && !onPath("redis-server"):
 		packages = []string{"redis-server"}
 	case name == "kafka" && !onPath("mvn"):
-		packages = []string{"maven"} // and with it a Java
+		packages = []string{"maven"} // depends on Java
 	case name == "docker" && !onPath("dockerd"):
 		packages = []string{"docker.io"}
 	case name == "tools" && !hasPython(ctx):

@@ -58,7 +58,7 @@ func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 		return nil, err
 	}
 	classes := filepath.Join(jars, "*")
-	// The id of a cluster is 16 bytes in base64; there is only one cluster.
+	// The cluster id must be 16 bytes in base64. Its value does not matter.
 	format := exec.CommandContext(ctx, "java", "-cp", classes, "kafka.tools.StorageTool", "format", "--cluster-id", "d2Vpci1sb2NhbC1rYWZrYQ", "--config", settings)
 	if out, err := format.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("start kafka: format: %w: %s", err, out)
@@ -69,7 +69,7 @@ func startKafka(ctx context.Context, jars, dir string) (*Server, error) {
 	return start(ctx, "kafka", address, command, func(ctx context.Context) error { return connect(ctx, address) })
 }
 
-// kafkaSettings returns the settings of a broker that is its own controller.
+// kafkaSettings returns the settings of a process that is both broker and controller.
 func kafkaSettings(port, controller int, data string) []byte {
 	return fmt.Appendf(nil, `process.roles=broker,controller
 node.id=1

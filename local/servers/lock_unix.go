@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// lockFile creates the file at path and locks it, until unlock or the end of the process. It
-// waits while another process has the lock.
+// lockFile creates the file at path and locks it. The lock ends with unlock, or with the
+// process. lockFile waits while another process has the lock.
 func lockFile(ctx context.Context, path string) (unlock func(), err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, err

@@ -34,13 +34,13 @@ type Server struct {
 // Bounds of waiting for a server.
 const (
 	startTimeout = time.Minute
-	stopTimeout  = 20 * time.Second // Docker ends its containers first
-	outputDelay  = time.Second      // for the output of processes that it leaves behind
+	stopTimeout  = 20 * time.Second // Docker needs time to end its containers
+	outputDelay  = time.Second      // wait for output of child processes that the server leaves behind
 	pollInterval = 20 * time.Millisecond
 )
 
-// start starts command and waits until it answers at address. Its output also goes to
-// command.Stderr, if that is set.
+// start starts command and waits until the server answers at address. If command.Stderr is
+// set, the output of the server also goes there.
 func start(ctx context.Context, name, address string, command *exec.Cmd, answers func(context.Context) error) (*Server, error) {
 	s := &Server{Name: name, URL: address, command: command, output: &tail{}, stopped: make(chan struct{}), done: make(chan struct{})}
 	var output io.Writer = s.output
@@ -51,7 +51,7 @@ func start(ctx context.Context, name, address string, command *exec.Cmd, answers
 	endWithParent(command)
 	started := make(chan error)
 	go func() {
-		// The kernel ends the child when the thread that started it ends.
+		// endWithParent makes the kernel end the child when the thread that started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := command.Start()
@@ -87,8 +87,8 @@ func (s *Server) await(ctx context.Context, answers func(context.Context) error)
 	return nil
 }
 
-// Watch calls died, on another goroutine, if the server ends before Stop and before the end
-// of ctx. Ctrl-C may reach the server first.
+// Watch calls died on another goroutine if the server ends before Stop and before the end of
+// ctx.
 func (s *Server) Watch(ctx context.Context, died func(error)) {
 	go func() {
 		<-s.done
@@ -108,7 +108,7 @@ func (s *Server) Stop() {
 	select {
 	case <-s.done:
 	case <-time.After(stopTimeout):
-		_ = s.command.Process.Kill() // an error means that it has ended
+		_ = s.command.Process.Kill() // an error means that the process has ended
 		<-s.done
 	}
 	if s.remove != nil {
@@ -140,7 +140,7 @@ func (t *tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// String returns the output, indented below a colon; empty if there was none.
+// String returns the lines indented below a colon, or "" if there was no output.
 func (t *tail) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

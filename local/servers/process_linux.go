@@ -5,13 +5,14 @@ import (
 	"syscall"
 )
 
-// endWithParent makes the kernel kill the server if this process dies before it stops the
-// server. Its own process group shields it from Ctrl-C, because it is stopped last.
+// endWithParent makes the kernel kill the server if this process dies without stopping it. It
+// also gives the server a separate process group. So Ctrl-C does not reach the server, which
+// must be the last process to end.
 func endWithParent(c *exec.Cmd) {
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
 func interrupt(c *exec.Cmd) { _ = c.Process.Signal(syscall.SIGTERM) }
 
-// detach unmounts path, if it is a mount.
+// detach unmounts path if it is a mount point.
 func detach(path string) { _ = syscall.Unmount(path, syscall.MNT_DETACH) }

@@ -22,14 +22,14 @@ import (
 type SAM struct {
 	program     string
 	environment []string
-	image       []string // options that choose the image of the functions
+	image       []string // command-line options that select the image of the functions
 }
 
 // ContainerHost is the name of this machine in the containers of the SAM CLI.
 const ContainerHost = "host.docker.internal"
 
-// Architecture returns Lambda's name of this machine's architecture, the only one for which
-// the SAM CLI runs functions.
+// Architecture returns Lambda's name of this machine's architecture. The SAM CLI runs functions
+// of this architecture only.
 func Architecture() string {
 	if runtime.GOARCH == "amd64" {
 		return "x86_64"
@@ -37,12 +37,12 @@ func Architecture() string {
 	return runtime.GOARCH
 }
 
-// NewSAM returns the SAM CLI of tools, the folder that FetchTools returns, on the Docker
-// engine at docker. Its files are in dir. If the image of Lambda cannot be pulled, NewSAM
-// uses another and reports that to progress.
+// NewSAM returns the SAM CLI in tools, which is the folder that FetchTools returns. It uses
+// the Docker engine at docker, and keeps its files in dir. If the image of Lambda cannot be
+// pulled, NewSAM uses a stand-in image and reports that to progress.
 func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) (*SAM, error) {
 	s := &SAM{program: filepath.Join(tools, "sam"), environment: samEnvironment(docker, dir)}
-	// The SAM CLI looks for newer versions of itself once a week.
+	// Without this file, the SAM CLI would look for a newer version once a week.
 	checked := fmt.Sprintf(`{"telemetryEnabled":false,"lastVersionCheck":%d}`, time.Now().Unix())
 	if err := os.WriteFile(filepath.Join(dir, "metadata.json"), []byte(checked), 0o600); err != nil {
 		return nil, err
@@ -52,9 +52,9 @@ func NewSAM(ctx context.Context, tools, docker, dir string, progress io.Writer) 
 	return s, err
 }
 
-// samEnvironment returns the environment of the SAM CLI. It does not inherit the variables of
-// this process. The SAM CLI would give those to the functions, over those of the template, and
-// would send the credentials to AWS.
+// samEnvironment returns the environment variables of the SAM CLI. It does not inherit the
+// variables of this process. The SAM CLI would set them in the functions, where they would
+// override those of the template. It would also send inherited credentials to AWS.
 func samEnvironment(docker, dir string) []string {
 	environment := []string{"DOCKER_HOST=" + docker, "SAM_CLI_TELEMETRY=0", "__SAM_CLI_APP_DIR=" + dir,
 		"AWS_DEFAULT_REGION=us-east-1", "AWS_CONFIG_FILE=" + os.DevNull, "AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull, "AWS_EC2_METADATA_DISABLED=true"}
@@ -66,7 +66,7 @@ func samEnvironment(docker, dir string) []string {
 	return environment
 }
 
-// The image of a provided.al2023 function at Lambda, and the name of the replacement.
+// The image of a provided.al2023 function on Lambda, and the name of the stand-in image.
 const (
 	lambdaRepository = "public.ecr.aws/lambda/provided"
 	lambdaTag        = "al2023-"
@@ -90,8 +90,8 @@ func lambdaImage(ctx context.Context, e engine, tools string, progress io.Writer
 	if err != nil {
 		return nil, err
 	}
-	// The SAM CLI adds its emulator to an image and tags the result rapid-<arch>. It uses an
-	// image with that tag unchanged.
+	// The SAM CLI adds its emulator to an image and gives the result the tag rapid-<arch>. If an
+	// image already has that tag, the SAM CLI uses it unchanged.
 	repository := fmt.Sprintf("%s-%x", standIn, sha256.Sum256(archive))[:len(standIn)+13]
 	if tag := "rapid-" + Architecture(); !e.has(ctx, repository+":"+tag) {
 		if err := e.call(ctx, bytes.NewReader(archive), "import", "-", repository+":"+tag); err != nil {
@@ -103,8 +103,8 @@ func lambdaImage(ctx context.Context, e engine, tools string, progress io.Writer
 	return []string{"--invoke-image", repository + ":none"}, nil
 }
 
-// standInImage returns an archive with the SAM CLI's emulator and the folders that it needs.
-// A static bootstrap needs nothing else.
+// standInImage returns an archive with the SAM CLI's emulator and the folders that it needs. The
+// bootstraps are static programs, so they need nothing else.
 func standInImage(tools string) ([]byte, error) {
 	emulator := "aws-lambda-rie-" + Architecture()
 	found, err := filepath.Glob(filepath.Join(filepath.Dir(tools), "lib/python3*/site-packages/samcli/local/rapid", emulator))
@@ -131,8 +131,8 @@ func standInImage(tools string) ([]byte, error) {
 	return archive.Bytes(), w.Close()
 }
 
-// StartAPI starts `sam local start-api` for a template at a port of loopback. Its log and that
-// of the functions go to log.
+// StartAPI starts `sam local start-api` for a template at a port of loopback. The SAM CLI and
+// the functions write their logs to log.
 func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Writer) (*Server, error) {
 	command := exec.Command(s.program, s.arguments("start-api", template, "--port", strconv.Itoa(port), "--warm-containers", "EAGER")...) //nolint:noctx // it outlives the start
 	command.Env, command.Stderr = s.environment, log
@@ -140,8 +140,8 @@ func (s *SAM) StartAPI(ctx context.Context, template string, port int, log io.Wr
 	return start(ctx, "sam", address, command, func(ctx context.Context) error { return get(ctx, address) })
 }
 
-// Invoke runs `sam local invoke`: it returns the answer of a function of a template, by its
-// logical id, to one event. It starts a container for that.
+// Invoke runs `sam local invoke` and returns the answer of one function to one event. function
+// is a logical id of the template. Each call starts a container.
 func (s *SAM) Invoke(ctx context.Context, template, function string, event []byte) ([]byte, error) {
 	command := exec.CommandContext(ctx, s.program, s.arguments("invoke", template, "--event", "-", function)...)
 	var log bytes.Buffer
@@ -158,7 +158,7 @@ func (s *SAM) arguments(command, template string, more ...string) []string {
 	return append(append(arguments, s.image...), more...)
 }
 
-// FromContainer returns the URL of a server on this machine for use in a container.
+// FromContainer returns the URL under which a container reaches a server on this machine.
 func FromContainer(address string) (string, error) {
 	u, err := url.Parse(address)
 	if err != nil {

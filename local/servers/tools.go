@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 )
 
-// toolsLock pins the Python tools. toolsDir is the virtual environment that has them. Both
-// are below the root of the checkout.
+// toolsLock pins the Python tools. toolsDir is the virtual environment that contains them.
+// Both paths are relative to the root of the checkout.
 const (
 	toolsLock = "infra/tools/requirements.txt"
 	toolsDir  = ".bin/venv"
@@ -27,7 +27,7 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 		fmt.Fprintln(progress, "fetching the SAM CLI and cfn-lint, once ...")
 		for _, args := range [][]string{
 			{"python3", "-m", "venv", "--clear", venv},
-			// The lock file lists all packages, and installing a wheel runs no code.
+			// --no-deps: the lock file lists all packages. --only-binary: installing a wheel runs no code.
 			{filepath.Join(programs, "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "--only-binary=:all:", "-r", lock},
 		} {
 			if out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -42,7 +42,7 @@ func FetchTools(ctx context.Context, root string, progress io.Writer) (string, e
 	return programs, nil
 }
 
-// hasPython reports whether there is a Python that can create the virtual environment.
+// hasPython reports whether this machine has a Python that can create the virtual environment.
 func hasPython(ctx context.Context) bool {
 	return exec.CommandContext(ctx, "python3", "-c", "import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 10))").Run() == nil
 }

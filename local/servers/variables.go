@@ -1,4 +1,4 @@
 package servers
 
-// Variables are the environment variables in which programs find the servers of the state.
+// Variables has the environment variable that holds the address of a store, by the store's name.
 var Variables = map[string]string{"dynamodb": "DYNAMODB_ENDPOINT", "redis": "REDIS_URL"}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// size is how many callers and limits a counter keeps.
+// size is the number of pairs of caller and limit that a counter keeps.
 const size = 1000
 
 // Caller is a caller that was refused, and the limit that refused it.
@@ -15,24 +15,24 @@ type Caller struct {
 	Limit   string `json:"limit,omitempty"`
 }
 
-// Refused is how often a caller was refused: between Count - Error and Count times.
+// Refused is a caller with its number of refusals, which is between Count - Error and Count.
 type Refused struct {
 	Caller
 	Count int64 `json:"refused"`
 	Error int64 `json:"error"`
 }
 
-// counter counts by space saving. The zero value has counted nothing.
+// counter counts with the space-saving algorithm. The zero value is ready for use.
 type counter struct {
 	known  map[Caller]*entry
 	least  byCount
 	total  int64
-	others int64 // of callers that no line names
+	others int64 // refusals of callers that no line names
 }
 
 type entry struct {
 	Refused
-	at int // in the heap
+	at int // index in the heap
 }
 
 // add counts n refusals of a caller.
@@ -63,7 +63,7 @@ func (c *counter) add(who Caller, n int64) {
 	c.known[who] = e
 }
 
-// byCount is a heap, the least count first.
+// byCount is a heap. The entry with the least count is first.
 type byCount []*entry
 
 func (b byCount) Len() int           { return len(b) }
@@ -80,10 +80,11 @@ func (b *byCount) Push(x any) {
 	*b = append(*b, e)
 }
 
-// Pop implements heap.Interface; nothing is ever taken out.
+// Pop implements heap.Interface. It is never called, because a counter never removes an entry.
 func (b *byCount) Pop() any { panic("top: a counter only grows") }
 
-// merge returns the n most refused callers of several counters, the most refused first.
+// merge adds up several counters. It returns the n callers with the most refusals, in descending
+// order.
 func merge(counters []*counter, n int) Table {
 	var t Table
 	all := map[Caller]Refused{}

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// slices of a sliding time.
+// parts is the number of counters of a sliding period.
 const parts = 10
 
-// Table lists the callers that were refused most.
+// Table lists the callers with the most refusals.
 type Table struct {
-	Refused int64     `json:"refused"` // in all
+	Refused int64     `json:"refused"` // total number of refusals
 	Others  int64     `json:"others"`  // refusals of callers that the lines do not name
-	Skipped int64     `json:"skipped"` // lines that are not events or metrics, or are in the future
+	Skipped int64     `json:"skipped"` // lines that are neither events nor metrics, or lie in the future
 	Most    []Refused `json:"most"`
 }
 
-// maxName bounds the names kept from a line, in bytes. A hash has 16, and the name of a limit at
-// most 64.
+// maxName is the maximum length in bytes of a name in a line. A hash has 16 bytes, and the name of a
+// limit has at most 64.
 const maxName = 64
 
-// maxAhead is how far the clock of a line's writer may be ahead of the reader's clock. A line
-// further ahead would make all others too old.
+// maxAhead is the maximum time by which a line may be ahead of the reader's clock. A line further
+// ahead would make all other lines too old.
 const maxAhead = 5 * time.Minute
 
-// Top reads lines. Make one with New. It is for one goroutine.
+// Top counts the refusals in lines. Create it with New. It is not safe for concurrent use.
 type Top struct {
 	last     time.Duration
 	now      time.Time // of the newest line
@@ -34,15 +34,15 @@ type Top struct {
 	skipped  int64
 }
 
-// New returns a Top of the refusals within the period last before the newest line, to a tenth of
-// it. With 0 it counts all lines. clock is the reader's clock. Lines more than five minutes ahead
-// of it are skipped, unless last is 0.
+// New returns a Top that counts the lines of the period last before the newest line. The start of the
+// period is exact to a tenth of last. If last is 0, all lines count. clock is the reader's clock. Top
+// skips lines that are more than five minutes ahead of clock, unless last is 0.
 func New(last time.Duration, clock func() time.Time) *Top {
 	return &Top{last: last, clock: clock, counters: map[int64]*counter{}}
 }
 
-// line is the part of a line that Top reads: an event, metrics, or a refused caller of the metrics
-// log.
+// line has the fields that Top reads. A line is an event of the decision log, a line of metrics, or a
+// refused caller in the metrics log.
 type line struct {
 	Time    time.Time `json:"time"`
 	Outcome string    `json:"outcome"`
@@ -65,8 +65,8 @@ func (l *line) when() time.Time {
 	return l.Time
 }
 
-// Line reads a line. It ignores text before the first brace: exports of CloudWatch Logs have a time
-// there, and the local log has an environment.
+// Line reads a line. It ignores text before the first brace. Exports of CloudWatch Logs begin with a
+// time, and lines of the local log begin with an environment.
 func (t *Top) Line(text []byte) {
 	text = bytes.TrimSpace(text)
 	if len(text) == 0 {
@@ -79,7 +79,7 @@ func (t *Top) Line(text []byte) {
 		return
 	}
 	switch {
-	case l.AWS.Timestamp > 0: // a refused caller's line has no time, so the line before it gives the time
+	case l.AWS.Timestamp > 0: // later lines without a time belong to this one
 		t.tick(l.when())
 	case l.Weir == "refused" && l.Refused > 0:
 		t.at(t.now).add(Caller{l.Subject, l.Limit}, l.Refused)
@@ -93,7 +93,7 @@ func (t *Top) Line(text []byte) {
 	}
 }
 
-// tick sets the time of the newest line, and drops counters that are too old.
+// tick updates the time of the newest line and drops counters that are too old.
 func (t *Top) tick(at time.Time) {
 	if !at.After(t.now) {
 		return
@@ -126,7 +126,7 @@ func (t *Top) at(when time.Time) *counter {
 	return t.counters[part]
 }
 
-// Table returns the n refused most.
+// Table returns the n callers with the most refusals.
 func (t *Top) Table(n int) Table {
 	var all []*counter
 	for _, c := range t.counters {

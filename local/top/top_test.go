@@ -20,8 +20,8 @@ func event(at time.Time, outcome, subject string, count int) []byte {
 	return fmt.Appendf(nil, `{"time":%q,"outcome":%q,"count":%d,"subject":%q,"limit":"search"}`, at.Format(time.RFC3339Nano), outcome, count, subject)
 }
 
-// Top reads lines of events, of the metrics log, of an environment's log and of a CloudWatch
-// export.
+// Top reads lines of the decision log, of the metrics log, of the local log and of an export of
+// CloudWatch Logs.
 func TestTop_Line(t *testing.T) {
 	x := top.New(0, clock)
 	for _, line := range []string{
@@ -43,7 +43,7 @@ func TestTop_Line(t *testing.T) {
 	}
 }
 
-// Lines older than the period do not count. The period is exact to a tenth of it.
+// Lines older than the period do not count. The start of the period is exact to a tenth of its length.
 func TestTop_last(t *testing.T) {
 	x := top.New(10*time.Second, clock)
 	for second := range 100 {
@@ -51,11 +51,11 @@ func TestTop_last(t *testing.T) {
 	}
 	x.Line(event(noon, "refused", "a", 1000)) // arrives late
 	if got := x.Table(1); got.Refused != 10 || len(got.Most) != 1 || got.Most[0].Count != 10 {
-		t.Errorf("got %+v, want the 10 of the last 10 seconds", got)
+		t.Errorf("got %+v, want only the 10 refusals of the last 10 seconds", got)
 	}
 }
 
-// A line from a clock that is far ahead, or with invalid names, does not count.
+// A line does not count if its clock is far ahead or if it has invalid names.
 func TestTop_skipped(t *testing.T) {
 	x := top.New(time.Minute, clock)
 	x.Line(event(noon, "refused", "a", 1))
@@ -73,7 +73,8 @@ func TestTop_skipped(t *testing.T) {
 	}
 }
 
-// A frequently refused caller is found among any number of others, with a bounded error.
+// Top finds a caller with many refusals among any number of other callers. The error of its count is
+// bounded.
 func TestTop_bounded(t *testing.T) {
 	x := top.New(0, clock)
 	random := rand.New(rand.NewPCG(1, 2))

@@ -98,7 +98,7 @@ func TestOperator_gateway(t *testing.T) {
 					t.Errorf("text output: exit %d, lacks %q:\n%s", code, want, out)
 				}
 			}
-			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: of a bucket, the burst can be used at once") {
+			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/search", "--user", "zoe", "--tier", "gold")...); !strings.Contains(out, `note: the rules have no tier "gold": tier free decides`) || !strings.Contains(out, "note: a bucket can spend its burst at once") {
 				t.Errorf("unknown tier: got\n%s", out)
 			}
 			unrouted := answers[operator.Explanation](t, with("explain", "GET", "/api/v1/nowhere")...)

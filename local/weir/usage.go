@@ -14,7 +14,7 @@ import (
 
 // subjectHelp describes the argument SUBJECT.
 const subjectHelp = "\n\nSUBJECT is written as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, endpoint:GET:/api/v1/search, global, " +
-	"or custom:kind=value for what an API counts by itself. Join several identities with | in this order: claims by name, apikey, ip, user. " +
+	"or custom:kind=value for what an API counts by itself. Join several identities with | in this order: apikey, claims by name, ip, user. " +
 	"Add |endpoint:METHOD:PATTERN where each endpoint has an item of its own."
 
 func usageCommand() *cobra.Command {

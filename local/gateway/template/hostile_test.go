@@ -21,7 +21,7 @@ func filled(piece func(i int) string) string {
 	return b.String()
 }
 
-// The parser rejects a hostile template, or it parses the template in less than 30 times the time of
+// The parser rejects a hostile template, or parses it in bounded time: less than 30 times the time of
 // a valid template of the same size. The factor is large because other programs may use the CPU.
 func TestParse_hostile(t *testing.T) {
 	table := func(i int) string {

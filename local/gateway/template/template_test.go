@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// TestParse_Bad parses files with one defect each. The Metadata of a file contains the expected lines
-// of the error.
+// TestParse_Bad parses files that have one defect each. The Metadata of a file contains the expected
+// lines of the error.
 func TestParse_Bad(t *testing.T) {
 	for _, path := range glob(t, "testdata/bad/*.json") {
 		t.Run(strings.TrimSuffix(filepath.Base(path), ".json"), func(t *testing.T) {
