@@ -9,20 +9,20 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// class is what a limit counts by: the parts of its per. The endpoint is a part if per has nothing
-// else, or if each endpoint has its own item. For a given caller, limits of one class are in one
-// subject.
+// class is the identities by which a limit counts: the words of its field per. The word "endpoint" is
+// a part only if it is the only word, or if each endpoint has its own item. For a given caller, all
+// limits of one class are counted in one subject.
 type class struct {
 	key      string
-	parts    []string // claims first, so that a client has the subject of its user, key or address
-	families []string // keys of the subjects that its limits may have
+	parts    []string // claims come first, so "client" has the same subject as "user", "apikey" or "ip"
+	families []string // one key for each kind of subject that its limits may have
 	byIP     bool
 	global   bool            // counts all callers together
-	endpoint limiter.Subject // combined with the caller; if global, the whole subject
+	endpoint limiter.Subject // is combined with the caller; is the whole subject if global
 }
 
-// newClass returns the class of a per that is valid and sorted. split gives a caller an item for each
-// endpoint.
+// newClass returns the class of a field per that is valid and sorted. If split is true, a caller has
+// one item for each endpoint.
 func newClass(per []string, method string, p pattern, split bool) class {
 	c := class{byIP: slices.Contains(per, document.PerIP)}
 	var identities []string
@@ -37,7 +37,7 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	c.parts = append(c.parts, identities...)
 	c.key = strings.Join(c.parts, " ")
 	c.families = []string{c.key}
-	if slices.Contains(identities, document.PerClient) { // this per has no other identity
+	if slices.Contains(identities, document.PerClient) { // a field per with "client" has no other identity
 		claims := strings.TrimSuffix(c.key, document.PerClient)
 		c.families = []string{claims + document.PerUser, claims + document.PerAPIKey, claims + document.PerIP}
 	}
@@ -58,8 +58,8 @@ func newClass(per []string, method string, p pattern, split bool) class {
 	return c
 }
 
-// subject returns the subject of a caller's request; the zero Subject if the caller lacks one of the
-// identities.
+// subject returns the subject of a caller's request. It returns the zero Subject if the caller lacks
+// one of the identities.
 func (c *class) subject(caller *caller.Caller) limiter.Subject {
 	s := c.who(caller)
 	if c.global || s == (limiter.Subject{}) || c.endpoint == (limiter.Subject{}) {
@@ -68,7 +68,7 @@ func (c *class) subject(caller *caller.Caller) limiter.Subject {
 	return s.And(c.endpoint)
 }
 
-// who returns subject without the endpoint.
+// who returns the subject without the endpoint.
 func (c *class) who(caller *caller.Caller) limiter.Subject {
 	if c.global {
 		return c.endpoint
@@ -111,8 +111,8 @@ func identity(part string, caller *caller.Caller) limiter.Subject {
 	return limiter.Subject{}
 }
 
-// allTiers reports whether callers of several tiers share a subject of c. A user, a key or the callers
-// of one claim have one tier at a time.
+// allTiers reports whether callers of different tiers can share a subject of c. A user, an API key
+// and the callers with one claim value each have one tier at a time.
 func (c *class) allTiers() bool {
 	return c.global || len(c.parts) == 1 && c.parts[0] == document.PerIP
 }

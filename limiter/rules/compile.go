@@ -10,36 +10,37 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Options of Parse. The zero value is valid.
+// Options are the options of Parse. The zero value is valid.
 type Options struct {
-	// Version is the version of a document that does not have one.
+	// Version is the version of a document that has no field version.
 	Version int64
-	// Assigned makes Version replace the version of the document, for documents that are stored
-	// under versions.
+	// Assigned makes Version replace the version in the document. Set it for documents that are
+	// stored under versions.
 	Assigned bool
-	// LeaseAbove is the rate in requests a second above which a limit spares its item, unless the
-	// document sets lease, shards, sync_ms or cells: a limit of all callers gets adaptive shares,
-	// another limit a lease of a hundredth of a second's requests. 0 means never. For DynamoDB it
-	// is LeaseAboveDynamoDB.
+	// LeaseAbove is a rate in requests a second. A limit above this rate saves writes to its item,
+	// unless the document sets lease, shards, sync_ms or cells. A limit that counts all callers gets
+	// adaptive shares. Any other limit gets leases of the requests of a hundredth of a second. 0
+	// turns this off. DynamoDB needs LeaseAboveDynamoDB.
 	LeaseAbove int64
-	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Leaky
-	// buckets are no deeper than what leaves in that time. 0 means no bound.
+	// MaxDelay is the longest time for which a server delays a request (Decision.Delay). Parse
+	// reduces the burst of leaky buckets to the requests that leave within MaxDelay. 0 means no
+	// bound.
 	MaxDelay time.Duration
 }
 
-// LeaseAboveDynamoDB is half of the writes that one item takes in a second.
+// LeaseAboveDynamoDB is half of the writes that DynamoDB accepts for one item in a second.
 const LeaseAboveDynamoDB = 500
 
 // MaxBytes is the length of the longest document.
 const MaxBytes = document.MaxBytes
 
-// Problem is a mistake or a note, as package document defines it.
+// Problem is a mistake in a document or a note on it. Package document defines it.
 type Problem = document.Problem
 
-// Problems is the error of Parse, as package document defines it.
+// Problems is the error type of Parse. Package document defines it.
 type Problems = document.Problems
 
-// Parse reads a document. The error is of type Problems: all mistakes at once.
+// Parse reads a document. An error is of type Problems and contains all mistakes.
 func Parse(text []byte, o Options) (*Rules, error) {
 	d := document.Parse(text)
 	c := newCompiler(d, o)
@@ -66,13 +67,13 @@ type compiler struct {
 	unknown map[kindName]bool        // overrides of limits that do not exist
 }
 
-// spec is a limit before it is made.
+// spec is a limit of the document that is not yet compiled.
 type spec struct {
 	document.Limit
 	rule  int
 	class int // index in rules.classes
 	is    hashed
-	own   []algo.Rate // with its overrides
+	own   []algo.Rate // its own rate and those of its overrides
 }
 
 // limitKey distinguishes limits.
@@ -81,15 +82,15 @@ type limitKey struct {
 	shadow bool
 }
 
-// hashed contains the values of which the ID of a limit is the hash.
+// hashed contains the values that are hashed to form the ID of a limit.
 type hashed struct{ tier, name, per, endpoint, method string }
 
-// identified is a limit that was made, for one rule or several.
+// identified is a compiled limit. One or several rules have it.
 type identified struct {
 	hashed
 	made     limit
 	spec     *spec
-	cost     int64 // the highest of the rules
+	cost     int64 // the highest cost of its rules
 	costPath string
 }
 
@@ -125,7 +126,7 @@ func (c *compiler) compile() {
 	}
 }
 
-// rule adds a rule, without its limits.
+// rule adds a rule without its limits.
 func (c *compiler) rule(r *document.Rule) {
 	at := len(c.rules.rules)
 	compiled := rule{
@@ -150,7 +151,7 @@ func (c *compiler) rule(r *document.Rule) {
 // byEndpoint reports whether s counts by endpoint.
 func (s *spec) byEndpoint() bool { return slices.Contains(s.Per, document.PerEndpoint) }
 
-// Bounds of an endpoint.
+// These constants bound an endpoint.
 const (
 	maxEndpoint = 1024 // bytes
 	maxSegments = 32
@@ -160,7 +161,7 @@ const (
 func (c *compiler) pattern(r *document.Rule) (p pattern) {
 	path, text := document.Join(r.Path, "endpoint"), r.Endpoint
 	switch shown := document.Shorten(text); {
-	case text == "": // missing or not text; another check reports it
+	case text == "": // it is missing or not a string; another check reports that
 		if !c.doc.Mistaken(path) {
 			c.doc.Report(path, `got "", want "*" or a path that begins with /`)
 		}
@@ -181,8 +182,8 @@ func (c *compiler) pattern(r *document.Rule) (p pattern) {
 	return p
 }
 
-// horizons returns the longest time for which any limit of a subject must be kept, by the key of
-// the subject. A client's subject is that of a user, an API key or an address.
+// horizons returns, by the key of a subject, the longest time for which a store keeps a limit of the
+// subject. The subject of a client is the subject of a user, an API key or an address.
 func (c *compiler) horizons() map[string]time.Duration {
 	longest := map[string]time.Duration{}
 	for i := range c.specs {
@@ -198,7 +199,7 @@ func (c *compiler) horizons() map[string]time.Duration {
 	return longest
 }
 
-// horizon returns how long a store keeps a count of a rate; 0 if the rate is invalid.
+// horizon returns how long a store keeps a count of a rate. It returns 0 if the rate is invalid.
 func horizon(r algo.Rate) time.Duration {
 	machine, err := algo.New(r)
 	if err != nil {
@@ -207,7 +208,7 @@ func horizon(r algo.Rate) time.Duration {
 	return machine.Horizon()
 }
 
-// class returns the index of an added class.
+// class returns the index of a class in rules.classes, and adds the class if it is new.
 func (c *compiler) class(one class) int {
 	i, ok := c.classes[one.key]
 	if !ok {

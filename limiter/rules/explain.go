@@ -12,14 +12,14 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Explanation gives the reasons for the charges of a request, for operators.
+// Explanation explains to operators why a request has its charges.
 type Explanation struct {
 	Path Path
-	// Tier is that of the caller, or the default tier.
+	// Tier is the tier of the caller, or the default tier.
 	Tier string
 	// Matches are the rules whose endpoint matches the path, in file order.
 	Matches []Match
-	// Charges are those of [Rules.Charges].
+	// Charges are the charges that [Rules.Charges] returns.
 	Charges []limiter.Charge
 }
 
@@ -27,10 +27,10 @@ type Explanation struct {
 type Match struct {
 	Path     string // of the rule in the document, such as "rules[2]"
 	Endpoint string
-	Method   string // "" for any
-	// Reason is why the rule, or a part of it, does not apply to the request; "" if it applies.
+	Method   string // "" means any method
+	// Reason says why the rule, or a part of it, does not apply. It is "" if the rule applies.
 	Reason string
-	// Limits are those for the caller's tier or for all callers.
+	// Limits are the limits of the caller's tier and the limits of all callers.
 	Limits []Listed
 }
 
@@ -38,18 +38,18 @@ type Match struct {
 type Listed struct {
 	Path string // such as "rules[2].limits.free"
 	Tier string // its key in limits: a tier, "*" or "global"
-	// Endpoint and Method are those of the rule; "" is any method.
+	// Endpoint and Method are those of the rule. A Method of "" means any method.
 	Endpoint, Method string
 	// Charge has no Subject if the limit is skipped.
 	Charge limiter.Charge
 	// Overridden reports that the caller has an override.
 	Overridden bool
-	// Reason is why the limit is skipped, or not charged a second time; "" if it is charged.
+	// Reason says why the limit is skipped or not charged twice. It is "" if the limit is charged.
 	Reason string
 }
 
-// Explain returns the rules whose endpoint matches a request, with their charges or the reason why
-// they do not apply. Its arguments are those of Charges.
+// Explain returns the rules whose endpoint matches a request. For each limit it returns the charge or
+// the reason why the limit does not apply. The arguments are those of Charges.
 func (r *Rules) Explain(method string, path Path, caller caller.Caller) Explanation {
 	if method == http.MethodHead {
 		method = http.MethodGet
@@ -80,7 +80,7 @@ func (c *charger) explain(r *rule, method string) Match {
 		key = document.OtherTiers
 	}
 	if _, global := r.limits[document.Global]; len(r.limits[key]) == 0 && (!global || len(r.limits) > 1) {
-		m.Reason = fmt.Sprintf("has no limit for tier %s, and none for *", c.caller.Tier)
+		m.Reason = fmt.Sprintf("has no limit for tier %s or for *", c.caller.Tier)
 	}
 	for _, key := range []string{key, document.Global} {
 		for _, l := range r.limits[key] {
@@ -98,7 +98,7 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 	listed := Listed{Path: l.path, Tier: key, Endpoint: r.pattern.text, Method: r.method}
 	switch {
 	case c.caller.Rejected && !class.byIP:
-		listed.Charge.Limit, listed.Reason = l.Limit, "a bad credential is charged on limits by ip only"
+		listed.Charge.Limit, listed.Reason = l.Limit, "only limits by ip charge a request with a bad credential"
 		return listed
 	case l.badCredentials && !c.caller.Rejected:
 		listed.Charge.Limit, listed.Reason = l.Limit, "charges bad credentials only"
@@ -107,14 +107,14 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", which the caller lacks"
 		return listed
 	case len(c.charges) == before:
-		listed.Reason = "shares its count with an earlier limit, which is charged once, at the higher cost"
+		listed.Reason = "shares its count with an earlier limit; the request is charged once, at the higher cost"
 	}
 	own := c.rules.overrides.of(class, c.caller, l.Limit)
 	listed.Charge, listed.Overridden = limiter.Charge{Subject: subject, Limit: own, Cost: r.cost}, own != l.Limit
 	return listed
 }
 
-// lacks returns the first identity of the class that the caller lacks.
+// lacks returns the first identity of the class that the caller does not have.
 func (c *class) lacks(caller *caller.Caller) string {
 	i := slices.IndexFunc(c.parts, func(part string) bool { return identity(part, caller) == limiter.Subject{} })
 	if i < 0 {
@@ -123,14 +123,14 @@ func (c *class) lacks(caller *caller.Caller) string {
 	return c.parts[i]
 }
 
-// Of returns the limits that count in subject, in file order, for every path and tier. caller has the
-// identities of subject, for its overrides. A limit that several rules share is listed once. If
-// subject is a caller with an item for each endpoint, the list includes the limits of those items;
-// Charge.Subject is the item.
+// Of returns the limits that count in subject, in file order, for every path and tier. caller must
+// have the identities of subject, because they select overrides. A limit that several rules share
+// appears once. If each endpoint of the caller has its own item, the list includes the limits of
+// those items, and Charge.Subject is the item.
 func (r *Rules) Of(caller caller.Caller, subject limiter.Subject) []Listed {
 	var list []Listed
 	seen := map[*limiter.Limit]bool{}
-	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject: not in subject
+	counts := make([]limiter.Subject, len(r.classes)) // the zero Subject for a class that does not count in subject
 	for i := range r.classes {
 		if s := r.classes[i].subject(&caller); s == subject || r.classes[i].who(&caller) == subject {
 			counts[i] = s

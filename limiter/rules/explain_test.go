@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// explains reports whether each charge is in the list of a rule. Each limit in that list must have a
+// explains reports whether the rules in e list every charge of e, and whether each listed limit has a
 // charge or a reason.
 func explains(e rules.Explanation) bool {
 	listed := map[limiter.Charge]bool{}
@@ -50,14 +50,15 @@ func explain(t *testing.T, method, path string, caller caller.Caller) rules.Expl
 	}
 	e := r.Explain(method, rules.MustParsePath(path), caller)
 	if !slices.Equal(e.Charges, r.Charges(nil, method, rules.MustParsePath(path), caller)) || !explains(e) {
-		t.Errorf("%s %s: got %+v, want what is charged", method, path, e)
+		t.Errorf("%s %s: got %+v, want every charge in the list of a rule", method, path, e)
 	}
 	return e
 }
 
-// Explain lists each rule whose endpoint matches, with its charges or the reason why it has none.
+// Explain lists each rule whose endpoint matches, with the charges of the rule or the reason why it
+// has no charge.
 func TestRules_Explain(t *testing.T) {
-	const once = "shares its count with an earlier limit, which is charged once, at the higher cost"
+	const once = "shares its count with an earlier limit; the request is charged once, at the higher cost"
 	for _, c := range []struct {
 		method, path string
 		caller       caller.Caller
@@ -67,15 +68,15 @@ func TestRules_Explain(t *testing.T) {
 			"rules[0]": "", "rules[0].limits.paid": "",
 			"rules[1]": "applies to POST",
 			"rules[2]": "", "rules[2].limits.global[0]": "", "rules[2].limits.global[1]": "", "rules[2].limits.global[2]": "counts by claim:org, which the caller lacks",
-			"rules[3]": "has no limit for tier paid, and none for *", "rules[3].limits.global": "",
+			"rules[3]": "has no limit for tier paid or for *", "rules[3].limits.global": "",
 			"rules[5]": "", "rules[5].limits.global": once,
 		}},
 		{"OPTIONS", "/other", caller.Caller{}, map[string]string{"rules[3]": "OPTIONS is never limited", "rules[4]": "OPTIONS is never limited"}},
 		{"GET", "/api/a/b", caller.Caller{Rejected: true}, map[string]string{
 			"rules[2]": "", "rules[2].limits.global[0]": "",
-			"rules[2].limits.global[1]": "a bad credential is charged on limits by ip only",
-			"rules[2].limits.global[2]": "a bad credential is charged on limits by ip only",
-			"rules[3]":                  "", "rules[3].limits.free": "a bad credential is charged on limits by ip only", "rules[3].limits.global": "a bad credential is charged on limits by ip only",
+			"rules[2].limits.global[1]": "only limits by ip charge a request with a bad credential",
+			"rules[2].limits.global[2]": "only limits by ip charge a request with a bad credential",
+			"rules[3]":                  "", "rules[3].limits.free": "only limits by ip charge a request with a bad credential", "rules[3].limits.global": "only limits by ip charge a request with a bad credential",
 		}},
 	} {
 		got := map[string]string{}

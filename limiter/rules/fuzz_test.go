@@ -13,7 +13,7 @@ import (
 )
 
 // FuzzRules_Charges searches for a document and a request whose charges a store cannot take in one
-// step per subject.
+// step for each subject.
 func FuzzRules_Charges(f *testing.F) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil || len(files) == 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// numbered returns a document whose only limit has this number of requests.
+// numbered returns a document with one limit, which has the given number of requests.
 func numbered(requests string) string {
 	return `{"rules":[{"endpoint":"*","limits":{"*":{"requests":` + requests + `,"window":"1m"}}}]}`
 }
 
-// A value is rejected in every spelling if it is not a whole number or is out of range.
+// A value that is not a whole number or is out of range is rejected in every spelling.
 func TestParse_numbers(t *testing.T) {
 	const noNumber, notJSON = "want a whole number from 1 to 1000000000", "line 1, column 5"
 	digits := strings.Repeat("9", 100_000)
@@ -40,7 +40,7 @@ func TestParse_numbers(t *testing.T) {
 // anyAnswer marks a document that may be accepted or rejected.
 const anyAnswer = "?"
 
-// hostile lists documents that an attacker writes to break a parser. All are rejected.
+// hostile lists documents that attack a parser. Parse rejects all of them.
 var hostile = []struct{ name, document, problem string }{
 	{"10 MB of rules", `{"rules":[` + strings.Repeat(rule("/a", "", `"*":`+limit)+",", 170_000) + `]}`, "want at most 1048576"},
 	{"10 MB of a number", numbered(strings.Repeat("9", 10<<20)), "want at most 1048576"},
@@ -82,9 +82,10 @@ func workOf(document string) (work, error) {
 	return work{took, after.Mallocs - before.Mallocs}, err
 }
 
-// The size of a document does not change whether it is accepted. A hostile document costs at most five
-// times the objects of an honest document of maximum size. It costs at most thirty times the time,
-// measured in the same run. The margin allows for other programs on the machine.
+// TestParse_worst checks two bounds for documents of every size. Size does not change whether a
+// document is accepted. And a hostile document needs at most five times the objects, and thirty times
+// the time, of an honest document of maximum size. Both are measured in the same run. The margin
+// allows for other programs on the machine.
 func TestParse_worst(t *testing.T) {
 	honest := document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/api/v%d/things/{id}/parts", i), "", tiers(0, 20))

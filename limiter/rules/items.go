@@ -12,15 +12,15 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Sizes of a subject's item of DynamoDB, in bytes. Package dynamostore defines the layout, and tests
-// these sizes against it.
+// These are the sizes, in bytes, of a subject's item in DynamoDB. Package dynamostore defines the
+// layout of an item, and its tests check these sizes.
 const (
-	unitBytes = 1024          // of one write unit
-	logBytes  = 8 * unitBytes // of an item that has sliding_logs
+	unitBytes = 1024          // size of one write unit
+	logBytes  = 8 * unitBytes // largest size of an item with sliding_logs
 
-	maxNamespace = 64 // of deployments
-	// keyBytes is the size of what every item has: its key (namespace, format and subject) and its
-	// time to live.
+	maxNamespace = 64 // longest namespace of a deployment
+	// keyBytes is the size of the attributes that every item has: its key (namespace, format and
+	// subject) and its time to live.
 	keyBytes = 2 + maxNamespace + 3 + limiter.MaxSubject + 3 + 6
 
 	nameBytes    = 9 // of an attribute: a letter and the limit's id
@@ -30,10 +30,10 @@ const (
 	entryBytes   = 12
 )
 
-// size is the largest part of an item that limits take.
+// size is the largest part of an item that a set of limits needs.
 type size struct {
 	limits  int
-	bytes   int // without the entries of logs
+	bytes   int // everything but the entries of logs
 	entries int // of logs
 }
 
@@ -43,13 +43,14 @@ func (s size) with(t size) size {
 
 func (s size) total() int { return keyBytes + s.bytes + entryBytes*s.entries }
 
-// fits reports whether the limits fit an item: one write unit, or eight if it has logs.
+// fits reports whether the limits fit an item: one write unit, or eight units with logs.
 func (s size) fits() bool {
 	return s.limits <= limiter.MaxCharges && keyBytes+s.bytes <= unitBytes && (s.entries == 0 || s.total() <= logBytes)
 }
 
-// sizeOf returns the size of a limit of a rate; the zero size if the rate is invalid. It does not
-// depend on Options, so all environments of one version count a caller in the same items.
+// sizeOf returns the size of a limit with a rate. It returns the zero size if the rate is invalid.
+// The size does not depend on Options, so all environments of one version count a caller in the same
+// items.
 func sizeOf(r algo.Rate) size {
 	m, err := algo.New(r)
 	if err != nil {
@@ -59,11 +60,12 @@ func sizeOf(r algo.Rate) size {
 	switch m := m.(type) {
 	case *algo.Bucket:
 		s.bytes += instantBytes + refundsBytes
-		if r.Algorithm == algo.LeakyBucket { // Options.MaxDelay lowers its burst
+		if r.Algorithm == algo.LeakyBucket { // Options.MaxDelay can reduce its burst
 			s.bytes += digits(algo.MaxRequests) - digits(m.Burst)
 		}
 	case *algo.Window:
-		// The newest index, and three counts: two from before a pause, and one after it.
+		// An item of a window contains the newest index and three counts: two from before a pause
+		// and one after it.
 		index := math.MaxInt64 / int64(m.Length)
 		count := nameBytes + len(strconv.FormatInt(index, 36)) + numberBytes(m.MaxDebt())
 		s.bytes += nameBytes + numberBytes(index) + 3*count
@@ -74,17 +76,17 @@ func sizeOf(r algo.Rate) size {
 	return s
 }
 
-// numberBytes returns what DynamoDB counts for a number from 0 to n.
+// numberBytes returns the largest size that DynamoDB counts for a number from 0 to n.
 func numberBytes(n int64) int { return 1 + (digits(n)+1)/2 }
 
 func digits(n int64) int { return len(strconv.FormatInt(n, 10)) }
 
-// units returns the write units of a number of bytes.
+// units returns the number of write units for a number of bytes.
 func units(bytes int) int { return (bytes + unitBytes - 1) / unitBytes }
 
-// place decides which items hold which limits. If all limits of every caller fit one item, the
-// caller's item holds those by caller and endpoint. Otherwise each caller and endpoint has an item.
-// Limits that do not fit either way are a mistake.
+// place decides which items contain which limits. If all limits of every caller fit one item, that
+// item also contains the limits by caller and endpoint. Otherwise each pair of caller and endpoint
+// has its own item. If the limits fit neither way, place reports a mistake.
 func (c *compiler) place() {
 	if c.doc.Mistakes() > 0 || c.misfit() == nil {
 		return
@@ -93,30 +95,30 @@ func (c *compiler) place() {
 	if m := c.misfit(); m != nil {
 		c.doc.Report(m.last.Path, "%s", m)
 	}
-	c.doc.Note("rules", "give a caller more limits than one item holds, so the limits by endpoint are in one item for each caller and endpoint")
+	c.doc.Note("rules", "the limits of one caller do not fit one item, so the limits by endpoint use one item for each caller and endpoint")
 }
 
-// assign sets the class of each limit. split gives a caller an item for each endpoint.
+// assign sets the class of each limit. If split is true, each endpoint of a caller has its own item.
 func (c *compiler) assign(split bool) {
 	c.rules.split, c.rules.classes = split, nil
 	clear(c.classes)
 	for i := range c.specs {
 		s := &c.specs[i]
 		r := &c.rules.rules[s.rule]
-		// Limits in cells are not in an item, but one request may charge only a bounded number of
-		// them.
+		// Limits with cells are not in an item, but one request may charge only a bounded number of
+		// them. Their class is therefore always split.
 		s.class = c.class(newClass(s.Per, r.method, r.pattern, split || s.Spread.Cells > 0))
 	}
 }
 
-// item identifies the limits that one item holds for a given caller. A limit by client is in the items
-// of a user, an API key and an address.
+// item identifies the limits that one item contains for a given caller. A limit by client occurs in
+// three items: those of a user, an API key and an address.
 type item struct {
-	family        string // of the class
+	family        string // a family of the class
 	shadow, cells bool
 }
 
-// items returns the limits of each item, in file order, and the items in that order.
+// items returns the limits of each item in file order, and the items in file order.
 func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	limits = map[item][]*spec{}
 	for i := range c.specs {
@@ -132,9 +134,9 @@ func (c *compiler) items() (limits map[item][]*spec, order []item) {
 	return limits, order
 }
 
-// size returns the size of a limit with its own numbers or with those of its largest override.
+// size returns the size of a limit with its own numbers or with its largest override.
 func (s *spec) size() size {
-	if s.Spread.Cells > 0 { // cells are not in an item
+	if s.Spread.Cells > 0 { // limits with cells are not in an item
 		return size{limits: 1}
 	}
 	most := sizeOf(s.Rate)
@@ -142,13 +144,13 @@ func (s *spec) size() size {
 		one := sizeOf(r)
 		most.bytes, most.entries = max(most.bytes, one.bytes), max(most.entries, one.entries)
 	}
-	if n := s.Spread.Shards; n > 0 { // each shard is an item with its part of the entries
+	if n := s.Spread.Shards; n > 0 { // each shard is an item with a part of the entries
 		most.entries = (most.entries + n - 1) / n
 	}
 	return most
 }
 
-// misfit returns limits of one caller that do not fit an item; nil if there are none.
+// misfit returns limits of one caller that do not fit an item. It returns nil if all limits fit.
 func (c *compiler) misfit() *misfit {
 	named := map[namedTier]bool{}
 	for i := range c.specs {
@@ -156,10 +158,10 @@ func (c *compiler) misfit() *misfit {
 	}
 	limits, order := c.items()
 	for _, it := range order {
-		if overflow(limits[it], it, "") == nil { // for any tier
+		if overflow(limits[it], it, "") == nil { // the limits of all tiers fit together
 			continue
 		}
-		tiers := map[string]bool{document.OtherTiers: true} // a tier that no rule names
+		tiers := map[string]bool{document.OtherTiers: true} // "*" is an example of a tier that no rule names
 		for _, s := range limits[it] {
 			tiers[s.Tier] = true
 		}
@@ -189,27 +191,27 @@ func (c *compiler) meets(s *spec, tier string, named map[namedTier]bool) bool {
 	return s.Tier == document.OtherTiers && !named[namedTier{s.rule, tier}]
 }
 
-// misfit describes limits that do not fit one item.
+// misfit describes a set of limits that does not fit one item.
 type misfit struct {
 	item
 	tier        string
 	first, last *spec // last is the first that does not fit
-	limits      int   // of all
-	own         size  // of the item that contains last, up to last
+	limits      int   // number of limits in the set
+	own         size  // size of the limits up to last, in the item that contains last
 }
 
-// overflow returns the limits that do not fit one item; nil if all fit.
+// overflow returns the limits that do not fit one item. It returns nil if all limits fit.
 func overflow(limits []*spec, it item, tier string) *misfit {
 	m := misfit{item: it, tier: tier}
-	var parts [2]size // of the limits without shards, and of those with
+	var parts [2]size // [0] is the size of limits without shards, [1] of limits with shards
 	seen := make(map[hashed]bool, len(limits))
 	for _, s := range limits {
-		if seen[s.is] { // several rules share this count
+		if seen[s.is] { // an earlier rule has the same limit
 			continue
 		}
 		seen[s.is] = true
 		part := &parts[0]
-		if s.Spread.Shards > 0 { // shards have their own items, but a store in memory charges them in one step
+		if s.Spread.Shards > 0 { // shards have their own items; a store in memory charges them in one step
 			part = &parts[1]
 		}
 		*part = part.with(s.size())
@@ -226,7 +228,7 @@ func overflow(limits []*spec, it item, tier string) *misfit {
 	return &m
 }
 
-// String describes what does not fit and what would fit.
+// String describes the limits that do not fit, and a set that would fit.
 func (m *misfit) String() string {
 	where := fmt.Sprintf("that a %q caller has in one item (%s)", m.tier, m.family)
 	switch {

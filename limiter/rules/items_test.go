@@ -37,8 +37,8 @@ var sharedBelow = []string{
 	rule("/a/b/c", "", `"*":`+list("s", 3, `,"per":["client"]`)),
 }
 
-// Seven windows of a minute fit an item, and so do ten buckets. A caller with more limits by endpoint
-// has an item for each endpoint. Limits that do not fit even then are rejected.
+// Seven windows of a minute fit an item, and so do ten buckets. If a caller has more limits by
+// endpoint, each of its endpoints has an item. Limits that do not fit such an item are rejected.
 func TestParse_items(t *testing.T) {
 	const whole, split, refused = "", "split", "refused"
 	for _, c := range []struct {
@@ -51,7 +51,7 @@ func TestParse_items(t *testing.T) {
 		{"eight of a caller", document(rule("/a", "", `"*":`+list("l", 8, `,"per":["client"]`))), refused},
 		{"ten buckets", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`))), whole},
 		{"eleven buckets", document(rule("/a", "", `"*":`+list("l", 11, `,"algorithm":"token_bucket"`))), refused},
-		{"ten buckets and one elsewhere", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`)), rule("/b", "", `"*":`+limit)), split},
+		{"ten buckets and one at another endpoint", document(rule("/a", "", `"*":`+list("l", 10, `,"algorithm":"token_bucket"`)), rule("/b", "", `"*":`+limit)), split},
 		{"seven endpoints", document(endpoints(7)...), whole},
 		{"eight endpoints", document(endpoints(8)...), split},
 		{"three hundred endpoints", document(endpoints(300)...), split},
@@ -75,7 +75,7 @@ func TestParse_items(t *testing.T) {
 		{"shadows apart", document(rule("/a", "", `"*":`+list("l", 6, "")), strings.Replace(rule("/a", "", `"*":`+list("s", 6, "")), "{", `{"mode":"shadow",`, 1)), whole},
 		{"cells are in no item", document(rule("/a", "", `"*":`+tens("c", 10, `,"cells":2`)), rule("/b", "", `"*":`+tens("c", 10, `,"cells":2`)), rule("*", "", `"*":`+list("l", 7, ""))), whole},
 		{"eleven cells", document(rule("/a", "", `"*":`+tens("c", 11, `,"cells":2`))), refused},
-		{"shards apart, and in one step of a memory", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 5, `,"per":["client"]`))), whole},
+		{"shards have own items, and a store in memory charges them in one step", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 5, `,"per":["client"]`))), whole},
 		{"eleven with shards", document(rule("/a", "", `"*":`+tens("s", 5, `,"shards":2`)+`,"global":`+list("l", 6, `,"per":["client"]`))), split},
 		{"shared in many rules", document(sharedBelow...), whole},
 		{"shared count once", document(rule("/a", "", `"*":`+list("s", 7, `,"per":["client"]`)), rule("*", "", `"*":`+list("s", 7, `,"per":["client"]`))), whole},
@@ -99,7 +99,7 @@ func TestParse_items(t *testing.T) {
 	}
 }
 
-// tens is like list, but each limit has ten requests, so that it can be divided.
+// tens is like list, but each limit has ten requests, so shards or cells can divide it.
 func tens(prefix string, n int, rest string) string {
 	return strings.ReplaceAll(list(prefix, n, rest), `"requests":1,`, `"requests":10,`)
 }
@@ -112,7 +112,7 @@ func endpoints(n int) (list []string) {
 	return list
 }
 
-// The error about limits that do not fit has one line and contains the bound.
+// The error of limits that do not fit an item is one line and contains the bound.
 func TestParse_items_messages(t *testing.T) {
 	for _, c := range []struct{ document, want string }{
 		{document(rule("/a", "GET", `"*":`+list("l", 8, ""))),
@@ -126,8 +126,8 @@ func TestParse_items_messages(t *testing.T) {
 	}
 }
 
-// A caller's limits by endpoint are in one item, or in one item for each endpoint. Other limits are in
-// the caller's item.
+// The item of a caller contains its limits by endpoint if they fit. Otherwise each endpoint has an
+// item, and the item of the caller contains the other limits.
 func TestRules_PerEndpoint(t *testing.T) {
 	shared := rule("*", "", `"*":{"name":"all","requests":9,"window":"1d","per":["client"]}`)
 	for n, want := range map[int][]string{

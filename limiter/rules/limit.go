@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// clamp reduces the burst of a leaky bucket to the requests that leave it within Options.MaxDelay.
+// clamp reduces the burst of a leaky bucket to the requests that leave within Options.MaxDelay.
 func (c *compiler) clamp(r algo.Rate) algo.Rate {
 	interval := int64(r.Window) / max(1, r.Requests)
 	if r.Algorithm == algo.LeakyBucket && c.o.MaxDelay > 0 && interval > 0 {
@@ -64,15 +64,15 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 	r.limits[s.Tier] = append(r.limits[s.Tier], made)
 }
 
-// shares reports whether a limit can be one count with a known limit. If it cannot, shares reports the
-// reason.
+// shares reports whether a limit can share the count of a known limit. If not, it also reports the
+// mistake.
 func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 	was := known.made
 	switch {
 	case known.hashed != s.is:
-		c.doc.Report(document.Join(s.Path, "name"), "has by chance the same hash as that of %s: choose another", was.path)
+		c.doc.Report(document.Join(s.Path, "name"), "has the same hash as the name of %s, by chance; choose another name", was.path)
 	case s.byEndpoint():
-		c.doc.Report(s.Path, "is the same limit as %s: give one of them another name", was.path)
+		c.doc.Report(s.Path, "is the same limit as %s; give one of them another name", was.path)
 	case was.Rate != made.Rate || was.Spread != made.Spread:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
 	case was.badCredentials != made.badCredentials:
@@ -87,8 +87,8 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 
 func perSecond(r algo.Rate) int64 { return r.Requests * int64(time.Second) / int64(r.Window) }
 
-// spread returns the spread of a limit. If the document sets none, a large limit that counts all
-// callers gets adaptive shares. Any other large limit gets leases.
+// spread returns the spread of a limit. If the document does not set one, a large limit that counts
+// all callers gets adaptive shares, and any other large limit gets leases.
 func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global bool) limiter.Spread {
 	large := c.o.LeaseAbove > 0 && perSecond(r) > c.o.LeaseAbove && r.Algorithm != algo.SlidingLog && r.Algorithm != algo.LeakyBucket
 	switch {
@@ -98,19 +98,19 @@ func (c *compiler) spread(path string, s limiter.Spread, r algo.Rate, global boo
 		s.Adaptive = true
 		c.doc.Note(path, "more than %d requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. "+
 			"The sum stays within 5 %% of the limit, except for seconds after demand rises; lease never exceeds the limit", c.o.LeaseAbove)
-	case capacity(r) >= 2: // a smaller limit has nothing to lease
+	case capacity(r) >= 2: // a lease of a smaller limit would take all of it
 		s.Lease = min(max(2, perSecond(r)/100), capacity(r))
 		bucket := ""
 		if r.Algorithm == algo.TokenBucket {
-			bucket = ". Leases spare a bucket little: more than 1,000 requests a second throttle its item. Use a window, or shards"
+			bucket = ". Leases save few writes of a bucket: above 1,000 requests a second DynamoDB throttles its item. Use a window or shards"
 		}
 		c.doc.Note(path, "more than %d requests a second: on DynamoDB an environment leases up to %d at once%s", c.o.LeaseAbove, s.Lease, bucket)
 	}
 	return s
 }
 
-// reportField reports why the numbers at path are not a valid limit. base and rule are the paths of
-// the limit and the rule whose fields they must fit.
+// reportField reports why the numbers at path are not a valid limit. base is the path of the limit
+// and rule is the path of the rule that the numbers must fit.
 func (c *compiler) reportField(path, base, rule string, err error) {
 	field := fieldOf(err)
 	switch {
@@ -127,7 +127,7 @@ func (c *compiler) reportField(path, base, rule string, err error) {
 	}
 }
 
-// quoteAll returns words in quotes, as an alternative.
+// quoteAll returns the quoted words, joined with commas and "or".
 func quoteAll(words []string) string {
 	quoted := make([]string, len(words))
 	for i, w := range words {

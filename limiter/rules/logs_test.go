@@ -9,13 +9,14 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// sizedLog returns a log limit with this number of requests.
+// sizedLog returns a log limit with the given number of requests.
 func sizedLog(name string, requests int, window, rest string) string {
 	return fmt.Sprintf(`{"name":%q,"requests":%d,"window":%q,"algorithm":"sliding_log"%s}`, name, requests, window, rest)
 }
 
-// The logs of one item fit eight write units together with its other limits. If the logs of several
-// endpoints do not fit, each endpoint has an item. Limits that do not fit even then are rejected.
+// The logs of one item, together with its other limits, must fit eight write units. If the logs of
+// several endpoints do not fit one item, each endpoint has an item. Limits that do not fit such an
+// item are rejected.
 func TestParse_logs(t *testing.T) {
 	const whole, split = "", "split"
 	client := `,"per":["client"]`
@@ -43,7 +44,7 @@ func TestParse_logs(t *testing.T) {
 		{"a tier and the others in one rule", document(rule("/a", "", `"free":`+most+`,"*":`+most)), whole},
 		{"a tier and the others in two rules", document(rule("/a", "", `"free":`+most), rule("/b", "", `"*":`+half)), `rules[1].limits.*: is one of the sliding_logs that a "free" caller`},
 		{"a tier and global", document(rule("/a", "", `"free":`+most+`,"global":`+half)), "rules[0].limits.global"},
-		{"all callers have a subject of their own", document(rule("/a", "", `"free":`+most+`,"global":`+sizedLog("g", 300, "1h", ""))), whole},
+		{"a global limit has a separate subject", document(rule("/a", "", `"free":`+most+`,"global":`+sizedLog("g", 300, "1h", ""))), whole},
 		{"user and client are one subject", document(rule("/a", "", `"*":[`+most+`,`+sizedLog("u", 20, "1h", `,"per":["user"]`)+`]`)), `rules[0].limits.*[1]`},
 		{"user and ip are two", document(rule("/a", "", `"*":[`+sizedLog("i", 300, "1h", `,"per":["ip"]`)+`,`+sizedLog("u", 300, "1h", `,"per":["user"]`)+`]`)), whole},
 		{"shared count once", document(rule("/a", "", `"*":`+most), rule("/b", "", `"*":`+most)), whole},
@@ -51,7 +52,7 @@ func TestParse_logs(t *testing.T) {
 		{"shards apart", document(rule("/a", "", `"*":[`+most+`,`+sizedLog("s", 300, "1h", client+`,"shards":2`)+`,`+sizedLog("t", 300, "1h", client+`,"shards":2`)+`]`)), whole},
 		{"shards together", document(rule("/a", "", `"*":[`+sizedLog("s", 320, "1h", client+`,"shards":2`)+`,`+sizedLog("t", 320, "1h", client+`,"shards":2`)+`,`+sizedLog("u", 32, "1h", client+`,"shards":8`)+`]`)), `rules[0].limits.*[2]`},
 		{"an override's log", with(user(`"w":`+strings.Replace(sizedLog("w", 20, "1h", ""), `"name":"w",`, "", 1)), rule("/a", "", `"*":[`+most+`,`+million+`]`)), `rules[0].limits.*[1]`},
-		{"an override that is no log", with(user(`"a":{"requests":1000000,"window":"1h"}`), rule("/a", "", `"*":`+most)), whole},
+		{"an override that is not a log", with(user(`"a":{"requests":1000000,"window":"1h"}`), rule("/a", "", `"*":`+most)), whole},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r, err := rules.Parse([]byte(c.document), rules.Options{})

@@ -18,7 +18,7 @@ import (
 // note adds the notes on a valid document.
 func (c *compiler) note() {
 	if c.doc.Shadow {
-		c.doc.Note("mode", "is shadow: the document enforces nothing")
+		c.doc.Note("mode", "in mode shadow the document enforces nothing")
 	}
 	for i := range c.specs {
 		s := &c.specs[i]
@@ -34,22 +34,22 @@ func (c *compiler) note() {
 	}
 }
 
-// shallow is a depth of a bucket. An environment whose clock is ahead by this time can keep such a
-// bucket full for others. A larger clock skew raises an alarm.
+// shallow is the depth of a bucket that an environment whose clock is ahead by this time can keep
+// full for the others. A larger clock skew raises an alarm.
 const shallow = 250 * time.Millisecond
 
-// noteShallow notes a bucket that fills in less time than clocks may differ.
+// noteShallow notes a bucket that fills faster than the possible difference between two clocks.
 func (c *compiler) noteShallow(path string, r algo.Rate) {
 	m, err := algo.New(r)
 	if err != nil {
-		return // another check reports it
+		return // another check reports the mistake
 	}
 	if b, ok := m.(*algo.Bucket); ok && b.Depth < shallow {
-		c.doc.Note(path, "the bucket fills in %s: an environment whose clock is further ahead blocks the callers of all others. A burst that takes 250ms to fill is safe with the clocks of AWS", b.Depth)
+		c.doc.Note(path, "the bucket fills in %s. An environment whose clock is further ahead would block the callers of all other environments. A burst that takes 250ms to fill is safe with the clocks of AWS", b.Depth)
 	}
 }
 
-// noteWindow notes a window that its author may take for a week or a month.
+// noteWindow notes a window that looks like a calendar week or month.
 func (c *compiler) noteWindow(s *spec) {
 	const day = 24 * time.Hour
 	if s.Rate.Window <= day {
@@ -57,13 +57,13 @@ func (c *compiler) noteWindow(s *spec) {
 	}
 	days := strconv.FormatFloat(float64(s.Rate.Window)/float64(day), 'f', -1, 64)
 	if a := s.Rate.Algorithm; a == algo.FixedWindow {
-		c.doc.Note(s.Path, "its windows are no calendar weeks or months: each takes %s days, counted from 1 January 1970 UTC", days)
+		c.doc.Note(s.Path, "the windows are not calendar weeks or months: each window takes %s days, counted from 1 January 1970 UTC", days)
 	} else if a == algo.SlidingWindow || a == algo.SlidingLog {
-		c.doc.Note(s.Path, "its window is no calendar week or month: usage expires over the next %s days, and is not reset at once", days)
+		c.doc.Note(s.Path, "the window is not a calendar week or month: usage expires gradually over %s days, and there is no reset", days)
 	}
 }
 
-// noteTiers notes the tiers for which a rule has no limit.
+// noteTiers notes the tiers that have no limit in a rule.
 func (c *compiler) noteTiers(r *rule) {
 	tiers := c.doc.Tiers
 	_, others := r.limits[document.OtherTiers]
@@ -75,10 +75,10 @@ func (c *compiler) noteTiers(r *rule) {
 	if others || missing == 0 || global && len(r.limits) == 1 {
 		return
 	}
-	c.doc.Note(document.Join(r.path, "limits"), "callers of tier %s have no limit of their own here", r.without(tiers, missing))
+	c.doc.Note(document.Join(r.path, "limits"), "this rule has no limit for callers of tier %s", r.without(tiers, missing))
 }
 
-// without lists the tiers for which there is no limit; missing is their number.
+// without lists the tiers that have no limit. missing is their number.
 func (r *rule) without(tiers []string, missing int) string {
 	const most = 10
 	var words []string
@@ -93,8 +93,8 @@ func (r *rule) without(tiers []string, missing int) string {
 	return document.AnyOf(words)
 }
 
-// noteCallers notes the kinds of callers without a limit, if the rule limits other callers of their
-// tier. An example is anonymous callers if all limits count by API key.
+// noteCallers notes the kinds of callers without a limit if the rule limits other callers of the same
+// tier. For example, anonymous callers have no limit if all limits count by API key.
 func (c *compiler) noteCallers(r *rule) {
 	if r.shadow {
 		return
@@ -105,13 +105,13 @@ func (c *compiler) noteCallers(r *rule) {
 			continue
 		}
 		if kinds := c.unlimited(r, c.example(r, key)); len(kinds) > 0 {
-			c.doc.Note(document.Join(document.Join(r.path, "limits"), key), "callers %s have no limit here at all; a limit by client or ip counts every caller", document.AnyOf(kinds))
+			c.doc.Note(document.Join(document.Join(r.path, "limits"), key), "this rule does not limit callers %s; a limit by client or ip would count every caller", document.AnyOf(kinds))
 			return
 		}
 	}
 }
 
-// unlimited returns the kinds of callers of a tier that have no limit at a rule's endpoint.
+// unlimited returns the kinds of callers of a tier that have no limit at the endpoint of a rule.
 func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 	for _, kind := range []struct {
 		words  string
@@ -125,13 +125,13 @@ func (c *compiler) unlimited(r *rule, tier string) (kinds []string) {
 			kinds = append(kinds, kind.words)
 		}
 	}
-	if len(kinds) == 3 { // the limits count by claims
-		return []string{"without a claim by which it counts"}
+	if len(kinds) == 3 { // all limits count by claims
+		return []string{"without the claim that the limit counts by"}
 	}
 	return kinds
 }
 
-// example returns a tier of callers who have the limits under a key of a rule.
+// example returns an example tier whose callers have the limits under a key of a rule.
 func (c *compiler) example(r *rule, key string) string {
 	if key != document.OtherTiers && key != document.Global {
 		return key

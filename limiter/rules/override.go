@@ -12,28 +12,28 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// overrides are the limits of individual callers, which replace those of their tier.
+// overrides are the limits of individual callers. They replace the limits of the caller's tier.
 type overrides struct {
-	rates  map[who]map[string]algo.Rate // as the document has them, by name of the limit
+	rates  map[who]map[string]algo.Rate // as in the document, by the name of the limit
 	limits map[own]*limiter.Limit
-	bits   []int // lengths of the networks, longest first
+	bits   []int // prefix lengths of the networks, longest first
 }
 
-// own identifies what replaces a limit.
+// own is the key of the limit that replaces another limit.
 type own struct {
 	base *limiter.Limit
-	rate algo.Rate // as the document has it
+	rate algo.Rate // as in the document
 }
 
-// who is one identity: a user, the id of an API key, a claim's value or a network.
+// who is one identity: a user, the id of an API key, the value of a claim, or a network.
 type who struct {
 	kind, value string
 	network     netip.Prefix
 }
 
 // of returns the limit that applies to caller in place of l. If l counts by several identities, an
-// override for the user, key or address takes precedence over one for a claim. If several networks
-// contain the address, the longest applies.
+// override for the user, key or address takes precedence over an override for a claim. If several
+// networks contain the address, the longest prefix applies.
 func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limiter.Limit {
 	if len(o.rates) == 0 {
 		return l
@@ -46,7 +46,7 @@ func (o *overrides) of(c *class, caller *caller.Caller, l *limiter.Limit) *limit
 	return l
 }
 
-// rate returns the override of the identity by which a part of a per counts caller.
+// rate returns the override for one identity of caller: the identity that part names.
 func (o *overrides) rate(part string, caller *caller.Caller, name string) (rate algo.Rate, ok bool) {
 	switch {
 	case part == document.PerUser || part == document.PerClient && caller.User != "":
@@ -61,7 +61,7 @@ func (o *overrides) rate(part string, caller *caller.Caller, name string) (rate 
 	return rate, ok
 }
 
-// rateOf returns the override of the longest network that contains an address.
+// rateOf returns the override for the longest network that contains an address.
 func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) {
 	for _, bits := range o.bits {
 		if !address.IsValid() || bits > address.Bits() {
@@ -78,23 +78,23 @@ func (o *overrides) rateOf(address netip.Prefix, name string) (algo.Rate, bool) 
 	return algo.Rate{}, false
 }
 
-// maxOwn bounds the number of limits that overrides create.
+// maxOwn bounds the number of limits that overrides can create.
 const maxOwn = 50_000
 
 // spreadFields are the fields of a limit that its overrides do not change.
 var spreadFields = []string{"lease", "shards", "sync_ms", "cells"}
 
-// numbers are what overrides of several callers can have in common.
+// numbers identifies a replaced limit and its new numbers. Overrides of several callers can share it.
 type numbers struct {
 	kind, name string
 	rate       algo.Rate
 }
 
-// kindName identifies the limits of a name that count by a kind of identity.
+// kindName identifies the limits with one name that count by one kind of identity.
 type kindName struct{ kind, name string }
 
-// merge adds to each limit the rates that its overrides give it. It returns false if there are too
-// many.
+// merge adds the rates of its overrides to each limit. It returns false if overrides create too many
+// limits.
 func (c *compiler) merge() bool {
 	byName, seen := map[string][]*document.Override{}, map[numbers]bool{}
 	for i := range c.doc.Overrides {
@@ -108,7 +108,7 @@ func (c *compiler) merge() bool {
 		hashed
 		shadow bool
 	}
-	total, merged := 0, map[key][]algo.Rate{} // limits of several rules may be one
+	total, merged := 0, map[key][]algo.Rate{} // several rules may share a limit
 	for i := range c.specs {
 		s := &c.specs[i]
 		k := key{s.is, c.rules.rules[s.rule].shadow}
@@ -121,7 +121,7 @@ func (c *compiler) merge() bool {
 				continue
 			}
 			if total++; total > maxOwn {
-				c.doc.Report(o.Path, "is one too many: overrides make at most %d limits, one for each limit of the name", maxOwn)
+				c.doc.Report(o.Path, "too many overrides, want overrides that create at most %d limits; an override creates one for each limit with its name", maxOwn)
 				return false
 			}
 			s.own = append(s.own, c.clamp(inherit(s.Rate, o.Rate)))
@@ -131,10 +131,10 @@ func (c *compiler) merge() bool {
 	return true
 }
 
-// inherit returns the numbers of an override of a limit. It takes the algorithm, the window and the
-// burst of the limit where it does not set its own. A burst above the requests of the override is not
-// taken, because an override that lowers a limit would keep the high burst; the burst is then the
-// requests.
+// inherit returns the numbers of an override of a limit. It inherits the algorithm, the window and
+// the burst if the override does not set them. It does not inherit a burst above the requests of the
+// override, because an override that lowers a limit would otherwise keep the high burst. The burst is
+// then the requests.
 func inherit(limit, own algo.Rate) algo.Rate {
 	if own.Window == 0 {
 		own.Window = limit.Window
@@ -149,15 +149,15 @@ func inherit(limit, own algo.Rate) algo.Rate {
 }
 
 // applyOverrides creates the limits of individual callers. Each is the same limit with other numbers,
-// so a caller who gains or loses an override keeps its usage. Callers with the same numbers share a
-// limit.
+// so a caller keeps its usage when it gains or loses an override. Callers with the same numbers share
+// a limit.
 func (c *compiler) applyOverrides() {
 	o := overrides{map[who]map[string]algo.Rate{}, map[own]*limiter.Limit{}, nil}
 	c.rules.overrides = o
 	done := map[numbers]bool{}
 	for i := range c.doc.Overrides {
 		if c.doc.Full() {
-			return // each override can cost a pass over all limits
+			return // this bounds the work: each override can cost a pass over all limits
 		}
 		one := &c.doc.Overrides[i]
 		n := numbers{one.Kind, one.Name, one.Rate}
@@ -184,8 +184,8 @@ func (c *compiler) applyOverrides() {
 	c.rules.overrides = o
 }
 
-// applyOverride creates the limits that replace those of the override's name. It reports whether there
-// are any and all are valid.
+// applyOverride creates the limits that replace the limits with the override's name. It returns true
+// if such limits exist and all replacements are valid.
 func (c *compiler) applyOverride(o *document.Override) bool {
 	if c.unknown[kindName{o.Kind, o.Name}] {
 		return false
@@ -215,8 +215,8 @@ func (c *compiler) applyOverride(o *document.Override) bool {
 	return found
 }
 
-// reportUnknown reports an override of a limit that does not exist, with the names that do. Further
-// overrides of the same kind and name are not reported.
+// reportUnknown reports an override of a limit that does not exist, and lists the names that exist.
+// It reports each pair of kind and name once.
 func (c *compiler) reportUnknown(o *document.Override) {
 	const most = 10
 	names, ok := c.names[o.Kind]
@@ -240,7 +240,7 @@ func (c *compiler) reportUnknown(o *document.Override) {
 	}
 }
 
-// instead creates a limit with the numbers of an override; nil if they are invalid.
+// instead creates a limit with the numbers of an override. It returns nil if the numbers are invalid.
 func (c *compiler) instead(o *document.Override, base *identified) *limiter.Limit {
 	l := *base.made.Limit
 	l.Rate = c.clamp(inherit(base.spec.Rate, o.Rate))
@@ -259,13 +259,13 @@ func (c *compiler) instead(o *document.Override, base *identified) *limiter.Limi
 	}
 	c.noteShallow(o.Path, l.Rate)
 	if most := min(made.MaxCost(), made.MaxLocalCost()); base.cost > most {
-		c.doc.Report(o.Path, "allows at most %d at once, less than %s (%d)", most, base.costPath, base.cost)
+		c.doc.Report(o.Path, "got room for %d at once, want at least %d, which is %s", most, base.cost, base.costPath)
 		return nil
 	}
 	return made
 }
 
-// capacity returns how many requests a rate admits at once, before it is known to be valid.
+// capacity returns how many requests a rate admits at once. The rate need not be valid.
 func capacity(r algo.Rate) int64 {
 	if r.Burst > 0 {
 		return r.Burst
@@ -273,7 +273,7 @@ func capacity(r algo.Rate) int64 {
 	return r.Requests
 }
 
-// fieldOf returns the invalid field that err names; nil if it names none.
+// fieldOf returns the invalid field that err contains. It returns nil if err contains none.
 func fieldOf(err error) *algo.FieldError {
 	field, _ := errors.AsType[*algo.FieldError](err)
 	return field

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// An override uses the window, the algorithm and the burst of the limit unless it sets its own. It does
-// not use a burst above its own requests: an override that lowers a limit lowers its burst too.
+// An override inherits the window, the algorithm and the burst of the limit unless it sets them. It
+// does not inherit a burst above its own requests, so an override that lowers a limit also lowers the
+// burst.
 func TestParse_overrides_inherit(t *testing.T) {
 	limits := map[string]string{
 		"bucket":      `"requests":100,"window":"1m","algorithm":"token_bucket","burst":20`,
@@ -61,8 +62,8 @@ func TestParse_overrides_inherit_each(t *testing.T) {
 	}
 }
 
-// An override of a network applies to each of its addresses. If several networks contain an address,
-// the longest applies. Each address has its own count.
+// An override of a network applies to each address in the network. If several networks contain an
+// address, the longest prefix applies. Each address has its own count.
 func TestParse_overrides_networks(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"*","limits":{"*":[
 		{"name":"s","requests":9,"window":"1m","per":["ip"]},{"name":"other","requests":8,"window":"1m","per":["ip"]}]}}],"overrides":[
@@ -91,7 +92,7 @@ func TestParse_overrides_networks(t *testing.T) {
 	}
 }
 
-// Overrides of one unknown limit are one mistake for each kind of identity.
+// For each kind of identity, Parse reports overrides of the same unknown limit once.
 func TestParse_overrides_unknown_once(t *testing.T) {
 	_, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":1,"window":"1s"}}}],"overrides":[
 		{"user":"u","limits":{"b":{"requests":1}}},

@@ -14,10 +14,10 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Each file has one defect. The map has the expected error by file name.
+// defects contains the expected error of each file in testdata/bad. Each file has one defect.
 var defects = map[string]string{
 	"algorithm":                     `line 1: rules[0].limits.free.algorithm: got "gcra", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log`,
-	"bad_credentials_by_client":     `line 1: rules[0].limits.*.only_bad_credentials: needs "per": ["ip"] or ["ip", "endpoint"]: a request with a bad credential has no identity but its address`,
+	"bad_credentials_by_client":     `line 1: rules[0].limits.*.only_bad_credentials: needs "per": ["ip"] or ["ip", "endpoint"]: the only identity of a request with a bad credential is its address`,
 	"bad_credentials_number":        `line 1: rules[0].limits.*.only_bad_credentials: got 1, want true or false`,
 	"bad_credentials_shared":        `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same only_bad_credentials`,
 	"bucket_too_slow":               `line 1: rules[0].limits.free.burst: got 200, want at most 100: a bucket must fill within 100 days`,
@@ -31,16 +31,16 @@ var defects = map[string]string{
 	"duplicate_key":                 `line 1: rules: got the same name twice in one object`,
 	"eight_limits_of_a_caller":      `line 9: rules[0].limits.*[7]: is limit 8 of those that a "*" caller has in one item (user): they take up to 1118 bytes, want at most 1024, one write unit; the first is rules[0].limits.*[0]`,
 	"eleven_buckets_of_an_endpoint": `line 12: rules[0].limits.*[10]: is one of 11 limits that a "*" caller has in one item (user endpoint /a), want at most 10; the first is rules[0].limits.*[0]`,
-	"empty_limits":                  `line 1: rules[0].limits: is empty, want a tier, "*" or "global"`,
-	"empty_list":                    `line 1: rules[0].limits.free: is empty: leave the tier out, or give it a limit`,
+	"empty_limits":                  `line 1: rules[0].limits: got an empty object, want a tier, "*" or "global"`,
+	"empty_list":                    `line 1: rules[0].limits.free: got an empty list, want a limit; leave the tier out if it has none`,
 	"endpoint_deep":                 `line 1: rules[0].endpoint: got 33 segments, want at most 32`,
-	"endpoint_half_parameter":       `line 1: rules[0].endpoint: got "/api/x{id}", want segments that are literal or one {parameter}; * is a segment of its own, at the end`,
+	"endpoint_half_parameter":       `line 1: rules[0].endpoint: got "/api/x{id}", want segments that are literals or one {parameter}; a * must be the whole last segment`,
 	"endpoint_long":                 `line 1: rules[0].endpoint: got 1025 bytes, want at most 1024`,
 	"endpoint_not_normal":           `line 1: rules[0].endpoint: got "/api//v1/", want /api/v1`,
 	"endpoint_query":                `line 1: rules[0].endpoint: got "/a?b=c", want a path without query and fragment`,
 	"endpoint_relative":             `line 1: rules[0].endpoint: got "api", want "*" or a path that begins with /`,
 	"endpoint_root_below":           `line 1: rules[0].endpoint: got "/*", want "*" for every path`,
-	"endpoint_star_inside":          `line 1: rules[0].endpoint: got "/api/*/x", want segments that are literal or one {parameter}; * is a segment of its own, at the end`,
+	"endpoint_star_inside":          `line 1: rules[0].endpoint: got "/api/*/x", want segments that are literals or one {parameter}; a * must be the whole last segment`,
 	"five": `line 2: rules[0].endpoint: got "/a/", want /a
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
@@ -55,12 +55,12 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"local_processes_zero":          `line 1: rules[0].local_processes: got 0, want a whole number from 1 to 100000`,
 	"log_too_long":                  `line 1: rules[0].limits.free.requests: got 329, want at most 328 for a sliding_log, which keeps the instant of each; a sliding_window counts any number`,
 	"logs_of_a_caller":              `line 3: rules[1].limits.*: is one of the sliding_logs that a "*" caller has in one item (user): they take up to 14768 bytes, want at most 8192, 8 write units; at most 26 requests fit, or use a sliding_window`,
-	"method_head":                   `line 1: rules[0].method: HEAD counts as GET: write GET`,
+	"method_head":                   `line 1: rules[0].method: got HEAD, want GET, which includes HEAD`,
 	"method_lower_case":             `line 1: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)`,
-	"method_options":                `line 1: rules[0].method: OPTIONS is never limited: leave the method out for all others`,
+	"method_options":                `line 1: rules[0].method: got OPTIONS, which is never limited; leave the method out to limit all other methods`,
 	"mode":                          `line 1: mode: got "off", want enforce or shadow`,
 	"name":                          `line 1: rules[0].limits.free.name: got "Search!", want 1 to 32 of a-z, 0-9, _ and -`,
-	"name_missing_without_endpoint": `line 1: rules[0].limits.free.name: required: a limit that does not count by endpoint is one count for all rules that use its name`,
+	"name_missing_without_endpoint": `line 1: rules[0].limits.free.name: required: all rules that use the name of a limit share its count, unless the limit counts by endpoint`,
 	"no_endpoint":                   `line 1: rules[0].endpoint: required`,
 	"no_limits":                     `line 1: rules[0].limits: required`,
 	"no_requests":                   `line 1: rules[0].limits.free.requests: required`,
@@ -71,10 +71,10 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"note":                          `line 1: rules[0].limits.free.note: got 7, want a string`,
 	"on_error":                      `line 1: rules[0].on_error: got "block", want local, allow or deny`,
 	"override_address":              `line 1: overrides[0].ip: got "10.0.0.300", want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64`,
-	"override_below_a_local_cost":   `line 2: overrides[0].limits.a: allows at most 1 at once, less than rules[0].cost (2)`,
-	"override_below_cost":           `line 1: overrides[0].limits.a: allows at most 5 at once, less than rules[0].cost (6)`,
+	"override_below_a_local_cost":   `line 2: overrides[0].limits.a: got room for 1 at once, want at least 2, which is rules[0].cost`,
+	"override_below_cost":           `line 1: overrides[0].limits.a: got room for 5 at once, want at least 6, which is rules[0].cost`,
 	"override_empty_user":           `line 1: overrides[0].user: is empty`,
-	"override_for_nobody":           `line 1: overrides[0]: names no caller, want a member user, apikey, ip or claim:<name>`,
+	"override_for_nobody":           `line 1: overrides[0]: no caller, want a member user, apikey, ip or claim:<name>`,
 	"override_for_two":              `line 1: overrides[0].apikey: got user and apikey, want one of them`,
 	"override_mapped_network":       `line 1: overrides[0].ip: got "::ffff:10.0.0.1/128", want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64`,
 	"override_network":              `line 1: overrides[0].ip: got "10.0.0.0/33", want an IPv4 address, or a network such as 192.0.2.0/24 or 2001:db8:1::/64`,
@@ -88,9 +88,9 @@ line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known
 	"overrides_no_list":             `line 1: overrides: got an object, want a list`,
 	"overrides_unknown_limits": `line 1: overrides[0].limits.b: no limit of this name counts by user, want "a"
 line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
-	"per_client_and_user":        `line 1: rules[0].limits.free.per: got client and user, want one of them: client is the user, else the API key, else the address`,
-	"per_empty":                  `line 1: rules[0].limits.free.per: is empty: leave it out for client and endpoint`,
-	"per_global_and_user":        `line 1: rules[0].limits.free.per: got global and user, want global with nothing but endpoint: it counts all callers together`,
+	"per_client_and_user":        `line 1: rules[0].limits.free.per: got client and user, want one of them: client means the user, or the API key if there is no user, or the address if there is neither`,
+	"per_empty":                  `line 1: rules[0].limits.free.per: got an empty list, want a word; the default is client and endpoint`,
+	"per_global_and_user":        `line 1: rules[0].limits.free.per: got global and user, want global alone or with endpoint; global counts all callers together`,
 	"per_many":                   `line 1: rules[0].limits.free.per: got 7 words, want at most 6`,
 	"per_twice":                  `line 1: rules[0].limits.free.per[1]: got "ip" twice`,
 	"per_unknown":                `line 1: rules[0].limits.free.per[0]: got "tenant", want client, user, apikey, ip, claim:<name>, endpoint or global`,
@@ -98,7 +98,7 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"requests_huge":              `line 1: rules[0].limits.free.requests: got 1e400, want a whole number from 1 to 1000000000`,
 	"requests_zero":              `line 1: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000`,
 	"rules_no_list":              `line 1: rules: got an object, want a list`,
-	"same_limit_twice":           `line 1: rules[1].limits.free: is the same limit as rules[0].limits.free: give one of them another name`,
+	"same_limit_twice":           `line 1: rules[1].limits.free: is the same limit as rules[0].limits.free; give one of them another name`,
 	"shards_above_requests":      `line 1: rules[0].limits.free.shards: got 11, want 2 to 10 here`,
 	"shards_many":                `line 1: rules[0].limits.free.shards: got 65, want a whole number from 1 to 64`,
 	"shared_with_other_numbers":  `line 1: rules[1].limits.free: shares the count of rules[0].limits.free, so it must have the same numbers`,
@@ -117,15 +117,15 @@ line 1: overrides[1].limits.c: no limit of this name counts by user, want "a"`,
 	"window_short":               `line 1: rules[0].limits.free.window: got "500ms", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`,
 	"window_signed":              `line 1: rules[0].limits.free.window: got "+1m", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`,
 	"window_text":                `line 1: rules[0].limits.free.window: got "minute", want whole seconds from "1s" to "100d", such as "90s", "15m", "1h" or "30d"`,
-	"syntax_trailing_comma":      `line 3, column 23: got '}', want a name in double quotes; remove the comma before it`,
-	"syntax_comment":             `line 2, column 3: got '/', want a name in double quotes; JSON has no comments: use the field note`,
+	"syntax_trailing_comma":      `line 3, column 23: got '}', want a name in double quotes; remove the comma before this character`,
+	"syntax_comment":             `line 2, column 3: got '/', want a name in double quotes; JSON has no comments; use the field note`,
 	"syntax_single_quotes":       `line 1, column 2: got '\'', want a name in double quotes; JSON has no single quotes`,
 	"syntax_no_comma":            `line 3, column 3: got '"', want "," or "}"`,
 	"syntax_no_colon":            `line 1, column 10: got '[', want ":" after the name`,
 	"syntax_escape":              `line 1, column 20: got an invalid escape sequence in a string, want \" \\ \/ \b \f \n \r \t or \u and four hexadecimal digits`,
-	"syntax_open_string":         `line 1, column 24: got a control character in a string (0x0a): escape it, or close the string with a double quote`,
-	"syntax_string_to_the_end":   `line 2, column 22: the document ends in a string that begins here: close it with a double quote`,
-	"syntax_byte_order_mark":     `line 1, column 1: begins with a byte order mark: save it as UTF-8 without one`,
+	"syntax_open_string":         `line 1, column 24: got a control character in a string (0x0a): escape the character, or close the string with a double quote`,
+	"syntax_string_to_the_end":   `line 2, column 22: no end of the string that begins here, want a double quote`,
+	"syntax_byte_order_mark":     `line 1, column 1: the document begins with a byte order mark; save it as UTF-8 without the mark`,
 	"misspelled": `line 1: rules[0].limits.free.algorithm: got "token_buket", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log (did you mean "token_bucket"?)
 line 1: rules[0].limits.free.per[0]: got "clent", want client, user, apikey, ip, claim:<name>, endpoint or global (did you mean "client"?)`,
 	"misspelled_tier":     `line 1: default_tier: got "fre", want a tier that a rule names: free (did you mean "free"?)`,
@@ -156,8 +156,8 @@ func TestParse_bad(t *testing.T) {
 	}
 }
 
-// The JSON Schema accepts every document that Parse accepts. It finds all mistakes that need no
-// arithmetic.
+// The JSON Schema accepts every document that Parse accepts. It rejects every mistake that it can
+// express, which excludes arithmetic.
 func TestSchema(t *testing.T) {
 	const id = "schema.json"
 	parsed, err := jsonschema.UnmarshalJSON(bytes.NewReader(rules.Schema))
@@ -172,7 +172,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beyond := map[string]bool{ // a schema cannot express these
+	beyond := map[string]bool{ // a schema cannot express these mistakes
 		"duplicate_key": true, "unknown_default_tier": true, "window_short": true, "per_client_and_user": true, "bucket_too_slow": true,
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,

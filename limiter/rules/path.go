@@ -8,19 +8,20 @@ import (
 	"strings"
 )
 
-// ErrMalformedPath is the error of a path that has a % without two hexadecimal digits. Programs
-// disagree on its meaning, so do not route such a path: answer 400.
+// ErrMalformedPath is the error of a path with a % that two hexadecimal digits do not follow.
+// Programs interpret such a path differently. Do not route it: answer 400.
 var ErrMalformedPath = errors.New("path: malformed percent-encoding (want % and two hexadecimal digits)")
 
-// Path is the normal form of a request's path: percent-encodings are decoded once, empty and "."
-// segments dropped, ".." resolved, and a slash at the end, the stage and the base path removed. Rules
-// and router share it, so the limits of a request are those of the code that it runs. Make it with
-// ParsePath, DecodedPath or URLPath; the zero Path is "/". It is immutable, and comparable by ==.
+// Path is the normal form of a request's path. Percent-encodings are decoded once, empty and "."
+// segments are dropped, and ".." is resolved. A slash at the end, the stage and the base path are
+// removed. Rules and the router share a Path, so a request has the limits of the code that it runs.
+// Create it with ParsePath, DecodedPath or URLPath. The zero Path is "/". It is immutable and
+// comparable with ==.
 type Path struct{ normal string }
 
-// ParsePath parses a path that is percent-encoded, as the client sent it: that of a REST API, a
-// function URL, a load balancer or a request line. prefix is the normal form of the stage or base
-// path, such as "/v1"; it is removed where the path begins with it. The error is ErrMalformedPath.
+// ParsePath parses a percent-encoded path as the client sent it. A REST API, a function URL, a load
+// balancer and a request line have such paths. prefix is the normal form of the stage or base path,
+// such as "/v1"; ParsePath removes it from the beginning of the path. The error is ErrMalformedPath.
 func ParsePath(encoded, prefix string) (Path, error) {
 	if isNormal(encoded) {
 		return Path{encoded}.without(prefix), nil
@@ -32,7 +33,7 @@ func ParsePath(encoded, prefix string) (Path, error) {
 	return DecodedPath(decoded, prefix), nil
 }
 
-// MustParsePath is ParsePath without a prefix. It panics if the path is malformed.
+// MustParsePath calls ParsePath without a prefix. It panics if the path is malformed.
 func MustParsePath(encoded string) Path {
 	p, err := ParsePath(encoded, "")
 	if err != nil {
@@ -41,14 +42,14 @@ func MustParsePath(encoded string) Path {
 	return p
 }
 
-// DecodedPath parses a path that the host has decoded, as an HTTP API does: a % stands for itself.
-// prefix is as for ParsePath.
+// DecodedPath parses a path that the host has already decoded, as an HTTP API does: a % is a literal.
+// ParsePath describes prefix.
 func DecodedPath(decoded, prefix string) Path { return Path{normalize(decoded)}.without(prefix) }
 
 // URLPath parses the path of a URL of package net/url.
 func URLPath(u *url.URL) Path {
 	p, err := ParsePath(u.EscapedPath(), "")
-	if err != nil { // never: what EscapedPath returns is well formed
+	if err != nil { // impossible: EscapedPath returns a well-formed path
 		return DecodedPath(u.Path, "")
 	}
 	return p
@@ -62,10 +63,10 @@ func (p Path) String() string {
 	return p.normal
 }
 
-// URL returns the URL for a router. URLPath of it is p again.
+// URL returns the URL for a router. URLPath of that URL returns p.
 func (p Path) URL(rawQuery string) *url.URL { return &url.URL{Path: p.String(), RawQuery: rawQuery} }
 
-// without returns p without a prefix. /v10 is not below /v1.
+// without returns p without a prefix. It removes whole segments: /v10 does not have the prefix /v1.
 func (p Path) without(prefix string) Path {
 	rest, ok := strings.CutPrefix(p.normal, prefix)
 	if prefix == "" || !ok || rest != "" && rest[0] != '/' {
@@ -74,7 +75,7 @@ func (p Path) without(prefix string) Path {
 	return Path{rest}
 }
 
-// normalize returns the normal form of a path that is decoded.
+// normalize returns the normal form of a decoded path.
 func normalize(path string) string {
 	segments := make([]string, 0, strings.Count(path, "/")+1)
 	for segment := range strings.SplitSeq(path, "/") {
@@ -89,7 +90,7 @@ func normalize(path string) string {
 	return "/" + strings.Join(segments, "/")
 }
 
-// isNormal reports whether an encoded path is its own normal form. This is the common case, and it
+// isNormal reports whether an encoded path is already in normal form. This is the common case. It
 // needs no allocation.
 func isNormal(path string) bool {
 	if path == "/" {
@@ -111,14 +112,14 @@ func isNormal(path string) bool {
 type pattern struct {
 	text     string
 	segments []string // "{}" for a parameter
-	below    bool     // everything below too
+	below    bool     // also matches every path below
 }
 
 const parameter = "{}"
 
 var parameterSegment = regexp.MustCompile(`^\{[A-Za-z0-9_]+\}$`)
 
-// parsePattern parses an endpoint. For an invalid one, problem describes a valid endpoint.
+// parsePattern parses an endpoint. If the endpoint is invalid, problem describes valid endpoints.
 func parsePattern(text string) (p pattern, problem string) {
 	p.text = text
 	if text == "*" {
@@ -145,7 +146,7 @@ func parsePattern(text string) (p pattern, problem string) {
 		case parameterSegment.MatchString(segment):
 			segment = parameter
 		case strings.ContainsAny(segment, "{}*"):
-			return p, "want segments that are literal or one {parameter}; * is a segment of its own, at the end"
+			return p, "want segments that are literals or one {parameter}; a * must be the whole last segment"
 		case segment == "":
 			continue
 		}
@@ -156,7 +157,7 @@ func parsePattern(text string) (p pattern, problem string) {
 
 var unnamed = regexp.MustCompile(`[^a-z0-9_-]+`)
 
-// name returns the name of a limit without one: the last segment that is not a parameter, or "all".
+// name returns the default name of a limit: the last segment that is not a parameter, or "all".
 func (p pattern) name() string {
 	for _, segment := range slices.Backward(p.segments) {
 		if segment == parameter {

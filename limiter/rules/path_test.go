@@ -23,7 +23,8 @@ func TestParsePath(t *testing.T) {
 	}
 }
 
-// A path is malformed if a % has no two digits after it, because programs disagree on its meaning.
+// A % that two hexadecimal digits do not follow is malformed, because programs interpret it
+// differently.
 func TestParsePath_malformed(t *testing.T) {
 	for _, encoded := range []string{"/%", "/%6", "/%zz", "/a%zz/../b", "/%u0061", "/%%61", "/a/%2", "/v1/%", "/%2%35"} {
 		if got, err := rules.ParsePath(encoded, "/v1"); !errors.Is(err, rules.ErrMalformedPath) || got != (rules.Path{}) {
@@ -62,7 +63,7 @@ func TestParsePath_prefix(t *testing.T) {
 	}
 }
 
-// The zero Path is the root, also when rules match it.
+// The zero Path is the root. Rules match it like "/".
 func TestPath_zero(t *testing.T) {
 	r := parse(t, `{"rules":[{"endpoint":"/","limits":{"*":{"requests":1,"window":"1m"}}}]}`)
 	for _, root := range []rules.Path{{}, rules.MustParsePath("/"), rules.DecodedPath("/v1", "/v1")} {
@@ -72,8 +73,8 @@ func TestPath_zero(t *testing.T) {
 	}
 }
 
-// FuzzPath searches for a path with two meanings. The router must get the charged path, and a ServeMux
-// must not change a normal path.
+// FuzzPath searches for a path with two meanings. The router must get the path that was charged, and
+// a ServeMux must not change a normal path.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"/", "//a/%73/../b/", "/.", "/%2f%2e%2e", "/%2541", "/%25%34%31", "/a%", "/%zz%2F..%2F..%2Fq", "/a%00\xff", "/v1/%2e", "/a;b+c\\d"} {
 		f.Add(seed, "/v1")

@@ -26,9 +26,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// An upgrade counts a document in the same items. If this test fails, an upgrade restarts counts. Keep
-// the items unchanged, or describe the change in the CHANGELOG and update the file with
-// go test ./limiter/rules -run TestPlacement -update.
+// The golden file has the item of each limit for several documents. If this test fails, an upgrade
+// restarts counts. Keep the items unchanged. Otherwise describe the change in the CHANGELOG and
+// update the file with go test ./limiter/rules -run TestPlacement -update.
 func TestPlacement(t *testing.T) {
 	files, err := filepath.Glob("testdata/good/*.json")
 	if err != nil {
@@ -65,7 +65,7 @@ func TestPlacement(t *testing.T) {
 	}
 }
 
-// placement lists the items that count requests of a document's endpoints, and the limits in each
+// placement lists the items that count the requests of a document's endpoints, and the limits in each
 // item.
 func placement(r *rules.Rules) string {
 	seen, text := map[string]bool{}, ""

@@ -28,26 +28,26 @@ func decide(t *testing.T, r *rules.Rules, path string, caller caller.Caller) {
 	}
 }
 
-// callers have every combination of identities by which a document of the property test counts.
+// callers has every combination of the identities that documents of the property test count by.
 var callers = []caller.Caller{
 	{User: "u", APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{APIKey: "k", IP: address, Claims: map[string]string{"org": "o"}},
 	{IP: address, Claims: map[string]string{"org": "o"}},
 }
 
-// fitting is the number of limits of ten a minute that fit an item.
+// fitting is the number of limits of ten requests a minute that fit one item.
 const fitting = 7
 
-// item identifies an item of a store in this reference model.
+// item identifies an item of a store in the reference model of this test.
 type item struct {
 	subject       limiter.Subject
 	endpoint      string
 	shadow, cells bool
 }
 
-// Parse rejects a document exactly if the limits of some caller do not fit an item. A caller has an
-// item for each endpoint exactly if the limits do not fit one item. The reference model counts for
-// each caller and tier.
+// Parse rejects a document if and only if the limits of some caller do not fit an item. A caller has
+// an item for each endpoint if and only if its limits do not fit one item. The reference model counts
+// the limits of each caller and tier.
 func TestParse_items_exact(t *testing.T) {
 	refused, split := 0, 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -153,14 +153,14 @@ func drawRule(rt *rapid.T, i int) drawn {
 
 var parsed = map[string]*rules.Rules{}
 
-// alone returns the Rules of a single rule, in a document that names all tiers.
+// alone returns the Rules of a single rule in a document that names all tiers.
 func alone(rt *rapid.T, text string) *rules.Rules {
 	if r := parsed[text]; r != nil {
 		return r
 	}
 	r, err := rules.Parse([]byte(document(text, rule("/of/no/request", "", `"free":`+limit+`,"paid":`+limit+`,"other":`+limit))), rules.Options{})
 	if err != nil {
-		rt.Skip(err) // the rule does not fit an item even alone
+		rt.Skip(err) // the limits of this rule alone do not fit an item
 	}
 	parsed[text] = r
 	return r

@@ -61,7 +61,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// The example of a bucket in RULES.md has the numbers that a client sees.
+// The bucket example in RULES.md shows the numbers that a client receives.
 func TestReference_bucket(t *testing.T) {
 	r := parse(t, document(rule("/search", "", `"free":{"requests":100,"window_seconds":60,"algorithm":"token_bucket","burst":20}`)))
 	charge := r.Charges(nil, "GET", rules.MustParsePath("/search"), alice)

@@ -6,12 +6,12 @@ import (
 )
 
 // Restarts returns the counts that restart when after replaces before, in file order, such as
-// "rules[2].limits.free (search)": limits of both that are counted in other items, and limits that
-// keep their place and name but have another per. A caller then has the whole limit again. before
-// may be nil: there were no counts.
+// "rules[2].limits.free (search)". A count restarts if both documents have the limit, but count it in
+// different items. It also restarts if a limit keeps its place and name but has another per. After a
+// restart the caller has the whole limit again. before may be nil if there were no rules.
 //
-// Both are compiled by this version of Weir. A version that counts the same document in other
-// items restarts counts too; its CHANGELOG says so.
+// Restarts compares documents that the same version of Weir compiled. A new version of Weir can count
+// the same document in other items, which also restarts counts. The CHANGELOG lists such versions.
 func Restarts(before, after *Rules) (restarts []string) {
 	if before == nil {
 		return nil
@@ -21,7 +21,7 @@ func Restarts(before, after *Rules) (restarts []string) {
 		key := limitKey{l.ID, l.Shadow}
 		was[key], here[placeOf(r, tier, l)] = before.counted(l), key
 	})
-	reported := map[limitKey]bool{} // a limit that several rules share restarts once
+	reported := map[limitKey]bool{} // a limit of several rules is reported once
 	after.eachLimit(func(r *rule, tier string, l limit) {
 		key := limitKey{l.ID, l.Shadow}
 		item, same := was[key]
@@ -34,7 +34,7 @@ func Restarts(before, after *Rules) (restarts []string) {
 	return restarts
 }
 
-// place is where a document has a limit, whatever it counts by.
+// place is the place of a limit in a document. It does not depend on per.
 type place struct {
 	endpoint, method, tier, name string
 	shadow                       bool
@@ -44,7 +44,7 @@ func placeOf(r *rule, tier string, l limit) place {
 	return place{r.pattern.text, r.method, tier, l.Name, l.Shadow}
 }
 
-// counted is the item in which a limit is counted, for a given caller.
+// counted identifies the item that counts a limit for a given caller.
 type counted struct {
 	class  string
 	shards int

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A count restarts if it moves to another item, or if the limit counts by other identities.
+// A count restarts if it moves to another item or if the limit counts by other identities.
 func TestRestarts(t *testing.T) {
 	seven, eight := endpoints(7), endpoints(8)
 	shared := rule("*", "", `"global":[{"name":"day","requests":9,"window":"30d","per":["client"]},{"name":"all","requests":9,"window":"1d"}]`)
@@ -24,9 +24,9 @@ func TestRestarts(t *testing.T) {
 		want          []string
 	}{
 		{"nothing", document(seven...), document(seven...), nil},
-		{"one more than fits", document(append(seven[:6:6], shared)...), document(append(eight[:6:6], shared, eight[6], eight[7])...), moved[:6]},
-		{"one more than fits, and back", document(eight...), document(seven...), moved},
-		{"both are apart", document(eight...), document(endpoints(300)...), nil},
+		{"one limit too many for one item", document(append(seven[:6:6], shared)...), document(append(eight[:6:6], shared, eight[6], eight[7])...), moved[:6]},
+		{"all limits fit one item again", document(eight...), document(seven...), moved},
+		{"each endpoint has an item before and after", document(eight...), document(endpoints(300)...), nil},
 		{"other numbers", document(lease("")), document(strings.Replace(lease(""), "10", "20", 1)), nil},
 		{"a lease", document(lease("")), document(lease(`,"lease":2`)), nil},
 		{"shards", document(lease("")), document(lease(`,"shards":2`)), []string{"rules[0].limits.*[0] (l0)"}},
@@ -50,7 +50,7 @@ func TestRestarts(t *testing.T) {
 	}
 }
 
-// Of returns the limits of all items of a caller, or the limits of one item.
+// Of returns the limits in all items of a caller, or the limits in one of these items.
 func TestRules_Of_endpoints(t *testing.T) {
 	r := parse(t, document(append(endpoints(8), rule("*", "", `"global":{"name":"day","requests":9,"window":"1d","per":["client"]}`))...))
 	if got := r.Of(alice, alice.Subject()); len(got) != 9 || got[0].Charge.Subject.String() != "user:alice|endpoint::/e0" || got[8].Charge.Subject != alice.Subject() {

@@ -9,30 +9,30 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Rules decide which limits apply to a request. They are immutable and safe for concurrent use. Make
-// them with Parse.
+// Rules decide which limits apply to a request. They are immutable and safe for concurrent use.
+// Create them with Parse.
 type Rules struct {
 	version     int64
 	defaultTier string
 	tiers       map[string]bool
 	rules       []rule
 	index       trie
-	classes     []class // what limits count by
+	classes     []class // the sets of identities by which limits count
 	overrides   overrides
 	notes       []Problem
 	labels      []string
-	split       bool // a caller has an item for each endpoint
+	split       bool // each endpoint of a caller has its own item
 }
 
-// PerEndpoint reports whether each caller has an item for each endpoint, because its limits do not
-// fit one item.
+// PerEndpoint reports whether each endpoint of a caller has its own item, because all limits of a
+// caller do not fit one item.
 func (r *Rules) PerEndpoint() bool { return r.split }
 
 // rule has the limits that apply to requests of an endpoint.
 type rule struct {
 	path    string // in the document
 	pattern pattern
-	method  string // "" for any
+	method  string // "" means any method
 	shadow  bool
 	cost    int64
 	limits  map[string][]limit // by tier key
@@ -54,15 +54,15 @@ type limit struct {
 	*limiter.Limit
 	class int // index in Rules.classes
 	path  string
-	// badCredentials limits charge only requests whose credential was rejected.
+	// badCredentials restricts the limit to requests whose credential was rejected.
 	badCredentials bool
 }
 
 // Version returns the version of the document or of Options.
 func (r *Rules) Version() int64 { return r.version }
 
-// Endpoint returns the endpoint of the rule at an index below Len, as the document has it, and its
-// method; "" is any method.
+// Endpoint returns the endpoint, as in the document, and the method of the rule at an index below
+// Len. A method of "" means any method.
 func (r *Rules) Endpoint(i int) (pattern, method string) {
 	return r.rules[i].pattern.text, r.rules[i].method
 }
@@ -70,8 +70,9 @@ func (r *Rules) Endpoint(i int) (pattern, method string) {
 // Len returns the number of rules.
 func (r *Rules) Len() int { return len(r.rules) }
 
-// LocalProcesses returns the smallest local_processes above 1 of all rules; 0 if no rule divides its
-// limits. With up to so many environments no divided limit is exceeded in an outage.
+// LocalProcesses returns the smallest local_processes above 1 of all rules. It returns 0 if no rule
+// divides its limits. In an outage, up to this number of environments stay within every divided
+// limit.
 func (r *Rules) LocalProcesses() int {
 	least := 0
 	for i := range r.rules {
@@ -82,8 +83,8 @@ func (r *Rules) LocalProcesses() int {
 	return least
 }
 
-// Notes returns remarks on consequences of the document that may surprise its author, in file
-// order.
+// Notes returns notes on the document in file order: valid values whose effect may surprise the
+// author.
 func (r *Rules) Notes() []Problem { return r.notes }
 
 // Labels returns each Limit.Rule once, in file order.
@@ -99,8 +100,8 @@ func (r *Rules) Tiers() []string {
 	return tiers
 }
 
-// Tier returns the tier of a caller who claims one: the document's default tier if no rule names the
-// claimed tier.
+// Tier returns the tier of a caller with a claimed tier. It returns the document's default tier if no
+// rule names the claimed tier.
 func (r *Rules) Tier(claimed string) string {
 	if r.tiers[claimed] {
 		return claimed
@@ -108,16 +109,16 @@ func (r *Rules) Tier(claimed string) string {
 	return r.defaultTier
 }
 
-// Charges appends to dst the charges of a request, in file order. An OPTIONS request has none;
-// HEAD counts as GET. A limit that counts by an identity that the caller lacks is skipped. A caller
-// whose credential was rejected is charged only on limits that count by address. Limits with
-// only_bad_credentials charge no other caller.
+// Charges appends the charges of a request to dst, in file order. An OPTIONS request has no charges,
+// and HEAD counts as GET. A limit is skipped if the caller lacks an identity by which the limit
+// counts. A caller whose credential was rejected is charged only on limits that count by address.
+// Limits with only_bad_credentials charge only such callers.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
 	var matched [16]int
 	return r.charge(dst, r.index.match(matched[:0], path), method, caller)
 }
 
-// charge appends the charges of a request whose path matches rules.
+// charge appends the charges of a request whose path matches the rules of matched.
 func (r *Rules) charge(dst []limiter.Charge, matched []int, method string, caller caller.Caller) []limiter.Charge {
 	switch method {
 	case http.MethodOptions:
@@ -148,7 +149,7 @@ type charger struct {
 	caller   *caller.Caller
 	charges  []limiter.Charge
 	from     int
-	subjects [8]limiter.Subject // by class, once made
+	subjects [8]limiter.Subject // by class; created at the first use
 }
 
 func (c *charger) add(r *rule, limits []limit) {
@@ -162,7 +163,7 @@ func (c *charger) add(r *rule, limits []limit) {
 			continue
 		}
 		limit := c.rules.overrides.of(class, c.caller, l.Limit)
-		// A limit that several rules share counts a request once, at the highest cost.
+		// A request is charged once on a limit that several rules share, at the highest cost.
 		same := func(made limiter.Charge) bool { return made.Limit == limit && made.Subject == subject }
 		if i := slices.IndexFunc(c.charges[c.from:], same); i >= 0 {
 			made := &c.charges[c.from+i]
@@ -173,7 +174,8 @@ func (c *charger) add(r *rule, limits []limit) {
 	}
 }
 
-// subject returns the caller's subject of a class; the zero Subject if the caller has none.
+// subject returns the caller's subject of a class. It returns the zero Subject if the caller lacks an
+// identity of the class.
 func (c *charger) subject(class int) limiter.Subject {
 	if class >= len(c.subjects) {
 		return c.rules.classes[class].subject(c.caller)

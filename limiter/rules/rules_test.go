@@ -39,7 +39,7 @@ var (
 	alice     = caller.Caller{User: "alice", IP: address}
 )
 
-// show prints charges as subject, name and cost, one after another.
+// show formats charges as a list of subject, name and cost.
 func show(charges []limiter.Charge) string {
 	var list []string
 	for _, c := range charges {
@@ -67,7 +67,7 @@ func TestRules_Charges(t *testing.T) {
 		{"OPTIONS is free", design, "OPTIONS", "/api/v1/search", alice, ""},
 		{"other method", design, "POST", "/api/v1/search", alice, ""},
 		{"other path", design, "GET", "/api/v1/searches", alice, ""},
-		{"spelled another way", design, "GET", "//api/./v1/x/../%73earch/", alice, "user:alice search 1"},
+		{"path in another spelling", design, "GET", "//api/./v1/x/../%73earch/", alice, "user:alice search 1"},
 		{"caller and global", design, "POST", "/api/v1/data", alice, "user:alice data 1, endpoint:POST:/api/v1/data data 1"},
 		{"tier without a limit", design, "POST", "/api/v1/data", caller.Caller{User: "bob", Tier: "paid"}, "endpoint:POST:/api/v1/data data 1"},
 		{"rejected credential", design, "POST", "/api/v1/data", rejected, ""},
@@ -82,7 +82,7 @@ func TestRules_Charges(t *testing.T) {
 		{"one of them missing", all, "DELETE", "/api/v1/items/5", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1"},
 		{"no API key", all, "PUT", "/api/v1/Reports%20(all)", alice, "ip:203.0.113.7 address 1, global everybody 1, user:alice api 1"},
 		{"API key", all, "PUT", "/api/v1/Reports (all)", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, apikey:k1 reports-all 1"},
-		{"rejected pays by address", all, "DELETE", "/api/v1/items/5", rejected, "ip:203.0.113.7 address 1"},
+		{"rejected credential is charged by address", all, "DELETE", "/api/v1/items/5", rejected, "ip:203.0.113.7 address 1"},
 
 		{"bad credential", credentials, "GET", "/a", rejected, "ip:203.0.113.7 a 1, ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
 		{"bad credential elsewhere", credentials, "GET", "/b", rejected, "ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
@@ -97,7 +97,7 @@ func TestRules_Charges(t *testing.T) {
 	}
 }
 
-// Each limit of the design's document has the expected parameters.
+// Each limit of the example document in design has the expected parameters.
 func TestParse_design(t *testing.T) {
 	r := load(t, "testdata/good/design.json")
 	for _, c := range []struct {
@@ -149,8 +149,8 @@ func TestParse_identity(t *testing.T) {
 	}
 }
 
-// A limit without "endpoint" in its per is one count for all rules that use its name. A request that
-// matches it twice is counted once, at the higher cost.
+// All rules that use the name of a limit share its count if per does not contain "endpoint". A
+// request that matches several of these rules is counted once, at the highest cost.
 func TestParse_shared(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/a","cost":2,"limits":{"*":{"name":"shared","requests":10,"window":"1m","per":["client"]}}},
@@ -162,8 +162,8 @@ func TestParse_shared(t *testing.T) {
 	}
 }
 
-// A subject is kept as long as its longest limit needs, also after a charge of a short limit. This
-// holds for every identity of the caller.
+// A store keeps a subject for the horizon of its longest limit, even after a charge of a shorter
+// limit. This applies to every identity of the caller.
 func TestParse_horizon(t *testing.T) {
 	r := parse(t, `{"version":3,"rules":[
 		{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}},
@@ -217,8 +217,8 @@ func TestParse_horizon_order(t *testing.T) {
 	}
 }
 
-// Each limit has the label of its rule, also with an override. The label of a limit that several rules
-// share is its name.
+// Each limit has the label of its rule, with and without an override. A limit that several rules
+// share has its name as the label.
 func TestRules_Labels(t *testing.T) {
 	r := parse(t, `{"rules":[
 		{"endpoint":"/api/v1/search","method":"GET","limits":{"free":[{"name":"a","requests":1,"window":"1m"},{"name":"b","requests":2,"window":"1h"}],"*":{"requests":3,"window":"1m"}}},
@@ -275,7 +275,7 @@ func TestRules_Tier(t *testing.T) {
 	}
 }
 
-// Charges are in file order after the existing charges of dst, for any number of classes.
+// Charges appends charges to dst in file order, for any number of classes.
 func TestRules_Charges_order(t *testing.T) {
 	var list, want []string
 	claims := map[string]string{}
@@ -305,7 +305,8 @@ func TestRules_Charges_parameter(t *testing.T) {
 	}
 }
 
-// If rules with different costs share a count, the highest cost is charged, in every order.
+// If rules with different costs share a count, the highest cost is charged. The order of the rules
+// does not matter.
 func TestParse_shared_cost(t *testing.T) {
 	for _, costs := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
 		var list []string
@@ -331,7 +332,7 @@ func TestRules_Charges_sameLimit(t *testing.T) {
 	}
 }
 
-// A cost may equal the whole limit. This also holds for an override and for a part of a limit.
+// The cost of a request may equal the capacity of the limit, of an override, or of a shard.
 func TestParse_cost(t *testing.T) {
 	for _, c := range []struct {
 		cost    int
@@ -359,7 +360,7 @@ func BenchmarkCharges(b *testing.B) {
 	}
 }
 
-// The limits of a rule have its on_error, and so do the overrides for individual callers.
+// The limits of a rule and the overrides of these limits have the on_error of the rule.
 func TestRules_Charges_onError(t *testing.T) {
 	r := load(t, "testdata/good/on_error.json")
 	for _, c := range []struct {

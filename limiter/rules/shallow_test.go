@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A note names every bucket that fills in less than 250 ms, and no other bucket.
+// A note reports every bucket that fills in less than 250 ms. Other buckets have no such note.
 func TestParse_shallow(t *testing.T) {
 	for limit, want := range map[string]string{
 		`"requests":100,"window":"1s","algorithm":"token_bucket","burst":20`: "rules[0].limits.free: the bucket fills in 200ms",

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// numbers prints charges as name and fingerprint, one after another.
+// numbers formats charges as a list of name and fingerprint.
 func numbers(charges []limiter.Charge) string {
 	var list []string
 	for _, c := range charges {
@@ -48,9 +48,9 @@ func TestParse_shadow(t *testing.T) {
 	}
 }
 
-// A limit that is too large for one DynamoDB item needs a spread. Unless the document sets one, a
-// limit of all callers gets adaptive shares, and another limit gets leases. A note states the error
-// bound.
+// A limit that is too large for one DynamoDB item needs a spread. If the document does not set one, a
+// limit of all callers gets adaptive shares, and any other limit gets leases. A note states by how
+// much callers can exceed the limit.
 func TestParse_large(t *testing.T) {
 	document := func(key string) []byte {
 		return []byte(strings.ReplaceAll(`{"rules":[
@@ -73,7 +73,7 @@ func TestParse_large(t *testing.T) {
 	}{
 		{"*", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"*", rules.LeaseAboveDynamoDB, []limiter.Spread{lease(1000), unset, {Shards: 4}, lease(1), lease(10), unset, lease(10), unset},
-			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 at once. Leases spare a bucket little"},
+			"rules[4].limits.*: more than 500 requests a second: on DynamoDB an environment leases up to 10 at once. Leases save few writes of a bucket"},
 		{"global", 0, []limiter.Spread{unset, unset, {Shards: 4}, lease(1), unset, unset, unset, unset}, ""},
 		{"global", rules.LeaseAboveDynamoDB, []limiter.Spread{adaptive, unset, {Shards: 4}, lease(1), adaptive, unset, adaptive, unset},
 			"rules[0].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit"},
@@ -95,7 +95,7 @@ func TestParse_large(t *testing.T) {
 	}
 }
 
-// A queue holds at most the requests that leave within MaxDelay.
+// A leaky bucket holds at most the requests that leave within MaxDelay.
 func TestParse_maxDelay(t *testing.T) {
 	document := []byte(`{"rules":[{"endpoint":"*","limits":{"global":{"requests":10,"window":"1s","burst":50,"algorithm":"leaky_bucket"}}}]}`)
 	for delay, want := range map[time.Duration]string{0: "bucket/100ms/50", 250 * time.Millisecond: "bucket/100ms/3", time.Minute: "bucket/100ms/50"} {
@@ -142,7 +142,7 @@ func TestParse_overrides(t *testing.T) {
 			t.Errorf("%s %+v:\n got %s\nwant %s", c.path, c.caller, got, c.want)
 		}
 	}
-	// An override keeps the ID. The horizon is the longest of all callers.
+	// An override keeps the ID of its limit. The horizon is the longest of all callers.
 	own, others := r.Charges(nil, "GET", rules.MustParsePath("/a"), alice)[0].Limit, r.Charges(nil, "GET", rules.MustParsePath("/a"), caller.Caller{User: "bob"})[0].Limit
 	if own.ID != others.ID || own.Horizon < 60*24*time.Hour || others.Horizon != own.Horizon {
 		t.Errorf("got IDs %s and %s, horizons %s and %s", own.ID, others.ID, own.Horizon, others.Horizon)
@@ -152,7 +152,7 @@ func TestParse_overrides(t *testing.T) {
 	}
 }
 
-// Parse checks the limits of overrides like other limits.
+// Parse validates the limits of overrides like other limits.
 func TestParse_overrides_fit(t *testing.T) {
 	const cost = `{"rules":[
 		{"endpoint":"/a","cost":3,"limits":{"*":{"name":"s","requests":10,"window":"1m","per":["client"]}}},
@@ -160,8 +160,8 @@ func TestParse_overrides_fit(t *testing.T) {
 		"overrides":[{"user":"alice","limits":{"s":%s}}]}`
 	for own, problem := range map[string]string{
 		`{"requests":5,"window":"1m"}`:                                      "",
-		`{"requests":4,"window":"1m"}`:                                      "line 4: overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
-		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "line 4: overrides[0].limits.s: allows at most 4 at once, less than rules[1].cost (5)",
+		`{"requests":4,"window":"1m"}`:                                      "line 4: overrides[0].limits.s: got room for 4 at once, want at least 5, which is rules[1].cost",
+		`{"requests":9,"window":"1m","algorithm":"token_bucket","burst":4}`: "line 4: overrides[0].limits.s: got room for 4 at once, want at least 5, which is rules[1].cost",
 		`{"requests":9,"window":"1m","burst":4}`:                            "line 4: overrides[0].limits.s.burst: got 4, want none: sliding_window has no burst",
 	} {
 		_, err := rules.Parse(fmt.Appendf(nil, cost, own), rules.Options{})
@@ -171,8 +171,8 @@ func TestParse_overrides_fit(t *testing.T) {
 	}
 }
 
-// An override applies to every limit of its name that counts by its identity. It applies in each tier
-// and in each rule that shares the count, shadow or enforced.
+// An override applies to every limit with its name that counts by its identity. It applies in each
+// tier and in each rule that shares the count, in shadow mode or not.
 func TestParse_overrides_all(t *testing.T) {
 	r := parse(t, `{"default_tier":"paid","rules":[
 		{"endpoint":"/a","limits":{"free":{"name":"s","requests":10,"window":"1m","per":["client"]},"paid":{"name":"s","requests":20,"window":"1m","per":["client"]}}},
@@ -221,14 +221,15 @@ func TestParse_overrides_combined(t *testing.T) {
 		if got := numbers(charges); got != c.want {
 			t.Errorf("%+v: got %s, want %s", c.caller, got, c.want)
 		}
-		// The horizon of every client is the longest of all overrides.
+		// The horizon of every client is the longest horizon of all overrides.
 		if got, want := charges[0].Limit.Horizon, 60*24*time.Hour; got != want {
 			t.Errorf("%+v: horizon: got %s, want %s", c.caller, got, want)
 		}
 	}
 }
 
-// The horizon is that of the longest override, in every order.
+// The horizon is that of the override with the longest window. The order of overrides does not
+// matter.
 func TestParse_overrides_horizon(t *testing.T) {
 	for _, windows := range [][]any{{"1d", "30d", "1h"}, {"30d", "1h", "1d"}, {"1h", "1d", "30d"}} {
 		r := parse(t, fmt.Sprintf(`{"rules":[{"endpoint":"/a","limits":{"*":{"requests":10,"window":"1s"}}}],"overrides":[
@@ -259,8 +260,8 @@ func TestParse_overrides_leases(t *testing.T) {
 	}
 }
 
-// An item holds the same number of limits with and without a spread. Limits in cells are not in an
-// item, and one request may charge ten of them.
+// A spread does not change how many limits an item can hold. Limits with cells are not in an item,
+// and one request may charge ten such limits.
 func TestParse_items_spread(t *testing.T) {
 	for rest, most := range map[string]int{"": 7, `,"shards":2`: 7, `,"cells":2`: 10, `,"lease":2`: 7, `,"sync_ms":100`: 7} {
 		decide(t, parse(t, document(rule("/a", "", `"*":`+tens("l", most, rest)))), "/a", alice)

@@ -10,7 +10,7 @@ type trie struct {
 	literal map[string]*trie
 	param   *trie
 	here    []int // rules that end here
-	below   []int // rules that match this and everything below
+	below   []int // rules that match this path and every path below
 }
 
 func (t *trie) add(p pattern, rule int) {

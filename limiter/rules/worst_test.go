@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// fill joins pieces with commas up to the maximum size of a document.
+// fill joins pieces with commas, up to most pieces or the maximum size of a document.
 func fill(most int, piece func(i int) string) string {
 	var b strings.Builder
 	for i := range most {
@@ -26,13 +26,13 @@ func fill(most int, piece func(i int) string) string {
 
 const limit = `{"requests":1,"window":"1s"}`
 
-// tiers returns n limits, each for its own tier, numbered from tier.
+// tiers returns n limits for n different tiers. tier is the number of the first tier.
 func tiers(tier, n int) string {
 	return fill(n, func(i int) string { return fmt.Sprintf(`"t%d":%s`, tier+i, limit) })
 }
 
-// worst lists documents that need as much work as possible. problem is the expected error, or "" for
-// an accepted document.
+// worst lists documents that need as much work as possible. problem is the expected error. It is ""
+// if the document is accepted.
 var worst = []struct{ name, document, problem string }{
 	{"a tier for each rule", document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/a%d", i), "", tiers(i, 1))
@@ -43,7 +43,7 @@ var worst = []struct{ name, document, problem string }{
 	{"too many tiers", document(fill(1000, func(i int) string {
 		return rule(fmt.Sprintf("/a%d/*", i), "", tiers(i*20, 20))
 	})), "rules: got 20000 tiers, want at most 1000"},
-	{"many tiers over others", document(rule("*", "", `"t0":`+list("l", 7, "")), fill(999, func(i int) string {
+	{"many tiers, and limits of other tiers", document(rule("*", "", `"t0":`+list("l", 7, "")), fill(999, func(i int) string {
 		return rule(fmt.Sprintf("/a%d", i), "", tiers(i+1, 1))
 	})), ""},
 	{"long endpoints", document(fill(1000, func(i int) string {
@@ -73,7 +73,7 @@ var worst = []struct{ name, document, problem string }{
 		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 500))
 	}) + `],"overrides":[` + fill(8_000, func(i int) string {
 		return fmt.Sprintf(`{"user":"u%d","limits":{"all":{"requests":%d,"window":"1s"}}}`, i, i+1)
-	}) + `]}`, "is one too many: overrides make at most 50000 limits"},
+	}) + `]}`, "too many overrides, want overrides that create at most 50000 limits"},
 	{"callers with the same numbers", `{"rules":[` + fill(20, func(i int) string {
 		return rule(fmt.Sprintf("/a%d/all", i), "", tiers(0, 400))
 	}) + `],"overrides":[` + fill(8_000, func(i int) string {
@@ -118,10 +118,10 @@ func BenchmarkParse_worst(b *testing.B) {
 	}
 }
 
-// A note lists the tiers for which a rule has no limit. If there are many, it lists the first of them.
+// A note lists the tiers that have no limit in a rule. If there are many, it lists only the first.
 func TestRules_Notes_tiers(t *testing.T) {
 	for most, want := range map[int]string{
-		1: "", 3: "callers of tier t1 or t2 have no limit", 11: "t4, t5, t6, t7, t8 or t9 have no limit", 12: "t5, t6, t7, t8 and 1 more have no limit",
+		1: "", 3: "no limit for callers of tier t1 or t2", 11: "t4, t5, t6, t7, t8 or t9", 12: "t5, t6, t7, t8 and 1 more",
 	} {
 		r := parse(t, document(rule("/a", "", tiers(0, most)), rule("/b", "", `"t0":`+limit+`,"global":`+limit), rule("/c", "", `"*":`+limit), rule("/d", "", `"global":`+limit)))
 		notes := fmt.Sprint(r.Notes())

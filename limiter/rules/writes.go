@@ -13,13 +13,14 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/document"
 )
 
-// Writes is how many items a request of an endpoint writes at most, by the identities of its caller:
-// one for each item in which a limit of the request is counted. They are written at the same time.
-// Most requests write fewer: a refused request may, and so may one that is served from a lease or
-// an adaptive share. A request that shards refuse writes one more for each limit with shards.
+// Writes is the largest number of items that a request of an endpoint writes, for each combination of
+// the caller's identities. A request writes one item for each item that counts one of its limits, all
+// at the same time. Most requests write fewer: a refused request may write none, and a lease or an
+// adaptive share saves writes. A request that shards refuse writes one more item for each limit with
+// shards.
 type Writes struct {
 	Endpoint  string `json:"endpoint"`
-	Method    string `json:"method,omitempty"` // of the rule; "" for any
+	Method    string `json:"method,omitempty"` // of the rule; "" means any method
 	User      int    `json:"user"`
 	APIKey    int    `json:"apikey"`
 	Both      int    `json:"user_and_apikey"` // a token and a key
@@ -27,12 +28,12 @@ type Writes struct {
 	Rejected  int    `json:"bad_credential"`
 }
 
-// exampleAddress is the address of an example caller.
+// exampleAddress is the address of example callers.
 var exampleAddress = netip.MustParsePrefix("192.0.2.1/32")
 
-// Writes returns the number of writes of requests, for the endpoint of each rule, in file order. It is
-// the largest number for all tiers and all matching paths. It assumes that requests have every claim
-// by which limits count.
+// Writes returns the number of writes of requests for the endpoint of each rule, in file order. Each
+// number is the maximum over all tiers and all matching paths. Writes assumes that requests have
+// every claim by which limits count.
 func (r *Rules) Writes() (list []Writes) {
 	w := writer{rules: r, claims: map[string]string{}, known: map[string]Writes{}}
 	for i := range r.classes {
@@ -58,19 +59,19 @@ func (r *Rules) Writes() (list []Writes) {
 	return list
 }
 
-// most returns w with the larger numbers of w and o.
+// most returns the larger number of w and o for each field.
 func (w Writes) most(o Writes) Writes {
 	w.User, w.APIKey, w.Both = max(w.User, o.User), max(w.APIKey, o.APIKey), max(w.Both, o.Both)
 	w.Anonymous, w.Rejected = max(w.Anonymous, o.Anonymous), max(w.Rejected, o.Rejected)
 	return w
 }
 
-// maxMeetings bounds the work for a pattern that many others cross.
+// maxMeetings bounds the work for a pattern that overlaps many other patterns.
 const maxMeetings = 2000
 
-// meetings returns the largest sets of rules that may match one path together with p. If there are too
-// many sets, it returns one that contains them all. It leaves out rules whose paths all match p,
-// unless their pattern equals p. Their own meetings contain the rule of p.
+// meetings returns the largest sets of rules that may match one path together with p. If there are
+// too many sets, it returns one set that contains them all. It leaves out a set if every path of one
+// of its rules matches p, unless the patterns are equal: the set of that rule contains the rule of p.
 func (r *Rules) meetings(p pattern) [][]int {
 	var all []int
 	var index trie
@@ -90,11 +91,11 @@ func (r *Rules) meetings(p pattern) [][]int {
 // meeting collects sets of rules.
 type meeting struct {
 	sets [][]int
-	most int // steps that are left
+	most int // remaining steps
 }
 
-// walk follows all paths of the remaining segments of a pattern through nodes of the trie at once.
-// matched are the rules that match everything below the path so far.
+// walk follows all paths of the remaining segments of a pattern through several nodes of the trie at
+// once. matched contains the rules that match every path below the current one.
 func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bool) {
 	if m.most--; m.most <= 0 {
 		return
@@ -126,7 +127,7 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 			literals[literal] = true
 		}
 	}
-	// If a path has a literal, it matches all rules that a path without the literal matches.
+	// A path with a literal matches every rule that the same path without the literal matches.
 	for _, literal := range slices.Sorted(maps.Keys(literals)) {
 		m.next(nodes, literal, matched, rest, below)
 	}
@@ -135,7 +136,7 @@ func (m *meeting) walk(nodes []*trie, matched []int, segments []string, below bo
 	}
 }
 
-// next continues the walk behind a segment.
+// next continues the walk after a segment.
 func (m *meeting) next(nodes []*trie, segment string, matched []int, rest []string, below bool) {
 	var children []*trie
 	for _, n := range nodes {
@@ -182,10 +183,10 @@ func (p pattern) contains(q pattern) bool {
 type writer struct {
 	rules  *Rules
 	claims map[string]string
-	known  map[string]Writes // by rules and method
+	known  map[string]Writes // results by rules and method
 }
 
-// of returns the writes of a request that matches rules, for a method; "" is any.
+// of returns the writes of a request that matches rules with a method. "" means any method.
 func (w *writer) of(matched []int, method string) Writes {
 	key := fmt.Sprint(method, matched)
 	if one, ok := w.known[key]; ok {
@@ -212,7 +213,7 @@ func (w *writer) of(matched []int, method string) Writes {
 	return one
 }
 
-// tiers returns the tiers that rules distinguish.
+// tiers returns the tiers that the rules distinguish.
 func (w *writer) tiers(matched []int) []string {
 	named := map[string]bool{w.rules.defaultTier: true}
 	for _, i := range matched {
@@ -221,7 +222,7 @@ func (w *writer) tiers(matched []int) []string {
 		}
 	}
 	for tier := range w.rules.tiers {
-		if !named[tier] { // an example of a tier that none of the rules names
+		if !named[tier] { // an example of a tier that no rule names
 			named[tier] = true
 			break
 		}

@@ -13,7 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// A request writes each item that holds one of its limits. It writes one item if the limits fit one.
+// A request writes each item that contains one of its limits. If all its limits fit one item, it
+// writes one item.
 func TestRules_Writes(t *testing.T) {
 	org := rule("*", "", `"global":[{"name":"address","requests":9,"window":"1d","per":["ip"]},{"name":"org","requests":9,"window":"1d","per":["claim:org"]}]`)
 	for _, c := range []struct {
@@ -22,13 +23,13 @@ func TestRules_Writes(t *testing.T) {
 		want     []rules.Writes
 	}{
 		{"one item", document(rule("/a", "GET", `"free":`+list("l", 3, "")+`,"paid":`+list("p", 4, ""))), []rules.Writes{{"/a", "GET", 1, 1, 1, 1, 0}}},
-		{"a user alone", document(rule("/a", "", `"*":`+list("l", 3, `,"per":["user"]`))), []rules.Writes{{"/a", "", 1, 0, 1, 0, 0}}},
-		{"all that there is", document(rule("/a/{x}/*", "", `"*":`+list("l", 3, "")+`,"global":`+limit), org), []rules.Writes{{"/a/{x}/*", "", 4, 4, 4, 3, 1}, {"*", "", 2, 2, 2, 2, 1}}},
-		{"the most of all tiers", document(rule("/a", "", `"free":`+list("l", 1, "")+`,"paid":`+list("p", 1, `,"per":["client"]`)+`,"gold":`+tens("g", 3, `,"shards":2`))), []rules.Writes{{"/a", "", 3, 3, 3, 3, 0}}},
+		{"limits by user only", document(rule("/a", "", `"*":`+list("l", 3, `,"per":["user"]`))), []rules.Writes{{"/a", "", 1, 0, 1, 0, 0}}},
+		{"limits by client, endpoint, claim and global", document(rule("/a/{x}/*", "", `"*":`+list("l", 3, "")+`,"global":`+limit), org), []rules.Writes{{"/a/{x}/*", "", 4, 4, 4, 3, 1}, {"*", "", 2, 2, 2, 2, 1}}},
+		{"the maximum over all tiers", document(rule("/a", "", `"free":`+list("l", 1, "")+`,"paid":`+list("p", 1, `,"per":["client"]`)+`,"gold":`+tens("g", 3, `,"shards":2`))), []rules.Writes{{"/a", "", 3, 3, 3, 3, 0}}},
 		{"token and key", document(rule("/a", "", `"*":[`+limit[:len(limit)-1]+`,"name":"u","per":["user"]},`+limit[:len(limit)-1]+`,"name":"k","per":["apikey"]}]`)), []rules.Writes{{"/a", "", 1, 1, 2, 0, 0}}},
 		{"cells write nothing", document(rule("/a", "", `"*":`+tens("c", 3, `,"cells":2`))), []rules.Writes{{"/a", "", 0, 0, 0, 0, 0}}},
 		{"shadows", document(rule("/a", "", `"*":`+limit), strings.Replace(rule("/a", "", `"*":`+limit), "{", `{"mode":"shadow",`, 1)), []rules.Writes{{"/a", "", 2, 2, 2, 2, 0}}},
-		{"any method, of which one has more", document(rule("/a", "", `"*":`+list("a", 4, "")), rule("/a", "PUT", `"*":`+list("b", 4, "")), rule("/a", "GET", `"*":`+list("c", 4, ""))),
+		{"two methods with different numbers", document(rule("/a", "", `"*":`+list("a", 4, "")), rule("/a", "PUT", `"*":`+list("b", 4, "")), rule("/a", "GET", `"*":`+list("c", 4, ""))),
 			[]rules.Writes{{"/a", "", 2, 2, 2, 2, 0}, {"/a", "PUT", 2, 2, 2, 2, 0}, {"/a", "GET", 2, 2, 2, 2, 0}}},
 		{"other tiers", document(rule("*", "", `"*":`+list("a", 4, "")), rule("/a", "", `"gold":`+list("b", 4, ""))), []rules.Writes{{"*", "", 1, 1, 1, 1, 0}, {"/a", "", 2, 2, 2, 2, 0}}},
 	} {
@@ -42,7 +43,8 @@ func TestRules_Writes(t *testing.T) {
 	}
 }
 
-// If a request matches two patterns and neither contains the other, it writes the items of both.
+// A request that matches two overlapping patterns writes the items of both. Neither pattern contains
+// the other.
 func TestRules_Writes_crossing(t *testing.T) {
 	for _, c := range []struct {
 		endpoints string
@@ -73,7 +75,7 @@ func TestRules_Writes_crossing(t *testing.T) {
 	}
 }
 
-// If too many patterns cross, the reported number may be too large, but never too small.
+// If too many patterns overlap, Writes may return too large a number, but never too small a number.
 func TestRules_Writes_many(t *testing.T) {
 	var list []string
 	for i := range 8 {
@@ -88,7 +90,7 @@ func TestRules_Writes_many(t *testing.T) {
 	}
 }
 
-// The environments of an adaptive limit report their demand. Each report is one write.
+// Each environment reports its demand for an adaptive limit. Each report is one write.
 func TestRules_Writes_adaptive(t *testing.T) {
 	r, err := rules.Parse([]byte(document(rule("/a", "", `"*":`+limit+`,"global":{"requests":100000,"window":"1s"}`))), rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 	if err != nil {
@@ -99,8 +101,7 @@ func TestRules_Writes_adaptive(t *testing.T) {
 	}
 }
 
-// A tier that a rule does not name gets the limits for other tiers. This holds for the default tier
-// too.
+// A tier that a rule does not name gets the limits under "*". This applies to the default tier too.
 func TestRules_Writes_otherTier(t *testing.T) {
 	got := parse(t, document(rule("/a", "", `"free":`+list("f", 1, "")+`,"*":`+tens("o", 3, `,"shards":2`)), rule("/b", "", `"gold":`+limit))).Writes()
 	if got[0].User != 3 {
@@ -108,7 +109,7 @@ func TestRules_Writes_otherTier(t *testing.T) {
 	}
 }
 
-// paths returns requests of up to three segments that distinguish all patterns of drawRule.
+// paths returns paths of up to three segments that distinguish all patterns of drawRule.
 func paths() (list []string) {
 	last := []string{""}
 	for range 4 {
@@ -124,8 +125,8 @@ func paths() (list []string) {
 	return list
 }
 
-// No request writes more items than the row of its most specific rule reports. At least one request
-// writes that number.
+// No request writes more items than Writes returns for its most specific rule, and at least one
+// request writes that many.
 func TestRules_Writes_exact(t *testing.T) {
 	all := paths()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -156,7 +157,7 @@ func TestRules_Writes_exact(t *testing.T) {
 		for _, w := range r.Writes() {
 			key := w.Method + w.Endpoint
 			if w.Both > most[key] {
-				rt.Fatalf("%s: got %d writes, but the largest number of a request was %d", key, w.Both, most[key])
+				rt.Fatalf("%s: Writes: got %d, want %d, the largest number of items that a request writes", key, w.Both, most[key])
 			}
 		}
 		for _, path := range all {
@@ -170,13 +171,13 @@ func TestRules_Writes_exact(t *testing.T) {
 				}
 			}
 			if items > reported {
-				rt.Fatalf("GET %s: got %d written items, but the report says %d", path, items, reported)
+				rt.Fatalf("GET %s: written items: got %d, want at most %d, as Writes reports", path, items, reported)
 			}
 		}
 	})
 }
 
-// writes returns the number of items in which charges are counted.
+// writes returns the number of items that count charges.
 func writes(charges []limiter.Charge) int {
 	items, shards := map[limiter.Subject]bool{}, 0
 	for _, c := range charges {

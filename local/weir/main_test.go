@@ -34,7 +34,7 @@ func weir(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestCheck(t *testing.T) {
 	good, bad := "../serve/testdata/design.json", "../../limiter/rules/testdata/bad/five.json"
 	ok := good + ": ok, 2 rules, tiers: enterprise, free, paid\n" +
-		"  note: line 6: rules[1].limits: callers of tier enterprise or paid have no limit of their own here\n" +
+		"  note: line 6: rules[1].limits: this rule has no limit for callers of tier enterprise or paid\n" +
 		"  note: line 8: rules[1].limits.global: more than 500 requests a second: on DynamoDB each environment admits a share of the limit that follows its share of the demand. The sum stays within 5 % of the limit, except for seconds after demand rises; lease never exceeds the limit\n" +
 		"  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n" +
 		"  GET /api/v1/search   1     1        1     1          0\n" +
@@ -64,7 +64,7 @@ func TestCheck(t *testing.T) {
 	for document, want := range map[string]string{
 		`{"rules":[]}`: "-: ok, 0 rules: nothing is limited\n",
 		`{"rules":[{"endpoint":"*","limits":{"*":{"requests":1,"window":"1m"}}}]}`: "-: ok, 1 rule\n  WRITES OF A REQUEST  USER  API KEY  BOTH  ANONYMOUS  BAD CREDENTIAL\n  *                    1     1        1     1          0\n",
-		"\ufeff{}": "-:1:1: begins with a byte order mark: save it as UTF-8 without one\n",
+		"\ufeff{}": "-:1:1: the document begins with a byte order mark; save it as UTF-8 without the mark\n",
 	} {
 		var out bytes.Buffer
 		err := check(t.Context(), strings.NewReader(document), &out, "-", "", false)
@@ -81,7 +81,7 @@ func TestCheck(t *testing.T) {
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
 	const restart = "  7 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
-	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: give a caller more limits than one item holds") {
+	if code, out, _ := weir(t, "check", twelve); code != 0 || strings.Contains(out, "restart") || !strings.Contains(out, "note: line 1: rules: the limits of one caller do not fit one item") {
 		t.Errorf("without --against: exit %d, output %s", code, out)
 	}
 	if code, out, _ := weir(t, "check", "--against", seven, twelve); code != 0 || !strings.Contains(out, restart) {

@@ -108,7 +108,7 @@ func TestOperator_gateway(t *testing.T) {
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/nowhere")...); !strings.Contains(out, "\nnow  not routed: no API has a route for it") || !strings.Contains(out, "cost no store call") {
 				t.Errorf("path without a route: got\n%s", out)
 			}
-			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: a bad credential is charged on limits by ip only") {
+			if _, out, _ := weir(t, with("explain", "POST", "/api/v1/data", "--token", token+"x")...); !strings.Contains(out, "charges no limit; limit data: only limits by ip charge a request with a bad credential") {
 				t.Errorf("bad token: got\n%s", out)
 			}
 			if _, out, _ := weir(t, with("explain", "GET", "/api/v1/data")...); !strings.Contains(out, "applies to POST") || !strings.Contains(out, "none: the request is not limited") {

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Bounds of a document.
+// These constants bound a document.
 const (
 	maxRules     = 1000
 	maxTiers     = 1000
@@ -18,40 +18,40 @@ const (
 	maxPer       = 6 // a subject of six claims fits a key of DynamoDB
 )
 
-// The keys of a rule's limits that are not tiers.
+// These are the keys of a rule's limits that are not tiers.
 const (
 	OtherTiers = "*"
 	Global     = "global"
 )
 
-// Document is a document that has been read. Values with mistakes are missing in it.
+// Document is a parsed document. It lacks the values that have mistakes.
 type Document struct {
-	Version     int64 // 0 if the document has none
+	Version     int64 // 0 if the document has no version
 	DefaultTier string
 	Shadow      bool
-	Tiers       []string // that rules name, sorted
+	Tiers       []string // the tiers that rules name, sorted
 	Rules       []Rule
 	Overrides   []Override
-	// Complete reports that every limit of every rule was read: none has a mistake.
+	// Complete reports whether all limits of all rules were read without a mistake.
 	Complete bool
 
 	report report
 }
 
-// Rule is one of a document's rules.
+// Rule is a rule of a document.
 type Rule struct {
 	Path           string // in the document, such as "rules[2]"
-	Endpoint       string // not checked; "" if it is missing
-	Method         string // "" for any
+	Endpoint       string // not validated; "" if it is missing
+	Method         string // "" means any method
 	Cost           int64
-	Shadow         bool // also if the whole document is
+	Shadow         bool // also true if the whole document is in shadow mode
 	OnError        limiter.OnError
 	LocalProcesses int // 0 unless OnError is OnErrorLocal
 	Limits         []Limit
-	Tiers          []string // keys of Limits in file order, also of limits with mistakes
+	Tiers          []string // keys of Limits in file order, including those whose limits have mistakes
 }
 
-// Parse reads a document. Its mistakes are in [Document.Problems]. It never returns nil.
+// Parse reads a document and never returns nil. [Document.Problems] returns the mistakes.
 func Parse(text []byte) *Document {
 	d := &Document{DefaultTier: "free", report: report{text: text}}
 	if len(text) > MaxBytes {
@@ -72,27 +72,28 @@ func Parse(text []byte) *Document {
 	return d
 }
 
-// Report adds a mistake that was found after Parse.
+// Report adds a mistake that a caller of Parse found.
 func (d *Document) Report(path, format string, args ...any) { d.report.add(path, format, args...) }
 
-// Problems returns the mistakes of the document in file order; none if it is valid.
+// Problems returns the mistakes of the document in file order. It returns nil if the document is
+// valid.
 func (d *Document) Problems() Problems { return d.report.mistakes() }
 
-// Mistaken reports whether there is a mistake at a path.
+// Mistaken reports whether the value at a path has a mistake.
 func (d *Document) Mistaken(path string) bool {
 	return slices.ContainsFunc(d.report.found, func(l located) bool { return l.Path == path })
 }
 
-// Mistakes returns how many mistakes are known.
+// Mistakes returns the number of mistakes found so far.
 func (d *Document) Mistakes() int { return len(d.report.found) }
 
-// Full reports that further mistakes are not shown.
+// Full reports whether the document has more mistakes than Problems returns.
 func (d *Document) Full() bool { return d.report.more }
 
-// Note adds a remark: nothing is wrong, but a consequence of the document may surprise its author.
+// Note adds a note: the value is valid, but its effect may surprise the document's author.
 func (d *Document) Note(path, format string, args ...any) { d.report.note(path, format, args...) }
 
-// Notes returns the remarks in file order.
+// Notes returns the notes in file order.
 func (d *Document) Notes() Problems { return problems(d.report.notes) }
 
 const modeShadow = "shadow"
@@ -148,7 +149,7 @@ func (d *Document) readRules(n *node) {
 	}
 }
 
-// readDefaultTier reads the tier of callers without one.
+// readDefaultTier reads the tier of callers that have no tier.
 func (d *Document) readDefaultTier(o *object, n *node) {
 	name, ok := o.text(n)
 	if !ok {
@@ -191,9 +192,9 @@ func (d *Document) readMethod(o *object, n *node) string {
 	switch {
 	case !ok || slices.Contains(methods, method):
 	case method == http.MethodOptions:
-		d.report.add(n.path, "OPTIONS is never limited: leave the method out for all others")
+		d.report.add(n.path, "got OPTIONS, which is never limited; leave the method out to limit all other methods")
 	case method == http.MethodHead:
-		d.report.add(n.path, "HEAD counts as GET: write GET")
+		d.report.add(n.path, "got HEAD, want GET, which includes HEAD")
 	default:
 		d.report.add(n.path, "got %s, want %s, or no method for all of them%s", n, AnyOf(methods), DidYouMean(method, methods))
 	}
@@ -203,10 +204,10 @@ func (d *Document) readMethod(o *object, n *node) string {
 // onErrors are the values of on_error; the first is the default.
 var onErrors = []string{limiter.OnErrorLocal.String(), limiter.OnErrorAllow.String(), limiter.OnErrorDeny.String()}
 
-// LocalProcesses is the field of a rule by which its limits are divided in an outage.
+// LocalProcesses is the field of a rule that divides its limits in an outage.
 const LocalProcesses = "local_processes"
 
-// readOnError reads the failure policy of a rule.
+// readOnError reads how a rule decides in an outage.
 func (d *Document) readOnError(o *object) (policy limiter.OnError, processes int) {
 	switch o.choice("on_error", onErrors) {
 	case limiter.OnErrorDeny.String():
@@ -234,7 +235,7 @@ var validTier = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$`)
 func (d *Document) readLimits(n *node, r *Rule) {
 	n.object(&d.report)
 	if n.kind == isObject && len(n.members) == 0 {
-		d.report.add(n.path, `is empty, want a tier, "*" or "global"`)
+		d.report.add(n.path, `got an empty object, want a tier, "*" or "global"`)
 	}
 	for _, m := range n.members {
 		if m.key != OtherTiers && m.key != Global && !validTier.MatchString(m.key) {
@@ -246,7 +247,7 @@ func (d *Document) readLimits(n *node, r *Rule) {
 		if inList {
 			nodes = m.node.items
 			if len(nodes) == 0 {
-				d.report.add(m.node.path, "is empty: leave the tier out, or give it a limit")
+				d.report.add(m.node.path, "got an empty list, want a limit; leave the tier out if it has none")
 			}
 		}
 		for _, one := range nodes {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The words of per.
+// These are the words of the field per.
 const (
 	PerClient   = "client"
 	PerUser     = "user"
@@ -20,23 +20,23 @@ const (
 	PerIP       = "ip"
 	PerEndpoint = "endpoint"
 	PerGlobal   = "global"
-	PerClaim    = "claim:" // and a claim's name
+	PerClaim    = "claim:" // is followed by the name of a claim
 )
 
 // Limit is one limit of a rule.
 type Limit struct {
 	Path string // such as "rules[2].limits.free"
 	Tier string // a tier, OtherTiers or Global
-	Name string // "" if the endpoint gives it
+	Name string // "" if the name comes from the endpoint
 	Rate algo.Rate
-	// Spread has at most one field set. It is zero if the document does not set any.
+	// At most one field of Spread is set.
 	Spread limiter.Spread
 	Per    []string // sorted
-	// OnlyBadCredentials limits charge only requests whose credential was rejected.
+	// OnlyBadCredentials limits the charges to requests whose credential was rejected.
 	OnlyBadCredentials bool
 }
 
-// readLimit reads one limit. ok is false if it has mistakes.
+// readLimit reads a limit. ok is false if the limit has mistakes.
 func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok bool) {
 	before := d.Mistakes()
 	o := n.object(&d.report)
@@ -61,7 +61,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 
 var algorithms = []string{string(algo.SlidingWindow), string(algo.FixedWindow), string(algo.TokenBucket), string(algo.LeakyBucket), string(algo.SlidingLog)}
 
-// readRate reads the numbers of a limit. Fields that are missing are zero.
+// readRate reads the numbers of a limit. A missing field is zero.
 func (d *Document) readRate(o *object) (r algo.Rate) {
 	r.Requests, _ = o.whole(o.required("requests"), algo.MaxRequests)
 	r.Window = d.readWindow(o)
@@ -70,7 +70,7 @@ func (d *Document) readRate(o *object) (r algo.Rate) {
 	return r
 }
 
-// readSpread reads how a limit spares its item.
+// readSpread reads how a limit saves writes to its item.
 func readSpread(o *object) (s limiter.Spread) {
 	s.Lease, _ = o.whole(o.member("lease"), algo.MaxRequests)
 	shards, _ := o.whole(o.member("shards"), limiter.MaxShards)
@@ -80,7 +80,7 @@ func readSpread(o *object) (s limiter.Spread) {
 	return s
 }
 
-// readWindow reads window_seconds or window; 0 if there is neither.
+// readWindow reads window_seconds or window. It returns 0 if the limit has neither.
 func (d *Document) readWindow(o *object) time.Duration {
 	seconds, text := o.member("window_seconds"), o.member("window")
 	switch {
@@ -103,7 +103,7 @@ func (d *Document) readWindow(o *object) time.Duration {
 	return 0
 }
 
-// duration is time.ParseDuration with days.
+// duration parses like time.ParseDuration, and accepts days.
 func duration(s string) (time.Duration, error) {
 	if days, ok := strings.CutSuffix(s, "d"); ok {
 		n, err := strconv.ParseUint(days, 10, 7)
@@ -117,7 +117,7 @@ func duration(s string) (time.Duration, error) {
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
 
-// readName reads a limit's name; "" if it has none.
+// readName reads the name of a limit. It returns "" if the limit has no name.
 func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	n := o.member("name")
 	if name, ok := o.text(n); ok {
@@ -131,7 +131,7 @@ func (d *Document) readName(o *object, inList, byEndpoint bool) string {
 	case inList:
 		d.report.add(Join(o.node.path, "name"), "required: every limit in a list has a name")
 	case !byEndpoint:
-		d.report.add(Join(o.node.path, "name"), "required: a limit that does not count by endpoint is one count for all rules that use its name")
+		d.report.add(Join(o.node.path, "name"), "required: all rules that use the name of a limit share its count, unless the limit counts by endpoint")
 	}
 	return ""
 }
@@ -141,7 +141,7 @@ var (
 	perWords   = []string{PerClient, PerUser, PerAPIKey, PerIP, PerEndpoint, PerGlobal}
 )
 
-// readPer reads what a limit counts by, sorted; nil if it has mistakes.
+// readPer reads the words of per, sorted. It returns nil if they have mistakes.
 func (d *Document) readPer(o *object, tier string) []string {
 	n := o.member("per")
 	switch {
@@ -153,7 +153,7 @@ func (d *Document) readPer(o *object, tier string) []string {
 		d.report.add(n.path, "got %s, want a list of client, user, apikey, ip, claim:<name>, endpoint, global", n)
 		return nil
 	case len(n.items) == 0:
-		d.report.add(n.path, "is empty: leave it out for client and endpoint")
+		d.report.add(n.path, "got an empty list, want a word; the default is client and endpoint")
 		return nil
 	case len(n.items) > maxPer:
 		d.report.add(n.path, "got %d words, want at most %d", len(n.items), maxPer)
@@ -181,27 +181,27 @@ func (d *Document) readPer(o *object, tier string) []string {
 	return per
 }
 
-// checkPer reports words that exclude each other.
+// checkPer reports words of per that exclude each other.
 func (d *Document) checkPer(path string, per []string) {
 	for _, word := range per {
 		switch {
 		case slices.Contains(per, PerGlobal) && word != PerGlobal && word != PerEndpoint:
-			d.report.add(path, "got global and %s, want global with nothing but endpoint: it counts all callers together", word)
+			d.report.add(path, "got global and %s, want global alone or with endpoint; global counts all callers together", word)
 			return
 		case slices.Contains(per, PerClient) && (word == PerUser || word == PerAPIKey || word == PerIP):
-			d.report.add(path, "got client and %s, want one of them: client is the user, else the API key, else the address", word)
+			d.report.add(path, "got client and %s, want one of them: client means the user, or the API key if there is no user, or the address if there is neither", word)
 			return
 		}
 	}
 }
 
-// readBadCredentials reads only_bad_credentials. A request with a bad credential has no identity but
-// its address.
+// readBadCredentials reads only_bad_credentials. A request with a bad credential has only one
+// identity, its address.
 func (d *Document) readBadCredentials(o *object, per []string) bool {
 	n := o.member("only_bad_credentials")
 	only := o.flag(n)
 	if only && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {
-		d.report.add(n.path, `needs "per": ["ip"] or ["ip", "endpoint"]: a request with a bad credential has no identity but its address`)
+		d.report.add(n.path, `needs "per": ["ip"] or ["ip", "endpoint"]: the only identity of a request with a bad credential is its address`)
 	}
 	return only
 }

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// object reads the members of a JSON object, and reports their mistakes.
+// object reads the members of a JSON object and reports their mistakes.
 type object struct {
 	node   *node
 	report *report
-	known  []string // names that were read
+	known  []string // names of the members that the reader supports
 }
 
 func (n *node) object(r *report) *object {
@@ -21,7 +21,7 @@ func (n *node) object(r *report) *object {
 	return &object{node: n, report: r}
 }
 
-// member returns the value of a key; nil if there is none.
+// member returns the value of a key. It returns nil if the object does not have the key.
 func (o *object) member(key string) *node {
 	o.known = append(o.known, key)
 	if i := o.index(key); i >= 0 {
@@ -30,14 +30,14 @@ func (o *object) member(key string) *node {
 	return nil
 }
 
-// has reports whether there is a key.
+// has reports whether the object has a key.
 func (o *object) has(key string) bool { return o.index(key) >= 0 }
 
 func (o *object) index(key string) int {
 	return slices.IndexFunc(o.node.members, func(m member) bool { return m.key == key })
 }
 
-// required is member, and reports a mistake if there is none.
+// required returns the value of a key like member. If the key is missing, it reports a mistake.
 func (o *object) required(key string) *node {
 	n := o.member(key)
 	if n == nil && o.node.kind == isObject {
@@ -46,7 +46,7 @@ func (o *object) required(key string) *node {
 	return n
 }
 
-// done reports every member that the reader did not use.
+// done reports every member whose name the reader does not support.
 func (o *object) done() {
 	for _, m := range o.node.members {
 		if o.report.more {
@@ -58,7 +58,7 @@ func (o *object) done() {
 	}
 }
 
-// text returns a string; ok is false if there is none.
+// text returns a string. ok is false if n is nil or not a string.
 func (o *object) text(n *node) (s string, ok bool) {
 	if n == nil {
 		return "", false
@@ -70,7 +70,7 @@ func (o *object) text(n *node) (s string, ok bool) {
 	return s, ok
 }
 
-// flag returns a boolean; false if there is none.
+// flag returns a boolean. It returns false if n is nil or not a boolean.
 func (o *object) flag(n *node) bool {
 	if n == nil {
 		return false
@@ -82,7 +82,7 @@ func (o *object) flag(n *node) bool {
 	return value
 }
 
-// choice returns a string that is one of those allowed; "" if there is none.
+// choice returns a string that must be one of allowed. It returns "" otherwise.
 func (o *object) choice(key string, allowed []string) string {
 	n := o.member(key)
 	s, ok := o.text(n)
@@ -92,7 +92,7 @@ func (o *object) choice(key string, allowed []string) string {
 	return s
 }
 
-// AnyOf returns words as an alternative: "a, b or c".
+// AnyOf joins words with commas and "or": "a, b or c".
 func AnyOf(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")
@@ -100,11 +100,11 @@ func AnyOf(words []string) string {
 	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
 }
 
-// maxCompared is the number of words with which DidYouMean compares a text.
+// maxCompared bounds the number of words that DidYouMean compares with a text.
 const maxCompared = 200
 
-// DidYouMean returns ` (did you mean "word"?)` with the closest of words; "" if none is close. It
-// compares the first maxCompared words of about the same length, which bounds its work.
+// DidYouMean returns ` (did you mean "word"?)` with the closest of words. It returns "" if no word is
+// close. To bound its work, it compares only the first maxCompared words of about the same length.
 func DidYouMean(got string, words []string) string {
 	if len(got) > maxShown {
 		return ""
@@ -113,7 +113,7 @@ func DidYouMean(got string, words []string) string {
 	compared := 0
 	for _, word := range words {
 		if max(len(word)-len(got), len(got)-len(word)) >= distance {
-			continue // at least as far as its difference in length
+			continue // the edit distance is at least the difference in length
 		}
 		if compared++; compared > maxCompared {
 			break
@@ -128,9 +128,9 @@ func DidYouMean(got string, words []string) string {
 	return " (did you mean " + strconv.Quote(best) + "?)"
 }
 
-// editDistance returns how many bytes must be inserted, deleted or replaced to change a to b.
+// editDistance returns how many bytes an edit from a to b inserts, deletes or replaces.
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1) // distances of the first i bytes of a
+	row := make([]int, len(b)+1) // row[j] is the distance from the first i bytes of a to the first j bytes of b
 	for j := range row {
 		row[j] = j
 	}
@@ -148,7 +148,7 @@ func editDistance(a, b string) int {
 	return row[len(b)]
 }
 
-// whole returns an integer from 1 to most; ok is false if there is none.
+// whole returns an integer from 1 to most. ok is false if n has no such integer.
 func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	if n == nil {
 		return 0, false
@@ -162,10 +162,10 @@ func (o *object) whole(n *node, most int64) (i int64, ok bool) {
 	return 0, false
 }
 
-// integer returns the value of a JSON number, if it is whole and an int64 holds it. Its spelling
-// does not matter: 100, 100.0 and 1e2 are one number, in JSON Schema too.
+// integer returns the value of a JSON number that is whole and fits an int64. As in JSON Schema, 100,
+// 100.0 and 1e2 are the same number.
 func integer(number string) (int64, bool) {
-	const most = 18 // zeros of an int64
+	const most = 18 // more zeros do not fit an int64
 	mantissa, exponent := number, "0"
 	if i := strings.IndexAny(number, "eE"); i >= 0 {
 		mantissa, exponent = number[:i], number[i+1:]

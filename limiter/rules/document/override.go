@@ -6,15 +6,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Override is one limit of an individual caller.
+// Override is the limit of one caller in place of a limit of a rule.
 type Override struct {
 	Path    string       // such as "overrides[3].limits.search"
 	Kind    string       // PerUser, PerAPIKey, PerIP, or PerClaim and a name
-	Value   string       // of the identity, as the document has it
-	Network netip.Prefix // of PerIP
-	Name    string       // of the limits that it changes
-	// Rate has the fields that the override sets. Algorithm, Window and Burst are zero where it
-	// takes those of the limit.
+	Value   string       // of the identity, as the document spells it
+	Network netip.Prefix // set if Kind is PerIP
+	Name    string       // of the limits that the override replaces
+	// Rate has the fields that the override sets. Algorithm, Window and Burst are zero if the
+	// override inherits them from the limit.
 	Rate algo.Rate
 }
 
@@ -59,7 +59,7 @@ func (d *Document) readOverride(n *node) {
 	}
 }
 
-// readCaller reads the one member of an override that names an identity.
+// readCaller reads the only member of an override that names an identity.
 func (d *Document) readCaller(o *object) (c Override, ok bool) {
 	for _, m := range o.node.members {
 		if m.key != PerUser && m.key != PerAPIKey && m.key != PerIP && !validClaim.MatchString(m.key) {
@@ -82,13 +82,13 @@ func (d *Document) readCaller(o *object) (c Override, ok bool) {
 	}
 	if c.Kind == "" && o.node.kind == isObject {
 		o.known = append(o.known, PerUser, PerAPIKey, PerIP)
-		d.report.add(o.node.path, "names no caller, want a member user, apikey, ip or claim:<name>")
+		d.report.add(o.node.path, "no caller, want a member user, apikey, ip or claim:<name>")
 	}
 	return c, ok
 }
 
-// network reads an address or a network. An IPv4 address is a network of one, also where it is written
-// as IPv6.
+// network parses an address or a network. An IPv4 address is a network of one address, even if it is
+// written as an IPv6 address.
 func network(s string) (netip.Prefix, bool) {
 	if a, err := netip.ParseAddr(s); err == nil && a.Unmap().Is4() {
 		return netip.PrefixFrom(a.Unmap(), 32), true

@@ -9,11 +9,11 @@ import (
 	"strings"
 )
 
-// Problem is one mistake in a document, or one note on it.
+// Problem is one mistake in a document or one note on it.
 type Problem struct {
 	Path    string `json:"path"`             // such as rules[0].limits.free.requests; empty for the whole document
-	Line    int    `json:"line,omitempty"`   // 1 is the first; 0 if the problem has no place in the document
-	Column  int    `json:"column,omitempty"` // of a syntax error, in bytes; 1 is the first
+	Line    int    `json:"line,omitempty"`   // counts from 1; 0 if the problem has no place in the document
+	Column  int    `json:"column,omitempty"` // of a syntax error, in bytes from 1
 	Message string `json:"message"`          // what was found and what is allowed
 }
 
@@ -33,8 +33,8 @@ func (p Problem) String() string {
 	return b.String() + p.Message
 }
 
-// In returns the problem in one line that begins with its place in a file, as compilers and editors
-// write it: "rules.json:3:7: rules[0].endpoint: required".
+// In returns the problem in one line that begins with its place in a file. Compilers and editors use
+// this format: "rules.json:3:7: rules[0].endpoint: required".
 func (p Problem) In(file string) string {
 	if p.Line > 0 {
 		file += ":" + strconv.Itoa(p.Line)
@@ -58,17 +58,17 @@ func (p Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// maxProblems is how many mistakes are reported, so that a hostile document has a short report.
+// maxProblems bounds the reported mistakes, so a hostile document has a short report.
 const maxProblems = 100
 
 // report collects mistakes and notes.
 type report struct {
 	text  []byte
 	root  *node
-	nodes map[string]*node // by path; made when it is needed
+	nodes map[string]*node // by path; created at the first use
 	found []located
 	notes []located
-	more  bool // than maxProblems
+	more  bool // there are more mistakes than maxProblems
 }
 
 // located is a problem with its offset in the text.
@@ -90,7 +90,7 @@ func (r *report) note(path, format string, args ...any) {
 	r.notes = append(r.notes, r.locate(path, fmt.Sprintf(format, args...)))
 }
 
-// duplicate reports a member whose name an earlier member of its object has.
+// duplicate reports a member that has the same name as an earlier member of its object.
 func (r *report) duplicate(n *node) {
 	r.add(n.path, "got the same name twice in one object")
 	if last := len(r.found) - 1; !r.more {
@@ -98,14 +98,14 @@ func (r *report) duplicate(n *node) {
 	}
 }
 
-// syntax reports the place at which the text is not JSON.
+// syntax reports the place where the text is not valid JSON.
 func (r *report) syntax(err error) {
 	if e, ok := errors.AsType[*syntaxError](err); ok {
 		r.found = append(r.found, located{e.problem(r.text), e.offset})
 	}
 }
 
-// mistakes returns the mistakes in file order, and how many are left out.
+// mistakes returns the mistakes in file order. If there are too many, the last entry says so.
 func (r *report) mistakes() Problems {
 	all := problems(r.found)
 	if r.more {
@@ -114,8 +114,8 @@ func (r *report) mistakes() Problems {
 	return all
 }
 
-// locate finds the node of a path. A missing node has the line of its closest parent, and is sorted
-// behind all that the parent contains.
+// locate finds the node at a path. A missing node gets the line of its closest parent, and sorts
+// after everything that the parent contains.
 func (r *report) locate(path, message string) located {
 	if r.nodes == nil && r.root != nil {
 		r.nodes = map[string]*node{}

@@ -13,17 +13,17 @@ import (
 // MaxBytes is the length of the longest document.
 const MaxBytes = 1 << 20
 
-// maxDepth is how deep a document nests.
+// maxDepth is the largest nesting depth of a document.
 const maxDepth = 12
 
-// node is a JSON value with its path and its place. encoding/json stops at the first mistake,
-// accepts duplicates, and does not return the place of a value.
+// node is a JSON value with its path and its place in the text. encoding/json is not enough: it stops
+// at the first mistake, accepts duplicate names, and does not return the place of a value.
 type node struct {
 	path    string
-	end     int      // offset behind the value
-	offset  int      // of the member's name or, in a list, of the value
+	end     int      // offset of the first byte after the value
+	offset  int      // offset of the member's name or, in a list, of the value
 	value   any      // string, json.Number, bool or nil; nil for an object or a list
-	kind    string   // as messages call it
+	kind    string   // the word for it in messages
 	members []member // of an object, in file order
 	items   []*node  // of a list
 }
@@ -33,7 +33,7 @@ type member struct {
 	node *node
 }
 
-// Kinds of node.
+// These are the kinds of a node.
 const (
 	isObject  = "an object"
 	isList    = "a list"
@@ -43,7 +43,7 @@ const (
 	isNull    = "null"
 )
 
-// String returns the value as a message shows it, shortened.
+// String returns the value as messages show it, shortened.
 func (n *node) String() string {
 	switch n.kind {
 	case isString:
@@ -56,7 +56,7 @@ func (n *node) String() string {
 	return n.kind
 }
 
-// index adds n and all that it contains, by path. Of duplicates the first counts.
+// index adds n and all nodes below it, by path. If a path occurs twice, the first node is kept.
 func (n *node) index(nodes map[string]*node) {
 	if nodes[n.path] != nil {
 		return
@@ -70,10 +70,10 @@ func (n *node) index(nodes map[string]*node) {
 	}
 }
 
-// maxShown is how much of a text a message or a path shows.
+// maxShown bounds the part of a text that a message or a path shows.
 const maxShown = 64
 
-// Shorten returns a text as messages show it.
+// Shorten returns a text as messages show it: quoted or cut.
 func Shorten(s string) string {
 	if len(s) > maxShown {
 		return s[:maxShown] + "..."
@@ -94,10 +94,10 @@ func Join(path, key string) string {
 	return path + "." + key
 }
 
-// line returns the line of an offset.
+// line returns the line number of an offset.
 func line(text []byte, offset int) int { return 1 + bytes.Count(text[:offset], []byte("\n")) }
 
-// syntaxError is the first place at which a text is not JSON.
+// syntaxError is the first place where a text is not valid JSON.
 type syntaxError struct {
 	offset  int
 	message string
@@ -105,7 +105,7 @@ type syntaxError struct {
 
 func (e *syntaxError) Error() string { return e.message }
 
-// problem returns the error as a problem of a text.
+// problem converts the error to a Problem of a text.
 func (e *syntaxError) problem(text []byte) Problem {
 	column := e.offset - bytes.LastIndexByte(text[:e.offset], '\n')
 	return Problem{Line: line(text, e.offset), Column: column, Message: e.message}
@@ -115,17 +115,17 @@ func (e *syntaxError) problem(text []byte) Problem {
 type scanner struct {
 	text       []byte
 	at         int
-	duplicates []*node // members whose name an earlier member has
+	duplicates []*node // members with the name of an earlier member
 }
 
-// byteOrderMark is what some editors write before UTF-8 text. JSON does not allow it, and it is
-// invisible.
+// byteOrderMark is an invisible mark that some editors write before UTF-8 text. JSON does not allow
+// it.
 const byteOrderMark = "\xef\xbb\xbf"
 
-// document reads the one value of the text.
+// document reads the text, which must contain one value.
 func (s *scanner) document() (*node, error) {
 	if bytes.HasPrefix(s.text, []byte(byteOrderMark)) {
-		return nil, s.errorf("begins with a byte order mark: save it as UTF-8 without one")
+		return nil, s.errorf("the document begins with a byte order mark; save it as UTF-8 without the mark")
 	}
 	root, err := s.value("", 0)
 	if err != nil {
@@ -148,7 +148,7 @@ func (s *scanner) space() {
 	}
 }
 
-// peek returns the next byte; 0 at the end.
+// peek returns the next byte. It returns 0 at the end.
 func (s *scanner) peek() byte {
 	if s.at < len(s.text) {
 		return s.text[s.at]
@@ -156,7 +156,7 @@ func (s *scanner) peek() byte {
 	return 0
 }
 
-// skip skips white space and then c, and reports whether c was there.
+// skip skips white space and the byte c. It returns false if the next byte is not c.
 func (s *scanner) skip(c byte) bool {
 	if s.space(); s.peek() != c {
 		return false
@@ -201,7 +201,7 @@ func (s *scanner) value(path string, depth int) (n *node, err error) {
 	return n, err
 }
 
-// word skips a word, and reports whether it was there.
+// word skips a word. It returns false if the word does not follow.
 func (s *scanner) word(word string) bool {
 	if !bytes.HasPrefix(s.text[s.at:], []byte(word)) {
 		return false
@@ -279,7 +279,7 @@ func (s *scanner) string() (string, error) {
 			s.at++
 			return unquote(s.text[begin:s.at]), nil
 		case c < ' ':
-			return "", s.errorf("got a control character in a string (%#02x): escape it, or close the string with a double quote", c)
+			return "", s.errorf("got a control character in a string (%#02x): escape the character, or close the string with a double quote", c)
 		case c == '\\':
 			sequence := escape.Find(s.text[s.at:])
 			if sequence == nil {
@@ -289,20 +289,20 @@ func (s *scanner) string() (string, error) {
 		}
 	}
 	s.at = begin
-	return "", s.errorf("the document ends in a string that begins here: close it with a double quote")
+	return "", s.errorf("no end of the string that begins here, want a double quote")
 }
 
-// unquote returns the value of a string that is valid JSON. Bytes that are not UTF-8 become U+FFFD.
+// unquote returns the value of a valid JSON string. It replaces bytes that are not UTF-8 with U+FFFD.
 func unquote(raw []byte) (value string) {
 	if inner := raw[1 : len(raw)-1]; bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
 		return string(inner)
 	}
-	_ = json.Unmarshal(raw, &value) // it is valid
+	_ = json.Unmarshal(raw, &value) // the scanner has validated it
 	return value
 }
 
-// unexpected returns the error of an unexpected text, with a remedy for common mistakes. It shows one
-// character only, because the text may be a secret instead of a document.
+// unexpected returns the error of an unexpected text, with a remedy for common mistakes. It shows
+// only one character, because the text may be a secret that was passed by mistake.
 func (s *scanner) unexpected(want string) error {
 	rest := s.text[s.at:]
 	got, _ := utf8.DecodeRune(rest)
@@ -310,11 +310,11 @@ func (s *scanner) unexpected(want string) error {
 	case len(rest) == 0:
 		return s.errorf("the document ends too early, want %s", want)
 	case bytes.HasPrefix(rest, []byte("//")) || bytes.HasPrefix(rest, []byte("/*")) || got == '#':
-		want += "; JSON has no comments: use the field note"
+		want += "; JSON has no comments; use the field note"
 	case got == '\'':
 		want += "; JSON has no single quotes"
 	case (got == '}' || got == ']') && bytes.HasSuffix(bytes.TrimRight(s.text[:s.at], " \t\r\n"), []byte(",")):
-		want += "; remove the comma before it"
+		want += "; remove the comma before this character"
 	}
 	return s.errorf("got %q, want %s", got, want)
 }

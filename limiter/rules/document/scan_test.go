@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// plain returns the value of a node as encoding/json returns it.
+// plain returns the value of a node in the form of encoding/json.
 func (n *node) plain() any {
 	switch n.kind {
 	case isObject:
@@ -28,7 +28,7 @@ func (n *node) plain() any {
 	return n.value
 }
 
-// FuzzScan searches for a text that the scanner and encoding/json read differently.
+// FuzzScan searches for a text that the scanner and encoding/json parse differently.
 func FuzzScan(f *testing.F) {
 	for _, seed := range []string{
 		`{"a":[1,2.5e-3,-0,true,false,null,"x\n\u00e9\ud83d\ude00\ud800"]}`, `[]`, `{}`, ` 1 `, `01`, `-`, `1.`, `.5`, `1e`, `+1`, `"`, `"\x"`, `"\u12"`, "\"\x01\"", "\"\xff\"", `[1,]`, `{"a":1,}`, `{"a"}`,
@@ -52,7 +52,7 @@ func FuzzScan(f *testing.F) {
 			}
 			return
 		}
-		if len(s.duplicates) > 0 { // the first duplicate counts here, the last one in encoding/json
+		if len(s.duplicates) > 0 { // the scanner keeps the first duplicate, encoding/json keeps the last
 			return
 		}
 		d := json.NewDecoder(strings.NewReader(text))
@@ -64,7 +64,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// The work does not grow with the number of words.
+// DidYouMean compares a bounded number of words, however many words there are.
 func TestDidYouMean_bounded(t *testing.T) {
 	words := slices.Repeat([]string{"another"}, 100_000)
 	words[0], words[maxCompared], words[maxCompared+1] = "limit-2", "limit-1", "limits"

@@ -1,4 +1,4 @@
 // Package live keeps rules current while requests arrive. It reloads the document from a [Source]
-// within a minute of a change, without a goroutine in the background. A request costs two atomic
-// loads, unless a reload is due.
+// within a minute of a change and needs no background goroutine. A request costs two atomic loads,
+// unless a reload is due.
 package live

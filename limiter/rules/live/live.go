@@ -15,58 +15,59 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Source holds a document. It is safe for concurrent use.
+// Source returns a document. Implementations are safe for concurrent use.
 type Source interface {
-	// Document returns the current document. It returns an error if there is no document, or
-	// if it cannot be read. ctx has a deadline.
+	// Document returns the current document. It returns an error if there is no document or the
+	// document cannot be read. ctx has a deadline.
 	Document(ctx context.Context) (Document, error)
 }
 
-// Document is a document before it is parsed.
+// Document is the text of a document and its version.
 type Document struct {
 	Content []byte
-	Version int64 // rules.Options.Version; 0 if only the document itself may have a version
+	Version int64 // see rules.Options.Version; 0 if the version is a field of the document
 }
 
-// Options of New. The zero value has the defaults.
+// Options are the options of New. The zero value selects the defaults.
 type Options struct {
-	// Parse has the options for parsing; its Version is replaced by that of the Document.
+	// Parse has the options for parsing. The version of each Document replaces Parse.Version.
 	Parse rules.Options
-	// Every bounds the age of the rules that decide a request while the Source answers; 0 means
-	// one minute.
+	// Every bounds the age of the rules that decide a request, provided that the Source answers. 0
+	// means one minute.
 	Every time.Duration
 }
 
 const (
-	reloadTimeout = time.Second            // of one reload
-	patience      = 100 * time.Millisecond // of one request that waits for a reload
-	retry         = 10 * time.Second       // longest pause after a failed reload
-	firstRetry    = time.Second            // the same before the first success
+	reloadTimeout = time.Second            // bounds one reload
+	patience      = 100 * time.Millisecond // bounds how long one request waits for a reload
+	retry         = 10 * time.Second       // bounds the pause after a failed reload
+	firstRetry    = time.Second            // bounds the pause after a failed reload, before the first success
 )
 
-// Rules are the rules in force. They follow the document of a Source. Make them with New or
-// Fixed. They are safe for concurrent use. [Rules.At] takes no lock unless a reload is due.
+// Rules are the rules in force. They follow the document of a Source. Create them with New or Fixed.
+// They are safe for concurrent use. [Rules.At] takes no lock unless a reload is due.
 //
-// Nothing runs in the background, because Lambda freezes an environment between requests. A
-// request starts a reload when a random share, from a half to five sixths, of Options.Every has
-// passed. The reload runs beside the request (Settle waits for it at the end), and the next
-// request uses its result. If Options.Every has passed, the request waits for the reload, up to
-// 100 ms. The share is random so that environments do not reload at the same time.
+// Nothing runs in the background, because Lambda freezes an environment between requests. The age of
+// the rules has two thresholds. The first is a random share of Options.Every, from a half to five
+// sixths: the first request after it starts a reload that runs concurrently, and the next request
+// uses the result. (Settle waits for the reload at the end of a request.) The second is
+// Options.Every: a request after it waits for the reload, up to 100 ms. The share is random so that
+// environments do not reload at the same time.
 //
-// The rules in force stay in force while the Source fails, and while its document has mistakes.
-// After a failure a request retries about every seven seconds. Versions only increase: a document
-// with a lower version is rejected, and so is a different document with the same version. The
-// reason is that the highest version that charged a state decides it. To roll back, publish the
-// old document under a new version.
+// While the Source fails or its document has mistakes, the rules in force do not change. After a
+// failure, a request retries about every seven seconds. Versions only increase: Rules reject a
+// document with a lower version, and a different document with the same version. The reason is that
+// the highest version that charged a state decides the state. To roll back, publish the old document
+// under a new version.
 type Rules struct {
 	source   Source
 	options  Options
 	current  atomic.Pointer[state]
 	observer atomic.Pointer[func(time.Time, Reload)]
-	start    sync.Mutex // held to start a reload
+	start    sync.Mutex // guards the start of a reload
 	pending  atomic.Pointer[attempt]
 
-	judging            sync.Mutex // held by a reload that has an answer; guards:
+	judging            sync.Mutex // guards the fields below; a reload that has an answer holds it
 	accepted, rejected digest
 	rejection          error // of the rejected document
 }
@@ -80,22 +81,22 @@ type digest struct {
 // state is the result of a reload. It is immutable.
 type state struct {
 	rules     *rules.Rules
-	confirmed time.Time     // of the last reload that found these rules; zero if there was none
-	tried     int64         // time of the last reload, in Unix nanoseconds
+	confirmed time.Time     // time of the last reload that found these rules; zero if there was none
+	tried     int64         // start of the last reload, in Unix nanoseconds
 	pause     time.Duration // until the next reload
 	err       error         // why the document of the source is not in force
 	failed    bool          // the source did not answer
 }
 
-// age returns the time since the last reload. It is never negative: concurrent requests do not
-// arrive in the order of their clocks.
+// age returns the time since the last reload. It is never negative, although the clocks of concurrent
+// requests are not in order.
 func (s *state) age(now time.Time) time.Duration { return between(now, s.tried) }
 
 func between(now time.Time, then int64) time.Duration {
 	return time.Duration(now.UnixNano() - then).Abs()
 }
 
-// attempt is a reload that is not complete.
+// attempt is a reload that has not completed.
 type attempt struct {
 	begun int64 // in Unix nanoseconds
 	done  chan struct{}
@@ -104,22 +105,22 @@ type attempt struct {
 // Reload is the result of one reload.
 type Reload struct {
 	Rules     *rules.Rules // in force after the reload
-	Confirmed time.Time    // when the Source last had these rules; zero if it never had
+	Confirmed time.Time    // last time the Source had these rules; zero if it never had them
 	Changed   bool         // this reload put Rules into force
-	Restarts  []string     // counts that restart, as rules.Restarts returns them
-	// Err is the reason why the document of the Source is not in force: rules.Problems, an error
-	// that wraps ErrOlder, or the error of the Source.
+	Restarts  []string     // the counts that restart, from rules.Restarts
+	// Err says why the document of the Source is not in force. It is of type rules.Problems, wraps
+	// ErrOlder, or is the error of the Source.
 	Err error
-	// Repeated is set if the previous reload had the same result: the Source failed again, or
+	// Repeated reports whether the previous reload had the same result: the Source failed again, or
 	// it still has the same document.
 	Repeated bool
 }
 
-// ErrOlder is the error of a document whose version is lower than that of the rules in force.
+// ErrOlder is the error of a document with a lower version than the rules in force.
 var ErrOlder = errors.New("the document is older than the rules in force")
 
-// New returns rules that follow the document of source. initial is in force until the first
-// reload; any version of the source replaces it if its own version is 0. If initial is nil, Refresh
+// New returns rules that follow the document of source. initial is in force until the first reload.
+// If the version of initial is 0, any version of the source replaces it. If initial is nil, Refresh
 // must succeed before the first request.
 func New(initial *rules.Rules, source Source, o Options) *Rules {
 	if o.Every <= 0 {
@@ -140,8 +141,8 @@ func (l *Rules) Observe(f func(start time.Time, r Reload)) { l.observer.Store(&f
 // Current returns the rules in force, without a reload.
 func (l *Rules) Current() *rules.Rules { return l.current.Load().rules }
 
-// At returns the rules for a request that arrives at now. Call it once for each request: a
-// second call may return another version.
+// At returns the rules for a request that arrives at now. Call it only once for each request, because
+// a second call may return another version.
 func (l *Rules) At(ctx context.Context, now time.Time) *rules.Rules {
 	s := l.current.Load()
 	if l.source == nil || s.age(now) < s.pause {
@@ -155,8 +156,8 @@ func (l *Rules) At(ctx context.Context, now time.Time) *rules.Rules {
 	return s.rules
 }
 
-// Settle waits up to 100 ms for a reload that is under way. A function calls it after each
-// decision, because Lambda may freeze what is not complete.
+// Settle waits up to 100 ms for a running reload. A function calls it after each decision, because
+// Lambda may freeze a reload that has not completed.
 func (l *Rules) Settle() {
 	if a := l.pending.Load(); a != nil {
 		a.wait()
@@ -172,8 +173,8 @@ func (a *attempt) wait() {
 	}
 }
 
-// Refresh reloads the rules at now, whether a reload is due or not, and waits until ctx ends. It
-// returns Reload.Err.
+// Refresh starts a reload at now, even if none is due, and waits for it until ctx ends. It returns
+// Reload.Err.
 func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 	if l.source == nil {
 		return nil
@@ -186,16 +187,16 @@ func (l *Rules) Refresh(ctx context.Context, now time.Time) error {
 	}
 }
 
-// Charges returns the charges of a request by the rules that At returns, and the tier that chose
-// them.
+// Charges returns the charges of a request under the rules that At returns. It also returns the tier
+// that selects the limits.
 func (l *Rules) Charges(ctx context.Context, now time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
 	r := l.At(ctx, now)
 	return r.Charges(nil, method, path, c), r.Tier(c.Tier)
 }
 
-// reload returns the reload that is under way. If there is none, it starts one if one is due or
-// forced, and returns nil otherwise. A reload past its timeout was frozen with its environment, and
-// its connection may be dead: a new one replaces it.
+// reload returns the running reload. If none is running, it starts one if force is true or a reload
+// is due; otherwise it returns nil. It replaces a reload that exceeded its timeout, because Lambda
+// froze that reload with its environment, and the connection may be dead.
 func (l *Rules) reload(ctx context.Context, now time.Time, force bool) *attempt {
 	l.start.Lock()
 	defer l.start.Unlock()
@@ -203,7 +204,7 @@ func (l *Rules) reload(ctx context.Context, now time.Time, force bool) *attempt 
 	if a != nil && between(now, a.begun) <= reloadTimeout {
 		return a
 	}
-	if s := l.current.Load(); a == nil && !force && s.age(now) < s.pause { // another request completed one
+	if s := l.current.Load(); a == nil && !force && s.age(now) < s.pause { // another request completed a reload
 		return nil
 	}
 	a = &attempt{now.UnixNano(), make(chan struct{})}
@@ -212,7 +213,7 @@ func (l *Rules) reload(ctx context.Context, now time.Time, force bool) *attempt 
 	return a
 }
 
-// finish executes a reload. It discards the result if another reload replaced this one.
+// finish executes a reload. It discards the result if a newer reload replaced this one.
 func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	ctx, cancel := context.WithTimeout(ctx, reloadTimeout)
 	defer cancel()
@@ -251,9 +252,9 @@ func (l *Rules) finish(ctx context.Context, now time.Time, a *attempt) {
 	l.pending.CompareAndSwap(a, nil)
 }
 
-// judge returns the rules that are in force once the source has document d. was has the previous
-// rules. err is the reason if d is rejected. repeated reports whether the result equals that of an
-// earlier reload.
+// judge returns the rules that are in force after the source returned document d. was has the
+// previous rules. If d is rejected, err says why. repeated reports whether the result equals the
+// result of an earlier reload.
 func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bool, err error) {
 	of := digest{sha256.Sum256(d.Content), d.Version}
 	switch of {
@@ -272,8 +273,8 @@ func (l *Rules) judge(d Document, was *rules.Rules) (r *rules.Rules, repeated bo
 	return r, false, nil
 }
 
-// parse parses a document that may replace was. same is set if d has the text of was: a file that
-// is rewritten without a change needs no new version.
+// parse parses a document that may replace was. same is true if d has the text of was. A file that is
+// rewritten without a change needs no new version.
 func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, error) {
 	o := l.options.Parse
 	o.Version = d.Version
@@ -281,7 +282,7 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 	switch {
 	case err != nil:
 		return nil, err
-	case r.Version() == 0: // a change could never apply to existing states
+	case r.Version() == 0: // the highest version decides a state, so changes without a version would not apply
 		return nil, rules.Problems{{Path: "version", Message: "required: a number that grows with every change, such as the time in Unix seconds"}}
 	case was == nil || r.Version() > was.Version():
 		return r, nil
@@ -290,5 +291,5 @@ func (l *Rules) parse(d Document, was *rules.Rules, same bool) (*rules.Rules, er
 	case same:
 		return was, nil
 	}
-	return nil, rules.Problems{{Path: "version", Message: fmt.Sprintf("got %d, the version of the rules in force, but the documents differ: give the changed one a higher version", r.Version())}}
+	return nil, rules.Problems{{Path: "version", Message: fmt.Sprintf("got %d, the version of the rules in force, for a different document; give it a higher version", r.Version())}}
 }

@@ -73,7 +73,7 @@ func (n *reloads) take() []live.Reload {
 	return all
 }
 
-// opened returns rules of version 1 that were just reloaded.
+// opened returns rules of version 1 after their first reload.
 func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 	t.Helper()
 	k.put(1, 1)
@@ -89,8 +89,8 @@ func opened(t *testing.T, k *kept) (*live.Rules, *reloads) {
 	return l, n
 }
 
-// Rules that decide a request are at most a minute old. A request after that time waits for a reload.
-// A slightly earlier request starts a reload and does not wait.
+// The rules that decide a request are at most a minute old. A request after that time waits for a
+// reload. A request shortly before that time starts a reload but does not wait.
 func TestRules_minute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{slow: 5 * time.Millisecond}
@@ -120,8 +120,8 @@ func TestRules_minute(t *testing.T) {
 	})
 }
 
-// A slow source delays a request by at most 100 ms. It gets one call at a time, and a call times out
-// after a second.
+// A slow source delays a request by at most 100 ms. There is one call of the source at a time, and it
+// times out after a second.
 func TestRules_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
@@ -156,7 +156,7 @@ func TestRules_slow(t *testing.T) {
 	})
 }
 
-// A reload that was frozen with its environment does not block other reloads. The next request gets
+// A reload that Lambda froze with its environment does not block other reloads. The next request gets
 // the current document. The late result of the frozen reload is discarded.
 func TestRules_frozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -184,7 +184,7 @@ func TestRules_frozen(t *testing.T) {
 	})
 }
 
-// Every may be as short as a nanosecond.
+// Options.Every may be one nanosecond.
 func TestRules_Every_least(t *testing.T) {
 	k := &kept{}
 	k.put(1, 1)
@@ -194,8 +194,8 @@ func TestRules_Every_least(t *testing.T) {
 	}
 }
 
-// While the source fails, the rules stay in force and no request waits. Reloads are repeated every few
-// seconds. All failures except the first are Repeated.
+// While the source fails, the rules do not change and no request waits. Requests retry the reload
+// every few seconds. All failures except the first are Repeated.
 func TestRules_failing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := &kept{}
@@ -230,7 +230,7 @@ func TestRules_failing(t *testing.T) {
 }
 
 // A document is rejected if it has mistakes, no version, an older version, or the version of a
-// different document. The rules stay in force. All rejections except the first are Repeated.
+// different document. The rules in force do not change. All rejections except the first are Repeated.
 func TestRules_refused(t *testing.T) {
 	valid := []byte(`{"rules":[]}`)
 	for name, c := range map[string]struct {
@@ -242,7 +242,7 @@ func TestRules_refused(t *testing.T) {
 		"empty":      {live.Document{Version: 8}, "the document ends too early", true},
 		"no version": {live.Document{Content: valid}, "version: required", true},
 		"older":      {live.Document{Content: valid, Version: 4}, "got version 4, want more than 5", false},
-		"the same":   {live.Document{Content: valid, Version: 5}, "version: got 5, the version of the rules in force, but the documents differ", true},
+		"the same":   {live.Document{Content: valid, Version: 5}, "version: got 5, the version of the rules in force, for a different document", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			k, now := &kept{}, time.Now()
@@ -278,8 +278,8 @@ func TestRules_refused(t *testing.T) {
 	}
 }
 
-// Any version replaces rules of version 0, such as the rules of a bundle. Reloads are more frequent
-// until the first success.
+// Any version replaces rules of version 0, such as the rules in a bundle. Before the first success,
+// retries are more frequent.
 func TestRules_initial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		bundled, err := rules.Parse([]byte(`{"version":9,"rules":[{"endpoint":"*","limits":{"*":{"name":"l","requests":9,"window":"1m"}}}]}`), rules.Options{Assigned: true})
@@ -382,7 +382,7 @@ func TestRules_restarts(t *testing.T) {
 	}
 }
 
-// endpoints returns a document of n endpoints. The caller's limits of 7 endpoints fit one item.
+// endpoints returns a document of n endpoints. If n is 7, all limits of a caller fit one item.
 func endpoints(n int) []byte {
 	var list []string
 	for i := range n {
@@ -424,7 +424,7 @@ type source func(context.Context) (live.Document, error)
 
 func (s source) Document(ctx context.Context) (live.Document, error) { return s(ctx) }
 
-// BenchmarkRules_At measures what rules that may change cost each request.
+// BenchmarkRules_At measures how much time rules that can change add to a request.
 func BenchmarkRules_At(b *testing.B) {
 	k := &kept{}
 	k.put(1, 1)
