@@ -13,7 +13,8 @@ import (
 )
 
 // BenchmarkLimiter_Take measures a decision in this process over a store in memory. The cases are
-// one limit, three limits, a limit of a shared store, and a limit with a lease.
+// one limit, three limits, one limit from the caller's ID, a limit of a shared store, and a limit with a
+// lease.
 func BenchmarkLimiter_Take(b *testing.B) {
 	rate := algo.Rate{Requests: algo.MaxRequests, Window: time.Hour}
 	for _, n := range []int{1, 3} {
@@ -24,6 +25,18 @@ func BenchmarkLimiter_Take(b *testing.B) {
 				charges = append(charges, limiter.Charge{Subject: user, Limit: limit(b, limiter.Limit{Name: string('a' + rune(i)), Rate: rate}), Cost: 1})
 			}
 			benchmarkTake(b, l, charges)
+		})
+	}
+	for _, a := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
+		b.Run("from the ID, "+string(a), func(b *testing.B) {
+			l := storetest.Must(limiter.New(storetest.Must(memstore.New(memstore.Options{})), limiter.Options{}))
+			limit := limit(b, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: a, Requests: algo.MaxRequests, Window: time.Hour}})
+			b.ReportAllocs()
+			for b.Loop() {
+				if d, err := l.Take(ctx, time.Now(), []limiter.Charge{{Subject: limiter.User("caller-00000001"), Limit: limit, Cost: 1}}); err != nil || !d.Allowed {
+					b.Fatal(d, err)
+				}
+			}
 		})
 	}
 	b.Run("shared store", func(b *testing.B) { // with no delay

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"strings"
 	"testing"
 
@@ -60,7 +61,7 @@ func TestGoal(t *testing.T) {
 	}{
 		{atMost("x", 64, 64, 0), true}, {atMost("x", 65, 64, 0), false}, {atMost("x", none, 64, 0), false},
 		{below("x", 1.49, 1.5, 2), true}, {below("x", 1.5, 1.5, 2), false},
-		{atLeast("x", 0.88, 0.88), true}, {atLeast("x", 0.87, 0.88), false},
+		{atLeast("x", 0.88, 0.88, 2), true}, {atLeast("x", 0.87, 0.88, 2), false},
 	} {
 		if c.goal.Met != c.met {
 			t.Errorf("goal %+v: got met %t, want %t", c.goal, c.goal.Met, c.met)
@@ -68,8 +69,22 @@ func TestGoal(t *testing.T) {
 	}
 }
 
+// A ratio is the median of the ratios of the rounds, not the ratio of the medians.
+func TestTable_ratio(t *testing.T) {
+	measured := table{Columns: []column{{"ns", 0}}, Rows: []row{
+		{Name: "we", rounds: [][]figure{{10}, {30}, {20}}},
+		{Name: "they", rounds: [][]figure{{20}, {10}, {40}}},
+	}}
+	if got := measured.ratio("we", "they", "ns"); got != 0.5 {
+		t.Errorf("got %v, want 0.5", got)
+	}
+	if got := measured.ratio("we", "nobody", "ns"); !math.IsNaN(float64(got)) {
+		t.Errorf("a row that is missing: got %v, want NaN", got)
+	}
+}
+
 func TestTable_markdown(t *testing.T) {
-	got := table{Title: "T", Corner: "who", Columns: []column{{"ns", 1}}, Rows: []row{{"we", []figure{1.25}}, {"they", []figure{none}}}}.markdown()
+	got := table{Title: "T", Corner: "who", Columns: []column{{"ns", 1}}, Rows: []row{{Name: "we", Values: []figure{1.25}}, {Name: "they", Values: []figure{none}}}}.markdown()
 	want := "### T\n\n| who  |  ns |\n|------|----:|\n| we   | 1.2 |\n| they |   - |\n"
 	if got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -60,7 +60,7 @@ func functionGroup(ctx context.Context, b *bench) (group, error) {
 		duration = 10 * time.Millisecond
 	}
 	var reference figure // of the same round
-	lines, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) {
+	rows, err := interleave(ctx, b, names, func(i, _ int) ([]figure, error) {
 		cost, err := functionCostOf(contenders[i].invoke, duration)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", names[i], err)
@@ -74,7 +74,7 @@ func functionGroup(ctx context.Context, b *bench) (group, error) {
 		return group{}, err
 	}
 	t := table{
-		Title: "Functions: an invocation of the authorizer, from the event's bytes to the policy's", Corner: "caller", Columns: functionColumns, Rows: rows(names, lines),
+		Title: "Functions: an invocation of the authorizer, from the event's bytes to the policy's", Corner: "caller", Columns: functionColumns, Rows: rows,
 		Note: "Warm, without the network, with a store in memory, the sample's rules with large limits, and metrics. \"encoding/json alone\" decodes the anonymous event into the type of aws-lambda-go " +
 			"and encodes a policy; \"of JSON\" is the time as a multiple of that, in the same round. A new token is one that the process has not verified before. A forged one has a wrong signature.",
 	}

@@ -13,35 +13,32 @@ import (
 	"golang.org/x/time/rate"
 )
 
-func (c memoryContender) peer() bool { return !c.ours && c.name != wholePath }
-
 func memoryPeers() []memoryContender {
 	return []memoryContender{
 		{name: "x/time/rate, sync.Map", open: openRate},
 		{name: "throttled", open: openThrottled},
-		{name: "go-limiter", open: openGoLimiter},
+		{name: reference, open: openGoLimiter},
 		{name: "ulule/limiter", open: openUlule},
 	}
 }
 
 func nothing() {}
 
-func openRate(requests int, window time.Duration, keys []string) (worker func() taker, finish func(), err error) {
+func openRate(requests int, window time.Duration) (worker func() taker, finish func(), err error) {
 	var limiters sync.Map
 	every := rate.Every(window / time.Duration(requests))
 	return func() taker {
-		return func(caller int) (bool, error) {
-			key := keys[caller]
-			l, ok := limiters.Load(key)
+		return func(id string) (bool, error) {
+			l, ok := limiters.Load(id)
 			if !ok {
-				l, _ = limiters.LoadOrStore(key, rate.NewLimiter(every, requests))
+				l, _ = limiters.LoadOrStore(id, rate.NewLimiter(every, requests))
 			}
 			return l.(*rate.Limiter).Allow(), nil
 		}
 	}, nothing, nil
 }
 
-func openThrottled(requests int, window time.Duration, keys []string) (worker func() taker, finish func(), err error) {
+func openThrottled(requests int, window time.Duration) (worker func() taker, finish func(), err error) {
 	store, err := throttledmem.NewCtx(0)
 	if err != nil {
 		return nil, nil, err
@@ -51,31 +48,31 @@ func openThrottled(requests int, window time.Duration, keys []string) (worker fu
 		return nil, nil, err
 	}
 	ctx := context.Background()
-	take := func(caller int) (bool, error) {
-		limited, _, err := l.RateLimitCtx(ctx, keys[caller], 1)
+	take := func(id string) (bool, error) {
+		limited, _, err := l.RateLimitCtx(ctx, id, 1)
 		return !limited, err
 	}
 	return func() taker { return take }, nothing, nil
 }
 
-func openGoLimiter(requests int, window time.Duration, keys []string) (worker func() taker, finish func(), err error) {
+func openGoLimiter(requests int, window time.Duration) (worker func() taker, finish func(), err error) {
 	store, err := golimiter.New(&golimiter.Config{Tokens: uint64(requests), Interval: window})
 	if err != nil {
 		return nil, nil, err
 	}
 	ctx := context.Background()
-	take := func(caller int) (bool, error) {
-		_, _, _, ok, err := store.Take(ctx, keys[caller])
+	take := func(id string) (bool, error) {
+		_, _, _, ok, err := store.Take(ctx, id)
 		return ok, err
 	}
 	return func() taker { return take }, func() { _ = store.Close(ctx) }, nil
 }
 
-func openUlule(requests int, window time.Duration, keys []string) (worker func() taker, finish func(), err error) {
+func openUlule(requests int, window time.Duration) (worker func() taker, finish func(), err error) {
 	l := ulule.New(ululemem.NewStore(), ulule.Rate{Period: window, Limit: int64(requests)})
 	ctx := context.Background()
-	take := func(caller int) (bool, error) {
-		state, err := l.Get(ctx, keys[caller])
+	take := func(id string) (bool, error) {
+		state, err := l.Get(ctx, id)
 		return !state.Reached, err
 	}
 	return func() taker { return take }, nothing, nil

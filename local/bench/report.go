@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -81,6 +82,17 @@ func (r report) json(w io.Writer) error {
 	return e.Encode(r)
 }
 
+// profiles has a text for each group whose profile is described, named like the group.
+//
+//go:embed profiles
+var profiles embed.FS
+
+// profile returns the text of a group; "" if it has none.
+func profile(group string) string {
+	text, _ := profiles.ReadFile("profiles/" + group + ".md")
+	return string(text)
+}
+
 // markdown returns the report in the form of the documentation.
 func (r report) markdown() string {
 	var b strings.Builder
@@ -101,6 +113,9 @@ func (r report) markdown() string {
 			b.WriteString("\n" + t.markdown())
 		}
 		b.WriteString("\n" + goalGrid(g.Goals))
+		if g.Profile != "" {
+			b.WriteString("\n### " + g.Name + ": profile\n\n" + g.Profile)
+		}
 	}
 	return b.String()
 }

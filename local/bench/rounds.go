@@ -6,9 +6,9 @@ import (
 )
 
 // interleave measures every contender once in each round, so that other load on the machine affects
-// all contenders. It returns one line of medians for each contender.
-func interleave(ctx context.Context, b *bench, names []string, measure func(contender, round int) ([]figure, error)) ([][]figure, error) {
-	rounds := make([][][]figure, len(names)) // by contender, then round
+// all contenders. It returns one row for each contender, with the medians of its rounds.
+func interleave(ctx context.Context, b *bench, names []string, measure func(contender, round int) ([]figure, error)) ([]row, error) {
+	rows := make([]row, len(names))
 	for round := range b.rounds {
 		for i, name := range names {
 			if err := ctx.Err(); err != nil {
@@ -19,20 +19,26 @@ func interleave(ctx context.Context, b *bench, names []string, measure func(cont
 			if err != nil {
 				return nil, err
 			}
-			rounds[i] = append(rounds[i], line)
+			rows[i].Name = name
+			rows[i].rounds = append(rows[i].rounds, line)
 		}
 	}
-	medians := make([][]figure, len(names))
-	for i, lines := range rounds {
-		for c := range lines[0] {
-			var values []figure
-			for _, line := range lines {
-				values = append(values, line[c])
-			}
-			medians[i] = append(medians[i], median(values))
-		}
+	for i := range rows {
+		rows[i].Values = medians(rows[i].rounds)
 	}
-	return medians, nil
+	return rows, nil
+}
+
+// medians returns the median of each column.
+func medians(lines [][]figure) (all []figure) {
+	for c := range lines[0] {
+		var values []figure
+		for _, line := range lines {
+			values = append(values, line[c])
+		}
+		all = append(all, median(values))
+	}
+	return all
 }
 
 // median returns the middle value. For an even number of values, it returns the mean of the two
@@ -44,13 +50,4 @@ func median(values []figure) figure {
 		return sorted[middle]
 	}
 	return (sorted[middle-1] + sorted[middle]) / 2
-}
-
-// rows combines names and figures.
-func rows(names []string, lines [][]figure) []row {
-	var all []row
-	for i, name := range names {
-		all = append(all, row{name, lines[i]})
-	}
-	return all
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,6 +15,8 @@ type group struct {
 	Name   string  `json:"name"`
 	Tables []table `json:"tables"`
 	Goals  []goal  `json:"goals"`
+	// Profile describes where the time goes. A person writes it: see profiles.
+	Profile string `json:"-"`
 }
 
 // table contains figures. It has a row for each contender and a column for each measurement.
@@ -32,7 +35,8 @@ type column struct {
 
 type row struct {
 	Name   string   `json:"name"`
-	Values []figure `json:"values"`
+	Values []figure `json:"values"` // medians of rounds
+	rounds [][]figure
 }
 
 // figure is a number, or none for a missing value.
@@ -75,20 +79,45 @@ func below(what string, f figure, limit float64, digits int) goal {
 }
 
 // atLeast returns a goal that requires f >= least.
-func atLeast(what string, f figure, least float64) goal {
-	return goal{what, "at least " + figure(least).text(2), f.text(2), float64(f) >= least}
+func atLeast(what string, f figure, least float64, digits int) goal {
+	return goal{what, "at least " + figure(least).text(digits), f.text(digits), float64(f) >= least}
 }
 
 // value returns the figure of a row and a column.
 func (t table) value(name, column string) figure {
-	for _, r := range t.Rows {
-		for i, c := range t.Columns {
-			if r.Name == name && c.Name == column {
-				return r.Values[i]
-			}
-		}
+	if r, c := t.row(name), t.column(column); r != nil && c >= 0 {
+		return r.Values[c]
 	}
 	return none
+}
+
+// ratio returns the median of the ratios of two rows in a column. Each ratio is of one round, so that
+// the load of the machine affects both figures.
+func (t table) ratio(name, reference, column string) figure {
+	r, to, c := t.row(name), t.row(reference), t.column(column)
+	if r == nil || to == nil || c < 0 {
+		return none
+	}
+	var ratios []figure
+	for i := range r.rounds {
+		ratios = append(ratios, r.rounds[i][c]/to.rounds[i][c])
+	}
+	return median(ratios)
+}
+
+// row returns the row with a name; nil if there is none.
+func (t table) row(name string) *row {
+	for i := range t.Rows {
+		if t.Rows[i].Name == name {
+			return &t.Rows[i]
+		}
+	}
+	return nil
+}
+
+// column returns the index of a column; -1 if there is none.
+func (t table) column(name string) int {
+	return slices.IndexFunc(t.Columns, func(c column) bool { return c.Name == name })
 }
 
 // markdown returns the table, padded so that it reads as plain text too.
