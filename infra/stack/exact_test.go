@@ -153,9 +153,9 @@ func TestStack_throughput(t *testing.T) {
 		want   string
 	}{
 		{func(*stack.Settings) {}, ""},
-		{func(s *stack.Settings) { s.Throttle = 667 }, "up to 4002 writes a second, and a new table of counters takes 4000; set warmWrites to 4002, or throttle to 666"},
-		{func(s *stack.Settings) { s.Throttle = 666 }, ""},
-		{func(s *stack.Settings) { s.Throttle, s.WarmWrites = 667, 4002 }, ""},
+		{func(s *stack.Settings) { s.Throttle = 1001 }, "up to 4004 writes a second, and a new table of counters takes 4000; set warmWrites to 4004, or throttle to 1000"},
+		{func(s *stack.Settings) { s.Throttle = 1000 }, ""},
+		{func(s *stack.Settings) { s.Throttle, s.WarmWrites = 1001, 4004 }, ""},
 		{func(s *stack.Settings) { s.Throttle, s.Store = 2000, ratelimit.ElastiCache }, ""},
 	} {
 		made := stack.New(cdkApp(t), settings(t, c.change))

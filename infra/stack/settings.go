@@ -156,7 +156,7 @@ const minWAF = 10
 // more than the table takes. infra/README.md has the formula.
 const (
 	apis            = 2 // the REST and the HTTP API
-	requestWrites   = 3 // of the most expensive request with the rules of this repository: user, address, all callers
+	requestWrites   = 2 // of the most expensive request with the rules of this repository: its caller, all callers
 	defaultThrottle = 600
 )
 

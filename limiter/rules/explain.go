@@ -90,6 +90,12 @@ func (c *charger) explain(r *rule, method string) Match {
 	return m
 }
 
+// onlyWords describe the requests that a value of only selects.
+var onlyWords = map[string]string{
+	document.OnlyUnverified:     "without a verified user or API key",
+	document.OnlyBadCredentials: "with a bad credential",
+}
+
 // list adds the charge of a limit.
 func (c *charger) list(r *rule, key string, l limit) Listed {
 	class, before := &c.rules.classes[l.class], len(c.charges)
@@ -100,8 +106,8 @@ func (c *charger) list(r *rule, key string, l limit) Listed {
 	case c.caller.Rejected && !class.byIP:
 		listed.Charge.Limit, listed.Reason = l.Limit, "only limits by ip charge a request with a bad credential"
 		return listed
-	case l.badCredentials && !c.caller.Rejected:
-		listed.Charge.Limit, listed.Reason = l.Limit, "charges bad credentials only"
+	case !l.applies(c.caller):
+		listed.Charge.Limit, listed.Reason = l.Limit, "charges only requests "+onlyWords[l.only]
 		return listed
 	case subject == (limiter.Subject{}):
 		listed.Charge.Limit, listed.Reason = l.Limit, "counts by "+class.lacks(c.caller)+", which the caller lacks"

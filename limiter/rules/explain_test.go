@@ -97,13 +97,22 @@ func TestRules_Explain(t *testing.T) {
 	}
 }
 
-// A limit with only_bad_credentials is listed for every caller, with the reason if it is skipped.
-func TestRules_Explain_badCredentials(t *testing.T) {
-	r := load(t, "testdata/good/bad_credentials.json")
-	for rejected, want := range map[bool]string{false: "charges bad credentials only", true: ""} {
-		e := r.Explain("GET", rules.MustParsePath("/b"), caller.Caller{IP: address, Rejected: rejected})
-		if got := e.Matches[0].Limits[1].Reason; got != want {
-			t.Errorf("rejected %t: got %q, want %q", rejected, got, want)
+// A limit with only is listed for every caller, with the reason if it is skipped.
+func TestRules_Explain_only(t *testing.T) {
+	const unverified, bad = "charges only requests without a verified user or API key", "charges only requests with a bad credential"
+	r := load(t, "testdata/good/only.json")
+	for _, c := range []struct {
+		caller caller.Caller
+		want   [2]string // of the limits address and bad-credentials
+	}{
+		{anonymous, [2]string{"", bad}},
+		{alice, [2]string{unverified, bad}},
+		{caller.Caller{APIKey: "k1", IP: address}, [2]string{unverified, bad}},
+		{caller.Caller{IP: address, Rejected: true}, [2]string{}},
+	} {
+		limits := r.Explain("GET", rules.MustParsePath("/b"), c.caller).Matches[0].Limits
+		if got := [2]string{limits[0].Reason, limits[1].Reason}; got != c.want {
+			t.Errorf("%+v: got %q, want %q", c.caller, got, c.want)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func (c *compiler) make(s *spec, horizon time.Duration) {
 		c.doc.Report(costPath, "got %d, want at most %d, the capacity of %s in an outage, divided by local_processes", r.cost, l.MaxLocalCost(), s.Path)
 		return
 	}
-	made := limit{l, s.class, s.Path, s.OnlyBadCredentials}
+	made := limit{l, s.class, s.Path, s.Only}
 	key := limitKey{l.ID, l.Shadow}
 	known := c.known[key]
 	switch {
@@ -75,8 +75,8 @@ func (c *compiler) shares(s *spec, made limit, known *identified) bool {
 		c.doc.Report(s.Path, "is the same limit as %s; give one of them another name", was.path)
 	case was.Rate != made.Rate || was.Spread != made.Spread:
 		c.doc.Report(s.Path, "shares the count of %s, so it must have the same numbers", was.path)
-	case was.badCredentials != made.badCredentials:
-		c.doc.Report(s.Path, "shares the count of %s, so it must have the same only_bad_credentials", was.path)
+	case was.only != made.only:
+		c.doc.Report(s.Path, "shares the count of %s, so it must have the same only", was.path)
 	case was.OnError != made.OnError || was.LocalProcesses != made.LocalProcesses:
 		c.doc.Report(s.Path, "shares the count of %s, so their rules must have the same on_error and local_processes", was.path)
 	default:

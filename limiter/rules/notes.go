@@ -101,7 +101,7 @@ func (c *compiler) noteCallers(r *rule) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.limits)) {
 		limits := r.limits[key]
-		if !slices.ContainsFunc(limits, func(l limit) bool { return !l.badCredentials }) {
+		if !slices.ContainsFunc(limits, func(l limit) bool { return l.only == "" }) {
 			continue
 		}
 		if kinds := c.unlimited(r, c.example(r, key)); len(kinds) > 0 {

@@ -36,7 +36,8 @@ func TestRules_Notes_callers(t *testing.T) {
 		{document(rule("/a", "", `"*":`+per(`"global"`))), ""},
 		{document(rule("/a", "", `"*":[`+per(`"user"`)+`,`+per(`"ip"`)+`]`)), ""},
 		{document(strings.Replace(rule("/a", "", `"*":`+per(`"apikey"`)), "{", `{"mode":"shadow",`, 1)), ""},
-		{document(rule("/a", "", `"*":{"name":"l","requests":1,"window":"1m","per":["ip"],"only_bad_credentials":true}`)), ""},
+		{document(rule("/a", "", `"*":{"name":"l","requests":1,"window":"1m","per":["ip"],"only":"bad_credentials"}`)), ""},
+		{document(rule("/a", "", `"*":{"name":"l","requests":1,"window":"1m","per":["ip"],"only":"unverified"}`)), ""},
 	} {
 		if got := strings.Join(notes(t, c.document, "callers with"), "\n"); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.document, got, c.want)
@@ -94,7 +95,7 @@ line 6: rules[0].limits.free.window_seconds: required, or "window": "1m"
 line 7: rules[0].limits.free.requests: got 0, want a whole number from 1 to 1000000000
 line 9: rules[0].limits.free: got the same name twice in one object
 line 10: rules[0].limits["a b"]: invalid tier, want letters, digits, "_", "." and "-", or "*" or "global"
-line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only_bad_credentials, note`
+line 11: rules[0].limits["a b"].brust: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only, note`
 	lines := strings.Split(fmt.Sprint(err), "\n")
 	slices.Sort(lines)
 	if got := strings.Join(lines, "\n"); got != sorted(want) {

@@ -17,9 +17,9 @@ import (
 // defects contains the expected error of each file in testdata/bad. Each file has one defect.
 var defects = map[string]string{
 	"algorithm":                     `line 1: rules[0].limits.free.algorithm: got "gcra", want sliding_window, fixed_window, token_bucket, leaky_bucket or sliding_log`,
-	"bad_credentials_by_client":     `line 1: rules[0].limits.*.only_bad_credentials: needs "per": ["ip"] or ["ip", "endpoint"]: the only identity of a request with a bad credential is its address`,
-	"bad_credentials_number":        `line 1: rules[0].limits.*.only_bad_credentials: got 1, want true or false`,
-	"bad_credentials_shared":        `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same only_bad_credentials`,
+	"only_by_client":                `line 1: rules[0].limits.*.only: needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`,
+	"only_unknown":                  `line 1: rules[0].limits.*.only: got "unverifed", want unverified or bad_credentials (did you mean "unverified"?)`,
+	"only_shared":                   `line 3: rules[1].limits.*: shares the count of rules[0].limits.*, so it must have the same only`,
 	"bucket_too_slow":               `line 1: rules[0].limits.free.burst: got 200, want at most 100: a bucket must fill within 100 days`,
 	"burst_of_a_window":             `line 1: rules[0].limits.free.burst: got 5, want none: sliding_window has no burst`,
 	"cells_above_requests":          `line 1: rules[0].limits.free.cells: got 11, want 2 to 10 here`,
@@ -45,7 +45,7 @@ var defects = map[string]string{
 line 2: rules[0].method: got "get", want GET, POST, PUT, PATCH or DELETE, or no method for all of them (did you mean "GET"?)
 line 2: rules[0].limits.free.requests: got -1, want a whole number from 1 to 1000000000
 line 2: rules[0].limits.free.window_seconds: got 0, want a whole number from 1 to 8640000
-line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only_bad_credentials, note`,
+line 2: rules[0].limits.free.burts: unknown field (did you mean "burst"?); known here: requests, window_seconds, window, algorithm, burst, lease, shards, sync_ms, cells, per, name, only, note`,
 	"lease_above_requests":          `line 1: rules[0].limits.free.lease: got 11, want 1 to 10 here`,
 	"lease_of_a_log":                `line 1: rules[0].limits.free.lease: got 5, want none: a sliding_log stores the instant of each request`,
 	"limit_no_object":               `line 1: rules[0].limits.free: got 10, want an object`,
@@ -177,7 +177,7 @@ func TestSchema(t *testing.T) {
 		"per_global_and_user": true, "name_missing_without_endpoint": true, "cost_too_high": true, "cost_above_a_shard": true, "lease_above_requests": true, "shards_above_requests": true,
 		"sync_ms_above_window": true, "cells_above_requests": true, "override_other_identity": true, "override_unknown_limit": true, "override_twice": true, "override_address": true, "same_limit_twice": true, "shared_with_other_numbers": true,
 		"eight_limits_of_a_caller": true, "eleven_buckets_of_an_endpoint": true, "logs_of_a_caller": true, "override_below_cost": true, "override_of_shards": true, "local_processes_above_burst": true, "cost_above_local_processes": true, "shared_with_other_on_error": true, "override_of_local_processes": true, "override_below_a_local_cost": true, "override_network": true, "override_mapped_network": true, "overrides_unknown_limits": true,
-		"bad_credentials_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
+		"only_shared": true, "misspelled_tier": true, "misspelled_override": true, "override_of_a_log": true,
 	}
 	files, _ := filepath.Glob("testdata/*/*.json")
 	for _, file := range files {

@@ -54,8 +54,18 @@ type limit struct {
 	*limiter.Limit
 	class int // index in Rules.classes
 	path  string
-	// badCredentials restricts the limit to requests whose credential was rejected.
-	badCredentials bool
+	only  string // which requests it charges: document.OnlyUnverified, document.OnlyBadCredentials or "" for all
+}
+
+// applies reports whether a limit charges requests of a caller.
+func (l *limit) applies(c *caller.Caller) bool {
+	switch l.only {
+	case document.OnlyUnverified:
+		return c.User == "" && c.APIKey == ""
+	case document.OnlyBadCredentials:
+		return c.Rejected
+	}
+	return true
 }
 
 // Version returns the version of the document or of Options.
@@ -112,7 +122,7 @@ func (r *Rules) Tier(claimed string) string {
 // Charges appends the charges of a request to dst, in file order. An OPTIONS request has no charges,
 // and HEAD counts as GET. A limit is skipped if the caller lacks an identity by which the limit
 // counts. A caller whose credential was rejected is charged only on limits that count by address.
-// Limits with only_bad_credentials charge only such callers.
+// A limit with only charges no other requests.
 func (r *Rules) Charges(dst []limiter.Charge, method string, path Path, caller caller.Caller) []limiter.Charge {
 	var matched [16]int
 	return r.charge(dst, r.index.match(matched[:0], path), method, caller)
@@ -155,7 +165,7 @@ type charger struct {
 func (c *charger) add(r *rule, limits []limit) {
 	for _, l := range limits {
 		class := &c.rules.classes[l.class]
-		if c.caller.Rejected && !class.byIP || l.badCredentials && !c.caller.Rejected {
+		if c.caller.Rejected && !class.byIP || !l.applies(c.caller) {
 			continue
 		}
 		subject := c.subject(l.class)

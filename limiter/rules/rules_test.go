@@ -50,7 +50,7 @@ func show(charges []limiter.Charge) string {
 
 func TestRules_Charges(t *testing.T) {
 	design, all := load(t, "testdata/good/design.json"), load(t, "testdata/good/everything.json")
-	credentials := load(t, "testdata/good/bad_credentials.json")
+	only := load(t, "testdata/good/only.json")
 	pro := caller.Caller{User: "pat", APIKey: "k1", IP: address, Tier: "pro", Claims: map[string]string{"org": "acme"}}
 	key := caller.Caller{APIKey: "k1", IP: address}
 	rejected := caller.Caller{IP: address, Rejected: true}
@@ -84,10 +84,11 @@ func TestRules_Charges(t *testing.T) {
 		{"API key", all, "PUT", "/api/v1/Reports (all)", pro, "ip:203.0.113.7 address 1, global everybody 1, user:pat api 1, apikey:k1 reports-all 1"},
 		{"rejected credential is charged by address", all, "DELETE", "/api/v1/items/5", rejected, "ip:203.0.113.7 address 1"},
 
-		{"bad credential", credentials, "GET", "/a", rejected, "ip:203.0.113.7 a 1, ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
-		{"bad credential elsewhere", credentials, "GET", "/b", rejected, "ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
-		{"good credential", credentials, "GET", "/a", alice, "ip:203.0.113.7 address 1"},
-		{"no credential", credentials, "GET", "/a", anonymous, "ip:203.0.113.7 address 1"},
+		{"bad credential", only, "GET", "/a", rejected, "ip:203.0.113.7 a 1, ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
+		{"bad credential elsewhere", only, "GET", "/b", rejected, "ip:203.0.113.7 address 1, ip:203.0.113.7 bad-credentials 1"},
+		{"good token", only, "GET", "/a", alice, ""},
+		{"good key", only, "GET", "/a", key, ""},
+		{"no credential", only, "GET", "/a", anonymous, "ip:203.0.113.7 address 1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if got := show(c.rules.Charges(nil, c.method, rules.MustParsePath(c.path), c.caller)); got != c.want {

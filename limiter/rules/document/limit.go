@@ -32,9 +32,14 @@ type Limit struct {
 	// At most one field of Spread is set.
 	Spread limiter.Spread
 	Per    []string // sorted
-	// OnlyBadCredentials limits the charges to requests whose credential was rejected.
-	OnlyBadCredentials bool
+	Only   string   // which requests it charges: OnlyUnverified, OnlyBadCredentials or "" for all
 }
+
+// The values of only.
+const (
+	OnlyUnverified     = "unverified"      // requests without a verified user or API key
+	OnlyBadCredentials = "bad_credentials" // requests whose credential was rejected
+)
 
 // readLimit reads a limit. ok is false if the limit has mistakes.
 func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok bool) {
@@ -51,7 +56,7 @@ func (d *Document) readLimit(n *node, tier string, inList bool) (l Limit, ok boo
 	l.Spread = readSpread(o)
 	l.Per = d.readPer(o, tier)
 	l.Name = d.readName(o, inList, l.Per == nil || slices.Contains(l.Per, PerEndpoint))
-	l.OnlyBadCredentials = d.readBadCredentials(o, l.Per)
+	l.Only = d.readOnly(o, l.Per)
 	if note := o.member("note"); note != nil {
 		o.text(note)
 	}
@@ -195,13 +200,11 @@ func (d *Document) checkPer(path string, per []string) {
 	}
 }
 
-// readBadCredentials reads only_bad_credentials. A request with a bad credential has only one
-// identity, its address.
-func (d *Document) readBadCredentials(o *object, per []string) bool {
-	n := o.member("only_bad_credentials")
-	only := o.flag(n)
-	if only && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {
-		d.report.add(n.path, `needs "per": ["ip"] or ["ip", "endpoint"]: the only identity of a request with a bad credential is its address`)
+// readOnly reads only. Requests that it may select have no identity but their address.
+func (d *Document) readOnly(o *object, per []string) string {
+	only := o.choice("only", []string{OnlyUnverified, OnlyBadCredentials})
+	if only != "" && !slices.Equal(per, []string{PerIP}) && !slices.Equal(per, []string{PerEndpoint, PerIP}) {
+		d.report.add(Join(o.node.path, "only"), `needs "per": ["ip"] or ["ip", "endpoint"]: without a verified identity a request has only its address`)
 	}
 	return only
 }

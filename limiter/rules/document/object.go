@@ -70,18 +70,6 @@ func (o *object) text(n *node) (s string, ok bool) {
 	return s, ok
 }
 
-// flag returns a boolean. It returns false if n is nil or not a boolean.
-func (o *object) flag(n *node) bool {
-	if n == nil {
-		return false
-	}
-	value, ok := n.value.(bool)
-	if !ok {
-		o.report.add(n.path, "got %s, want true or false", n)
-	}
-	return value
-}
-
 // choice returns a string that must be one of allowed. It returns "" otherwise.
 func (o *object) choice(key string, allowed []string) string {
 	n := o.member(key)
