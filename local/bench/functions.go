@@ -251,7 +251,7 @@ const benchRules = `{"rules":[
 		"enterprise":{"requests":100000000,"window_seconds":60}}},
 	{"endpoint":"*","limits":{"global":[
 		{"name":"address","requests":100000000,"window_seconds":60,"per":["ip"]},
-		{"name":"bad-credentials","requests":100000000,"window_seconds":60,"per":["ip"],"only_bad_credentials":true}]}}]}`
+		{"name":"bad-credentials","requests":100000000,"window_seconds":60,"per":["ip"],"only":"bad_credentials"}]}}]}`
 
 // environment returns an environment whose only API key is key.
 func (s *issuer) environment(key string) (*lambdahttp.Environment, error) {
