@@ -250,7 +250,7 @@ const benchRules = `{"rules":[
 		"paid":{"requests":100000000,"window_seconds":60,"algorithm":"token_bucket"},
 		"enterprise":{"requests":100000000,"window_seconds":60}}},
 	{"endpoint":"*","limits":{"global":[
-		{"name":"address","requests":100000000,"window_seconds":60,"per":["ip"]},
+		{"name":"address","requests":100000000,"window_seconds":60,"per":["ip"],"only":"unverified"},
 		{"name":"bad-credentials","requests":100000000,"window_seconds":60,"per":["ip"],"only":"bad_credentials"}]}}]}`
 
 // environment returns an environment whose only API key is key.
