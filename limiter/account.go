@@ -1,6 +1,7 @@
 package limiter
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,7 @@ type account struct {
 // a charge goes to the store as if its limit had no Spread.
 type accounts struct {
 	most int
+	intN func(n int) int
 
 	// strainedUntil is an instant after which no limit is strained, unless there is another signal.
 	strainedUntil atomic.Int64
@@ -61,13 +63,13 @@ func (s *accounts) of(now algo.Instant, subject Subject, limit *Limit) *account 
 	return a
 }
 
-// next returns the size of the next lease of an item at now.
-func (a *account) next(now algo.Instant, it *item) int64 {
-	if lease := it.limit.Spread.Lease; lease > 0 {
-		return a.lease.Next(now, it.want, lease)
+// next returns the size of the next lease at now, for a request that costs want.
+func (a *account) next(now algo.Instant, want int64) int64 {
+	if lease := a.limit.Spread.Lease; lease > 0 {
+		return a.lease.Next(now, want, lease)
 	}
-	most := a.strain.now(now) * it.want
-	return min(most, max(2*it.want, a.lease.Next(now, it.want, most)))
+	most := a.strain.now(now) * want
+	return min(most, max(2*want, a.lease.Next(now, want, most)))
 }
 
 // answered wakes the requests that wait for the account. The caller holds the lock.
@@ -76,19 +78,26 @@ func (a *account) answered() {
 	a.asking = nil
 }
 
-// serves reports whether a can decide the item by itself.
-func (a *account) serves(now algo.Instant, it *item) bool {
-	if it.limit.Spread.counted() {
-		return a.counter.Known() && (a.failed == nil || busy(a.failed) || it.alone())
+// serves reports whether a can decide a request by itself that costs want on limit. The rules of
+// limit may be newer than those of a.
+func (a *account) serves(now algo.Instant, limit *Limit, want int64) bool {
+	if limit.Spread.counted() {
+		return a.counter.Known() && (a.failed == nil || busy(a.failed) || limit.countsAlone())
 	}
-	return a.lease.Left(now) >= it.want
+	return a.lease.Left(now) >= want
 }
 
-// lost reports whether r should not wait for the store: the last call had no answer, and either r
-// waited for that call, or another one is in flight. Otherwise an outage would cost every waiting
-// request its deadline, not only the one that makes the call.
-func (a *account) lost(r *request) bool {
-	return !Answered(a.failed) && (a.asking != nil || r.waited == a)
+// countsAlone reports whether a counter may continue by itself while the store fails. It then has all
+// of the limit, so it may not if processes divide the limit.
+func (l *Limit) countsAlone() bool {
+	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
+}
+
+// lost reports whether a request should not wait for the store: the last call had no answer, and
+// either the request waited for that call, or another one is in flight. Otherwise an outage would cost
+// every waiting request its deadline, not only the one that makes the call.
+func (a *account) lost(waited bool) bool {
+	return !Answered(a.failed) && (a.asking != nil || waited)
 }
 
 // sweep removes idle accounts, at most once a second, and reports whether there is room.
@@ -131,4 +140,87 @@ func (s *accounts) counted(subject Subject, id ID) algo.Result {
 		return a.counter.Result
 	}
 	return algo.Result{}
+}
+
+// strained reports whether any limit may be strained. If it returns false, a decision looks no
+// further.
+func (s *accounts) strained(now algo.Instant) bool {
+	return now <= algo.Instant(s.strainedUntil.Load())
+}
+
+// prolong extends strained to the end of the strain of a.
+func (s *accounts) prolong(a *account) {
+	end := int64(a.strain.at.Add(time.Duration(bits.Len64(uint64(a.strain.level))) * strainLife))
+	s.strainedUntil.Store(max(end, s.strainedUntil.Load()))
+}
+
+// strain returns the account of a charge that is strained at now; nil if it is not. The caller
+// holds the lock.
+func (s *accounts) strain(now algo.Instant, subject Subject, limit *Limit) *account {
+	a := s.table[accountKey{subject, limit.ID}]
+	if a == nil || a.limit != limit || a.strain.now(now) <= 1 {
+		return nil
+	}
+	return a
+}
+
+// renew returns the size of the next lease of a. While leases spare calls the strain does not fade:
+// without them the environments of a hot subject would throttle its item again, all at the same time.
+// The caller holds the lock.
+func (s *accounts) renew(now algo.Instant, a *account, want int64) int64 {
+	if a.strain.level > 1 && a.lease.Used > want && now.Sub(a.lease.Taken).Abs() < 2*local.LeaseLife {
+		a.strain.level, a.strain.at = a.strain.now(now), now
+		s.prolong(a)
+	}
+	return a.next(now, want)
+}
+
+// signal strains the limits of charges. With rest the store is not called for them for a while.
+func (s *accounts) signal(now algo.Instant, charges []Charge, rest bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range charges {
+		a := s.of(now, c.Subject, c.Limit)
+		if a == nil {
+			continue
+		}
+		a.strain.signal(now)
+		if rest {
+			a.strain.rest(now, a.limit.leasesHelp(), s.intN)
+		}
+		s.prolong(a)
+	}
+}
+
+// resting reports whether the store is not called for a limit of subject, because the item is busy.
+func (s *accounts) resting(now algo.Instant, subject Subject, limit *Limit) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.strain(now, subject, limit)
+	return a != nil && a.strain.until > now && a.strain.until.Sub(now) <= maxRest
+}
+
+// hot reports whether this environment has recently seen that subject makes its own item busy.
+func (s *accounts) hot(now algo.Instant, subject Subject, limit *Limit) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.strain(now, subject, limit)
+	return a != nil && now.Sub(a.strain.hot).Abs() < strainLife
+}
+
+// first makes a charge that costs want a lease, if the limit has room for one and no other request
+// renews the account. It returns nil if there is no lease. The item is throttled, so the write that
+// succeeds also serves the next requests.
+func (s *accounts) first(now algo.Instant, subject Subject, limit *Limit, want, room int64) (a *account, size int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	size = min(firstLease*want, room/firstLeasePart)
+	a = s.of(now, subject, limit)
+	if size <= want || a == nil || a.asking != nil {
+		return nil, 0
+	}
+	a.strain.level, a.strain.at = max(a.strain.now(now), size/want), now
+	s.prolong(a)
+	a.asking = make(chan struct{})
+	return a, size
 }

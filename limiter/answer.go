@@ -2,6 +2,7 @@ package limiter
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -113,12 +114,27 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
 }
 
-// clamped returns how many charges found a state that the store clamped. A look clamps nothing.
-func clamped(charges []Charge, results []algo.Result) (n int) {
-	for i := range results {
-		if results[i].Clamped && charges[i].Cost > 0 {
-			n++
+// busyWait returns when the caller of a busy subject may try again. It is random, so that requests
+// that were refused together do not come back together.
+func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
+
+// logFailures logs how stores failed r, and that newer rules of a store decided.
+func (r *request) logFailures(ctx context.Context) {
+	log := &r.limiter.log
+	for i := range r.parts {
+		p := &r.parts[i]
+		if busy(p.err) {
+			log.problem(ctx, r.now, slog.LevelWarn, "subject busy", p.err)
+		} else if p.err != nil {
+			log.failure(ctx, r.now, p.err)
+		}
+		for j := range p.items {
+			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
+				log.decidedBy(ctx, r.now, it.limit, p.results[j].Machine)
+			}
 		}
 	}
-	return n
+	if r.failure != nil {
+		log.failure(ctx, r.now, r.failure)
+	}
 }

@@ -5,19 +5,43 @@ import (
 	"time"
 )
 
+// Take decides one request at now: it charges all of charges, or none as far as they can be
+// refunded. Charges on one subject are one atomic step of the store; several subjects are charged
+// at the same time. Read the clock once per request and pass that instant.
+//
+// Take keeps the values of ctx and ignores its cancellation: a client that disconnects has still
+// made its request. An error wraps ErrInvalidCharge and reports a mistake in charges. Failures of
+// the store are in the Decision.
+func (l *Limiter) Take(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
+	r := requests.Get().(*request)
+	defer requests.Put(r)
+	r.look = false
+	return l.decide(ctx, r, now, charges)
+}
+
+// Peek returns what Take would decide, and charges nothing. Leased quota counts as charged. Of a
+// limit with shards it reads one shard. Of a limit with Spread.Sync it uses the count of this
+// process and does not synchronize it.
+func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (Decision, error) {
+	r := requests.Get().(*request)
+	defer requests.Put(r)
+	r.look = true
+	return l.decide(ctx, r, now, charges)
+}
+
 // decide makes a decision in seven phases.
 //
-//  1. Check: the charges are valid (charge.go). A single plain charge on a Local store needs no
+//  1. Check: the charges are valid (check.go). A single plain charge on a Local store needs no
 //     other phase (simple.go).
 //  2. Serve: leases and counters of this process decide what they can (serve.go). Only a counter
-//     whose synchronization is due calls the store.
+//     whose synchronization is due calls the store (sync.go).
 //  3. Arrange: the other charges form parts. A part has all charges on one subject: it is one
-//     atomic step of a store (part.go).
+//     atomic step of a store (arrange.go).
 //  4. Recall: the denial cache knows states that refuse, and so does the fallback if an outage
 //     still counts (recall.go).
 //  5. Charge: stores of this process take their parts first, one after another. Then the shared
-//     store takes the others at the same time, in up to three waves (stores.go, waves.go). Requests
-//     of this process on one subject share a call (group.go).
+//     store takes the others at the same time, in up to three waves (waves.go, take.go). Requests
+//     of this process on one subject share a call (package internal/group).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
 //  7. Settle: accounts get the leases that the request renewed. If the request is denied, the
 //     other parts are refunded, forced charges excepted (settle.go).

@@ -29,31 +29,25 @@ func (d denials) remember(now algo.Instant, subject Subject, charges []Charge, r
 	d.Remember(now, subject.name, keys(room[:0], charges), results, taken)
 }
 
-// recall fills the results and back-offs of p with what the cache knows. It reports whether the
-// cache denies p.
-func (d denials) recall(now algo.Instant, p *part) (denies bool) {
+// recall fills results and holds with the states and back-offs that the cache knows, and reports
+// whether the cache denies.
+func (d denials) recall(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, holds []time.Duration) (denies bool) {
 	var room [MaxCharges]local.Charge
-	var holds [MaxCharges]time.Duration
-	n := len(p.charges)
-	denies = d.Recall(now, p.charges[0].Subject.name, keys(room[:0], p.charges), p.results, holds[:n])
-	for i := range p.items {
-		p.items[i].hold = holds[i]
-	}
-	return denies
+	return d.Recall(now, subject.name, keys(room[:0], charges), results, holds)
 }
 
-// last returns the state of an item that was seen last, of any age, as its limit counts it at now.
-// For a limit with shards that is the sum of all.
-func (d denials) last(now algo.Instant, it *item) (s algo.State) {
-	if it.limit.Spread.Shards == 0 {
-		if r := d.Last(it.Subject.name, uint64(it.limit.ID)); r.Machine != nil {
-			s = local.Convert(r.Machine, it.limit.machine, r.State, now)
+// last returns the state of limit that was seen last, of any age, as limit counts it at now. For a
+// limit with shards that is the sum of all.
+func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
+	if limit.Spread.Shards == 0 {
+		if r := d.Last(subject.name, uint64(limit.ID)); r.Machine != nil {
+			s = local.Convert(r.Machine, limit.machine, r.State, now)
 		}
 		return s
 	}
-	for i := range it.limit.parts {
-		if r := d.Last(it.Subject.shard(i).name, uint64(it.limit.ID)); r.Machine != nil {
-			s = algo.Sum(it.limit.machine, r.Machine, s, r.State, now)
+	for i := range limit.parts {
+		if r := d.Last(subject.shard(i).name, uint64(limit.ID)); r.Machine != nil {
+			s = algo.Sum(limit.machine, r.Machine, s, r.State, now)
 		}
 	}
 	return s

@@ -3,6 +3,7 @@ package limiter
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 )
@@ -78,4 +79,26 @@ func reasonOf(err error) Reason {
 		return ReasonTimeout
 	}
 	return ReasonUnavailable
+}
+
+// errBusy marks the failure of a call as pressure on one subject. The request is denied whatever
+// on_error is: a caller gains nothing by making its own item busy.
+var errBusy = errors.New("subject busy")
+
+// pressure returns err, the failure of a call, as pressure on its subject.
+func pressure(err error) error { return fmt.Errorf("%w: %w", errBusy, err) }
+
+// busy reports whether err is pressure on one subject: its item is throttled, every attempt lost
+// the race for it (also if there was no time for another attempt), or pressure returned err.
+func busy(err error) bool {
+	return err != nil && (errors.Is(err, errBusy) || errors.Is(err, ErrContended) || errors.Is(err, ErrItemThrottled))
+}
+
+// errQuiet marks the failure of a call whose item is throttled because of a neighbour. The store
+// has answered.
+var errQuiet = errors.New("another item of the partition is hot")
+
+// quiet returns err, a throttled call, as that of a quiet subject: on_error decides.
+func quiet(err error) error {
+	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errQuiet, err.Error())
 }

@@ -13,7 +13,7 @@ const module = "github.com/weir-limits/weir/"
 
 // TestImports proves that dependencies point inward, for every package of the module:
 //
-//	local -> functions -> limiter/* -> limiter -> limiter/internal/local -> limiter/algo
+//	local -> functions -> limiter/* -> limiter -> limiter/internal/* -> limiter/algo
 //	infra -> its own packages and those that a test of infra lists
 func TestImports(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, module+"...").Output()
@@ -44,11 +44,14 @@ func TestImports_forbidden(t *testing.T) {
 	}{
 		{"limiter", module + "limiter/algo", true},
 		{"limiter", module + "limiter/internal/local", true},
+		{"limiter", module + "limiter/internal/group", true},
 		{"limiter", module + "limiter/resilient", false},
 		{"limiter", "github.com/redis/go-redis/v9", false},
 		{"limiter", "net/http", false},
 		{"limiter/internal/local", module + "limiter/algo", true},
 		{"limiter/internal/local", module + "limiter", false},
+		{"limiter/internal/group", module + "limiter/algo", true},
+		{"limiter/internal/group", module + "limiter/internal/local", false},
 		{"limiter/algo", module + "limiter", false},
 		{"limiter/algo", "golang.org/x/sync", false},
 		{"limiter/redisstore", module + "limiter", true},
@@ -96,9 +99,9 @@ func forbidden(from, to string) string {
 	switch {
 	case from == "limiter" && (external || to == "net/http"):
 		return "the domain does not depend on AWS, Redis or HTTP"
-	case from == "limiter" && ours && to != "limiter/algo" && to != "limiter/internal/local":
-		return "the domain imports algo and internal/local only"
-	case from == "limiter/internal/local" && (external || ours && to != "limiter/algo"):
+	case from == "limiter" && ours && to != "limiter/algo" && !strings.HasPrefix(to, "limiter/internal/"):
+		return "the domain imports algo and its internal packages only"
+	case strings.HasPrefix(from, "limiter/internal/") && (external || ours && to != "limiter/algo"):
 		return "what a process keeps depends on algo only"
 	case from == "limiter/algo" && (external || ours):
 		return "the algorithms are pure"

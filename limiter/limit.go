@@ -2,14 +2,12 @@ package limiter
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/base32"
-	"encoding/binary"
 	"fmt"
 	"regexp"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // MinWindow is the shortest window of a limit. The deadline of a decision is below it: otherwise a
@@ -19,48 +17,9 @@ const MinWindow = time.Second
 // MaxVersion is the highest Limit.Version that stores can hold.
 const MaxVersion = 1<<47 - 1
 
-const maxID = 1<<40 - 1
-
 // MaxCharges is how many limits one request may charge on one subject. The condition of one DynamoDB
 // write has room for no more.
 const MaxCharges = 10
-
-// ID identifies a limit inside its subject. It is a hash of what the limit is, not of its position,
-// so the order of a document does not matter. It has 40 bits. Code that makes several limits for one
-// subject checks that their IDs differ.
-type ID uint64
-
-// NewID returns the hash of parts. No two lists of parts have the same encoding.
-func NewID(parts ...string) ID {
-	h := sha256.New()
-	for _, p := range parts {
-		var n [8]byte
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
-		h.Write([]byte(p))
-	}
-	return ID(binary.BigEndian.Uint64(h.Sum(nil)) >> 24)
-}
-
-var idText = base32.HexEncoding.WithPadding(base32.NoPadding)
-
-// String returns the id in 8 letters and digits.
-func (id ID) String() string {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], uint64(id))
-	return idText.EncodeToString(b[3:])
-}
-
-// ParseID reads what String returned.
-func ParseID(s string) (ID, error) {
-	var b [8]byte
-	if len(s) == idText.EncodedLen(5) { // or Decode would write past the end
-		if n, err := idText.Decode(b[3:], []byte(s)); err == nil && n == 5 { // it skips line breaks
-			return ID(binary.BigEndian.Uint64(b[:])), nil
-		}
-	}
-	return 0, fmt.Errorf("limit id %q: want 8 letters and digits", s)
-}
 
 // Limit admits at most Rate.Requests per Rate.Window. Make one with NewLimit and share the pointer:
 // it is immutable then and safe for concurrent use. The denial cache of a process belongs to the
@@ -128,24 +87,83 @@ func NewLimit(l Limit) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.machine, l.fingerprint = machine, machine.Fingerprint()
+	l.machine, l.fingerprint, l.share, l.reports = machine, machine.Fingerprint(), nil, nil
 	if l.ID == 0 {
 		l.ID = NewID(l.Name)
 	}
 	l.Horizon = max(l.Horizon, machine.Horizon())
-	if l.parts, err = l.Spread.divide(l); err != nil {
+	if err := l.Spread.validate(l.Rate, machine.Capacity()); err != nil {
+		return nil, err
+	}
+	if l.parts, err = l.divide(); err != nil {
 		return nil, err
 	}
 	if l.OnError == OnErrorLocal {
 		l.LocalProcesses = cmp.Or(l.LocalProcesses, 1)
 	}
-	if l.share, err = l.OnError.share(l); err != nil {
+	if err := l.OnError.validate(l.Rate, l.LocalProcesses); err != nil {
 		return nil, err
 	}
-	if l.reports, err = newReports(&l); err != nil {
+	if l.LocalProcesses > 1 {
+		if l.share, err = l.localShare(); err != nil {
+			return nil, err
+		}
+	}
+	if l.Spread.Adaptive {
+		l.reports, err = newReports(&l)
+	}
+	return &l, err
+}
+
+// divide returns the parts of l that Spread counts separately: all shards, or one of the equal cells.
+func (l Limit) divide() (parts []*Limit, err error) {
+	n := max(l.Spread.Shards, l.Spread.Cells)
+	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
+		part := l
+		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // those of the whole limit apply
+		part.Spread, part.Rate = Spread{}, share(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
+		made, err := NewLimit(part)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, made)
+	}
+	return parts, nil
+}
+
+// localShare returns the part of l that one of LocalProcesses enforces in an outage.
+func (l Limit) localShare() (*Limit, error) {
+	l.isShare, l.Spread, l.Rate = true, Spread{}, share(l.Rate, 0, int64(l.LocalProcesses), false)
+	l.OnError, l.LocalProcesses = OnErrorAllow, 0
+	return NewLimit(l)
+}
+
+// reports are the limits on which the processes of an adaptive limit report, in one call. They belong
+// to its subject and refuse nothing.
+type reports struct {
+	admitted  *Limit // what the processes admitted; the adaptive limit itself if its window is long enough
+	demand    *Limit // the demand that the processes received
+	processes *Limit // milliseconds: each process adds its interval to each report
+}
+
+// newReports returns the reports of an adaptive limit.
+func newReports(l *Limit) (*reports, error) {
+	perWindow := func(what string, requests, version int64) (*Limit, error) {
+		return NewLimit(Limit{Name: l.Name, ID: NewID(what, l.ID.String()), Version: version, Horizon: l.Horizon,
+			Rate: algo.Rate{Requests: requests, Window: local.ReportWindow}})
+	}
+	r, err := &reports{admitted: l}, error(nil)
+	if local.Span(l.machine) < local.ReportWindow {
+		admitted := min(float64(algo.MaxRequests), local.Rate(l.machine)*local.ReportWindow.Seconds())
+		if r.admitted, err = perWindow("admitted", int64(admitted), l.Version); err != nil {
+			return nil, err
+		}
+	}
+	if r.demand, err = perWindow("demand", algo.MaxRequests, 0); err != nil {
 		return nil, err
 	}
-	return &l, nil
+	r.processes, err = perWindow("environments", algo.MaxRequests, 0)
+	return r, err
 }
 
 // Machine returns the algorithm that decides the limit.
@@ -161,4 +179,34 @@ func (l *Limit) MaxCost() int64 {
 		return l.parts[n-1].machine.Capacity()
 	}
 	return l.machine.Capacity()
+}
+
+// MaxLocalCost returns the largest cost that can be allowed in an outage: MaxCost, or the capacity of one
+// part if LocalProcesses divide the limit.
+func (l *Limit) MaxLocalCost() int64 {
+	if l.share == nil {
+		return l.MaxCost()
+	}
+	return l.share.machine.Capacity()
+}
+
+// Subjects returns the subjects under which a store counts what s is charged on l.
+func (l *Limit) Subjects(s Subject) []Subject {
+	s = l.counted(s)
+	if l.Spread.Shards == 0 {
+		return []Subject{s}
+	}
+	shards := make([]Subject, l.Spread.Shards)
+	for i := range shards {
+		shards[i] = s.shard(i)
+	}
+	return shards
+}
+
+// counted returns the subject under which l is counted for s.
+func (l *Limit) counted(s Subject) Subject {
+	if l.Shadow {
+		return s.And(Subject{"shadow"})
+	}
+	return s
 }

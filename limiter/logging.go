@@ -86,32 +86,11 @@ func (l *logs) refused(ctx context.Context, now algo.Instant, shadow *Limit) {
 	}
 }
 
-// decidedBy logs, at most once a minute, that newer rules of the store decided an item.
-func (l *logs) decidedBy(ctx context.Context, now algo.Instant, it *item, m algo.Machine) {
+// decidedBy logs, at most once a minute, that newer rules of the store decided a charge on limit.
+func (l *logs) decidedBy(ctx context.Context, now algo.Instant, limit *Limit, m algo.Machine) {
 	if !l.superseded.allow(now, time.Minute) {
 		return
 	}
 	l.LogAttrs(ctx, slog.LevelWarn, "rules superseded: the store holds a limit of a higher version, or other numbers of this version; give changed rules a higher version",
-		slog.String("limit", it.limit.Name), slog.Int64("version", it.limit.Version), slog.String("rules", it.limit.fingerprint), slog.String("decided_by", m.Fingerprint()))
-}
-
-// logFailures logs how stores failed r, and that newer rules of a store decided.
-func (r *request) logFailures(ctx context.Context) {
-	log := &r.limiter.log
-	for i := range r.parts {
-		p := &r.parts[i]
-		if busy(p.err) {
-			log.problem(ctx, r.now, slog.LevelWarn, "subject busy", p.err)
-		} else if p.err != nil {
-			log.failure(ctx, r.now, p.err)
-		}
-		for j := range p.items {
-			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
-				log.decidedBy(ctx, r.now, it, p.results[j].Machine)
-			}
-		}
-	}
-	if r.failure != nil {
-		log.failure(ctx, r.now, r.failure)
-	}
+		slog.String("limit", limit.Name), slog.Int64("version", limit.Version), slog.String("rules", limit.fingerprint), slog.String("decided_by", m.Fingerprint()))
 }

@@ -36,32 +36,16 @@ func (o OnError) String() string {
 	return "OnError(" + strconv.Itoa(int(o)) + ")"
 }
 
-// share validates the fields of l for an outage. It returns the part of l that one of several
-// processes enforces in an outage. It returns nil if each process enforces all of l.
-func (o OnError) share(l Limit) (*Limit, error) {
-	most := min(MaxCells, smallest(l.Rate))
+// validate checks o for a limit of rate that processes divide in an outage.
+func (o OnError) validate(rate algo.Rate, processes int) error {
+	most := min(MaxCells, smallest(rate))
 	switch {
 	case o < OnErrorAllow || o > OnErrorDeny:
-		return nil, &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}
-	case o != OnErrorLocal && l.LocalProcesses != 0:
-		return nil, &algo.FieldError{Field: "local_processes", Got: l.LocalProcesses, Want: "none without on_error local"}
-	case o != OnErrorLocal:
-		return nil, nil //nolint:nilnil // no share is no error
-	case l.LocalProcesses < 1 || int64(l.LocalProcesses) > most:
-		return nil, &algo.FieldError{Field: "local_processes", Got: l.LocalProcesses, Want: fmt.Sprintf("1 to %d here", most)}
-	case l.LocalProcesses == 1:
-		return nil, nil //nolint:nilnil // the whole is no share
+		return &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}
+	case o != OnErrorLocal && processes != 0:
+		return &algo.FieldError{Field: "local_processes", Got: processes, Want: "none without on_error local"}
+	case o == OnErrorLocal && (processes < 1 || int64(processes) > most):
+		return &algo.FieldError{Field: "local_processes", Got: processes, Want: fmt.Sprintf("1 to %d here", most)}
 	}
-	l.isShare, l.Spread, l.Rate = true, Spread{}, share(l.Rate, 0, int64(l.LocalProcesses), false)
-	l.OnError, l.LocalProcesses = OnErrorAllow, 0
-	return NewLimit(l)
-}
-
-// MaxLocalCost returns the largest cost that can be allowed in an outage: MaxCost, or the capacity of one
-// part if LocalProcesses divide the limit.
-func (l *Limit) MaxLocalCost() int64 {
-	if l.share == nil {
-		return l.MaxCost()
-	}
-	return l.share.machine.Capacity()
+	return nil
 }

@@ -99,7 +99,7 @@ func (r *request) fillKnown(p *part) {
 // as its limit counts it now.
 func (r *request) known(it *item) algo.State {
 	l := r.limiter
-	s := l.denials.last(r.now, it)
+	s := l.denials.last(r.now, it.Subject, it.limit)
 	if it.limit.Spread.Sync > 0 {
 		if c := l.accounts.counted(it.Subject, it.limit.ID); c.Machine != nil {
 			s = algo.Merge(it.limit.machine, s, local.Convert(c.Machine, it.limit.machine, c.State, r.now))
@@ -171,7 +171,7 @@ func (r *request) recallOutage() {
 			continue
 		}
 		q := p.mirror(l.fallback)
-		if len(q.items) == 0 || !l.fallback.look(r.now, &q) {
+		if len(q.items) == 0 || !l.fallback.Look(r.now, q.subject(), q.keys(), q.results) {
 			continue
 		}
 		switch {
@@ -242,7 +242,7 @@ func (r *request) mirror() {
 			return
 		}
 		if !p.items[0].sharded && l.active.Load() == 1 {
-			l.fallback.drop(&q, p.mirrorOf(&q))
+			l.fallback.Drop(q.subject(), q.keys(), p.mirrorOf(&q))
 		}
 	}
 	for i := range r.kept {
@@ -257,7 +257,7 @@ func (r *request) mirror() {
 
 // mirrorPart charges q, a mirror, to the fallback, and reports whether that admits it.
 func (r *request) mirrorPart(q *part) bool {
-	q.taken = r.limiter.fallback.mirror(r.now, q)
+	q.taken = r.limiter.fallback.Mirror(r.now, q.subject(), q.keys(), q.results)
 	q.refused = !q.taken
 	r.parts = append(r.parts, *q)
 	return q.taken

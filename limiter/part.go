@@ -1,10 +1,11 @@
 package limiter
 
 import (
-	"fmt"
 	"slices"
+	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // part is the charges of a request on one subject. They are one atomic step of a store.
@@ -63,61 +64,54 @@ func (p *part) forces() bool {
 	return slices.ContainsFunc(p.charges, func(c Charge) bool { return c.Force })
 }
 
-// arrange makes parts of the items that no account has decided: one part per subject.
-func (r *request) arrange() error {
-	for i := range r.items {
-		first := &r.items[i]
-		if first.done || r.arranged(i) {
+// size sets the cost of charges that renew a lease to the size of the lease.
+func (p *part) size(now algo.Instant) {
+	for i := range p.items {
+		it := &p.items[i]
+		if it.lease == nil {
 			continue
 		}
-		from := len(r.grouped)
-		r.grouped = append(r.grouped, *first)
-		for j := i + 1; j < len(r.items) && !first.sharded; j++ {
-			if it := &r.items[j]; !it.done && it.with(first) {
-				r.grouped = append(r.grouped, *it)
-			}
+		size := it.want
+		if hint := p.results[i]; hint.Machine != nil { // near the limit, leave some to other processes
+			size = min(it.size, max(it.want, hint.Remaining(now)/2))
 		}
-		if n := len(r.grouped) - from; n > MaxCharges {
-			return fmt.Errorf("%w: too many limits on one subject (got %d, want at most %d)", ErrInvalidCharge, n, MaxCharges)
-		}
-		r.parts = append(r.parts, part{from: from, to: len(r.grouped)})
-	}
-	r.fill()
-	return nil
-}
-
-// fill gives the parts their store, and their share of the request's slices.
-func (r *request) fill() {
-	l := r.limiter
-	for i := range r.grouped {
-		r.charges = append(r.charges, r.grouped[i].Charge)
-	}
-	r.results = slices.Grow(r.results, len(r.charges))[:len(r.charges)]
-	clear(r.results)
-	for i := range r.parts {
-		p := &r.parts[i]
-		p.items, p.charges, p.results = r.grouped[p.from:p.to], r.charges[p.from:p.to:p.to], r.results[p.from:p.to:p.to]
-		p.store, p.remote = l.store, l.shares()
-		if r.unsynced != nil && p.has(r.unsynced) {
-			p.err = r.unasked
-		}
-		if p.items[0].cells {
-			p.store, p.remote = l.cells, false
-		}
+		p.charges[i].Cost = size
 	}
 }
 
-// arranged reports whether item i belongs to the part of an earlier item.
-func (r *request) arranged(i int) bool {
-	for j := range i {
-		if before := &r.items[j]; !before.done && r.items[i].with(before) {
-			return true
+// shrink reduces leases to the cost of the request. It reports whether any was larger, and the
+// known state has room for the request.
+func (p *part) shrink(now algo.Instant) bool {
+	shrunk := false
+	for i := range p.items {
+		if it := &p.items[i]; p.charges[i].Cost > it.want {
+			p.charges[i].Cost, shrunk = it.want, true
+		}
+		if p.refuses(i, now) {
+			return false
 		}
 	}
-	return false
+	return shrunk
 }
 
-// with reports whether a store charges i and j in one step.
-func (i *item) with(j *item) bool {
-	return i.Subject == j.Subject && i.cells == j.cells && !i.sharded && !j.sharded
+// unlease reduces leases to the cost of the request.
+func (p *part) unlease() {
+	for i := range p.items {
+		p.charges[i].Cost = min(p.charges[i].Cost, p.items[i].want)
+	}
 }
+
+// recall fills the results and back-offs of p with what the denial cache knows. It reports whether the
+// cache denies p.
+func (p *part) recall(now algo.Instant, d denials) (denies bool) {
+	var holds [MaxCharges]time.Duration
+	denies = d.recall(now, p.charges[0].Subject, p.charges, p.results, holds[:len(p.charges)])
+	for i := range p.items {
+		p.items[i].hold = holds[i]
+	}
+	return denies
+}
+
+func (p *part) subject() string { return p.charges[0].Subject.name }
+
+func (p *part) keys() []local.Charge { return keys(nil, p.charges) }

@@ -1,6 +1,6 @@
 package limiter
 
-import "github.com/weir-limits/weir/limiter/algo"
+import "slices"
 
 // recall looks every part up in the denial cache, and then in what this process counted in an
 // outage. Leases become no larger than the known state has room for.
@@ -14,14 +14,14 @@ func (r *request) recall() {
 		if !p.remote {
 			continue
 		}
-		if !r.look && l.resting(r.now, p) {
+		if r.resting(p) {
 			p.err = errResting
 			continue
 		}
 		if p.items[0].sharded {
 			p.refused = r.pickShard(p)
 		} else {
-			p.refused = l.denials.recall(r.now, p)
+			p.refused = p.recall(r.now, l.denials)
 		}
 		if p.refused && p.shadow() && !p.full(r.now) { // only backed off: the limit itself may have room
 			p.refused, p.skipped = false, true
@@ -33,17 +33,11 @@ func (r *request) recall() {
 	}
 }
 
-// size sets the cost of charges that renew a lease to the size of the lease.
-func (p *part) size(now algo.Instant) {
-	for i := range p.items {
-		it := &p.items[i]
-		if it.lease == nil {
-			continue
-		}
-		size := it.want
-		if hint := p.results[i]; hint.Machine != nil { // near the limit, leave some to other processes
-			size = min(it.size, max(it.want, hint.Remaining(now)/2))
-		}
-		p.charges[i].Cost = size
-	}
+// resting reports whether p makes no call, because the item of its subject is busy. Looks and forced
+// charges always make one.
+func (r *request) resting(p *part) bool {
+	s := r.limiter.accounts
+	return !r.look && s.strained(r.now) && slices.ContainsFunc(p.items, func(it item) bool {
+		return it.Cost > 0 && !it.Force && s.resting(r.now, it.Subject, it.limit)
+	})
 }

@@ -2,12 +2,16 @@ package limiter
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// request is one decision in progress. Its slices are reused.
+// requests are reused, with their slices.
+var requests = sync.Pool{New: func() any { return new(request) }}
+
+// request is one decision in progress.
 type request struct {
 	limiter *Limiter
 	at      time.Time
@@ -40,22 +44,6 @@ type request struct {
 	failure   error // of the store of a counter that decided by itself
 	failed    bool  // denied because a store failed
 	full      bool  // and the fallback has no room for the subject
-}
-
-// item is one charge of a request: as the caller made it, and as the store gets it.
-type item struct {
-	Charge
-	limit   *Limit        // as charged by the caller; a part of a spread limit has one of its own
-	want    int64         // cost of the request; a lease takes more, a look nothing
-	hold    time.Duration // the back-off denies it for this time, whatever its state
-	cells   bool          // counted in Options.Cells
-	sharded bool
-	done    bool // by an account
-
-	lease  *account // that the charge renews
-	size   int64    // of the new lease
-	serial int64    // of the lease, once it is renewed
-	spare  int64    // what it holds beyond this request
 }
 
 // begin prepares r for a decision of charges.
@@ -112,11 +100,6 @@ func (r *request) deadline(ctx context.Context) context.Context {
 	return r.ctx
 }
 
-// decided reports whether the parameters of the item's own limit decided r.
-func (i *item) decided(r algo.Result) bool {
-	return r.Machine == i.Limit.machine || r.Machine.Fingerprint() == i.Limit.fingerprint
-}
-
 // denied reports whether the request is denied, as far as it is decided.
 func (r *request) denied() bool { return r.failed || r.refused() }
 
@@ -133,4 +116,20 @@ func (r *request) refused() bool {
 		}
 	}
 	return false
+}
+
+// takeBack undoes the charges of accounts and keeps their answers. The caller holds the lock of the
+// accounts.
+func (r *request) takeBack() {
+	for i := range r.kept {
+		r.kept[i].undo()
+	}
+}
+
+// wake wakes the requests that wait for accounts of r. The caller holds their lock.
+func (r *request) wake() {
+	for _, a := range r.asks {
+		a.answered()
+	}
+	r.asks = r.asks[:0]
 }

@@ -2,26 +2,11 @@ package limiter
 
 import (
 	"context"
-	"time"
-
-	"github.com/weir-limits/weir/limiter/algo"
-	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
 // serveRounds is how often a request waits for other requests that renew its accounts. After that it
 // calls the store itself.
 const serveRounds = 4
-
-// kept is a charge that an account of this process decided.
-type kept struct {
-	item    *item
-	account *account
-	allowed bool
-	result  algo.Result // after the charge, or what refused it
-	taken   local.Taken // from the counter
-	serial  int64       // of the lease
-	undone  bool        // the charge was taken back
-}
 
 // spreads reports whether an account decides the item.
 func (r *request) spreads(it *item) bool {
@@ -30,7 +15,8 @@ func (r *request) spreads(it *item) bool {
 }
 
 // account returns the account that decides an item; nil if none does. The caller holds the lock.
-func (s *accounts) account(r *request, it *item) *account {
+func (r *request) account(it *item) *account {
+	s := r.limiter.accounts
 	if r.spreads(it) {
 		return s.of(r.now, it.Subject, it.limit)
 	}
@@ -49,7 +35,7 @@ func (r *request) serve(ctx context.Context) {
 		return
 	}
 	for waits := 0; waits < serveRounds; {
-		wait, due := l.accounts.try(r)
+		wait, due := r.try()
 		switch {
 		case wait != nil:
 			waits++
@@ -70,24 +56,25 @@ func (r *request) serve(ctx context.Context) {
 
 // try decides all items that accounts decide, or none. If it decides none, it returns the account
 // to wait for, or an item whose counter this request has to synchronize.
-func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
+func (r *request) try() (wait <-chan struct{}, due *item) {
+	s := r.limiter.accounts
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	refused := false
 	for i := range r.items {
 		it := &r.items[i]
-		a := s.account(r, it)
+		a := r.account(it)
 		if a == nil {
 			continue
 		}
 		k := kept{item: it, account: a}
-		synchronized, serves := it.limit.Spread.counted(), a.serves(r.now, it)
+		synchronized, serves := it.limit.Spread.counted(), a.serves(r.now, it.limit, it.want)
 		switch {
 		case r.look && !a.counter.Known():
 			continue // the store decides
 		case r.look:
 			k.allowed, k.result = a.counter.Look(r.now, it.want, it.Force)
-		case !serves && r.spreads(it) && a.lost(r):
+		case !serves && r.spreads(it) && a.lost(r.waited == a):
 			r.unkeep()
 			r.unsynced, r.unasked = it, a.failed
 			return nil, nil
@@ -104,7 +91,7 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 		case a.asking != nil:
 			wait, r.waited = a.asking, a
 		default:
-			s.renew(r.now, a, it)
+			it.lease, it.size = a, s.renew(r.now, a, it.want)
 			continue
 		}
 		if wait != nil || due != nil {
@@ -130,40 +117,6 @@ func (s *accounts) try(r *request) (wait <-chan struct{}, due *item) {
 	return nil, nil
 }
 
-// use serves the item from a lease.
-func (k *kept) use(now algo.Instant) {
-	l := &k.account.lease
-	l.Used += k.item.want
-	k.allowed, k.result, k.serial, k.item.spare = true, l.Result, l.Serial, l.Left(now)
-}
-
-// undo takes the charge back, if the account still holds the lease or the count that was charged.
-func (k *kept) undo() Refunds {
-	nothing := !k.allowed || k.item.Cost == 0 || k.undone
-	k.undone = true
-	switch {
-	case nothing:
-		return Refunds{}
-	case k.item.limit.Spread.counted():
-		if !k.account.counter.Undo(k.taken) {
-			return Refunds{Dropped: 1}
-		}
-	case k.account.lease.Serial == k.serial:
-		k.account.lease.Used -= k.item.want
-	default:
-		return Refunds{Dropped: 1}
-	}
-	return Refunds{Given: 1}
-}
-
-// takeBack undoes the charges of accounts and keeps their answers. The caller holds the lock of the
-// accounts.
-func (r *request) takeBack() {
-	for i := range r.kept {
-		r.kept[i].undo()
-	}
-}
-
 // unkeep undoes the charges of accounts and drops their answers. The caller holds the lock.
 func (r *request) unkeep() {
 	r.takeBack()
@@ -176,55 +129,4 @@ func (r *request) unkeep() {
 		r.items[i].done, r.items[i].lease, r.items[i].spare = false, nil, 0
 	}
 	r.kept, r.failure = r.kept[:0], nil
-}
-
-// sync synchronizes the counter of an item with the store. It charges the store with the pending
-// count, past the limit if necessary. It returns false if the store failed and the counter may not
-// decide by itself; then the item has failed.
-func (r *request) sync(ctx context.Context, it *item) bool {
-	l := r.limiter
-	l.accounts.mu.Lock()
-	a := l.accounts.of(r.now, it.Subject, it.limit)
-	out := a.counter.Report(r.now)
-	l.accounts.mu.Unlock()
-
-	charges := a.limit.reportCharges(it.Subject, out)
-	results := make([]algo.Result, len(charges))
-	calls, err := 1, ErrUnavailable // if the store panics
-	defer func() {
-		l.accounts.mu.Lock()
-		defer l.accounts.mu.Unlock()
-		if err == nil {
-			r.overshoot = max(r.overshoot, a.counter.Reported(r.now, out, results, l.intN))
-		} else {
-			a.counter.Unreported(r.now, out, calls > 0 && mayHaveCharged(err), busy(err), l.intN)
-		}
-		a.failed = err
-		a.answered()
-	}()
-	asked := time.Now()
-	_, calls, err = l.ask(r.deadline(ctx), out.At, it.Subject, charges, results)
-	r.calls += calls
-	r.stored += time.Since(asked)
-	if err == nil {
-		r.clamped += clamped(charges, results)
-	} else {
-		r.outlive(it)
-	}
-	switch {
-	case err == nil, busy(err) && (it.limit.reports != nil || a.counter.Known()):
-	case !a.counter.Known() || !it.alone():
-		r.unsynced, r.unasked = it, err
-		return false
-	case it.limit.Shadow:
-		l.log.failure(ctx, r.now, err)
-	}
-	return true
-}
-
-// alone reports whether a counter may continue by itself while the store fails. It then has all of
-// the limit, so it may not if processes divide the limit.
-func (i *item) alone() bool {
-	l := i.limit
-	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
 }

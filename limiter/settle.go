@@ -55,14 +55,6 @@ func (r *request) returnLeases(refused bool) {
 	r.wake()
 }
 
-// wake wakes the requests that wait for accounts of r. The caller holds their lock.
-func (r *request) wake() {
-	for _, a := range r.asks {
-		a.answered()
-	}
-	r.asks = r.asks[:0]
-}
-
 // refundParts refunds the parts of a request that another part refused.
 func (r *request) refundParts(ctx context.Context) {
 	if !slices.ContainsFunc(r.parts, func(p part) bool { return p.taken }) {

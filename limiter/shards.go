@@ -59,7 +59,7 @@ func (r *request) recallShard(p *part, shard int) (refuses bool) {
 	it, c := &p.items[0], &p.charges[0]
 	c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
 	it.Limit, p.results[0] = c.Limit, algo.Result{}
-	return r.limiter.denials.recall(r.now, p)
+	return p.recall(r.now, r.limiter.denials)
 }
 
 // refusal is the refusal of a shard. The zero value is none.

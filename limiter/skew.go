@@ -24,17 +24,6 @@ func ClockSkew(store Store) (ahead, uncertainty time.Duration, ok bool) {
 // exactSkew is the largest uncertainty of a skew by which Now corrects the clock.
 const exactSkew = 10 * time.Millisecond
 
-// Now returns the time for a decision: the clock of this process, corrected to that of the store if
-// the skew is known to within 10 ms. Read it once per request. It may step when the estimate changes:
-// back, which admits nothing too much, or forward, like a clock that is set.
-func (l *Limiter) Now() time.Time {
-	now := time.Now()
-	if ahead, uncertainty, ok := ClockSkew(l.store); ok && uncertainty <= exactSkew {
-		return now.Add(-ahead)
-	}
-	return now
-}
-
 // Skew estimates how far the clock of this process is ahead of a server's, from answers that contain
 // the server's time. A store embeds one. The zero value knows nothing. It is safe for concurrent use.
 type Skew struct {

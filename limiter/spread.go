@@ -2,7 +2,6 @@ package limiter
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -72,8 +71,8 @@ const (
 	MaxCells  = 100_000
 )
 
-// divide validates s and returns the parts of l, if it has any.
-func (s Spread) divide(l Limit) ([]*Limit, error) {
+// validate checks s for a limit of rate and capacity.
+func (s Spread) validate(rate algo.Rate, capacity int64) error {
 	set := ""
 	for _, f := range []struct {
 		name        string
@@ -81,10 +80,10 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 		least, most int64
 		unit        time.Duration
 	}{
-		{"lease", s.Lease, 1, l.machine.Capacity(), 1},
-		{"shards", int64(s.Shards), 2, min(MaxShards, smallest(l.Rate)), 1},
-		{"sync_ms", int64(s.Sync), int64(MinSync), int64(l.Rate.Window), time.Millisecond},
-		{"cells", int64(s.Cells), 2, min(MaxCells, smallest(l.Rate)), 1},
+		{"lease", s.Lease, 1, capacity, 1},
+		{"shards", int64(s.Shards), 2, min(MaxShards, smallest(rate)), 1},
+		{"sync_ms", int64(s.Sync), int64(MinSync), int64(rate.Window), time.Millisecond},
+		{"cells", int64(s.Cells), 2, min(MaxCells, smallest(rate)), 1},
 	} {
 		if f.value == 0 {
 			continue
@@ -92,36 +91,25 @@ func (s Spread) divide(l Limit) ([]*Limit, error) {
 		got := f.value / int64(f.unit)
 		switch {
 		case set != "":
-			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none beside " + set}
+			return &algo.FieldError{Field: f.name, Got: got, Want: "none beside " + set}
 		case f.value < f.least || f.value > f.most:
-			return nil, &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
-		case f.name == "lease" && l.Rate.Algorithm == algo.SlidingLog:
-			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log stores the instant of each request"}
-		case f.name != "cells" && l.Rate.Algorithm == algo.LeakyBucket:
-			return nil, &algo.FieldError{Field: f.name, Got: got, Want: "none: a leaky_bucket spaces its requests; a token_bucket is the same without"}
+			return &algo.FieldError{Field: f.name, Got: got, Want: fmt.Sprintf("%d to %d here", f.least/int64(f.unit), f.most/int64(f.unit))}
+		case f.name == "lease" && rate.Algorithm == algo.SlidingLog:
+			return &algo.FieldError{Field: f.name, Got: got, Want: "none: a sliding_log stores the instant of each request"}
+		case f.name != "cells" && rate.Algorithm == algo.LeakyBucket:
+			return &algo.FieldError{Field: f.name, Got: got, Want: "none: a leaky_bucket spaces its requests; a token_bucket is the same without"}
 		}
 		set = f.name
 	}
 	if s.Adaptive {
 		switch {
 		case set != "":
-			return nil, &algo.FieldError{Field: "adaptive", Got: true, Want: "none beside " + set}
-		case l.Rate.Algorithm == algo.SlidingLog || l.Rate.Algorithm == algo.LeakyBucket:
-			return nil, &algo.FieldError{Field: "adaptive", Got: true, Want: "a window or a token_bucket"}
+			return &algo.FieldError{Field: "adaptive", Got: true, Want: "none beside " + set}
+		case rate.Algorithm == algo.SlidingLog || rate.Algorithm == algo.LeakyBucket:
+			return &algo.FieldError{Field: "adaptive", Got: true, Want: "a window or a token_bucket"}
 		}
 	}
-	var parts []*Limit
-	for i := range max(s.Shards, min(s.Cells, 1)) {
-		part := l
-		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // those of the whole limit apply
-		part.Spread, part.Rate = Spread{}, share(l.Rate, int64(i), int64(max(s.Shards, s.Cells)), s.Shards > 0)
-		made, err := NewLimit(part)
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, made)
-	}
-	return parts, nil
+	return nil
 }
 
 // smallest returns the most parts that a rate can be divided into.
@@ -144,26 +132,3 @@ func share(r algo.Rate, i, n int64, all bool) algo.Rate {
 	r.Requests, r.Burst = one(r.Requests), one(r.Burst)
 	return r
 }
-
-// Subjects returns the subjects under which a store counts what s is charged on l.
-func (l *Limit) Subjects(s Subject) []Subject {
-	s = l.counted(s)
-	if l.Spread.Shards == 0 {
-		return []Subject{s}
-	}
-	shards := make([]Subject, l.Spread.Shards)
-	for i := range shards {
-		shards[i] = s.shard(i)
-	}
-	return shards
-}
-
-// counted returns the subject under which l is counted for s.
-func (l *Limit) counted(s Subject) Subject {
-	if l.Shadow {
-		return s.And(Subject{"shadow"})
-	}
-	return s
-}
-
-func (s Subject) shard(i int) Subject { return s.And(Subject{"shard:" + strconv.Itoa(i)}) }

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/netip"
+	"strconv"
 	"strings"
 )
 
@@ -70,6 +71,9 @@ func Custom(kind, value string) Subject {
 func (s Subject) And(t Subject) Subject {
 	return bounded(s.name + "|" + t.name)
 }
+
+// shard is shard i of a limit that counts s in shards.
+func (s Subject) shard(i int) Subject { return s.And(Subject{"shard:" + strconv.Itoa(i)}) }
 
 func bounded(name string) Subject {
 	if len(name) > MaxSubject {

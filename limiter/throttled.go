@@ -3,7 +3,6 @@ package limiter
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -48,15 +47,6 @@ const (
 	callTime    = 4 * time.Millisecond // that one takes
 )
 
-// errQuiet marks the failure of a call whose item is throttled because of a neighbour. The store
-// has answered.
-var errQuiet = errors.New("another item of the partition is hot")
-
-// quiet returns err, a throttled call, as that of a quiet subject: on_error decides.
-func quiet(err error) error {
-	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errQuiet, err.Error())
-}
-
 // attempt is a throttled call, and how it is repeated.
 type attempt struct {
 	now     algo.Instant
@@ -80,45 +70,45 @@ type attempt struct {
 
 // outlast repeats a throttled call by its plan. It returns the outcome of the call that was not
 // throttled, the refusal that a read found, or the error of a hot or of a quiet subject.
-func (l *Limiter) outlast(ctx context.Context, a *attempt) (taken bool, err error) {
+func (s *shared) outlast(ctx context.Context, a *attempt) (taken bool, err error) {
 	first := a.charges[0]
 	if !slices.ContainsFunc(a.charges, func(c Charge) bool { return c.Cost > 0 }) {
 		return false, quiet(a.err) // a look
 	}
 	if first.Limit.Shadow {
-		l.signal(a.now, a.charges, true)
+		s.accounts.signal(a.now, a.charges, true)
 		return false, a.err
 	}
-	a.hot = l.accounts.hot(a.now, first.Subject, first.Limit)
-	if taken, ended, err := l.follow(ctx, a); ended {
+	a.hot = s.accounts.hot(a.now, first.Subject, first.Limit)
+	if taken, ended, err := s.follow(ctx, a); ended {
 		if err == nil && (a.hot || a.changed) && taken {
-			l.signal(a.now, a.charges, false)
+			s.accounts.signal(a.now, a.charges, false)
 		}
 		return taken, err
 	}
 	if !a.hot && !a.changed && a.read >= 2 {
 		return false, quiet(a.err)
 	}
-	l.signal(a.now, a.charges, true)
+	s.accounts.signal(a.now, a.charges, true)
 	return false, a.err
 }
 
 // follow makes the calls of the plan, and reports whether one ended the attempt.
-func (l *Limiter) follow(ctx context.Context, a *attempt) (taken, ended bool, err error) {
+func (s *shared) follow(ctx context.Context, a *attempt) (taken, ended bool, err error) {
 	a.choosePlan()
 	budget := planTime
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = min(budget, time.Until(deadline)-planReserve)
 	}
-	end := l.clock.Now().Add(budget)
-	for i, s := range a.plan {
-		left := end.Sub(l.clock.Now())
-		if left <= 0 || !l.pause(ctx, left, len(a.plan)-i) {
+	end := s.clock.Now().Add(budget)
+	for i, step := range a.plan {
+		left := end.Sub(s.clock.Now())
+		if left <= 0 || !s.pause(ctx, left, len(a.plan)-i) {
 			return false, false, nil
 		}
 		last := !a.hot && a.read < 2 && left < 3*callTime // a read is worth more than another write
-		if s == read || s == reread && a.unread || last {
-			if l.look(ctx, a); a.refused {
+		if step == read || step == reread && a.unread || last {
+			if s.look(ctx, a); a.refused {
 				return false, true, nil
 			}
 			continue
@@ -145,18 +135,18 @@ func (a *attempt) choosePlan() {
 }
 
 // pause waits for a random time, so that the remaining calls of the plan spread over the time left.
-func (l *Limiter) pause(ctx context.Context, left time.Duration, calls int) bool {
+func (s *shared) pause(ctx context.Context, left time.Duration, calls int) bool {
 	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
-	return l.clock.Sleep(ctx, mean/2+time.Duration(l.intN(int(mean)))) == nil
+	return s.clock.Sleep(ctx, mean/2+time.Duration(s.intN(int(mean)))) == nil
 }
 
 // look reads the item.
-func (l *Limiter) look(ctx context.Context, a *attempt) {
+func (s *shared) look(ctx context.Context, a *attempt) {
 	looks, results := slices.Clone(a.charges), slices.Clone(a.results)
 	for i := range looks {
 		looks[i].Cost = 0
 	}
-	_, calls, err := l.ask(mayBeStale(ctx), a.now, looks[0].Subject, looks, results)
+	_, calls, err := s.ask(mayBeStale(ctx), a.now, looks[0].Subject, looks, results)
 	a.unread = err != nil
 	if a.calls += calls; a.unread {
 		return
@@ -171,43 +161,4 @@ func (l *Limiter) look(ctx context.Context, a *attempt) {
 // sameState compares two reads. A store may make a new Machine at each read.
 func sameState(a, b algo.Result) bool {
 	return a.State == b.State && a.Machine.Fingerprint() == b.Machine.Fingerprint()
-}
-
-// press handles the pressure on the subject of p, if that is why its call has failed.
-func (l *Limiter) press(ctx context.Context, r *request, p *part) {
-	switch {
-	case p.err == nil:
-	case errors.Is(p.err, ErrItemThrottled):
-		l.pressThrottled(ctx, r, p)
-	case busy(p.err) && !r.look:
-		l.signal(r.now, p.charges, false)
-	}
-}
-
-// pressThrottled repeats the throttled call of p.
-func (l *Limiter) pressThrottled(ctx context.Context, r *request, p *part) {
-	if !r.look && !p.shadow() {
-		l.leaseFirst(r, p)
-	}
-	a := &attempt{now: r.now, charges: p.charges, results: p.results, err: p.err}
-	a.take = func() (bool, error) {
-		l.take(ctx, r.now, p)
-		return p.taken, p.err
-	}
-	a.refuses = func() bool {
-		p.size(r.now)
-		return p.refuser(r.now) != nil
-	}
-	p.taken, p.err = l.outlast(ctx, a)
-	if p.calls += a.calls; a.refused {
-		p.unlease()
-		l.denials.remember(r.now, p.charges[0].Subject, p.charges, p.results, false)
-	}
-}
-
-// unlease reduces leases to the cost of the request.
-func (p *part) unlease() {
-	for i := range p.items {
-		p.charges[i].Cost = min(p.charges[i].Cost, p.items[i].want)
-	}
 }

@@ -53,7 +53,7 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 			}
 			s.add(limits[j], entries, algo.InstantOf(now), j == 0)
 		}
-		if limits[0] == c.Limit.admittedApart() {
+		if c.Limit.reports != nil && limits[0] != c.Limit {
 			s.Remaining = int64(float64(s.Remaining) / float64(s.Capacity) * float64(c.Limit.machine.Capacity()))
 			s.Capacity = c.Limit.machine.Capacity()
 		}
@@ -65,9 +65,9 @@ func (l *Limiter) Inspect(ctx context.Context, now time.Time, charges []Charge) 
 type role int
 
 const (
-	shared  role = iota // Limiter.store
-	ofCells             // Options.Cells
-	ofLocal             // Limiter.fallback
+	inStore    role = iota // Limiter.store
+	inCells                // Options.Cells
+	inFallback             // Limiter.fallback
 )
 
 // place is a subject in one of the stores.
@@ -78,9 +78,9 @@ type place struct {
 
 func (l *Limiter) storeOf(r role) Store {
 	switch {
-	case r == ofLocal:
+	case r == inFallback:
 		return l.fallback
-	case r == ofCells && l.cells != nil:
+	case r == inCells && l.cells != nil:
 		return l.cells
 	}
 	return l.store
@@ -91,13 +91,13 @@ func (l *Limiter) storeOf(r role) Store {
 func (l *Limiter) whereabouts(c Charge) (r role, subjects []Subject, limits []*Limit) {
 	switch {
 	case c.Limit.Spread.Cells > 0:
-		return ofCells, c.Limit.Subjects(c.Subject), c.Limit.parts
+		return inCells, c.Limit.Subjects(c.Subject), c.Limit.parts
 	case c.Limit.Spread.Shards > 0 && l.shares():
-		return shared, c.Limit.Subjects(c.Subject), c.Limit.parts
-	case c.Limit.admittedApart() != nil && l.shares():
-		return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit.admittedApart()}
+		return inStore, c.Limit.Subjects(c.Subject), c.Limit.parts
+	case c.Limit.reports != nil && l.shares():
+		return inStore, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit.reports.admitted}
 	}
-	return shared, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit}
+	return inStore, []Subject{c.Limit.counted(c.Subject)}, []*Limit{c.Limit}
 }
 
 // add adds what a store holds of limit: all of the usage, or a part of it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/weir-limits/weir/limiter/algo"
@@ -51,11 +52,46 @@ func (p *part) roomy(now algo.Instant) bool {
 	return true
 }
 
+// charge charges all parts: first those of stores in this process, one after the other until one
+// refuses, then those of a shared store at the same time.
+func (r *request) charge(ctx context.Context) {
+	l := r.limiter
+	if len(r.parts) > 1 || l.shares() && l.fallback.Holds(r.now) {
+		r.begun = time.Now() // for its monotonic reading
+	}
+	var last *part // of a shared store
+	remote := 0
+	for i := range r.parts {
+		p := &r.parts[i]
+		switch {
+		case p.refused || p.skipped || p.err != nil:
+		case p.remote:
+			last = p
+			remote++
+		default:
+			if r.take(ctx, p); p.refused && !p.shadow() {
+				return
+			}
+		}
+	}
+	if remote == 0 {
+		return
+	}
+	ctx = r.deadline(ctx)
+	asked := time.Now()
+	if remote == 1 {
+		r.take(ctx, last)
+	} else {
+		r.takeRemote(ctx)
+	}
+	r.stored += time.Since(asked)
+}
+
 // takeRemote charges the subjects of a shared store. Subjects whose charge cannot be refunded wait
 // until the others have passed. Otherwise a refused flood would drain a fast bucket that many
 // callers share. A request on such a bucket takes a second round trip, and rarely a third, unless
 // this environment saw room in the other limits. It never makes an additional call.
-func (l *Limiter) takeRemote(ctx context.Context, r *request) {
+func (r *request) takeRemote(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
 		for w < sharedWave && (r.look || r.roomy(w)) {
 			w++
@@ -63,7 +99,7 @@ func (l *Limiter) takeRemote(ctx context.Context, r *request) {
 		r.takeAll(ctx, func(p *part) bool {
 			return p.wave() <= w && !p.taken && !p.refused && !p.skipped && p.err == nil && p.calls == 0
 		})
-		l.probe(ctx, r)
+		r.probe(ctx)
 	}
 }
 
@@ -75,8 +111,19 @@ func (r *request) roomy(w wave) bool {
 // probe charges the subjects that a breaker rejected, after one call has shown that the store is
 // back. A breaker lets only one of several calls through. With probe, the first request after an
 // outage is served normally.
-func (l *Limiter) probe(ctx context.Context, r *request) {
+func (r *request) probe(ctx context.Context) {
 	if !r.refused() && slices.ContainsFunc(r.parts, func(p part) bool { return p.calls > 0 && Answered(p.err) }) {
 		r.takeAll(ctx, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })
 	}
+}
+
+// takeAll charges some of the parts of a shared store, all at the same time.
+func (r *request) takeAll(ctx context.Context, which func(*part) bool) {
+	var wg sync.WaitGroup
+	for i := range r.parts {
+		if p := &r.parts[i]; p.remote && which(p) {
+			wg.Go(func() { r.take(ctx, p) })
+		}
+	}
+	wg.Wait()
 }

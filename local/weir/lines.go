@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// renewal is the interval between updates of the table on a terminal. A followed broker or file is
+// polled as often.
+const renewal = time.Second
+
 // maxLine is the longest line that is read. An event has a few hundred bytes.
 const maxLine = 1 << 20
 

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"os"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -26,31 +23,6 @@ func rulesCommand() *cobra.Command {
 	c.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON")
 	c.AddCommand(publishCommand(&o), getCommand(&o), diffCommand(&o), historyCommand(&o), rollbackCommand(&o))
 	return c
-}
-
-// rulesOptions are the options of all commands on the rules in a table.
-type rulesOptions struct {
-	table    string
-	json     bool
-	maxDelay time.Duration
-
-	restartCounts bool // publish although counts restart
-}
-
-func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
-	client, err := openRecords(ctx, o.table)
-	if err != nil {
-		return nil, err
-	}
-	return rulestore.New(client, o.table), nil
-}
-
-// explain adds a remedy to an error.
-func (o *rulesOptions) explain(err error) error {
-	if errors.Is(err, rulestore.ErrConflict) {
-		return fmt.Errorf("%w; see weir rules history, and try again", err)
-	}
-	return explainRecords(o.table, err)
 }
 
 // publishFlags adds the flags of the commands that publish.

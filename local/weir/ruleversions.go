@@ -18,6 +18,31 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
+// rulesOptions are the options of all commands on the rules in a table.
+type rulesOptions struct {
+	table    string
+	json     bool
+	maxDelay time.Duration
+
+	restartCounts bool // publish although counts restart
+}
+
+func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
+	client, err := openRecords(ctx, o.table)
+	if err != nil {
+		return nil, err
+	}
+	return rulestore.New(client, o.table), nil
+}
+
+// explain adds a remedy to an error.
+func (o *rulesOptions) explain(err error) error {
+	if errors.Is(err, rulestore.ErrConflict) {
+		return fmt.Errorf("%w; see weir rules history, and try again", err)
+	}
+	return explainRecords(o.table, err)
+}
+
 // proposal is a document to publish, with its name.
 type proposal struct {
 	name     string

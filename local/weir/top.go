@@ -62,10 +62,6 @@ type source interface {
 	read(ctx context.Context, follow bool, lines chan<- []byte) error
 }
 
-// renewal is the interval between updates of the table on a terminal. A followed broker or file is
-// polled as often.
-const renewal = time.Second
-
 // maxShown bounds the table.
 const maxShown = 1000
 

@@ -50,8 +50,8 @@ func (b *backOff) of(cost int64) *debt {
 	return &b.debts[1]
 }
 
-// hold returns how long cost is backed off, although the state of e may have room for it.
-func (b *backOff) hold(now algo.Instant, e *entry, cost int64, trust time.Duration) time.Duration {
+// hold returns how long cost is backed off, although the state that was seen may have room for it now.
+func (b *backOff) hold(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, trust time.Duration) time.Duration {
 	if b.cost == 0 || cost < b.cost {
 		return 0
 	}
@@ -59,7 +59,7 @@ func (b *backOff) hold(now algo.Instant, e *entry, cost int64, trust time.Durati
 	if left <= 0 || left > trust { // or the clock was set back
 		return 0
 	}
-	if e.result.RetryAfter(e.seen, cost) == 0 {
+	if result.RetryAfter(seen, cost) == 0 {
 		return 0
 	}
 	return left

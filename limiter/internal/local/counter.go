@@ -165,18 +165,6 @@ func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State 
 	return s
 }
 
-// Report is what a counter sends to the store, to be charged at At.
-type Report struct {
-	At    algo.Instant
-	Count int64 // admitted since the last report
-	// Demand and Interval are of a counter with a Share, for the reported demand of all processes
-	// and, in milliseconds, for the number of processes.
-	Demand   int64
-	Interval time.Duration
-
-	demand, requests int64
-}
-
 // Report starts a synchronization. Reported or Unreported MUST follow. Without a Share, pending
 // charges are reported at the instant of the newest one, so that they count in its window.
 func (c *Counter) Report(now algo.Instant) (out Report) {

@@ -54,7 +54,7 @@ func (d *Denials) Recall(now algo.Instant, subject string, charges []Charge, res
 		}
 		results[i] = e.result
 		if c.Cost > 0 && !c.Force {
-			holds[i] = e.hold(now, e, c.Cost, d.trust)
+			holds[i] = e.hold(now, e.result, e.seen, c.Cost, d.trust)
 		}
 		if !d.stale(now, e, holds[i]) && (holds[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
 			e.of(c.Cost).early++

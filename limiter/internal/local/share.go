@@ -75,6 +75,18 @@ type Share struct {
 	next       float64
 }
 
+// Report is what a counter sends to the store, to be charged at At.
+type Report struct {
+	At    algo.Instant
+	Count int64 // admitted since the last report
+	// Demand and Interval are of a counter with a Share, for the reported demand of all processes
+	// and, in milliseconds, for the number of processes.
+	Demand   int64
+	Interval time.Duration
+
+	demand, requests int64
+}
+
 // stage is the progress of a process that joins the others.
 type stage uint8
 

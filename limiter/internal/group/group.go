@@ -1,0 +1,277 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// maxCalls is the highest number of calls that a request waits for.
+const maxCalls = 6
+
+// Options of Groups.
+type Options struct {
+	MaxCharges int           // the most charges of one call
+	Span       time.Duration // requests whose instants are further apart do not share a call
+	Margin     time.Duration // a request with less time left is not sent
+}
+
+// group is the queue of a subject, and the call that charges some of its requests.
+type group[T any] struct {
+	options Options
+	subject string
+	queue   []*Waiter[T] // in order of arrival
+	known   []Known      // states that the last call returned; none if it failed
+	raced   bool         // the call was refused although the known state had room: others write too
+
+	// Of the next call, or of the one in flight:
+	members []*Waiter[T]
+	at      algo.Instant
+	totals  []total[T]
+}
+
+// Known is the state of a limit that a call returned.
+type Known struct {
+	Limit  Limit
+	Result algo.Result
+}
+
+// total is what a group charges on one limit.
+type total[T any] struct {
+	Charge[T]             // Cost is the sum over the members
+	known     algo.Result // from the last call; the zero value if that did not return it
+	next      algo.Result // with the charges of the members so far
+	least     int64       // the smallest cost of a member
+}
+
+// compose answers the requests that the known state refuses. All requests that then still fit become
+// members, in order of arrival. The others wait for the result of the call.
+func (g *group[T]) compose() {
+	g.gather(len(g.queue))
+	if n := len(g.members); g.raced && n > 1 { // a smaller sum is refused less often
+		for _, w := range g.members {
+			w.again(0)
+		}
+		g.gather((n + 1) / 2)
+	}
+}
+
+// gather makes at most the given number of requests members.
+func (g *group[T]) gather(most int) {
+	first := g.queue[0]
+	g.members, g.totals, g.at = g.members[:0], g.totals[:0], first.now
+	for _, w := range g.queue {
+		if g.compatible(w, first) {
+			g.at = max(g.at, w.now)
+		}
+	}
+	for _, w := range g.queue {
+		if !g.compatible(w, first) || len(g.members) == most || w.state.Load() != waiting {
+			continue
+		}
+		totals, members := len(g.totals), len(g.members)
+		if g.addTotals(w) {
+			g.join(w)
+		}
+		if len(g.members) == members {
+			g.totals = g.totals[:totals]
+		}
+	}
+}
+
+// compatible reports whether one call can charge w and first: their instants are close, and their
+// rules have one version.
+func (g *group[T]) compatible(w, first *Waiter[T]) bool {
+	return w == first || w.now.Sub(first.now).Abs() < g.options.Span && !slices.ContainsFunc(w.charges, func(c Charge[T]) bool {
+		return c.Limit.Version != first.charges[0].Limit.Version
+	})
+}
+
+// addTotals finds or adds the totals of the charges of w. It returns false if they do not fit into one
+// call.
+func (g *group[T]) addTotals(w *Waiter[T]) bool {
+	for i, c := range w.charges {
+		at := slices.IndexFunc(g.totals, func(t total[T]) bool { return t.Limit.ID == c.Limit.ID })
+		if at < 0 {
+			at = len(g.totals)
+			t := total[T]{Charge: Charge[T]{Limit: c.Limit, Target: c.Target}, next: algo.Result{Machine: c.Limit.Machine}}
+			if k := slices.IndexFunc(g.known, func(k Known) bool { return k.Limit.same(c.Limit) }); k >= 0 {
+				t.known = g.known[k].Result
+				t.known.Clamped = false // an earlier answer has reported it
+				t.next = t.known
+			}
+			g.totals = append(g.totals, t)
+		}
+		if !g.totals[at].Limit.same(c.Limit) || at >= g.options.MaxCharges {
+			return false
+		}
+		w.totals[i] = at
+	}
+	return true
+}
+
+// join makes w a member, answers it, or leaves it in the queue.
+func (g *group[T]) join(w *Waiter[T]) {
+	known := g.knows(w)
+	if known && (w.look || g.refuses(w)) {
+		g.answerKnown(w)
+		return
+	}
+	fits := !w.look && (g.fits(w) || w.giveUpLeases() && g.fits(w))
+	switch {
+	case !fits && g.refuses(w):
+		g.answerKnown(w)
+	case !fits && known: // requests before it take the room
+	case w.calls >= maxCalls:
+		w.end(false, 0, fmt.Errorf("%w: %d", ErrContended, w.calls))
+	case w.state.CompareAndSwap(waiting, sent):
+		w.sees = !fits
+		g.members = append(g.members, w)
+		for i, c := range w.charges {
+			if fits {
+				g.totals[w.totals[i]].add(c.Cost, g.at)
+			}
+		}
+	}
+}
+
+// add adds a member's cost.
+func (t *total[T]) add(cost int64, at algo.Instant) {
+	t.next.State, _ = t.next.Machine.Take(t.next.State, at, cost)
+	if t.Cost == 0 || cost < t.least {
+		t.least = cost
+	}
+	t.Cost += cost
+}
+
+// knows reports whether the last call returned the state of every limit of w.
+func (g *group[T]) knows(w *Waiter[T]) bool {
+	for _, at := range w.totals {
+		if g.totals[at].known.Machine == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// fits reports whether the charges of w are allowed after those of the members.
+func (g *group[T]) fits(w *Waiter[T]) bool {
+	for i, c := range w.charges {
+		if g.totals[w.totals[i]].next.RetryAfter(g.at, c.Cost) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// refuses reports whether the known state refuses w, whichever other requests are charged.
+func (g *group[T]) refuses(w *Waiter[T]) bool {
+	for i, c := range w.charges {
+		if k := g.totals[w.totals[i]].known; k.Machine != nil && k.RetryAfter(g.at, c.Want) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// answerKnown answers w with the known states, which include no charge of w.
+func (g *group[T]) answerKnown(w *Waiter[T]) {
+	for _, at := range w.totals {
+		w.answer.Results = append(w.answer.Results, g.totals[at].known)
+	}
+	w.end(false, 0, nil)
+}
+
+// context returns the context of the first member, with the latest deadline of all members. No member
+// that leaves cancels it.
+func (g *group[T]) context() (context.Context, context.CancelFunc) {
+	ctx := context.WithoutCancel(g.members[0].ctx)
+	var latest time.Time
+	for _, w := range g.members {
+		deadline, ok := w.ctx.Deadline()
+		if !ok {
+			return context.WithCancel(ctx)
+		}
+		if deadline.After(latest) {
+			latest = deadline
+		}
+	}
+	return context.WithDeadline(ctx, latest)
+}
+
+// finish answers the members after their call. If the store refused their sum, they wait for the next
+// call.
+func (g *group[T]) finish(taken bool, results []algo.Result, calls int, err error) {
+	g.known, g.raced = g.known[:0], false
+	for _, w := range g.queue {
+		w.calls++
+	}
+	if err != nil {
+		for i, w := range g.members {
+			w.end(false, ofFirst(i, calls), err)
+		}
+		return
+	}
+	for i := range g.totals {
+		t := &g.totals[i]
+		t.next = results[i]
+		g.known = append(g.known, Known{t.Limit, results[i]})
+	}
+	switch {
+	case taken:
+		g.answerTaken(calls)
+	case len(g.members) == 1 && !g.members[0].sees && !g.members[0].giveUpLeases(): // the state refuses this request
+		w := g.members[0]
+		for _, at := range w.totals {
+			w.answer.Results = append(w.answer.Results, g.totals[at].next)
+		}
+		w.end(false, calls, nil)
+	default:
+		g.raced = !slices.ContainsFunc(g.totals, func(t total[T]) bool { return t.known.Machine == nil })
+		for i, w := range g.members {
+			w.again(ofFirst(i, calls))
+		}
+	}
+}
+
+// answerTaken answers each member with the state after its own charge.
+func (g *group[T]) answerTaken(calls int) {
+	for i, w := range slices.Backward(g.members) {
+		w.answer.Results = make([]algo.Result, len(w.charges))
+		for j, c := range w.charges {
+			next := &g.totals[w.totals[j]].next
+			w.answer.Results[j] = algo.Result{Machine: next.Machine, State: next.State, Clamped: i == 0 && next.Clamped}
+			if !w.sees {
+				next.State = without(next.Machine, next.State, c.Cost)
+			}
+		}
+	}
+	for i, w := range g.members {
+		if w.sees && !w.look { // the state that it saw decides
+			w.answer.Results = nil
+			w.again(ofFirst(i, calls))
+		} else {
+			w.end(true, ofFirst(i, calls), nil)
+		}
+	}
+}
+
+// without returns s as it was before the last charge, of cost. Unlike a refund, it leaves no trace in
+// the state.
+func without(m algo.Machine, s algo.State, cost int64) algo.State {
+	before := m.Refund(s, s, cost, 0)
+	before.Refunds = s.Refunds
+	return before
+}
+
+// ofFirst returns calls for the first member, which reports the calls of the group, and 0 for the
+// others.
+func ofFirst(i, calls int) int {
+	if i == 0 {
+		return calls
+	}
+	return 0
+}

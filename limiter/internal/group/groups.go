@@ -1,0 +1,139 @@
+package group
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Call is one call of the store for a group.
+type Call[T any] struct {
+	Subject string
+	At      algo.Instant
+	Charges []Charge[T] // Cost is the sum for all members
+	Least   []int64     // the smallest cost of a member, per charge
+	// Results holds the last known states on entry, and the states after the call on return.
+	Results []algo.Result
+	// Crowded reports whether the call is for more than one request, or more wait for it.
+	Crowded func() bool
+}
+
+// Store makes the calls of groups.
+type Store[T any] interface {
+	// Charge makes a call, and repeats it where that helps. It returns the number of calls. It MUST
+	// recover from panics of the store: it runs in a goroutine of its own.
+	Charge(ctx context.Context, c *Call[T]) (taken bool, calls int, err error)
+}
+
+// Groups are the subjects with a call in flight, and the requests that wait for them. They are safe
+// for concurrent use.
+type Groups[T any] struct {
+	store   Store[T]
+	options Options
+
+	mu      sync.Mutex
+	waiting map[string][]*Waiter[T] // a subject is in the map only while its call is in flight
+}
+
+// New returns Groups without a call in flight.
+func New[T any](store Store[T], o Options) *Groups[T] {
+	return &Groups[T]{store: store, options: o, waiting: map[string][]*Waiter[T]{}}
+}
+
+// Enter returns nil if a request on subject may call the store now. Leave MUST follow. If a call for
+// the subject is in flight, Enter returns a Waiter for the charges of the request instead. ctx has the
+// deadline of the request. A request with look charges nothing.
+func (g *Groups[T]) Enter(ctx context.Context, now algo.Instant, subject string, look bool, charges func() []Charge[T]) *Waiter[T] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	queue, inFlight := g.waiting[subject]
+	if !inFlight {
+		g.waiting[subject] = nil
+		return nil
+	}
+	w := &Waiter[T]{ctx: ctx, now: now, look: look, charges: charges(), done: make(chan struct{})}
+	w.totals = make([]int, len(w.charges))
+	g.waiting[subject] = append(queue, w)
+	return w
+}
+
+// Leave ends the call of a request that entered, and reports whether others wait. These form the
+// next group. known returns the states that the call returned.
+func (g *Groups[T]) Leave(subject string, known func() []Known) (crowded bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if len(g.waiting[subject]) == 0 {
+		delete(g.waiting, subject)
+		return false
+	}
+	go g.serve(&group[T]{options: g.options, subject: subject, known: known()})
+	return true
+}
+
+// InFlight returns the number of subjects with a call in flight.
+func (g *Groups[T]) InFlight() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.waiting)
+}
+
+// serve makes calls until no request waits for the subject of q.
+func (g *Groups[T]) serve(q *group[T]) {
+	for g.more(q) {
+		q.compose()
+		if len(q.members) > 0 {
+			g.charge(q)
+		}
+	}
+}
+
+// more adds the requests that arrived since its last call to q, and reports whether any request waits.
+// If none does, no call is in flight any more.
+func (g *Groups[T]) more(q *group[T]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.waiting[q.subject] {
+		w.calls = 1 // the one that was in flight
+		q.queue = append(q.queue, w)
+	}
+	soon := time.Now().Add(g.options.Margin)
+	q.queue = slices.DeleteFunc(q.queue, func(w *Waiter[T]) bool {
+		if w.state.Load() != waiting {
+			return true
+		}
+		deadline, ok := w.ctx.Deadline()
+		late := ok && deadline.Before(soon)
+		if late { // the store would charge it, but the answer would come too late
+			w.end(false, 0, fmt.Errorf("%w: %w", ErrDeadline, context.DeadlineExceeded))
+		}
+		return late
+	})
+	if len(q.queue) == 0 {
+		delete(g.waiting, q.subject)
+		return false
+	}
+	g.waiting[q.subject] = nil
+	return true
+}
+
+// charge makes the call for the members of q.
+func (g *Groups[T]) charge(q *group[T]) {
+	c := &Call[T]{Subject: q.subject, At: q.at, Crowded: func() bool { return g.crowded(q) }}
+	for _, t := range q.totals {
+		c.Charges, c.Least, c.Results = append(c.Charges, t.Charge), append(c.Least, t.least), append(c.Results, t.known)
+	}
+	ctx, cancel := q.context()
+	defer cancel()
+	taken, calls, err := g.store.Charge(ctx, c)
+	q.finish(taken, c.Results, calls, err)
+}
+
+func (g *Groups[T]) crowded(q *group[T]) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(q.queue) > 1 || len(g.waiting[q.subject]) > 0
+}

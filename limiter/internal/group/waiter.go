@@ -1,0 +1,114 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// Errors of an Answer that no store call returned.
+var (
+	// ErrDeadline is a request whose deadline passed, or is too close for another call.
+	ErrDeadline = errors.New("no answer in time")
+	// ErrContended is a request that waited for too many calls, because other processes charge the
+	// subject too.
+	ErrContended = errors.New("too many calls")
+)
+
+// Limit is a limit of a subject under one version of its rules.
+type Limit struct {
+	ID      uint64
+	Version int64
+	Machine algo.Machine
+}
+
+// same reports whether l and other are one limit under the same rules.
+func (l Limit) same(other Limit) bool {
+	return l.ID == other.ID && l.Version == other.Version &&
+		(l.Machine == other.Machine || l.Machine.Fingerprint() == other.Machine.Fingerprint())
+}
+
+// Charge is a charge of a request. T is how the Store names the limit.
+type Charge[T any] struct {
+	Limit  Limit
+	Target T
+	Want   int64 // cost of the request
+	Cost   int64 // Want, or more if the charge also takes a lease
+}
+
+// Answer is the outcome of a request.
+type Answer struct {
+	Taken   bool
+	Costs   []int64       // of the charges; a lease may have been given up
+	Results []algo.Result // the states after the charges, or the states that refused them
+	Calls   int           // store calls; only one request of a group reports a call
+	Err     error
+}
+
+// The states of a Waiter.
+const (
+	waiting  = iota
+	sent     // its charges are part of the call in flight
+	answered // the outcome is there
+	left     // the request no longer waits for the outcome
+)
+
+// Waiter is a request that waits for its turn.
+type Waiter[T any] struct {
+	ctx     context.Context //nolint:containedctx // it is the deadline of one request among several
+	now     algo.Instant
+	look    bool
+	charges []Charge[T]
+
+	state  atomic.Int32
+	calls  int   // that have returned since the request arrived
+	totals []int // the total of each charge, in the group that charges it
+	sees   bool  // the request is not charged by this call: it waits for the state
+
+	done   chan struct{} // closed when answer is set
+	answer Answer
+}
+
+// Wait returns the outcome of the request. A request whose deadline passes before its call is sent is
+// not charged. After that it may be charged although Wait returns ErrDeadline.
+func (w *Waiter[T]) Wait() Answer {
+	select {
+	case <-w.done:
+	case <-w.ctx.Done():
+		if w.state.Swap(left) != answered {
+			return Answer{Err: fmt.Errorf("%w: %w", ErrDeadline, w.ctx.Err())}
+		}
+	}
+	for _, c := range w.charges {
+		w.answer.Costs = append(w.answer.Costs, c.Cost)
+	}
+	return w.answer
+}
+
+// end sets the outcome. calls are the store calls that this request reports.
+func (w *Waiter[T]) end(taken bool, calls int, err error) {
+	w.answer.Taken, w.answer.Err = taken, err
+	w.answer.Calls += calls
+	if w.state.Swap(answered) != left {
+		close(w.done)
+	}
+}
+
+// again puts a member back into the queue after calls that did not answer it.
+func (w *Waiter[T]) again(calls int) {
+	w.answer.Calls += calls
+	w.state.CompareAndSwap(sent, waiting)
+}
+
+// giveUpLeases reduces the charges to what the request wants, and reports whether any was larger.
+func (w *Waiter[T]) giveUpLeases() (reduced bool) {
+	for i := range w.charges {
+		if c := &w.charges[i]; c.Cost > c.Want {
+			c.Cost, reduced = c.Want, true
+		}
+	}
+	return reduced
+}
