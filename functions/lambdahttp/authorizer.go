@@ -3,12 +3,10 @@ package lambdahttp
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
-	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/weir-limits/weir/limiter"
@@ -35,51 +33,30 @@ type authorizer struct {
 	gate *httplimit.Gate
 }
 
-// authorizerEvent has the members of a REQUEST event that the authorizer reads.
-type authorizerEvent struct {
-	Type           string              `json:"type"`
-	MethodARN      string              `json:"methodArn"`
-	HTTPMethod     string              `json:"httpMethod"`
-	Path           string              `json:"path"`
-	Headers        map[string]string   `json:"headers"`
-	MultiHeaders   map[string][]string `json:"multiValueHeaders"`
-	RequestContext struct {
-		DomainName string `json:"domainName"`
-		Identity   struct {
-			SourceIP string `json:"sourceIp"`
-		} `json:"identity"`
-	} `json:"requestContext"`
-}
-
 // Invoke implements lambda.Handler.
 func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) {
 	defer a.Events.Wait(ctx)
-	var event authorizerEvent
-	if err := json.Unmarshal(payload, &event); err != nil {
+	event, err := parseAuthorizerEvent(payload)
+	if err == nil && event.kind != "REQUEST" {
+		err = fmt.Errorf("got type %q, want REQUEST; a TOKEN authorizer does not see the request", event.kind)
+	}
+	if err != nil {
 		return nil, a.undecided(fmt.Errorf("authorizer event: %w", err))
 	}
-	if event.Type != "REQUEST" {
-		return nil, a.undecided(fmt.Errorf("authorizer event: got type %q, want REQUEST; a TOKEN authorizer does not see the request", event.Type))
-	}
-	policy, err := a.decide(ctx, &event)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(policy)
+	return a.decide(ctx, &event)
 }
 
 // decide returns the policy for an event.
-func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events.APIGatewayCustomAuthorizerResponse, error) {
-	if event.HTTPMethod == http.MethodOptions { // a method ANY receives preflights, which have no credential and no limit
+func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
+	if event.method == http.MethodOptions { // a method ANY receives preflights, which have no credential and no limit
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}), nil
 	}
 	defer a.Rules.Settle()
-	path, err := rules.ParsePath(event.Path, a.basePath(event.RequestContext.DomainName))
+	path, err := rules.ParsePath(event.path, a.basePath(event.domain))
 	result := a.gate.Decide(ctx, httplimit.Request{
-		Method: event.HTTPMethod, Path: path, Malformed: err != nil,
-		Header:  headerOf(event.Headers, event.MultiHeaders),
-		Address: caller.ParseAddress(event.RequestContext.Identity.SourceIP),
+		Method: event.method, Path: path, Malformed: err != nil, Header: event.header,
+		Address: caller.ParseAddress(event.sourceIP),
 	})
 	switch result.Class() {
 	case outcome.Allowed:
@@ -94,10 +71,10 @@ func (a authorizer) decide(ctx context.Context, event *authorizerEvent) (*events
 }
 
 // policy returns the policy of a result.
-func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result) *events.APIGatewayCustomAuthorizerResponse {
+func (a authorizer) policy(event *authorizerEvent, effect string, r httplimit.Result) []byte {
 	tier := r.Tier
 	if tier == "" { // no rule matched
 		tier = a.Rules.Current().Tier(r.Caller.Tier)
 	}
-	return policy(event.MethodARN, effect, r, tier)
+	return policy(event.methodARN, effect, r, tier)
 }

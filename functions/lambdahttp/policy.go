@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/aws/aws-lambda-go/events"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/weir-limits/weir/functions/contract"
 	"github.com/weir-limits/weir/limiter"
@@ -47,23 +47,34 @@ var fieldKeys = func() map[string]string {
 // infra/ratelimit and [NewHandler] read. subject is the subject of the decision, and tier the tier that
 // chose its limits.
 func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
-	context := map[string]any{keyWeir: decisionAllowed, keySubject: subject.String(), keyTier: tier}
+	context := map[string]any{}
+	writeContext(a, subject.String(), tier, func(key, value string) { context[key] = value })
+	return context
+}
+
+// writeContext calls add for each key of the context.
+func writeContext(a httplimit.Answer, subject, tier string, add func(key, value string)) {
+	decision := decisionAllowed
+	if a.Problem != nil {
+		decision = decisionRefused
+	}
+	add(keyWeir, decision)
+	add(keySubject, subject)
+	add(keyTier, tier)
 	for _, f := range a.Fields() {
-		context[fieldKeys[f[0]]] = f[1]
+		add(fieldKeys[f[0]], f[1])
 	}
 	if p := a.Problem; p != nil {
-		context[keyWeir] = decisionRefused
-		context[contract.KeyType] = p.Type
-		context[contract.KeyError] = p.Error
-		context[contract.KeyMessage] = p.Message
-		context[contract.KeyLimit] = strconv.FormatInt(p.Limit, 10) // API Gateway may print a number as 1.0E9
-		context[contract.KeyWindow] = p.Window
-		context[contract.KeyPolicy] = strings.Join(p.Violated, ",")
+		add(contract.KeyType, p.Type)
+		add(contract.KeyError, p.Error)
+		add(contract.KeyMessage, p.Message)
+		add(contract.KeyLimit, strconv.FormatInt(p.Limit, 10)) // API Gateway may print a number as 1.0E9
+		add(contract.KeyWindow, p.Window)
+		add(contract.KeyPolicy, strings.Join(p.Violated, ","))
 		if a.Degraded == "" {
-			context[fieldKeys[httplimit.DegradedField]] = notDegraded
+			add(fieldKeys[httplimit.DegradedField], notDegraded)
 		}
 	}
-	return context
 }
 
 // decisionFields returns the header fields in a context. ok reports whether Weir has allowed the
@@ -85,25 +96,38 @@ func decisionFields(context map[string]any) (fields map[string]string, ok bool) 
 // policy returns a policy for the whole stage of a method. This is safe because API Gateway does
 // not cache results and uses the policy for this request only. A policy that contained a long
 // path would be invalid.
-func policy(methodARN, effect string, r httplimit.Result, tier string) *events.APIGatewayCustomAuthorizerResponse {
-	subject := r.Caller.Subject()
-	return &events.APIGatewayCustomAuthorizerResponse{
-		PrincipalID: subject.String(),
-		PolicyDocument: events.APIGatewayCustomAuthorizerPolicy{
-			Version: "2012-10-17",
-			Statement: []events.IAMPolicyStatement{{
-				Action: []string{"execute-api:Invoke"}, Effect: effect, Resource: []string{stageARN(methodARN)},
-			}},
-		},
-		Context: DecisionContext(r.Answer, subject, tier),
-	}
+func policy(methodARN, effect string, r httplimit.Result, tier string) []byte {
+	subject := r.Caller.Subject().String()
+	b := make([]byte, 0, 1024)
+	b = append(b, `{"principalId":`...)
+	b = appendString(b, subject)
+	b = append(b, `,"policyDocument":{"Version":"2012-10-17","Statement":[{"Action":["execute-api:Invoke"],"Effect":`...)
+	b = appendString(b, effect)
+	b = append(b, `,"Resource":[`...)
+	b = appendString(b, stageARN(methodARN))
+	b = append(b, `]}]},"context":{`...)
+	writeContext(r.Answer, subject, tier, func(key, value string) {
+		b = appendString(b, key)
+		b = append(b, ':')
+		b = appendString(b, value)
+		b = append(b, ',')
+	})
+	b[len(b)-1] = '}' // instead of the last comma
+	return append(b, '}')
+}
+
+// appendString appends a JSON string. It replaces invalid UTF-8.
+func appendString(b []byte, s string) []byte {
+	b, _ = jsontext.AppendQuote(b, s) // the error reports invalid UTF-8
+	return b
 }
 
 // stageARN returns <api>/<stage>/* for the ARN of a method, <api>/<stage>/GET/path.
 func stageARN(method string) string {
-	parts := strings.SplitN(method, "/", 3)
-	if len(parts) < 2 {
+	api, rest, ok := strings.Cut(method, "/")
+	if !ok {
 		return method
 	}
-	return parts[0] + "/" + parts[1] + "/*"
+	stage, _, _ := strings.Cut(rest, "/")
+	return api + "/" + stage + "/*"
 }

@@ -1,0 +1,234 @@
+package lambdahttp
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// authorizerEvent is what the authorizer reads of a REQUEST event.
+type authorizerEvent struct {
+	kind      string // the member type
+	methodARN string
+	method    string
+	path      string
+	header    http.Header // only the credentialFields
+	domain    string
+	sourceIP  string
+}
+
+// credentialFields are the header fields that contain credentials.
+var credentialFields = [...]string{"Authorization", "X-Api-Key"}
+
+// parseAuthorizerEvent parses an event in one pass. It skips other members, which only have to be
+// JSON. The name of a member has the exact case that API Gateway writes. If a member repeats, its last
+// value counts, but repeated credentials are all kept: together they are an invalid credential.
+func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
+	var e authorizerEvent
+	var single, multi [len(credentialFields)][]string
+	hasMulti := false
+	r := eventReader{d: jsontext.NewDecoder(bytes.NewBuffer(payload), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))}
+	for name := range r.members {
+		switch string(name) {
+		case "type":
+			r.text(&e.kind)
+		case "methodArn":
+			r.text(&e.methodARN)
+		case "httpMethod":
+			r.text(&e.method)
+		case "path":
+			r.text(&e.path)
+		case "requestContext":
+			r.context(&e)
+		case "headers":
+			for name := range r.members {
+				if field := credentialField(name); field >= 0 {
+					single[field] = append(single[field], r.value())
+				} else {
+					r.skip()
+				}
+			}
+		case "multiValueHeaders":
+			for name := range r.members {
+				hasMulti = true
+				if field := credentialField(name); field >= 0 {
+					for range r.elements {
+						multi[field] = append(multi[field], r.value())
+					}
+				} else {
+					r.skip()
+				}
+			}
+		default:
+			r.skip()
+		}
+	}
+	if hasMulti { // as in headerOf
+		single = multi
+	}
+	e.header = http.Header{}
+	for i, values := range single {
+		if values != nil {
+			e.header[credentialFields[i]] = values
+		}
+	}
+	return e, r.end()
+}
+
+// credentialField returns the index of a header field in credentialFields, or -1.
+func credentialField(name []byte) int {
+	for i, field := range credentialFields {
+		if len(name) == len(field) && http.CanonicalHeaderKey(string(name)) == field {
+			return i
+		}
+	}
+	return -1
+}
+
+// eventReader reads an event and keeps the first error. After an error it reads nothing more.
+type eventReader struct {
+	d   *jsontext.Decoder
+	err error
+}
+
+// context reads the member requestContext.
+func (r *eventReader) context(e *authorizerEvent) {
+	for name := range r.members {
+		switch string(name) {
+		case "domainName":
+			r.text(&e.domain)
+		case "identity":
+			for name := range r.members {
+				if string(name) == "sourceIp" {
+					r.text(&e.sourceIP)
+				} else {
+					r.skip()
+				}
+			}
+		default:
+			r.skip()
+		}
+	}
+}
+
+// members yields the name of each member of an object. The loop must read the value of the member. A
+// name is valid until then. null has no members.
+func (r *eventReader) members(yield func(name []byte) bool) {
+	for range r.items('{', '}') {
+		name, err := r.d.ReadValue()
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		text := []byte(name[1 : len(name)-1])
+		if bytes.IndexByte(text, '\\') >= 0 {
+			text, _ = jsontext.AppendUnquote(nil, name) // the error reports invalid UTF-8
+		}
+		if !yield(text) {
+			return
+		}
+	}
+}
+
+// elements yields once for each element of an array. The loop must read the element. null has no elements.
+func (r *eventReader) elements(yield func() bool) {
+	for range r.items('[', ']') {
+		if !yield() {
+			return
+		}
+	}
+}
+
+// items yields once for each member or element between two delimiters.
+func (r *eventReader) items(begin, end jsontext.Kind) func(func() bool) {
+	return func(yield func() bool) {
+		if !r.begins(begin) {
+			return
+		}
+		for r.err == nil && r.d.PeekKind() != end {
+			if !yield() {
+				return
+			}
+		}
+		if r.err == nil {
+			_, err := r.d.ReadToken()
+			r.fail(err)
+		}
+	}
+}
+
+// begins reads the beginning of an object or an array. It reports false for null.
+func (r *eventReader) begins(begin jsontext.Kind) bool {
+	if r.err != nil {
+		return false
+	}
+	token, err := r.d.ReadToken()
+	switch {
+	case err != nil:
+		r.fail(err)
+	case token.Kind() == begin:
+		return true
+	case token.Kind() != 'n':
+		r.mismatch(token, begin)
+	}
+	return false
+}
+
+// text reads a string into s. null leaves s as it is.
+func (r *eventReader) text(s *string) {
+	if r.err != nil {
+		return
+	}
+	token, err := r.d.ReadToken()
+	switch {
+	case err != nil:
+		r.fail(err)
+	case token.Kind() == '"':
+		*s = token.String()
+	case token.Kind() != 'n':
+		r.mismatch(token, '"')
+	}
+}
+
+// value returns the string that it reads.
+func (r *eventReader) value() (s string) {
+	r.text(&s)
+	return s
+}
+
+func (r *eventReader) skip() {
+	if r.err == nil {
+		r.fail(r.d.SkipValue())
+	}
+}
+
+// fail keeps an error of the decoder. It leaves out the decoder's text, which may contain names that a
+// client has chosen.
+func (r *eventReader) fail(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		r.err = io.ErrUnexpectedEOF
+	default:
+		r.err = fmt.Errorf("malformed JSON at byte %d", r.d.InputOffset())
+	}
+}
+
+func (r *eventReader) mismatch(got jsontext.Token, want jsontext.Kind) {
+	r.err = fmt.Errorf("wrong type before byte %d (got %s, want %s)", r.d.InputOffset(), got.Kind(), want)
+}
+
+// end returns the error of the whole event, which nothing may follow.
+func (r *eventReader) end() error {
+	if r.err != nil {
+		return r.err
+	}
+	if _, err := r.d.ReadToken(); !errors.Is(err, io.EOF) {
+		return fmt.Errorf("data after the event at byte %d", r.d.InputOffset())
+	}
+	return nil
+}

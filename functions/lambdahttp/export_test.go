@@ -1,0 +1,15 @@
+package lambdahttp
+
+import "net/http"
+
+// AuthorizerEvent is an authorizerEvent for tests.
+type AuthorizerEvent struct {
+	Type, MethodARN, Method, Path, Domain, SourceIP string
+	Header                                          http.Header
+}
+
+// ParseAuthorizerEvent is parseAuthorizerEvent for tests.
+func ParseAuthorizerEvent(payload []byte) (AuthorizerEvent, error) {
+	e, err := parseAuthorizerEvent(payload)
+	return AuthorizerEvent{e.kind, e.methodARN, e.method, e.path, e.domain, e.sourceIP, e.header}, err
+}
