@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// Prefix returns the network that counts as one caller. For IPv4 it is the address itself, also if
-// it is mapped into IPv6 (RFC 4291, 2.5.5.2). For IPv6 it is the network of ipv6Bits, because one
-// customer commonly has a whole network (RFC 6177). It has no zone. The zero Addr has the zero
-// Prefix.
+// Prefix returns the network that counts as one caller. For an IPv4 address it is the address itself,
+// even if it is mapped into IPv6 (RFC 4291, 2.5.5.2). For an IPv6 address it is the network with a
+// prefix of ipv6Bits, because one customer commonly has a whole network (RFC 6177). The network has
+// no zone. The zero Addr has the zero Prefix.
 func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	if !addr.IsValid() {
 		return netip.Prefix{}
@@ -25,9 +25,9 @@ func Prefix(addr netip.Addr, ipv6Bits int) netip.Prefix {
 	return prefix
 }
 
-// ParseAddress reads an address that a host reports, with or without a port:
-// http.Request.RemoteAddr, or the source address of an event. It returns the zero Addr if s is
-// no address.
+// ParseAddress parses an address that a host reports, with or without a port. Examples are
+// http.Request.RemoteAddr and the source address of an event. It returns the zero Addr if s is not an
+// address.
 func ParseAddress(s string) netip.Addr {
 	if strings.HasPrefix(s, "[") || strings.Count(s, ":") == 1 {
 		port, err := netip.ParseAddrPort(s)
@@ -43,8 +43,8 @@ func ParseAddress(s string) netip.Addr {
 	return addr
 }
 
-// LastHop returns the last address of X-Forwarded-For headers, which the load balancer added. The
-// client chose all others. Use it only behind a load balancer that appends.
+// LastHop returns the last address of X-Forwarded-For headers. The load balancer added this address;
+// the client chose all others. Use LastHop only behind a load balancer that appends addresses.
 func LastHop(forwarded []string) netip.Addr {
 	if len(forwarded) == 0 {
 		return netip.Addr{}

@@ -11,13 +11,13 @@ import (
 	"time"
 )
 
-// maxAPIKey is the maximum length of an API key that is looked up, in bytes.
+// maxAPIKey is the maximum length, in bytes, of an API key that Lookup accepts.
 const maxAPIKey = 256
 
-// Record is the stored record of an API key. It contains a keyed hash instead of the key. The hash is
-// useless without the secret.
+// Record is the stored record of an API key. It contains a keyed hash of the key, which is useless
+// without the secret, and not the key.
 type Record struct {
-	ID    string `json:"id"`   // limits count by it; it stays when the key is replaced
+	ID    string `json:"id"`   // limits count by the ID, which stays when the key is replaced
 	Hash  string `json:"hash"` // HashAPIKey of the key
 	Tier  string `json:"tier,omitempty"`
 	Owner string `json:"owner,omitempty"`
@@ -32,13 +32,13 @@ func HashAPIKey(secret []byte, key string) string {
 
 // KeyRecords finds the record of an API key. It is safe for concurrent use.
 type KeyRecords interface {
-	// Lookup returns the record of an API key as it is known at now. The error wraps
-	// ErrInvalidCredential if there is no record, or ErrUnverified if the records could not be
-	// read. It contains nothing of the key.
+	// Lookup returns the record of an API key at now. The error wraps ErrInvalidCredential if there
+	// is no record, or ErrUnverified if the records could not be read. The error contains no part of
+	// the key.
 	Lookup(ctx context.Context, now time.Time, key string) (Record, error)
 }
 
-// APIKeys is a list of records that does not change. It implements KeyRecords.
+// APIKeys is an immutable list of records. It implements KeyRecords.
 type APIKeys struct {
 	secret []byte
 	byHash map[string]Record
@@ -47,7 +47,7 @@ type APIKeys struct {
 // minSecret is the minimum length of a secret, in bytes.
 const minSecret = 16
 
-// ParseAPIKeys reads a JSON list of records whose hashes were made with secret.
+// ParseAPIKeys parses a JSON list of records. Their hashes must be computed with secret.
 func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 	if len(secret) < minSecret {
 		return nil, fmt.Errorf("API key secret: got %d bytes, want at least %d", len(secret), minSecret)
@@ -66,15 +66,14 @@ func ParseAPIKeys(list, secret []byte) (*APIKeys, error) {
 		case err != nil || len(hash) != sha256.Size || strings.ToLower(r.Hash) != r.Hash:
 			return nil, fmt.Errorf("API key records: [%d].hash of %q: invalid (want %d lower-case hexadecimal digits)", i, r.ID, 2*sha256.Size)
 		case keys.byHash[r.Hash].ID != "":
-			return nil, fmt.Errorf("API key records: [%d].hash of %q: also the hash of %q", i, r.ID, keys.byHash[r.Hash].ID)
+			return nil, fmt.Errorf("API key records: [%d].hash of %q: duplicate of the hash of %q", i, r.ID, keys.byHash[r.Hash].ID)
 		}
 		keys.byHash[r.Hash] = r
 	}
 	return keys, nil
 }
 
-// Lookup implements KeyRecords. It compares keyed hashes, so its duration reveals nothing of a
-// key.
+// Lookup implements KeyRecords. It compares keyed hashes, so its duration reveals no part of a key.
 func (k *APIKeys) Lookup(_ context.Context, _ time.Time, key string) (Record, error) {
 	if len(key) > maxAPIKey {
 		return Record{}, fmt.Errorf("%w: API key of %d bytes", ErrInvalidCredential, len(key))

@@ -27,7 +27,7 @@ import (
 
 func encoded(s string) string { return base64.RawURLEncoding.EncodeToString([]byte(s)) }
 
-// written returns a token with exactly this header and these claims, signed with ES256.
+// written returns a token with the given header and claims, signed with ES256.
 func (i issuer) written(t testing.TB, header, claims string) string {
 	t.Helper()
 	content := encoded(header) + "." + encoded(claims)
@@ -42,7 +42,7 @@ func (i issuer) written(t testing.TB, header, claims string) string {
 	return content + "." + encoded(string(signature))
 }
 
-// body returns the claims of a valid token, with a prefix.
+// body returns the claims of a valid token after a prefix.
 func body(t testing.TB, before string) string {
 	t.Helper()
 	b, err := json.Marshal(claims(nil))
@@ -69,8 +69,8 @@ func TestVerifier_Verify_header(t *testing.T) {
 		header string
 		ok     bool
 	}{
-		{"as it should be", i, `{"alg":"ES256","kid":"a"}`, true},
-		{"no kid, and one key", i, `{"alg":"ES256"}`, true},
+		{"valid header", i, `{"alg":"ES256","kid":"a"}`, true},
+		{"no kid, and the issuer has one key", i, `{"alg":"ES256"}`, true},
 		{"a type", i, `{"alg":"ES256","kid":"a","typ":"JWT"}`, true},
 		{"the issuer's key, and a jwk that is ignored", i, `{"alg":"ES256","kid":"a","jwk":` + string(own) + `}`, true},
 		{"jwk", stranger, `{"alg":"ES256","kid":"a","jwk":` + string(own) + `}`, false},
@@ -79,9 +79,9 @@ func TestVerifier_Verify_header(t *testing.T) {
 		{"x5u", stranger, `{"alg":"ES256","kid":"a","x5u":"https://evil.example/cert.pem"}`, false},
 		{"x5c", stranger, `{"alg":"ES256","kid":"a","x5c":["` + base64.StdEncoding.EncodeToString([]byte("cert")) + `"]}`, false},
 		{"crit", i, `{"alg":"ES256","kid":"a","crit":["exp"],"exp":1}`, false},
-		{"crit of what go-jose knows", i, `{"alg":"ES256","kid":"a","crit":["b64"],"b64":true}`, false},
-		{"crit of no names", i, `{"alg":"ES256","kid":"a","crit":[]}`, false},
-		{"crit of nothing", i, `{"alg":"ES256","kid":"a","crit":["http://example.com/x"]}`, false},
+		{"crit of an extension that go-jose supports", i, `{"alg":"ES256","kid":"a","crit":["b64"],"b64":true}`, false},
+		{"crit with an empty list", i, `{"alg":"ES256","kid":"a","crit":[]}`, false},
+		{"crit of an unknown extension", i, `{"alg":"ES256","kid":"a","crit":["http://example.com/x"]}`, false},
 		{"kid twice", i, `{"alg":"ES256","kid":"a","kid":"a"}`, false},
 		{"alg twice", i, `{"alg":"ES256","alg":"none","kid":"a"}`, false},
 		{"alg none", i, `{"alg":"none","kid":"a"}`, false},
@@ -89,7 +89,7 @@ func TestVerifier_Verify_header(t *testing.T) {
 		{"no alg", i, `{"kid":"a"}`, false},
 		{"alg in lower case", i, `{"alg":"es256","kid":"a"}`, false},
 		{"alg not pinned", i, `{"alg":"ES384","kid":"a"}`, false},
-		{"kid that is no text", i, `{"alg":"ES256","kid":1}`, false},
+		{"kid that is not a string", i, `{"alg":"ES256","kid":1}`, false},
 		{"huge kid", i, `{"alg":"ES256","kid":"` + huge + `"}`, false},
 		{"kid of a file", i, `{"alg":"ES256","kid":"../../dev/null"}`, false},
 		{"deep", i, `{"alg":"ES256","kid":"a","x":` + strings.Repeat("[", 2000) + strings.Repeat("]", 2000) + `}`, true},
@@ -103,7 +103,7 @@ func TestVerifier_Verify_header(t *testing.T) {
 		}
 	}
 	if fetched > 0 {
-		t.Errorf("fetches caused by headers: got %d, want 0", fetched)
+		t.Errorf("fetches of URLs in headers: got %d, want 0", fetched)
 	}
 }
 
@@ -137,8 +137,8 @@ func TestVerifier_Verify_confusion(t *testing.T) {
 	}
 }
 
-// A token with a duplicate member is rejected, because two readers could read it differently. A user
-// can have any name.
+// A token with a duplicate member is rejected, because two parsers could read different values. A
+// user can have any name.
 func TestVerifier_Verify_strange(t *testing.T) {
 	i := newIssuer(t, "a")
 	v := verifier(t, keySet(t, i.set(t)))
@@ -160,7 +160,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 	for name, changes := range map[string]map[string]any{
 		"exp is text": {"exp": "4102444800"}, "exp is no number": {"exp": []int{1}}, "exp is below zero": {"exp": -1}, "exp is zero": {"exp": 0},
 		"nbf is text": {"nbf": "1"}, "iss in another case": {"iss": "https://ISSUER.example"}, "iss with a slash": {"iss": "https://issuer.example/"}, "iss is a list": {"iss": []string{"https://issuer.example"}},
-		"aud is empty": {"aud": []string{}}, "aud in another case": {"aud": "Weir"}, "aud with more": {"aud": "weir other"}, "aud holds an object": {"aud": []any{map[string]any{}}},
+		"aud is empty": {"aud": []string{}}, "aud in another case": {"aud": "Weir"}, "aud with more": {"aud": "weir other"}, "aud contains an object": {"aud": []any{map[string]any{}}},
 	} {
 		if _, err := v.Verify(ctx, noon, i.token(t, claims(changes))); !errors.Is(err, caller.ErrInvalidCredential) {
 			t.Errorf("%s: got error %v", name, err)
@@ -174,7 +174,7 @@ func TestVerifier_Verify_strange(t *testing.T) {
 	}
 }
 
-// If two keys have the same ID, neither is used. Keys of unusual sizes are left out.
+// If two keys have the same ID, neither is used. Keys of unsupported sizes are ignored.
 func TestKeySet_Key_hostile(t *testing.T) {
 	i := newIssuer(t, "a")
 	if _, err := verifier(t, keySet(t, i.set(t, newIssuer(t, "a").public()))).Verify(ctx, noon, i.token(t, claims(nil))); !errors.Is(err, caller.ErrInvalidCredential) {
@@ -196,7 +196,7 @@ func TestKeySet_Key_hostile(t *testing.T) {
 	}
 }
 
-// A fetch ends if the issuer sends its document a byte at a time, or without end.
+// A fetch times out if the issuer sends its document one byte at a time or endlessly.
 func TestRemoteKeys_body(t *testing.T) {
 	i := newIssuer(t, "a")
 	for name, pause := range map[string]time.Duration{"slow": 100 * time.Millisecond, "endless": 0} {
@@ -221,7 +221,7 @@ func TestRemoteKeys_body(t *testing.T) {
 	}
 }
 
-// trickle is a body without an end.
+// trickle is an endless body.
 type trickle struct {
 	ctx    context.Context
 	pause  time.Duration
@@ -249,7 +249,7 @@ func (b *trickle) Close() error { b.closed = true; return nil }
 
 var _ io.ReadCloser = (*trickle)(nil)
 
-// stuck is a table that returns records when the test releases it.
+// stuck is a table whose reads block until the test releases them.
 type stuck struct {
 	secret []byte
 	answer chan struct{}
@@ -263,7 +263,7 @@ func (s *stuck) Record(_ context.Context, hash string) (caller.Record, bool, err
 	return s.record, hash == s.record.Hash, nil
 }
 
-// Reads do not accumulate when clients close their connections during lookups.
+// Reads do not accumulate when clients disconnect during lookups.
 func TestRemoteRecords_pile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		key := caller.NewAPIKey()
@@ -292,11 +292,11 @@ func TestRemoteRecords_pile(t *testing.T) {
 		if n := r.Reading(); n != 1000 || refused != 4000 {
 			t.Errorf("got %d concurrent reads, %d of 5000 lookups refused", n, refused)
 		}
-		known(time.Minute) // a known key is still valid, also if its record is due for a read
+		known(time.Minute) // a known key is still valid, even if its record is due for a read
 		close(source.answer)
 		synctest.Wait()
 		if n := r.Reading(); n != 0 {
-			t.Errorf("got %d reads under way, want 0", n)
+			t.Errorf("running reads: got %d, want 0", n)
 		}
 		known(2 * time.Minute)
 	})

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// Caller is the sender of a request, with its verified identities only. The zero value is an anonymous
-// caller from an unknown address.
+// Caller is the sender of a request. It contains only verified identities. The zero value is an
+// anonymous caller from an unknown address.
 type Caller struct {
 	User   string            // subject of the verified token; "" without a token
 	APIKey string            // ID of the API key's record; "" without a key
@@ -15,13 +15,13 @@ type Caller struct {
 	Tier   string            // plan; "" means the default tier of the rules
 	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text
 
-	// Rejected reports that a credential was bad. The other fields then contain nothing from
-	// that credential, and the rules charge only limits that count by address.
+	// Rejected reports whether a credential was bad. Then no other field comes from that credential,
+	// and the rules charge only limits that count by address.
 	Rejected bool
 }
 
-// Subject returns the strongest verified identity: the user, else the API key, else the
-// address.
+// Subject returns the subject of the user. Without a user it returns the subject of the API key, and
+// without a key that of the address.
 func (c Caller) Subject() limiter.Subject {
 	switch {
 	case c.User != "":

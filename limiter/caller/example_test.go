@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// A keyed hash finds the record of an API key. Limits count by the ID of the record.
+// The keyed hash of an API key identifies its record. Limits count by the ID of the record.
 func ExampleIdentifier_Caller() {
 	secret := []byte("kept in a secret store")
 	records := fmt.Sprintf(`[{"id":"k1","tier":"paid","hash":%q}]`, caller.HashAPIKey(secret, "the key of a customer"))

@@ -7,7 +7,7 @@ func (r *RemoteRecords) Remembered() (known, unknown int) {
 	return r.known.Len(), r.unknown.Len()
 }
 
-// Reading returns the number of reads under way.
+// Reading returns the number of running reads.
 func (r *RemoteRecords) Reading() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

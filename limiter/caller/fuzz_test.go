@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// FuzzParseKeySet searches for a key set that breaks the parser or the checks of its keys.
+// FuzzParseKeySet searches for a key set that breaks the parser or yields an unusable key.
 func FuzzParseKeySet(f *testing.F) {
 	i := newIssuer(f, "a")
 	f.Add(i.set(f), "a", "ES256")
@@ -40,8 +40,8 @@ func FuzzParseKeySet(f *testing.F) {
 	})
 }
 
-// FuzzParseAPIKeys searches for a list of records that breaks the parser, or that accepts a key
-// without a record.
+// FuzzParseAPIKeys searches for a list of records that breaks the parser, or with which a key without
+// a record is valid.
 func FuzzParseAPIKeys(f *testing.F) {
 	f.Add([]byte(`[{"id":"a","tier":"paid","owner":"o","hash":"`+caller.HashAPIKey(secret, "k")+`"}]`), "k")
 	f.Add([]byte(`[{"id":"","hash":""}]`), "")
@@ -58,7 +58,7 @@ func FuzzParseAPIKeys(f *testing.F) {
 	})
 }
 
-// FuzzIdentifier_Caller searches for credentials that break the parser or identify a wrong caller.
+// FuzzIdentifier_Caller searches for credentials that break the parser or identify the wrong caller.
 func FuzzIdentifier_Caller(f *testing.F) {
 	i := newIssuer(f, "a")
 	good := i.token(f, claims(nil))
@@ -84,7 +84,7 @@ func FuzzIdentifier_Caller(f *testing.F) {
 	})
 }
 
-// FuzzAddress searches for an address that has two prefixes or is outside its prefix.
+// FuzzAddress searches for an address that has two prefixes, or that its prefix does not contain.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"203.0.113.7", "::ffff:203.0.113.7", "[2001:db8::1]:80", "fe80::1%eth0", "10.0.0.1, 203.0.113.7", "1.2.3.4:99999", "[::]", "%", "for=1.2.3.4"} {
 		f.Add(s, 64)
@@ -105,7 +105,7 @@ func FuzzAddress(f *testing.F) {
 				t.Errorf("%q: got %s for %s", s, prefix, addr)
 			}
 			if again := caller.Prefix(caller.ParseAddress(addr.String()), bits); again != prefix {
-				t.Errorf("%q: got %s, and %s after another spelling", s, prefix, again)
+				t.Errorf("%q: got %s, but %s for another spelling", s, prefix, again)
 			}
 		}
 	})

@@ -8,21 +8,21 @@ import (
 	"unicode"
 )
 
-// Credentials are the unverified identities of a request.
+// Credentials are the unverified credentials and the address of a request.
 type Credentials struct {
-	Authorization string     // header
-	APIKey        string     // x-api-key header
+	Authorization string     // value of the Authorization header
+	APIKey        string     // value of the x-api-key header
 	Address       netip.Addr // of the client; the zero Addr if the host does not know it
 }
 
-// Options of an Identifier. Without Tokens or APIKeys it ignores credentials of that kind, because the
-// API behind it may use them.
+// Options are the options of an Identifier. Without Tokens it ignores tokens, and without APIKeys it
+// ignores API keys, because the API behind it may use them.
 type Options struct {
 	Tokens  *Verifier
 	APIKeys KeyRecords
 	// RequireCredential rejects anonymous callers.
 	RequireCredential bool
-	// IPv6Bits is the length of the network that counts as one IPv6 caller; 0 means 64.
+	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller. 0 means 64.
 	IPv6Bits int
 }
 
@@ -37,9 +37,9 @@ func New(o Options) *Identifier {
 	return &Identifier{o}
 }
 
-// Warm reads the secrets of RemoteRecords. This opens the connection to their table before the first
-// key arrives. With other records it does nothing. It returns the error of the table; later requests
-// try again.
+// Warm opens the connection to the table of RemoteRecords before the first key arrives: it reads the
+// secrets. With other records it does nothing. It returns the error of the table. Later requests
+// retry the read.
 func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	if r, ok := i.o.APIKeys.(*RemoteRecords); ok {
 		return r.Warm(ctx, now)
@@ -47,12 +47,12 @@ func (i *Identifier) Warm(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Caller returns the sender of a request that came at now. A caller can have both a user and an API
-// key; the token's tier then takes precedence over the key's.
+// Caller returns the sender of a request that arrived at now. If the caller has both a user and an
+// API key, the tier of the token takes precedence over the tier of the key.
 //
-// The error wraps ErrInvalidCredential, ErrMissingCredential or ErrUnverified. The Caller returned
-// with it has only an address and is Rejected: charge it, then answer 401, or 503 for
-// ErrUnverified.
+// The error wraps ErrInvalidCredential, ErrMissingCredential or ErrUnverified. With an error, Caller
+// has only an address and Rejected is true. Charge this caller, then answer 503 for ErrUnverified and
+// 401 for the other errors.
 func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (Caller, error) {
 	rejected := Caller{IP: Prefix(c.Address, i.o.IPv6Bits), Rejected: true}
 	caller := Caller{IP: rejected.IP}
@@ -80,9 +80,9 @@ func (i *Identifier) Caller(ctx context.Context, now time.Time, c Credentials) (
 	return caller, nil
 }
 
-// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). The token
-// of a malformed header is "" with ok true: a back end may accept it, so it must not count as no
-// credential. ok is false for other schemes, which are ignored.
+// bearer returns the token of an Authorization header with the bearer scheme (RFC 6750). ok is false
+// for other schemes, which are ignored. For a malformed header the token is "" and ok is true: a back
+// end may accept the header, so the request must not count as one without a credential.
 func bearer(authorization string) (token string, ok bool) {
 	isName := func(r rune) bool {
 		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)

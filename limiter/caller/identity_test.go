@@ -61,7 +61,7 @@ func (i issuer) set(t testing.TB, more ...jose.JSONWebKey) []byte {
 	return b
 }
 
-// claims returns the claims of a valid token with changes; nil removes a claim.
+// claims returns the claims of a valid token with changes. The value nil removes a claim.
 func claims(changes map[string]any) map[string]any {
 	c := map[string]any{
 		"iss": "https://issuer.example", "aud": "weir", "sub": "alice", "tier": "paid", "org": "acme", "roles": []string{"x"},
@@ -135,7 +135,7 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"token", all, caller.Credentials{Authorization: good}, "alice  paid acme", nil},
 		{"API key", all, caller.Credentials{APIKey: "key-one"}, " k1 enterprise ", nil},
 		{"API key without a tier", all, caller.Credentials{APIKey: "key-two"}, " k2  ", nil},
-		{"both, the token's tier wins", all, caller.Credentials{Authorization: good, APIKey: "key-one"}, "alice k1 paid acme", nil},
+		{"both, the token's tier takes precedence", all, caller.Credentials{Authorization: good, APIKey: "key-one"}, "alice k1 paid acme", nil},
 		{"both, the token has no tier", all, caller.Credentials{Authorization: noTier, APIKey: "key-one"}, "alice k1 enterprise acme", nil},
 		{"bad token", all, caller.Credentials{Authorization: expired}, "   ", caller.ErrInvalidCredential},
 		{"bad token, good API key", all, caller.Credentials{Authorization: expired, APIKey: "key-one"}, "   ", caller.ErrInvalidCredential},
@@ -145,18 +145,18 @@ func TestIdentifier_Caller(t *testing.T) {
 		{"a tab after bearer", all, caller.Credentials{Authorization: "Bearer\t" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a vertical tab", all, caller.Credentials{Authorization: "Bearer\v" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a line break", all, caller.Credentials{Authorization: "bearer\r\n " + good[7:]}, "   ", caller.ErrInvalidCredential},
-		{"a space that is no ASCII", all, caller.Credentials{Authorization: "Bearer\u00a0" + good[7:]}, "   ", caller.ErrInvalidCredential},
+		{"a space that is not ASCII", all, caller.Credentials{Authorization: "Bearer\u00a0" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"NUL", all, caller.Credentials{Authorization: "Bearer\x00" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a tab and a space", all, caller.Credentials{Authorization: "Bearer \t" + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"white space before bearer", all, caller.Credentials{Authorization: "\tBearer " + good[7:]}, "   ", caller.ErrInvalidCredential},
 		{"a comma after bearer", all, caller.Credentials{Authorization: "Bearer," + good[7:]}, "   ", caller.ErrInvalidCredential},
-		{"another scheme that begins alike", all, caller.Credentials{Authorization: "Bearer-x " + good[7:]}, "   ", nil},
+		{"another scheme with the prefix Bearer", all, caller.Credentials{Authorization: "Bearer-x " + good[7:]}, "   ", nil},
 		{"empty bearer", all, caller.Credentials{Authorization: "Bearer"}, "   ", caller.ErrInvalidCredential},
 		{"another scheme", all, caller.Credentials{Authorization: "Basic YTpi"}, "   ", nil},
 		{"credential required", strict, caller.Credentials{}, "   ", caller.ErrMissingCredential},
 		{"another scheme, credential required", strict, caller.Credentials{Authorization: "Basic YTpi"}, "   ", caller.ErrMissingCredential},
 		{"API key where one is required", strict, caller.Credentials{APIKey: "key-one"}, " k1 enterprise ", nil},
-		{"credentials mean nothing", none, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "   ", nil},
+		{"credentials are ignored", none, caller.Credentials{Authorization: expired, APIKey: "key-three"}, "   ", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.with.Address = address
@@ -207,7 +207,7 @@ func TestVerifier_Verify(t *testing.T) {
 		{"another audience", i.token(t, claims(map[string]any{"aud": "other"})), false},
 		{"no audience", i.token(t, claims(map[string]any{"aud": nil})), false},
 		{"no user", i.token(t, claims(map[string]any{"sub": nil})), false},
-		{"user is no text", i.token(t, claims(map[string]any{"sub": 42})), false},
+		{"user is not a string", i.token(t, claims(map[string]any{"sub": 42})), false},
 		{"another key of the same id", stranger.token(t, claims(nil)), false},
 		{"unknown key id", issuer{"b", i.key, i.alg}.token(t, claims(nil)), false},
 		{"algorithm not pinned", issuer{"a", edKey, jose.EdDSA}.token(t, claims(nil)), false},
@@ -241,15 +241,15 @@ func TestVerifier_Verify(t *testing.T) {
 // A token above the maximum length is not parsed.
 func TestVerifier_Verify_long(t *testing.T) {
 	v := verifier(t, keySet(t, newIssuer(t, "a").set(t)))
-	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]", 8193: "invalid credential: token of 8193 bytes"} {
+	for length, want := range map[int]string{8192: "invalid credential: not a token signed with [ES256]", 8193: "invalid credential: token of 8193 bytes is too long"} {
 		if _, err := v.Verify(ctx, noon, strings.Repeat("a", length)); err == nil || err.Error() != want {
 			t.Errorf("%d bytes: got %v, want %s", length, err, want)
 		}
 	}
 }
 
-// A number or boolean claim becomes text, to the last digit. A claim that is null, a list or an object
-// is absent.
+// A claim that is a number or boolean becomes text with all its digits. A claim that is null, a list
+// or an object is absent.
 func TestVerifier_Verify_claims(t *testing.T) {
 	i := newIssuer(t, "a")
 	v, err := caller.NewVerifier(caller.TokenOptions{Keys: keySet(t, i.set(t)), Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}, UserClaim: "uid"})
@@ -306,11 +306,11 @@ func TestNewVerifier(t *testing.T) {
 func TestParseAPIKeys(t *testing.T) {
 	hash := caller.HashAPIKey(secret, "k")
 	for want, c := range map[string]struct{ list, secret string }{
-		"API key secret: got 5 bytes, want at least 16":            {"[]", "short"},
-		"API key records: json: unknown field \"key\"":             {`[{"id":"a","key":"k"}]`, string(secret)},
-		"API key records: [0].id: missing":                         {`[{"hash":"` + hash + `"}]`, string(secret)},
-		`API key records: [0].hash of "a": invalid (want 64 lower`: {`[{"id":"a","hash":"abc"}]`, string(secret)},
-		`API key records: [1].hash of "b": also the hash of "a"`:   {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
+		"API key secret: got 5 bytes, want at least 16":                  {"[]", "short"},
+		"API key records: json: unknown field \"key\"":                   {`[{"id":"a","key":"k"}]`, string(secret)},
+		"API key records: [0].id: missing":                               {`[{"hash":"` + hash + `"}]`, string(secret)},
+		`API key records: [0].hash of "a": invalid (want 64 lower`:       {`[{"id":"a","hash":"abc"}]`, string(secret)},
+		`API key records: [1].hash of "b": duplicate of the hash of "a"`: {`[{"id":"a","hash":"` + hash + `"},{"id":"b","hash":"` + hash + `"}]`, string(secret)},
 	} {
 		if _, err := caller.ParseAPIKeys([]byte(c.list), []byte(c.secret)); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got error %v, want %s", err, want)
@@ -344,7 +344,7 @@ func TestAddress(t *testing.T) {
 	// Two spellings of one address are one subject.
 	a, b := caller.ParseAddress("::ffff:203.0.113.7"), caller.ParseAddress("203.0.113.7:1")
 	if limiter.IP(caller.Prefix(a, 64)) != limiter.IP(caller.Prefix(b, 64)) {
-		t.Error("a mapped address is another caller, want the same")
+		t.Error("a mapped address: got another subject, want the same")
 	}
 }
 

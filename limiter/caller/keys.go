@@ -14,28 +14,28 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// KeySource finds the public keys of tokens. It is safe for concurrent use.
+// KeySource returns the public keys that verify tokens. It is safe for concurrent use.
 type KeySource interface {
-	// Key returns the key of tokens with this key ID and algorithm at now. The error wraps
+	// Key returns the key for tokens with this key ID and algorithm at now. The error wraps
 	// ErrInvalidCredential if there is no such key, or ErrUnverified if the keys could not be read.
 	Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error)
 }
 
-// KeySet is a JSON Web Key Set (RFC 7517) that does not change. It implements KeySource.
+// KeySet is an immutable JSON Web Key Set (RFC 7517). It implements KeySource.
 type KeySet struct{ keys []jose.JSONWebKey }
 
-// Bounds of a key set. An RSA key has at least 2048 bits (RFC 7518, 3.3); go-jose reads none
-// of more than 4096.
+// These constants bound a key set. An RSA key has at least 2048 bits (RFC 7518, 3.3). go-jose rejects
+// keys of more than 4096 bits.
 const (
 	maxKeySet = 1 << 20
 	maxKeys   = 100
 	minRSA    = 2048 // bits
 )
 
-// ParseKeySet reads a key set. It leaves out keys that are not for signatures and keys of an unknown
-// form (RFC 7517, 5). A secret or private key is an error, because nobody should publish one. An empty
-// list of keys is valid: with it an issuer withdraws all keys, and no token is valid. A document
-// without a list is an error, and so is a list of which every key is left out.
+// ParseKeySet parses a key set. It ignores keys that are not for signatures and keys of an unknown
+// form (RFC 7517, 5). A secret or private key is an error, because it must not be published. An empty
+// list is valid: an issuer withdraws all keys with it, and no token is valid. A document without a
+// list is an error. A list of ignored keys only is an error too.
 func ParseKeySet(document []byte) (*KeySet, error) {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
@@ -66,15 +66,15 @@ func ParseKeySet(document []byte) (*KeySet, error) {
 	return s, nil
 }
 
-// The reasons why a token has no key. A newer key set may contain an unknown key, but it cannot
-// resolve an ambiguity.
+// These errors are the reasons why a token has no key. A newer key set may contain an unknown key. It
+// cannot resolve an ambiguity.
 var (
 	errUnknownKey = fmt.Errorf("%w: token signed with an unknown key", ErrInvalidCredential)
-	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit", ErrInvalidCredential)
+	errAmbiguous  = fmt.Errorf("%w: the token has no key ID, and several keys fit its algorithm", ErrInvalidCredential)
 )
 
 // Key implements KeySource. For a token without a key ID it returns the key that fits the algorithm,
-// if there is only one.
+// if exactly one key does.
 func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
 	var found *jose.JSONWebKey
 	for i := range s.keys {
@@ -93,8 +93,8 @@ func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jos
 	return found, nil
 }
 
-// fits reports whether a key is for an algorithm: it is of the algorithm's type (RFC 7518, 3.1; RFC
-// 8037, 3.1) and names no other algorithm.
+// fits reports whether a key can be used with an algorithm. The key must have the type of the
+// algorithm (RFC 7518, 3.1; RFC 8037, 3.1) and must not name another algorithm.
 func fits(key *jose.JSONWebKey, algorithm string) bool {
 	if key.Algorithm != "" && key.Algorithm != algorithm {
 		return false

@@ -36,24 +36,24 @@ func TestParseKeySet(t *testing.T) {
 	}
 	encryption := i.public()
 	encryption.Use = "enc"
-	with := func(key string) string { // adds a key to the issuer's key
+	with := func(key string) string { // returns a set of the issuer's key and another key
 		return strings.Replace(string(i.set(t)), `{"keys":[`, `{"keys":[`+key+",", 1)
 	}
 	for name, c := range map[string]struct {
 		document string
 		ok       bool
 	}{
-		"good":                   {string(i.set(t)), true},
-		"one for something else": {string(i.set(t, encryption)), true},
-		"private":                {string(private), false},
-		"secret":                 {with(`{"kty":"oct","k":"c2VjcmV0","kid":"s"}`), false},
-		"private beside public":  {string(i.set(t, jose.JSONWebKey{Key: i.key, KeyID: "p"})), false},
-		"no keys":                {`{}`, false},
-		"keys are not a list":    {`{"keys":{}}`, false},
-		"only one for something": {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","use":"enc"}]}`, false},
-		"null":                   {`{"keys":null}`, false},
-		"not JSON":               {`keys`, false},
-		"too many":               {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"kty":"oct","k":"c2VjcmV0"},`, 101), ",") + `]}`, false},
+		"good":                                {string(i.set(t)), true},
+		"a signing key and an encryption key": {string(i.set(t, encryption)), true},
+		"private":                             {string(private), false},
+		"secret":                              {with(`{"kty":"oct","k":"c2VjcmV0","kid":"s"}`), false},
+		"a public key and a private key":      {string(i.set(t, jose.JSONWebKey{Key: i.key, KeyID: "p"})), false},
+		"no keys":                             {`{}`, false},
+		"keys are not a list":                 {`{"keys":{}}`, false},
+		"an encryption key only":              {`{"keys":[{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","use":"enc"}]}`, false},
+		"null":                                {`{"keys":null}`, false},
+		"not JSON":                            {`keys`, false},
+		"too many":                            {`{"keys":[` + strings.TrimSuffix(strings.Repeat(`{"kty":"oct","k":"c2VjcmV0"},`, 101), ",") + `]}`, false},
 	} {
 		set, err := caller.ParseKeySet([]byte(c.document))
 		if (err == nil) != c.ok {
@@ -66,7 +66,7 @@ func TestParseKeySet(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Keys of an unknown form are left out, and the others are used (RFC 7517, 5).
+	// Keys of an unknown form are ignored, and the other keys are used (RFC 7517, 5).
 	for name, key := range map[string]string{
 		"curve":         `{"kty":"EC","crv":"secp256k1","x":"MKBCTNIcKUSDii11ySs3526iDZ8AiTo7Tu6KPAqv7D4","y":"4Etl6SRW2YiLUrN5vfvVHuhp7x8PxltmWWlbbM4IFyM","kid":"a","use":"sig"}`,
 		"key agreement": `{"kty":"OKP","crv":"X25519","x":"3p7bfXt9wbTTW2HC7OQ1Nz-DQ8hbeGdNrfx-FG-IK08","kid":"a","use":"enc"}`,
@@ -81,12 +81,12 @@ func TestParseKeySet(t *testing.T) {
 			continue
 		}
 		if _, err := verifier(t, set).Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
-			t.Errorf("beside a %s of unknown form: got %v", name, err)
+			t.Errorf("with a key whose %s is unknown: got %v", name, err)
 		}
 	}
 }
 
-// A key is chosen by its ID and algorithm. If two keys fit, neither is used.
+// The key ID and the algorithm select a key. If two keys fit, neither is used.
 func TestKeySet_Key(t *testing.T) {
 	public := func(key crypto.PublicKey, err error) crypto.PublicKey {
 		t.Helper()
@@ -107,7 +107,7 @@ func TestKeySet_Key(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// This set is for keys without an algorithm or an ID.
+	// This set contains keys without an algorithm or an ID.
 	all := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{
 		{Key: rsaKey.Public()}, {Key: curve(elliptic.P256())}, {Key: curve(elliptic.P384())}, {Key: curve(elliptic.P521())}, {Key: edKey},
 	}}
@@ -141,8 +141,8 @@ func TestKeySet_Key(t *testing.T) {
 	}
 }
 
-// The keys are fetched once, and again for a new key ID. After that there is a pause, for any tokens
-// and also if the issuer fails. The pause is shorter while there are no keys.
+// The keys are fetched once, and once more for a new key ID. Then there is a cooldown, whatever
+// tokens arrive and even if the issuer fails. The cooldown is shorter while there are no keys.
 func TestRemoteKeys(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches, down := first.set(t), 0, false
@@ -176,14 +176,14 @@ func TestRemoteKeys(t *testing.T) {
 	check(first, caller.ErrUnverified, 1)
 	down = false
 	later(3*time.Second - 1)
-	check(first, caller.ErrUnverified, 1) // cooling down
+	check(first, caller.ErrUnverified, 1) // in the cooldown
 	later(1)
 	check(first, nil, 2)
 	check(first, nil, 2)
 	check(newIssuer(t, "forged"), caller.ErrInvalidCredential, 3) // the additional fetch
 	document = second.set(t, first.public())
 	later(30*time.Second - 1)
-	check(second, caller.ErrInvalidCredential, 3) // cooling down
+	check(second, caller.ErrInvalidCredential, 3) // in the cooldown
 	later(-30 * time.Second)
 	check(second, caller.ErrInvalidCredential, 3) // the clock of this request is behind
 	later(30*time.Second + 1)
@@ -203,10 +203,10 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 6)
 	down = false
 	later(2 * time.Hour)
-	check(first, nil, 7) // no longer fresh
+	check(first, nil, 7) // the keys are no longer fresh
 	later(2 * time.Hour)
 	down = true
-	check(first, nil, 8) // expired keys are used if there are no others
+	check(first, nil, 8) // the fetch fails, so the stale keys are used
 	later(30*time.Second - 1)
 	check(first, nil, 8)
 	later(1)
@@ -216,8 +216,8 @@ func TestRemoteKeys(t *testing.T) {
 	check(newIssuer(t, "new"), caller.ErrUnverified, 10)
 }
 
-// A key that the issuer adds soon after a fetch is valid at once. For any key IDs there is one fetch
-// per half minute, and one more in ten minutes.
+// A key that the issuer adds soon after a fetch is valid at once. Whatever key IDs arrive, there is
+// one fetch in each half minute and one more in each ten minutes.
 func TestRemoteKeys_spare(t *testing.T) {
 	first, second := newIssuer(t, "first"), newIssuer(t, "second")
 	document, fetches := first.set(t), 0
@@ -234,7 +234,7 @@ func TestRemoteKeys_spare(t *testing.T) {
 	}
 	document = second.set(t, first.public())
 	if err := verify(second, time.Second); err != nil || fetches != 2 {
-		t.Errorf("a key that is a second old: got %v, %d fetches", err, fetches)
+		t.Errorf("a key that is one second old: got %v, %d fetches", err, fetches)
 	}
 	forged := newIssuer(t, "forged")
 	for after := 2 * time.Second; after <= time.Hour; after += time.Second {
@@ -247,12 +247,12 @@ func TestRemoteKeys_spare(t *testing.T) {
 	}
 }
 
-// network answers the requests of the default client without a connection.
+// network answers requests of the default client without a real connection.
 type network func(*http.Request) (*http.Response, error)
 
 func (n network) RoundTrip(r *http.Request) (*http.Response, error) { return n(r) }
 
-// connect installs n for a test.
+// connect installs n as the transport of the default client for one test.
 func connect(t *testing.T, n network) {
 	t.Helper()
 	before := http.DefaultTransport
@@ -274,7 +274,7 @@ func remoteKeys(t *testing.T) *caller.RemoteKeys {
 	return keys
 }
 
-// slow installs an issuer that answers after a second, and returns the number of its fetches.
+// slow installs an issuer that answers after one second. It returns the number of fetches.
 func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 	t.Helper()
 	var asked atomic.Int64
@@ -290,7 +290,7 @@ func slow(t *testing.T, document func() []byte) *atomic.Int64 {
 	return &asked
 }
 
-// If a client closes its connection, the fetch continues and other requests get the keys.
+// If the client of a request disconnects, the fetch continues and other requests get the keys.
 func TestRemoteKeys_hangUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, second := newIssuer(t, "first"), newIssuer(t, "second")
@@ -301,7 +301,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		hangUp()
 		token := func(i issuer) string { return i.token(t, claims(map[string]any{"exp": noon.Add(time.Hour).Unix()})) }
 		if _, err := v.Verify(gone, noon, token(first)); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after the client left: got %v", err)
+			t.Errorf("after the client disconnected: got %v", err)
 		}
 		if _, err := v.Verify(ctx, noon, token(first)); err != nil || asked.Load() != 1 {
 			t.Errorf("after waiting: got %v, after %d fetches", err, asked.Load())
@@ -309,14 +309,14 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 		document = second.set(t)
 		later := noon.Add(31 * time.Second)
 		if _, err := v.Verify(gone, later, token(newIssuer(t, "forged"))); !errors.Is(err, caller.ErrUnverified) {
-			t.Errorf("after the client left: got %v", err)
+			t.Errorf("after the client disconnected: got %v", err)
 		}
 		if _, err := v.Verify(ctx, later, token(second)); err != nil || asked.Load() != 2 {
 			t.Errorf("a new key: got %v, after %d fetches", err, asked.Load())
 		}
-		now := noon.Add(2 * time.Hour) // the keys are no longer fresh, and still valid
+		now := noon.Add(2 * time.Hour) // the keys are no longer fresh but still valid
 		if _, err := v.Verify(gone, now, second.token(t, claims(map[string]any{"exp": now.Unix()}))); err != nil {
-			t.Errorf("after the client left, with a key: got %v", err)
+			t.Errorf("with a cached key, after the client disconnected: got %v", err)
 		}
 		if _, err := v.Verify(ctx, now, token(first)); !errors.Is(err, caller.ErrInvalidCredential) || asked.Load() != 3 {
 			t.Errorf("a removed key: got %v, after %d fetches", err, asked.Load())
@@ -324,7 +324,7 @@ func TestRemoteKeys_hangUp(t *testing.T) {
 	})
 }
 
-// The previous keys are used during a fetch. All requests share one fetch.
+// Requests use the previous keys during a fetch. All requests share one fetch.
 func TestRemoteKeys_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := newIssuer(t, "first")
@@ -362,7 +362,7 @@ func TestRemoteKeys_meanwhile(t *testing.T) {
 	})
 }
 
-// The wait for an issuer that does not answer is bounded.
+// Requests wait a bounded time for an issuer that does not answer.
 func TestRemoteKeys_timeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		connect(t, func(r *http.Request) (*http.Response, error) {
@@ -423,7 +423,7 @@ func TestNewRemoteKeys(t *testing.T) {
 	}
 }
 
-// A copy of the keys follows the same rules as the issuer's document.
+// A copy of the keys is validated like the issuer's document.
 func TestNewFetchedKeys(t *testing.T) {
 	i := newIssuer(t, "a")
 	fetches := 0
@@ -444,21 +444,21 @@ func TestNewFetchedKeys(t *testing.T) {
 	}
 }
 
-// If the keys cannot be fetched again, they stay valid for a day. The age is that of the original
-// document.
+// If the keys cannot be fetched again, they stay valid until they are a day old. The age of a copy is
+// the age of the original document.
 func TestRemoteKeys_stale(t *testing.T) {
 	i := newIssuer(t, "a")
 	for _, c := range []struct {
 		name      string
 		copied    time.Time
-		fails     bool // after the first fetch
+		fails     bool // fetches after the first one fail
 		goodUntil time.Duration
 		why       string
 	}{
 		{"the issuer fails", time.Time{}, true, 24 * time.Hour, "no route"},
-		{"the copy is read no more", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
-		{"copies have stopped", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "the function that copies it failed"},
-		{"copies have stopped long ago", noon.Add(-240 * time.Hour), false, 0, "the function that copies it failed"},
+		{"the copy cannot be read", noon.Add(-10 * time.Minute), true, 24*time.Hour - 10*time.Minute, "no route"},
+		{"the copy is old", noon.Add(-3 * time.Hour), false, 21 * time.Hour, "the function that copies it failed"},
+		{"the copy is too old", noon.Add(-240 * time.Hour), false, 0, "the function that copies it failed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			fetches := 0
@@ -481,7 +481,7 @@ func TestRemoteKeys_stale(t *testing.T) {
 					t.Errorf("after %s: got %v", after, err)
 				}
 			}
-			if c.goodUntil > 0 && fetches != 2 { // an old copy is not read each minute
+			if c.goodUntil > 0 && fetches != 2 { // an old copy is not read every minute
 				t.Errorf("got %d fetches, want 2", fetches)
 			}
 			for _, after := range []time.Duration{c.goodUntil, c.goodUntil + time.Minute, 365 * 24 * time.Hour} {
@@ -510,8 +510,8 @@ func TestRemoteKeys_withdrawn(t *testing.T) {
 	}
 }
 
-// An ambiguous token is rejected also while the issuer fails. It causes no fetch, because a newer key
-// set cannot resolve it.
+// An ambiguous token is rejected, even while the issuer fails. It causes no fetch, because a newer
+// key set cannot resolve the ambiguity.
 func TestRemoteKeys_ambiguous(t *testing.T) {
 	first, second := newIssuer(t, "a"), newIssuer(t, "b")
 	fetches := 0
@@ -531,10 +531,11 @@ func TestRemoteKeys_ambiguous(t *testing.T) {
 	key(time.Minute, "", caller.ErrInvalidCredential, 1)
 	key(time.Minute, "c", caller.ErrUnverified, 2)
 	key(2*time.Minute, "", caller.ErrInvalidCredential, 2)
-	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the newer key set may have only one of the two keys
+	key(2*time.Hour, "", caller.ErrInvalidCredential, 3) // the key set is stale, and a newer one may have only one of the two keys
 }
 
-// A fetch has a timeout of two seconds. Its result counts even if the request ends at the same time.
+// A fetch has a timeout of two seconds. A request uses its result even if the request ends at the
+// same time.
 func TestNewFetchedKeys_slow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		i := newIssuer(t, "a")
@@ -555,7 +556,7 @@ func TestNewFetchedKeys_slow(t *testing.T) {
 	})
 }
 
-// ending is a context that ends when all goroutines of the bubble wait.
+// ending is a context that ends when all goroutines of the synctest bubble wait.
 type ending struct{ context.Context }
 
 func (ending) Done() <-chan struct{} {

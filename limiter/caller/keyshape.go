@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// An API key is a prefix, by which scanners find leaked keys, and random bytes with their checksum
-// in base64url.
+// An API key has two parts: a prefix that lets scanners find leaked keys, and random bytes with their
+// checksum in base64url.
 const (
 	keyPrefix = "weir_"
 	keyRandom = 32
 	keyBytes  = keyRandom + crc32.Size
 )
 
-// NewAPIKey returns a new API key: weir_ and 48 letters, digits, - and _, which encode 32 random
-// bytes and their CRC-32. The checksum detects a mistyped or cut key without a lookup. It proves
-// nothing, because everyone can compute it.
+// NewAPIKey returns a new API key: weir_ and 48 letters, digits, - and _. They encode 32 random bytes
+// and their CRC-32. The checksum detects a mistyped or truncated key without a lookup. It does not
+// prove that a key is valid, because anyone can compute it.
 func NewAPIKey() string {
 	b := make([]byte, keyRandom, keyBytes)
-	_, _ = rand.Read(b) // it never fails
+	_, _ = rand.Read(b) // rand.Read never fails
 	return keyPrefix + base64.RawURLEncoding.EncodeToString(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
 }
 
-// wellFormed reports whether key has the shape of those that NewAPIKey makes.
+// wellFormed reports whether key has the format of NewAPIKey.
 func wellFormed(key string) bool {
 	text, ok := strings.CutPrefix(key, keyPrefix)
 	if !ok || len(text) != base64.RawURLEncoding.EncodedLen(keyBytes) {

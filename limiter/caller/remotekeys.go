@@ -15,8 +15,9 @@ import (
 	"github.com/weir-limits/weir/limiter/fresh"
 )
 
-// keysPolicy is how often an issuer is read and how long its keys are used. An unknown key ID
-// begins a read keysCooldown after the one before; every keysSpare one read may begin earlier.
+// keysPolicy sets how often an issuer is read and how long its keys are used. For an unknown key ID
+// the next read begins at least keysCooldown after the previous read. Once in keysSpare, a read may
+// begin earlier.
 var keysPolicy = fresh.Policy{
 	Fresh:    time.Hour,
 	Stale:    24 * time.Hour,
@@ -30,38 +31,38 @@ const (
 	keysSpare    = 10 * time.Minute
 )
 
-// keysTimeout bounds a fetch, and maxRedirects its redirections.
+// keysTimeout bounds the duration of a fetch, and maxRedirects the number of its redirects.
 const (
 	keysTimeout  = 2 * time.Second
 	maxRedirects = 3
 )
 
-// RemoteKeys is the key set of an issuer, which is fetched when a request needs it and kept. It
-// implements KeySource.
+// RemoteKeys is the key set of an issuer. It fetches the set when a request needs it and caches it.
+// It implements KeySource.
 //
 // A key that the issuer withdraws stays valid for up to an hour. If a fetch fails, the previous keys
-// stay valid until they are a day old. After that, no token can be checked, and the error wraps
+// stay valid until they are a day old. After that, no token can be verified, and the error wraps
 // ErrUnverified. The age of a copy is the age of its original.
 //
-// A token with an unknown key ID begins a fetch, at most every half minute and once more in ten
-// minutes. Until then such a token is invalid, because everyone can invent key IDs. So an issuer
-// should publish a key a minute before it signs with it.
+// A token with an unknown key ID starts a fetch: at most one in half a minute, and one more in ten
+// minutes. Between fetches such a token is invalid, because anyone can invent key IDs. So an issuer
+// should publish a key a minute before it signs with the key.
 //
-// There is one fetch at a time, and it continues after the request that started it. A request with an
-// unknown key waits for it, and so does the first request after the keys became too old. All other
-// requests use the previous keys.
+// There is one fetch at a time. It continues after the end of the request that started it. Two kinds
+// of requests wait for the fetch: requests with an unknown key ID, and the first request after the
+// keys are too old. All other requests use the previous keys.
 type RemoteKeys struct {
 	set    *fresh.Value[*KeySet]
 	load   fresh.Load[*KeySet]
-	spared time.Time // of the last read that began before the cooldown ended; read and written by spare
+	spared time.Time // when spare last permitted a read before the end of the cooldown
 }
 
-// Fetch returns the document of a key set, from the issuer or from a copy. copied is when the issuer
-// had the document; the zero Time means now. It is safe for concurrent use.
+// Fetch returns the document of a key set, from the issuer or from a copy. copied is the time at
+// which the issuer had the document; the zero Time means now. Fetch is safe for concurrent use.
 type Fetch func(ctx context.Context) (document []byte, copied time.Time, err error)
 
-// NewRemoteKeys returns the key set at an https URL, or at an http URL on this machine. Redirections
-// from https to http are errors.
+// NewRemoteKeys returns the key set at an https URL, or at an http URL on this machine. A redirect
+// from https to http is an error.
 func NewRemoteKeys(address string) (*RemoteKeys, error) {
 	fetch, err := FetchFrom(address)
 	if err != nil {
@@ -70,7 +71,7 @@ func NewRemoteKeys(address string) (*RemoteKeys, error) {
 	return NewFetchedKeys(fetch), nil
 }
 
-// NewFetchedKeys returns the key set that fetch returns. A fetch has two seconds.
+// NewFetchedKeys returns the key set that fetch returns. A fetch has a timeout of two seconds.
 func NewFetchedKeys(fetch Fetch) *RemoteKeys {
 	return &RemoteKeys{
 		set: fresh.New[*KeySet](&keysPolicy),
@@ -84,8 +85,8 @@ func NewFetchedKeys(fetch Fetch) *RemoteKeys {
 	}
 }
 
-// FetchFrom returns a Fetch of the document at a URL that NewRemoteKeys accepts. It reads up to
-// 1 MiB, in at most two seconds.
+// FetchFrom returns a Fetch of the document at a URL that NewRemoteKeys accepts. It reads up to 1 MiB
+// and has a timeout of two seconds.
 func FetchFrom(address string) (Fetch, error) {
 	u, err := url.Parse(address)
 	switch {
@@ -117,7 +118,7 @@ func fetch(ctx context.Context, client *http.Client, address string) ([]byte, er
 	return io.ReadAll(io.LimitReader(response.Body, maxKeySet))
 }
 
-// isTrusted reports whether no third party can change a document on its way from u.
+// isTrusted reports whether the connection to u protects a document from changes by third parties.
 func isTrusted(u *url.URL) bool {
 	return u.Scheme == "https" || u.Scheme == "http" && isLoopback(u.Hostname())
 }
@@ -130,9 +131,9 @@ func isLoopback(host string) bool {
 func checkRedirect(r *http.Request, via []*http.Request) error {
 	switch {
 	case len(via) > maxRedirects:
-		return fmt.Errorf("key set: too many redirections (want at most %d)", maxRedirects)
+		return fmt.Errorf("key set: too many redirects (want at most %d)", maxRedirects)
 	case !isTrusted(r.URL) || via[0].URL.Scheme == "https" && r.URL.Scheme != "https":
-		return errors.New("key set: redirection to a URL without https")
+		return errors.New("key set: redirect to a URL without https")
 	}
 	return nil
 }
@@ -147,7 +148,7 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, err)
 	}
 	key, err := set.Key(ctx, now, id, algorithm)
-	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // the issuer may have added the key meanwhile
+	if failed := r.set.Err(); failed != nil && errors.Is(err, errUnknownKey) { // the issuer may have added the key since the last fetch
 		return nil, fmt.Errorf("%w: %w", ErrUnverified, failed)
 	}
 	return key, err
@@ -155,8 +156,8 @@ func (r *RemoteKeys) Key(ctx context.Context, now time.Time, id, algorithm strin
 
 var errOldCopy = fmt.Errorf("key set: the copy is more than %s old: the function that copies it failed", keysPolicy.Stale)
 
-// keySet returns the keys at now. If the previous keys do not contain the key, it tries to fetch newer
-// ones.
+// keySet returns the keys at now. If the cached keys do not contain the key, it tries to fetch a
+// newer key set.
 func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm string) (*KeySet, error) {
 	set, err := r.set.Peek(now)
 	if err == nil {
@@ -168,8 +169,8 @@ func (r *RemoteKeys) keySet(ctx context.Context, now time.Time, id, algorithm st
 	return r.set.Get(ctx, now, r.load)
 }
 
-// spare reports whether a read may begin before the cooldown ends. Otherwise an issuer that has just
-// added a key would have to wait. The permission is then used up.
+// spare reports whether a read may begin before the cooldown ends, so that a key that an issuer has
+// just added is valid at once. It returns true only once in keysSpare.
 func (r *RemoteKeys) spare(now time.Time) bool {
 	if !r.spared.IsZero() && now.Sub(r.spared).Abs() < keysSpare {
 		return false

@@ -13,30 +13,31 @@ import (
 	"github.com/weir-limits/weir/limiter/fresh"
 )
 
-// KeyTable stores records of API keys. It is safe for concurrent use. Its errors contain nothing of
-// a key. An error that wraps ErrRecord concerns one record; any other means that the table fails.
+// KeyTable stores records of API keys. It is safe for concurrent use. Its errors contain no part of a
+// key. An error that wraps ErrRecord concerns one record. Any other error means that the table fails.
 type KeyTable interface {
-	// Secrets returns the secrets of the hashes: the current one and, during a rotation, the one
-	// before. There are none before the first key.
+	// Secrets returns the secrets that hash the keys: the current secret and, during a rotation, the
+	// previous one. It returns none before the first key exists.
 	Secrets(ctx context.Context) ([][]byte, error)
-	// Record returns the record of the key with this hash; ok reports whether there is one.
+	// Record returns the record of the key with this hash. ok is false if there is no record.
 	Record(ctx context.Context, hash string) (r Record, ok bool, err error)
 }
 
-// ErrRecord is a record that exists and cannot be decoded.
+// ErrRecord reports that a record exists but cannot be decoded.
 var ErrRecord = errors.New("malformed record")
 
-// How long an answer of the table is used, and how long the table rests after a failure.
+// These constants set how long an answer of the table is used, and how long no read follows a
+// failure.
 const (
 	recordFresh    = time.Minute
-	absenceFresh   = 10 * time.Second // shorter: a new key may not be in every replica yet
-	recordStale    = time.Hour        // while the table fails
-	recordCooldown = 10 * time.Second // while there is an answer from before
+	absenceFresh   = 10 * time.Second // shorter, because a new key may not yet be in every replica
+	recordStale    = time.Hour        // applies while the table fails
+	recordCooldown = 10 * time.Second // applies while there is an earlier answer
 	recordRetry    = time.Second
 )
 
-// recordTimeout bounds the reads for one key, and secretsTimeout the read of the secrets: it
-// leaves time to read a record.
+// recordTimeout bounds the reads for one key. secretsTimeout bounds the read of the secrets; it is
+// shorter, so that time remains to read a record.
 const (
 	recordTimeout  = 900 * time.Millisecond
 	secretsTimeout = 600 * time.Millisecond
@@ -48,48 +49,49 @@ func recordPolicy(timeout time.Duration) fresh.Policy {
 	return fresh.Policy{Fresh: recordFresh, Absent: absenceFresh, Stale: recordStale, Cooldown: recordCooldown, Retry: recordRetry, Timeout: timeout}
 }
 
-var errLost = errors.New("the secrets of the API keys' hashes are gone: restore them from a backup")
+var errLost = errors.New("API keys: the secrets of their hashes are missing in the table; restore the secrets from a backup")
 
-// maxRecords is how many known keys are kept, and how many unknown ones. They are kept apart, so that
-// guesses evict no record.
+// maxRecords bounds the cached known keys and, separately, the cached unknown keys. The two caches
+// are separate so that guessed keys evict no record.
 const maxRecords = 10_000
 
-// maxReads bounds the reads under way. A function serves one request at a time, but clients of a
-// server may hang up faster than their reads end.
+// maxReads bounds the running reads. A function serves one request at a time. But clients of a server
+// can disconnect faster than their reads end.
 const maxReads = 1000
 
 var errReads = fmt.Errorf("more than %d API keys are being looked up", maxReads)
 
-// RemoteRecords are records of API keys in a table, which are read when a request needs them and
-// kept. They implement KeyRecords.
+// RemoteRecords are records of API keys in a table. They are read when a request needs them, and
+// cached. RemoteRecords implements KeyRecords.
 //
-// A record is used for a minute, so a revoked key is rejected after at most that time. An unknown key
-// is read again after ten seconds. While the table fails, records from before stay valid for up to an
-// hour; any other key cannot be checked, and the error wraps ErrUnverified. The table then gets one
-// read a second for all keys together. The secrets of the hashes follow the same rules; if they
-// disappear, that is a failure.
+// A cached record is used for a minute, so a revoked key is rejected after at most one minute. An
+// unknown key is read again after ten seconds. While the table fails, cached records stay valid for
+// up to an hour. A key without a cached record cannot be verified, and the error wraps ErrUnverified.
+// A failing table gets one read a second for all keys together. The secrets of the hashes follow the
+// same rules. Missing secrets count as a failure.
 //
-// A key that NewAPIKey cannot have made is rejected without a read. Any other key costs one read, or
-// two during a rotation of secrets, even if its address is over a limit: the limits depend on the
-// caller. There is one read of a key at a time, and it does not end with the request that began it. A
-// request with a record from before does not wait for a read under way.
+// A key that does not have the format of NewAPIKey is rejected without a read. Any other key costs
+// one read, or two during a rotation of secrets. This also applies if the address is over a limit,
+// because the caller must be known before the limits. There is one read of a key at a time. It
+// continues after the request that started it ends. A request with a cached record does not wait for
+// a running read.
 type RemoteRecords struct {
 	table   KeyTable
-	policy  fresh.Policy // of a record
+	policy  fresh.Policy // for a record
 	secrets *fresh.Value[[][]byte]
-	had     bool // there were secrets; used by the reads of secrets, one at a time
+	had     bool // an earlier read returned secrets; reads of secrets run one at a time
 
 	mu             sync.Mutex
 	known, unknown *simplelru.LRU[digest, *fresh.Value[Record]]
-	reads          int       // under way
-	failed         error     // of the last read of a record, unless it is of that record alone
+	reads          int       // number of running reads
+	failed         error     // error of the last read of a record, unless it concerns that record alone
 	failedAt       time.Time // when that read began
 }
 
-// digest stands for an API key in memory.
+// digest identifies an API key in memory.
 type digest [sha256.Size]byte
 
-// NewRemoteRecords returns the records in table.
+// NewRemoteRecords returns the records in a table.
 func NewRemoteRecords(table KeyTable) *RemoteRecords {
 	r := &RemoteRecords{
 		table:   table,
@@ -97,7 +99,7 @@ func NewRemoteRecords(table KeyTable) *RemoteRecords {
 		secrets: fresh.New[[][]byte](&secretsPolicy),
 	}
 	r.policy.Admit = r.admit
-	r.known, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil) // it fails for a size below 1 only
+	r.known, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil) // NewLRU fails only for a size below 1
 	r.unknown, _ = simplelru.NewLRU[digest, *fresh.Value[Record]](maxRecords, nil)
 	return r
 }
@@ -145,7 +147,7 @@ func (r *RemoteRecords) value(id digest) *fresh.Value[Record] {
 }
 
 // admit counts a read that begins at now. It returns an error if the table fails for all keys, or if
-// there are too many reads.
+// too many reads are running.
 func (r *RemoteRecords) admit(now time.Time) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -159,7 +161,7 @@ func (r *RemoteRecords) admit(now time.Time) error {
 	return nil
 }
 
-// finish records the end of a read that began at now.
+// finish records the result of a read that began at now.
 func (r *RemoteRecords) finish(now time.Time, id digest, value *fresh.Value[Record], err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -177,7 +179,7 @@ func (r *RemoteRecords) finish(now time.Time, id digest, value *fresh.Value[Reco
 	}
 }
 
-// read reads the record of a key from the table, under each secret.
+// read reads the record of a key from the table. It tries the hash under each secret.
 func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Record, error) {
 	secrets, err := r.hashedWith(ctx, now)
 	if err != nil {
@@ -191,14 +193,14 @@ func (r *RemoteRecords) read(ctx context.Context, now time.Time, key string) (Re
 	return Record{}, fresh.ErrAbsent
 }
 
-// Warm reads the secrets if they are not known at now, so that the first key does not wait for a
-// new connection. The error is that of the table.
+// Warm reads the secrets if they are not cached at now. The first key then does not wait for a new
+// connection. Warm returns the error of the table.
 func (r *RemoteRecords) Warm(ctx context.Context, now time.Time) error {
 	_, err := r.hashedWith(ctx, now)
 	return err
 }
 
-// hashedWith returns the secrets as they are known at now; none before the first key.
+// hashedWith returns the secrets at now. It returns none before the first key exists.
 func (r *RemoteRecords) hashedWith(ctx context.Context, now time.Time) ([][]byte, error) {
 	secrets, err := r.secrets.Get(ctx, now, r.readSecrets)
 	if errors.Is(err, fresh.ErrAbsent) {

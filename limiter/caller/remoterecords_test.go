@@ -17,13 +17,13 @@ import (
 
 var errDown = errors.New("table down")
 
-// table is a KeyTable in memory that counts its reads.
+// table is a KeyTable in memory. It counts its reads.
 type table struct {
 	mu             sync.Mutex
 	secrets        [][]byte
 	records        map[string]caller.Record
 	down           bool
-	broken         map[string]bool // records that cannot be read, by their hash
+	broken         map[string]bool // hashes of the records that cannot be read
 	slow           time.Duration
 	slowSecrets    time.Duration
 	asked, secrecy int
@@ -82,7 +82,7 @@ func (t *table) Record(ctx context.Context, hash string) (caller.Record, bool, e
 	return r, ok, nil
 }
 
-// look checks a lookup: the record's ID or the error, and the number of reads so far.
+// look compares a lookup with the expected record ID or error, and with the expected number of reads.
 func look(t *testing.T, r *caller.RemoteRecords, source *table, now time.Time, key, id string, want error, asked int) {
 	t.Helper()
 	record, err := r.Lookup(ctx, now, key)
@@ -128,8 +128,8 @@ func TestRemoteRecords_malformed(t *testing.T) {
 	look(t, r, source, noon, good, "k", nil, 1)
 }
 
-// A record is read once a minute, so a revocation takes effect within a minute. An unknown key is read
-// every ten seconds.
+// A record is read once a minute, so a revocation takes effect within a minute. An unknown key is
+// read again after ten seconds.
 func TestRemoteRecords(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -139,7 +139,7 @@ func TestRemoteRecords(t *testing.T) {
 	look(t, r, source, at(0), unknown, "", caller.ErrInvalidCredential, 2)
 	look(t, r, source, at(10*time.Second-1), unknown, "", caller.ErrInvalidCredential, 2)
 	look(t, r, source, at(10*time.Second), unknown, "", caller.ErrInvalidCredential, 3)
-	source.records = map[string]caller.Record{} // revoked
+	source.records = map[string]caller.Record{} // revokes the key
 	look(t, r, source, at(time.Minute-1), key, "k", nil, 3)
 	look(t, r, source, at(-time.Minute+1), key, "k", nil, 3) // a request with an earlier clock
 	look(t, r, source, at(time.Minute), key, "", caller.ErrInvalidCredential, 4)
@@ -148,7 +148,7 @@ func TestRemoteRecords(t *testing.T) {
 	look(t, r, source, at(time.Minute), unknown, "new", nil, 5)
 }
 
-// While the table fails, known records stay valid for an hour. Other keys cannot be checked. The table
+// While the table fails, known keys stay valid for an hour. Other keys cannot be verified. The table
 // gets few reads.
 func TestRemoteRecords_down(t *testing.T) {
 	source := newTable("s")
@@ -161,14 +161,14 @@ func TestRemoteRecords_down(t *testing.T) {
 	now := noon.Add(time.Second)
 	look(t, r, source, now, key, "k", nil, 1)
 	source.down = true
-	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // with the previous secrets
+	look(t, r, source, now.Add(time.Minute), key, "k", nil, 2) // uses the previous secrets
 	look(t, r, source, now.Add(70*time.Second-1), key, "k", nil, 2)
 	look(t, r, source, now.Add(70*time.Second), key, "k", nil, 3)
-	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // the table has just failed for another key
+	look(t, r, source, now.Add(70*time.Second), other, "", caller.ErrUnverified, 3) // the table failed a moment ago for another key
 	look(t, r, source, now.Add(71*time.Second-1), other, "", caller.ErrUnverified, 3)
 	look(t, r, source, now.Add(71*time.Second), other, "", caller.ErrUnverified, 4)
 	look(t, r, source, now.Add(time.Hour-1), key, "k", nil, 5)
-	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secrets fail and are too old
+	look(t, r, source, now.Add(time.Hour), key, "", caller.ErrUnverified, 5) // the secrets cannot be read and are too old
 	source.down = false
 	look(t, r, source, now.Add(time.Hour+time.Second), key, "k", nil, 6)
 	look(t, r, source, now.Add(time.Hour+time.Second), other, "other", nil, 7)
@@ -185,7 +185,7 @@ func TestRemoteRecords_first(t *testing.T) {
 	look(t, r, source, noon.Add(20*time.Second), key, "k", nil, 1)
 }
 
-// Keys of the previous secret are valid while the table has that secret.
+// Keys that the previous secret hashed are valid while the table has that secret.
 func TestRemoteRecords_overlap(t *testing.T) {
 	source := newTable("new", "old")
 	r := caller.NewRemoteRecords(source)
@@ -201,7 +201,7 @@ func TestRemoteRecords_overlap(t *testing.T) {
 	}
 }
 
-// Guessed keys neither increase memory without bound nor evict a record.
+// Guessed keys do not increase memory without bound, and do not evict a record.
 func TestRemoteRecords_flood(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -212,7 +212,7 @@ func TestRemoteRecords_flood(t *testing.T) {
 			t.Fatal(err)
 		}
 		if known, unknown := r.Remembered(); known != 1 || unknown > 10_000 {
-			t.Fatalf("after %d guesses: got %d cached keys, and %d unknown ones", i, known, unknown)
+			t.Fatalf("after %d guesses: got %d cached known keys and %d cached unknown keys", i, known, unknown)
 		}
 	}
 	look(t, r, source, noon, key, "k", nil, 100_001)
@@ -236,8 +236,8 @@ func TestRemoteRecords_many(t *testing.T) {
 	}
 }
 
-// Requests for one key share a read. The read continues if a client closes its connection. The wait
-// for a table without an answer is bounded.
+// Requests for one key share a read. The read continues if the client disconnects. Requests wait a
+// bounded time for a table that does not answer.
 func TestRemoteRecords_meanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
@@ -247,7 +247,7 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if _, err := r.Lookup(gone, noon, key); !errors.Is(err, caller.ErrUnverified) || !errors.Is(err, context.Canceled) {
-			t.Errorf("after the client left: got %v", err)
+			t.Errorf("after the client disconnected: got %v", err)
 		}
 		begun := time.Now()
 		var wg sync.WaitGroup
@@ -256,17 +256,17 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 		}
 		wg.Wait()
 		if took := time.Since(begun); took != 600*time.Millisecond {
-			t.Errorf("the secrets and the record: got %s", took)
+			t.Errorf("wait for the secrets and the record: got %s", took)
 		}
 		later := noon.Add(time.Minute)
 		if _, err := r.Lookup(gone, later, key); err != nil {
-			t.Errorf("after the client left, with a record: got %v", err)
+			t.Errorf("with a cached record, after the client disconnected: got %v", err)
 		}
 		begun = time.Now()
 		if _, err := r.Lookup(ctx, later, key); err != nil || time.Since(begun) != 0 {
-			t.Errorf("with a record: got %v after %s", err, time.Since(begun))
+			t.Errorf("with a cached record: got %v after %s", err, time.Since(begun))
 		}
-		time.Sleep(time.Second) // in the bubble's time; the read has ended
+		time.Sleep(time.Second) // synthetic time; the read ends meanwhile
 		synctest.Wait()
 		source.slow = time.Hour
 		begun = time.Now()
@@ -276,8 +276,8 @@ func TestRemoteRecords_meanwhile(t *testing.T) {
 	})
 }
 
-// A failing table gets one read a second for all keys. A malformed record does not affect other keys.
-// After one success all keys are read again.
+// A failing table gets one read a second for all keys together. A malformed record does not affect
+// other keys. After one success, all keys are read again.
 func TestRemoteRecords_spared(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -296,8 +296,8 @@ func TestRemoteRecords_spared(t *testing.T) {
 	look(t, r, source, noon.Add(62*time.Second), source.add("s", "newer"), "newer", nil, 6)
 }
 
-// Concurrent requests do not arrive in the order of their clocks. A request with an earlier clock does
-// not repeat a read.
+// The clocks of concurrent requests are not in order. A request with an earlier time does not repeat
+// a read.
 func TestRemoteRecords_late(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -309,8 +309,8 @@ func TestRemoteRecords_late(t *testing.T) {
 	look(t, r, source, noon.Add(-time.Minute), key, "k", nil, 3) // the clock was wrong
 }
 
-// The previous secrets are used while the secrets are being read or cannot be read. All requests share
-// one read of the secrets.
+// Requests use the previous secrets while a read of the secrets runs or fails. All requests share one
+// read of the secrets.
 func TestRemoteRecords_secrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")
@@ -326,12 +326,12 @@ func TestRemoteRecords_secrets(t *testing.T) {
 			t.Helper()
 			begun := time.Now()
 			if record, err := r.Lookup(ctx, now, key); err != nil || record.ID != id || time.Since(begun) != want {
-				t.Errorf("%+v, %v after %s, want %q after %s", record, err, time.Since(begun), id, want)
+				t.Errorf("got %+v, %v after %s, want %q after %s", record, err, time.Since(begun), id, want)
 			}
 		}
-		// The table of this test serves one read at a time.
+		// The table in this test serves one read at a time.
 		lookup(source.add("s", "a"), "a", 600*time.Millisecond)
-		lookup(source.add("s", "b"), "b", 0) // no new read of the secrets yet
+		lookup(source.add("s", "b"), "b", 0) // the secrets are still fresh
 		lookup(old, "old", 0)
 		if source.secrecy != 2 {
 			t.Errorf("secrets: got %d reads, want 2", source.secrecy)
@@ -339,8 +339,8 @@ func TestRemoteRecords_secrets(t *testing.T) {
 	})
 }
 
-// apart is a table that returns its records at once. It returns its secrets when the test releases
-// them.
+// apart is a table that returns records at once. A read of the secrets blocks until the test releases
+// it.
 type apart struct {
 	*table
 	come  chan struct{}
@@ -357,8 +357,8 @@ func (a *apart) Secrets(ctx context.Context) ([][]byte, error) {
 	}
 }
 
-// All requests wait for the first secrets. For later secrets only one request waits; the others use
-// the previous secrets. A request whose context ends stops waiting.
+// All requests wait for the first read of the secrets. For a later read only one request waits, and
+// the others use the previous secrets. A request stops waiting when its context ends.
 func TestRemoteRecords_secretsApart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := &apart{table: newTable("s"), come: make(chan struct{})}
@@ -376,7 +376,7 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 		gone, hangUp := context.WithCancel(ctx)
 		hangUp()
 		if err := r.Warm(gone, noon); !errors.Is(err, context.Canceled) {
-			t.Errorf("after the client left: got %v", err)
+			t.Errorf("after the client disconnected: got %v", err)
 		}
 		source.come <- struct{}{}
 		wg.Wait()
@@ -400,7 +400,7 @@ func TestRemoteRecords_secretsApart(t *testing.T) {
 	})
 }
 
-// Secrets that disappear from the table are a failure.
+// Missing secrets are a failure if an earlier read returned secrets.
 func TestRemoteRecords_lost(t *testing.T) {
 	source := newTable("s")
 	r := caller.NewRemoteRecords(source)
@@ -415,7 +415,7 @@ func TestRemoteRecords_lost(t *testing.T) {
 	look(t, r, source, noon.Add(4*time.Hour), key, "k", nil, 4)
 }
 
-// The result of a read counts even if the request ends at the same time.
+// A request uses the result of a read even if the request ends at the same time.
 func TestRemoteRecords_ending(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		source := newTable("s")

@@ -12,23 +12,23 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// maxToken is the length of the longest token that is parsed, in bytes. API Gateway passes at most
+// maxToken is the maximum length, in bytes, of a token that is parsed. API Gateway accepts at most
 // 10,240 bytes of headers.
 const maxToken = 8 << 10
 
-// Algorithms lists the algorithms that a Verifier supports: signatures with a public key, and
-// neither "none" nor shared secrets.
+// Algorithms lists the algorithms that a Verifier supports. They sign with a public key. Neither
+// "none" nor an algorithm with a shared secret is supported.
 var Algorithms = []string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 
 // TokenOptions define the tokens that a Verifier accepts.
 type TokenOptions struct {
 	Keys       KeySource // required
-	Issuer     string    // iss of a valid token; required
-	Audience   string    // one of the aud of a valid token; required
-	Algorithms []string  // some of Algorithms; required
+	Issuer     string    // issuer (claim iss) of a valid token; required
+	Audience   string    // audience (claim aud) that a valid token must contain; required
+	Algorithms []string  // a subset of Algorithms; required
 	UserClaim  string    // "" means sub
 	TierClaim  string    // "" means tier
-	// Leeway is the tolerance of exp and nbf; 0 means a minute.
+	// Leeway is the tolerance for exp and nbf. 0 means one minute.
 	Leeway time.Duration
 }
 
@@ -36,8 +36,9 @@ type TokenOptions struct {
 type Claims struct {
 	User string
 	Tier string
-	// Text has the claims that are strings, numbers and booleans, as the token spells them: 42 and
-	// "42" are the same. A claim that is null, a list or an object is left out.
+	// Text contains the claims that are strings, numbers and booleans, as the token spells them. The
+	// number 42 and the string "42" are the same. Text has no claim that is null, a list or an
+	// object.
 	Text map[string]string
 }
 
@@ -53,11 +54,11 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 	case o.Keys == nil:
 		return nil, fmt.Errorf("token keys: required")
 	case o.Issuer == "":
-		return nil, fmt.Errorf("token issuer: required; without it a token of any issuer with the same key would be valid")
+		return nil, fmt.Errorf("token issuer: required; without an issuer a token of any issuer with the same key would be valid")
 	case o.Audience == "":
-		return nil, fmt.Errorf("token audience: required; without it tokens for other APIs would be valid")
+		return nil, fmt.Errorf("token audience: required; without an audience tokens for other APIs would be valid")
 	case len(o.Algorithms) == 0:
-		return nil, fmt.Errorf("token algorithms: required; list those that the issuer signs with")
+		return nil, fmt.Errorf("token algorithms: required; list the algorithms that the issuer signs with")
 	}
 	if o.UserClaim == "" {
 		o.UserClaim = "sub"
@@ -79,18 +80,18 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 }
 
 // Verify returns the claims of a token that is valid at now. The error wraps ErrInvalidCredential or
-// ErrUnverified, and contains nothing of the token.
+// ErrUnverified, and contains no part of the token.
 func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Claims, error) {
 	if len(token) > maxToken {
-		return Claims{}, fmt.Errorf("%w: token of %d bytes", ErrInvalidCredential, len(token))
+		return Claims{}, fmt.Errorf("%w: token of %d bytes is too long", ErrInvalidCredential, len(token))
 	}
 	parsed, err := jwt.ParseSigned(token, v.algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
 		return Claims{}, fmt.Errorf("%w: not a token signed with %v", ErrInvalidCredential, v.o.Algorithms)
 	}
 	header := parsed.Headers[0]
-	if _, critical := header.ExtraHeaders["crit"]; critical { // no extension is supported (RFC 7515, 4.1.11)
-		return Claims{}, fmt.Errorf("%w: token with crit", ErrInvalidCredential)
+	if _, critical := header.ExtraHeaders["crit"]; critical { // Verify supports no extension (RFC 7515, 4.1.11)
+		return Claims{}, fmt.Errorf("%w: token with the header parameter crit, which is not supported", ErrInvalidCredential)
 	}
 	key, err := v.o.Keys.Key(ctx, now, header.KeyID, header.Algorithm)
 	if err != nil {
@@ -99,10 +100,10 @@ func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Cla
 	var standard jwt.Claims
 	var all map[string]json.RawMessage
 	if err := parsed.Claims(key, &standard, &all); err != nil {
-		return Claims{}, fmt.Errorf("%w: signature or claims of the token", ErrInvalidCredential)
+		return Claims{}, fmt.Errorf("%w: malformed claims or wrong signature of the token", ErrInvalidCredential)
 	}
 	if standard.Expiry == nil {
-		return Claims{}, fmt.Errorf("%w: token without exp", ErrInvalidCredential)
+		return Claims{}, fmt.Errorf("%w: token without the claim exp", ErrInvalidCredential)
 	}
 	expected := jwt.Expected{Issuer: v.o.Issuer, AnyAudience: jwt.Audience{v.o.Audience}, Time: now}
 	if err := standard.ValidateWithLeeway(expected, v.o.Leeway); err != nil {
@@ -120,12 +121,12 @@ func (v *Verifier) claims(all map[string]json.RawMessage) (Claims, error) {
 	}
 	c := Claims{User: text[v.o.UserClaim], Tier: text[v.o.TierClaim], Text: text}
 	if c.User == "" {
-		return Claims{}, fmt.Errorf("%w: token without %s", ErrInvalidCredential, v.o.UserClaim)
+		return Claims{}, fmt.Errorf("%w: token without the claim %s", ErrInvalidCredential, v.o.UserClaim)
 	}
 	return c, nil
 }
 
-// textOf returns the text of a string, a number or a boolean.
+// textOf returns the text of a string, a number or a boolean. ok is false for other values.
 func textOf(value json.RawMessage) (text string, ok bool) {
 	switch text = string(value); {
 	case strings.HasPrefix(text, "{"), strings.HasPrefix(text, "["), text == "null":

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// The header fields of an answer. HTTP ignores the case of names. net/http writes a canonical
-// case; other hosts can use this one.
+// These are the header fields of an answer. HTTP ignores the case of field names. net/http writes
+// them in its canonical case; other hosts can use this spelling.
 const (
 	RetryAfterField = "Retry-After"
 	LimitField      = "X-RateLimit-Limit"
@@ -22,25 +22,25 @@ const (
 	DegradedField   = "Weir-Degraded"
 )
 
-// Answer is a decision as HTTP: the values of header fields, "" for a field that is left out, and
-// the problem of a refusal. Make it with NewAnswer.
+// Answer is a decision as an HTTP answer: the values of header fields and the problem of a refusal. A
+// field with the value "" is left out. Create it with NewAnswer.
 type Answer struct {
 	RetryAfter string // whole seconds
 	Limit      string // capacity in requests
 	Remaining  string
 	Reset      string // when the quota is full again, in Unix seconds
-	Policy     string // "" if other numbers than the limit's decided
+	Policy     string // "" if other numbers than those of the limit decided
 	RateLimit  string
 	Degraded   string // why the store did not decide: a limiter.Reason
 
-	Problem *Problem // nil if the request may go on
+	Problem *Problem // nil if the request passes
 }
 
-// jitterFrom is the longest wait without jitter.
+// jitterFrom is the longest wait that gets no jitter.
 const jitterFrom = 10 * time.Second
 
-// NewAnswer returns the answer to d. It extends a wait of more than ten seconds by up to 3 %, so
-// that callers that were refused together do not return together.
+// NewAnswer returns the answer for the decision d. It extends a wait of more than ten seconds by up
+// to 3 %, so that callers that were refused together do not return together.
 func NewAnswer(d limiter.Decision) Answer {
 	a := Answer{Degraded: string(d.Reason)}
 	switch {
@@ -90,7 +90,7 @@ func unixUp(t time.Time) int64 {
 	return t.Add(time.Second - 1).Unix()
 }
 
-// fieldNames are the names of an Answer's fields, and canonicalNames their keys in an
+// fieldNames are the names of the fields of an Answer. canonicalNames are their keys in an
 // http.Header.
 var (
 	fieldNames     = [...]string{RetryAfterField, LimitField, RemainingField, ResetField, PolicyField, RateLimitField, DegradedField}
@@ -102,8 +102,8 @@ var (
 	}()
 )
 
-// ExposedFields returns the names of all fields of an answer. A page of another origin can read
-// them only if Access-Control-Expose-Headers lists them.
+// ExposedFields returns the names of all fields of an answer. A page of another origin can read the
+// fields only if Access-Control-Expose-Headers lists them.
 func ExposedFields() []string { return slices.Clone(fieldNames[:]) }
 
 // values returns the values of the fields, in the order of their names.
@@ -122,10 +122,10 @@ func (a Answer) Fields() [][2]string {
 	return set
 }
 
-// SetHeader sets the fields of the answer.
+// SetHeader sets the fields of the answer in h.
 func (a Answer) SetHeader(h http.Header) {
 	all := a.values()
-	values := make([]string, len(all)) // one allocation for the values of all fields
+	values := make([]string, len(all)) // saves an allocation for each field
 	copy(values, all[:])
 	for i, value := range values {
 		if value != "" {
@@ -134,8 +134,8 @@ func (a Answer) SetHeader(h http.Header) {
 	}
 }
 
-// Refuse writes the answer to a request that does not go on, with the status of its Problem.
-// Without a Problem the status is 429.
+// Refuse writes the answer to a refused request with the status of its Problem. Without a Problem the
+// status is 429.
 func (a Answer) Refuse(w http.ResponseWriter) {
 	a.SetHeader(w.Header())
 	p := a.Problem

@@ -18,7 +18,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// BenchmarkGate measures a request to a handler behind the limits, with a store in memory.
+// BenchmarkGate measures a request to a handler behind a Gate with a store in memory.
 func BenchmarkGate(b *testing.B) {
 	for name, rate := range map[string]algo.Rate{
 		"allowed": {Requests: 1e9, Window: time.Hour},

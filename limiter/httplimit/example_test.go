@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// The Gate protects a server by the limits of a document. It identifies callers by an API key or by
-// the address of the peer.
+// The Gate enforces the limits of a document for a server. An API key identifies a caller; without a
+// key, the address of the peer does.
 func ExampleGate() {
 	limits, err := rules.Parse([]byte(`{"rules":[
 		{"endpoint":"/hello","limits":{"free":{"requests":1,"window":"1h"},"paid":{"requests":100,"window":"1h"}}}
@@ -80,7 +80,7 @@ func ExampleGate() {
 	// 401
 }
 
-// Decide returns the answer, and a host sends it in its own form.
+// Decide returns the answer. The host converts it to its own response.
 func ExampleGate_Decide() {
 	limits, err := rules.Parse([]byte(`{"rules":[{"endpoint":"/hello","limits":{"*":{"requests":1,"window":"1h"}}}]}`), rules.Options{Version: 1})
 	if err != nil {
@@ -101,7 +101,7 @@ func ExampleGate_Decide() {
 		Limiter: l,
 		Charges: live.Fixed(limits).Charges,
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
-			return caller.Caller{User: "alice"}, nil // verified by the host
+			return caller.Caller{User: "alice"}, nil // the host has verified the user
 		},
 		Observe: func(o outcome.Outcome) { fmt.Print(o.Caller.User, " ", o.Class(), ": ") },
 	})

@@ -15,35 +15,36 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Options of a Gate. Limiter, Charges and Identify are required.
+// Options are the options of a Gate. Limiter, Charges and Identify are required.
 type Options struct {
-	// Identify returns the sender of a request that came at now. With an error the Caller is
-	// still charged, and the answer is then 401, or 503 if the error wraps caller.ErrUnverified.
-	// For a request with a malformed path, Request has the address alone and the error is ignored.
+	// Identify returns the sender of a request that arrived at now. If it returns an error, the
+	// Caller is still charged, and the answer is 401, or 503 if the error wraps
+	// caller.ErrUnverified. For a request with a malformed path, Request contains only the address,
+	// and the error is ignored.
 	Identify func(ctx context.Context, now time.Time, r Request) (caller.Caller, error)
-	// Charges returns the charges of a request that came at now, and the tier that chose them.
-	// Rules.Charges of package rules/live fits.
+	// Charges returns the charges of a request that arrived at now, and the tier that selected them.
+	// It can be Rules.Charges of package rules/live.
 	Charges func(ctx context.Context, now time.Time, method string, path rules.Path, c caller.Caller) (charges []limiter.Charge, tier string)
-	// Limiter decides.
+	// Limiter decides the charges.
 	Limiter *limiter.Limiter
-	// Observe, if not nil, gets each decided request once, before it is answered.
+	// Observe gets each decided request once, before the answer is written. It may be nil.
 	Observe func(outcome.Outcome)
-	// MaxDelay is the longest time that Serve delays a request in the queue of a leaky bucket;
-	// give the rules the same, so that queues are no deeper. 0: leaky buckets are meters, and no
-	// request is delayed.
+	// MaxDelay is the longest time for which Serve delays a request in the queue of a leaky bucket.
+	// Give the rules the same value, which bounds the depth of queues. 0 means that no request is
+	// delayed, and leaky buckets only count.
 	MaxDelay time.Duration
-	// Clock is read once per request; nil means Limiter.Now.
+	// Clock is read once for each request. nil means Limiter.Now.
 	Clock func() time.Time
-	// Logger gets one line of a message a second; nil means slog.Default().
+	// Logger gets at most one line a second for each message. nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Gate decides requests. Each host uses it: a middleware, an authorizer, a Lambda handler. Make
-// one with New. It is safe for concurrent use.
+// Gate decides requests for every host: a middleware, an authorizer, and a Lambda handler. Create it
+// with New. It is safe for concurrent use.
 type Gate struct{ o Options }
 
-// New returns a Gate. It panics if a required option is missing, so that a program fails at its
-// start and not at its first request.
+// New returns a Gate. It panics if a required option is missing, so that a program fails when it
+// starts and not at its first request.
 func New(o Options) *Gate {
 	switch {
 	case o.Identify == nil:
@@ -62,26 +63,26 @@ func New(o Options) *Gate {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
 	}
-	o.Logger = slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())) // any client can send bad credentials
+	o.Logger = slog.New(telemetry.NewRateLimitedHandler(o.Logger.Handler())) // any client can cause log lines by bad credentials
 	return &Gate{o}
 }
 
-// Request is what a Gate reads of a request.
+// Request contains the parts of a request that a Gate needs.
 type Request struct {
 	Method    string
 	Path      rules.Path
 	Malformed bool // rules.ParsePath rejected the path
 	Header    http.Header
-	Address   netip.Addr // of the client, as the host knows it; zero if the host does not
+	Address   netip.Addr // of the client; the zero Addr if the host does not know it
 }
 
 // Result is the decision of a Gate.
 type Result struct {
 	outcome.Outcome
-	// Answer has the header fields of the response. Its Problem is nil if the request may go on,
-	// and otherwise the response.
+	// Answer has the header fields of the response. Its Problem is nil if the request passes.
+	// Otherwise the Problem is the response.
 	Answer Answer
-	Tier   string // that chose the charges; "" for a malformed path
+	Tier   string // that selected the charges; "" for a malformed path
 }
 
 // Decide decides a request. The steps are the same for every host, in this order.
@@ -89,7 +90,7 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	result, begun := Result{Outcome: outcome.Outcome{Time: g.o.Clock()}}, time.Now()
 	o := &result.Outcome
 
-	// A malformed path is refused without a charge: no rule matches it.
+	// No rule matches a malformed path, so it is refused without a charge.
 	if r.Malformed {
 		o.Caller, _ = g.o.Identify(ctx, o.Time, Request{Address: r.Address})
 		o.Decision.At = o.Time
@@ -98,11 +99,11 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 		return result
 	}
 
-	// Identify the caller. A caller whose credential is bad is charged by address.
+	// Identify the caller. If its credential is bad, only limits by address charge the caller.
 	var unidentified error
 	o.Caller, unidentified = g.o.Identify(ctx, o.Time, r)
 
-	// Match the rules, and charge their limits.
+	// Match the rules and charge their limits.
 	var charges []limiter.Charge
 	charges, result.Tier = g.o.Charges(ctx, o.Time, r.Method, r.Path, o.Caller)
 	o.Decision, o.Err = g.o.Limiter.Take(ctx, o.Time, charges)
@@ -120,7 +121,8 @@ func (g *Gate) Decide(ctx context.Context, r Request) Result {
 	return result
 }
 
-// answer returns the answer to a request. invalid reports that the charges of the request are invalid.
+// answer returns the answer to a request. invalid reports whether the charges of the request are
+// invalid.
 func (g *Gate) answer(ctx context.Context, o *outcome.Outcome, invalid bool) Answer {
 	switch {
 	case o.Err == nil:

@@ -78,7 +78,7 @@ X-RateLimit-Reset: 1772625612
 RateLimit-Policy: "search";q=100;w=60
 RateLimit: "search";r=0;t=10
 `},
-		{"refused for good", limiter.Decision{At: noon, Limit: l, Capacity: 20, Remaining: 20}, `X-RateLimit-Limit: 20
+		{"cost above the limit", limiter.Decision{At: noon, Limit: l, Capacity: 20, Remaining: 20}, `X-RateLimit-Limit: 20
 X-RateLimit-Remaining: 20
 X-RateLimit-Reset: 1772625601
 RateLimit-Policy: "search";q=100;w=60
@@ -104,7 +104,7 @@ Weir-Degraded: store_timeout
 }
 
 // While the store fails, a process limits the caller locally. The answer then has the numbers of the
-// local share and no policy. The policy applies again when the store answers.
+// local share and no policy. Once the store answers again, the answer has the policy again.
 func TestNewAnswer_share(t *testing.T) {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "search", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Minute}, OnError: limiter.OnErrorLocal, LocalProcesses: 50})
 	if err != nil {
@@ -124,7 +124,7 @@ func TestNewAnswer_share(t *testing.T) {
 		a := httplimit.NewAnswer(d)
 		if i == 2 {
 			if p := a.Problem; a.RetryAfter == "" || p == nil || p.Status != http.StatusTooManyRequests || p.Limit != 2 || p.Window != "" || !slices.Equal(p.Violated, []string{"search"}) {
-				t.Errorf("problem: got %+v, %+v", a, p)
+				t.Errorf("got answer %+v and problem %+v", a, p)
 			}
 			a.RetryAfter, a.RateLimit = "", ""
 		}
@@ -134,22 +134,22 @@ func TestNewAnswer_share(t *testing.T) {
 	}
 }
 
-// A refusal without a limit has a body without numbers.
+// The body of a refusal without a limit has no numbers.
 func TestAnswer_Refuse_noLimit(t *testing.T) {
 	if httplimit.NewAnswer(limiter.Decision{}).Problem == nil || httplimit.NewAnswer(limiter.Decision{Allowed: true}).Problem != nil {
-		t.Error("Problem: want one for a refusal and none for an allowed request")
+		t.Error("Problem: want a problem for a refusal, and nil for an allowed request")
 	}
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Too Many Requests","status":429,"error":"rate_limit_exceeded","message":"Too many requests."}`
 	for name, a := range map[string]httplimit.Answer{"refused": httplimit.NewAnswer(limiter.Decision{}), "allowed": httplimit.NewAnswer(limiter.Decision{Allowed: true}), "zero": {}} {
 		w := httptest.NewRecorder()
 		a.Refuse(w)
 		if got := w.Body.String(); w.Code != http.StatusTooManyRequests || got != want || w.Header().Get("Content-Type") != "application/problem+json" || w.Header().Get("RateLimit") != "" {
-			t.Errorf("%s: %d %v %s", name, w.Code, w.Header(), got)
+			t.Errorf("%s: got %d %v %s", name, w.Code, w.Header(), got)
 		}
 	}
 }
 
-// The refusal of a busy subject has no limit and a short wait.
+// The refusal of a busy subject shows no limit and has a short wait.
 func TestNewAnswer_busy(t *testing.T) {
 	for wait, want := range map[time.Duration]string{time.Second: "1 second", 2500 * time.Millisecond: "3 seconds", 3 * time.Second: "3 seconds"} {
 		a := httplimit.NewAnswer(limiter.Decision{At: noon, Reason: limiter.ReasonBusy, RetryAfter: wait})
@@ -157,7 +157,7 @@ func TestNewAnswer_busy(t *testing.T) {
 		a.Refuse(w)
 		body := `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Too Many Requests","status":429,"error":"subject_busy","message":"Too many requests at once. Retry after ` + want + `."}`
 		if w.Code != http.StatusTooManyRequests || w.Body.String() != body || fields(a) != "Retry-After: "+want[:1]+"\nWeir-Degraded: subject_busy\n" {
-			t.Errorf("%s: %d %s, %s", wait, w.Code, w.Body, fields(a))
+			t.Errorf("%s: got %d %s, fields %s", wait, w.Code, w.Body, fields(a))
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestNewAnswer_jitter(t *testing.T) {
 	}
 }
 
-// server is a handler behind one limit. Each test sets the caller.
+// server is a handler behind one limit. Each test sets the caller of its requests.
 type server struct {
 	http.Handler
 	caller caller.Caller
@@ -190,7 +190,8 @@ type server struct {
 	store  limiter.Store
 	served int
 	log    bytes.Buffer
-	// observed has the outcomes that Observe received, and the number of requests served before each.
+	// observed contains the outcomes that Observe received. Each entry includes the number of
+	// requests served before it.
 	observed []string
 }
 
@@ -222,7 +223,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// failing is the store of server. If it wraps no store, it returns an error.
+// failing is the store of server. It returns an error if it does not wrap a store.
 type failing struct {
 	limiter.Store
 	*server
@@ -256,7 +257,7 @@ func TestGate(t *testing.T) {
 	for i := range 20 {
 		r := s.get(t, http.MethodGet, "/a")
 		if r.StatusCode != http.StatusOK || body(t, r) != "served" || r.Header.Get("X-RateLimit-Remaining") != strconv.Itoa(19-i) {
-			t.Fatalf("request %d: %s, %v", i+1, r.Status, r.Header)
+			t.Fatalf("request %d: got %s, %v", i+1, r.Status, r.Header)
 		}
 	}
 	r := s.get(t, http.MethodGet, "/a")
@@ -282,7 +283,7 @@ func TestGate(t *testing.T) {
 		t.Errorf("after the wait of Retry-After: got %s", r.Status)
 	}
 	if r := s.get(t, http.MethodGet, "/"+strings.Repeat("a", 21)); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "" ||
-		!strings.Contains(body(t, r), "costs more than the limit ever allows") {
+		!strings.Contains(body(t, r), "costs more than the whole limit") {
 		t.Errorf("a cost above the capacity: got %s, %v", r.Status, r.Header)
 	}
 }
@@ -294,10 +295,10 @@ func TestGate_credentials(t *testing.T) {
 		r := s.get(t, http.MethodGet, "/a")
 		if got := body(t, r); r.StatusCode != http.StatusUnauthorized || r.Header.Get("WWW-Authenticate") != "Bearer" ||
 			got != `{"type":"about:blank","title":"Unauthorized","status":401,"error":"unauthorized","message":"The credentials are missing, malformed, unknown or expired."}` {
-			t.Fatalf("%s %v %s", r.Status, r.Header, got)
+			t.Fatalf("bad credential: got %s %v %s", r.Status, r.Header, got)
 		}
 		if r.Header.Get("X-RateLimit-Limit") != "" {
-			t.Error("a 401 shows limits, want none")
+			t.Error("a 401 has fields of limits, want none")
 		}
 	}
 	if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != http.StatusTooManyRequests {
@@ -321,12 +322,12 @@ func TestGate_credentials_degraded(t *testing.T) {
 	for status, err := range map[int]error{http.StatusUnauthorized: caller.ErrInvalidCredential, http.StatusServiceUnavailable: caller.ErrUnverified} {
 		s.caller, s.err = caller.Caller{Rejected: true}, err
 		if r := s.get(t, http.MethodGet, "/a"); r.StatusCode != status || r.Header.Get("Weir-Degraded") == "" || r.Header.Get("RateLimit") != "" {
-			t.Errorf("%v: %s %v", err, r.Status, r.Header)
+			t.Errorf("%v: got %s %v", err, r.Status, r.Header)
 		}
 	}
 }
 
-// While the store fails, this process limits alone, and a header shows it. A request with invalid
+// While the store fails, this process limits alone, and a header says so. A request with invalid
 // charges is not served.
 func TestGate_failure(t *testing.T) {
 	s := newServer(t)
@@ -339,8 +340,8 @@ func TestGate_failure(t *testing.T) {
 	}
 }
 
-// Observe receives each request once, before its answer. The outcome has an error if the decision was
-// not enforced, and no error for a refusal.
+// Observe receives each request once, before the answer. The outcome has an error if the decision was
+// not enforced. A refusal is not an error.
 func TestGate_Observe(t *testing.T) {
 	s := newServer(t)
 	s.get(t, http.MethodGet, "/"+strings.Repeat("a", 20))
@@ -376,7 +377,7 @@ func TestProblem(t *testing.T) {
 	}
 }
 
-// A bad credential is logged.
+// The Gate logs a bad credential.
 func TestGate_log(t *testing.T) {
 	s := newServer(t)
 	s.caller, s.err = caller.Caller{Rejected: true}, fmt.Errorf("%w: forged", caller.ErrInvalidCredential)
@@ -388,7 +389,7 @@ func TestGate_log(t *testing.T) {
 	}
 }
 
-// New panics with the name of a missing option.
+// New panics with the name of the missing option.
 func TestNew_missing(t *testing.T) {
 	charges := func(context.Context, time.Time, string, rules.Path, caller.Caller) ([]limiter.Charge, string) {
 		return nil, ""
@@ -408,8 +409,8 @@ func TestNew_missing(t *testing.T) {
 	}
 }
 
-// Requests of a leaky bucket leave at a fixed interval and wait at most MaxDelay. They lose their turn
-// when their context ends.
+// Requests leave a leaky bucket at a fixed interval and wait at most MaxDelay. A request leaves the
+// queue when its context ends.
 func TestGate_delay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := limit(t, "queue", algo.Rate{Algorithm: algo.LeakyBucket, Requests: 10, Window: time.Second, Burst: 5})
@@ -444,7 +445,7 @@ func TestGate_delay(t *testing.T) {
 				h.ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, "/", http.NoBody))
 				statuses[i] = w.Code
 			})
-			synctest.Wait() // each request joins the queue before the next
+			synctest.Wait() // each request joins the queue before the next request begins
 		}
 		wg.Wait()
 		if want := []int{200, 200, 200, 503, 200, 429}; !slices.Equal(statuses, want) {
@@ -456,7 +457,7 @@ func TestGate_delay(t *testing.T) {
 	})
 }
 
-// A request that is denied because the store fails gets 503, not 429. No cache stores the answer.
+// A request that is denied because the store fails gets 503, not 429. The answer must not be cached.
 func TestGate_denied(t *testing.T) {
 	s := newServer(t)
 	s.store = nil
@@ -470,7 +471,7 @@ func TestGate_denied(t *testing.T) {
 		Charges: func(_ context.Context, _ time.Time, _ string, _ rules.Path, c caller.Caller) (charges []limiter.Charge, tier string) {
 			return []limiter.Charge{{Subject: c.Subject(), Limit: deny, Cost: 1}}, ""
 		},
-		// The denial takes precedence over the bad credential.
+		// The denial takes precedence over a bad credential.
 		Identify: func(context.Context, time.Time, httplimit.Request) (caller.Caller, error) {
 			return caller.Caller{User: "a"}, caller.ErrInvalidCredential
 		},
@@ -480,17 +481,17 @@ func TestGate_denied(t *testing.T) {
 			}
 			observed = append(observed, o.Decision)
 		},
-	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it went on") }))
+	}).Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler was called, want a denial") }))
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody))
 	const want = `{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity","title":"Service Unavailable","status":503,"error":"store_unavailable",` +
 		`"message":"The limits of this request cannot be checked now. Retry after 1 second."}`
 	if got := w.Body.String(); w.Code != http.StatusServiceUnavailable || got != want {
-		t.Errorf("%d\n got %s\nwant %s", w.Code, got, want)
+		t.Errorf("status %d\n got %s\nwant %s", w.Code, got, want)
 	}
 	for name, want := range map[string]string{"Retry-After": "1", "Weir-Degraded": "store_unavailable", "Cache-Control": "no-store", "Content-Type": "application/problem+json", "X-RateLimit-Limit": ""} {
 		if got := w.Header().Get(name); got != want {
-			t.Errorf("%s: %q, want %q", name, got, want)
+			t.Errorf("%s: got %q, want %q", name, got, want)
 		}
 	}
 	if len(observed) != 1 || !observed[0].Failed {

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// A ServeMux splits a path before it decodes it, but rules decode it first. So the handler gets the
-// charged path, not the path that the client sent.
+// A ServeMux splits a path before it decodes the path, but rules decode first. The handler must get
+// the path that was charged, not the path that the client sent.
 func TestGate_path(t *testing.T) {
 	var charged string
 	gate := httplimit.New(httplimit.Options{
@@ -46,13 +46,13 @@ func TestGate_path(t *testing.T) {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://api.example.com"+sent, http.NoBody)
 		before := *r.URL
 		if gate.Wrap(mux).ServeHTTP(httptest.NewRecorder(), r); ran != want || *r.URL != before {
-			t.Errorf("%s: got charged %q, ran %q, want %q", sent, charged, ran, want)
+			t.Errorf("%s: got charge for %q and handler for %q, want %q for both", sent, charged, ran, want)
 		}
 	}
 }
 
-// A request with a malformed path is answered with 400 and recorded by address. It is neither charged
-// nor served, and its credential is not checked.
+// A request with a malformed path gets 400, and the outcome has only its address. The request is
+// neither charged nor served, and its credential is not verified.
 func TestGate_malformedPath(t *testing.T) {
 	address := netip.MustParseAddr("203.0.113.7")
 	var observed []outcome.Outcome
@@ -77,6 +77,6 @@ func TestGate_malformedPath(t *testing.T) {
 		t.Errorf("got %d %v %s", w.Code, w.Header(), w.Body)
 	}
 	if len(observed) != 1 || observed[0].Class() != outcome.Refused || observed[0].Caller.IP.Addr() != address || observed[0].Err != nil {
-		t.Errorf("observed: got %+v, want one refusal of the address", observed)
+		t.Errorf("observed: got %+v, want one refusal with the address", observed)
 	}
 }

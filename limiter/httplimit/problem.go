@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// Problem is the body of a response to a request that does not go on (RFC 9457).
+// Problem is the body of the response to a refused or failed request (RFC 9457).
 type Problem struct {
 	Type     string   `json:"type"`
 	Title    string   `json:"title"`
@@ -20,14 +20,14 @@ type Problem struct {
 	Violated []string `json:"violated-policies,omitempty"`
 }
 
-// The types of problems (RFC 9457, 4.2.1, and the draft of the RateLimit fields).
+// These are the types of problems (RFC 9457, 4.2.1, and the draft of the RateLimit fields).
 const (
 	blank           = "about:blank"
 	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
 )
 
-// retrySoon is the Retry-After of a failure. A circuit breaker tries a store more than once a
+// retrySoon is the Retry-After of a failure. A circuit breaker calls the store again in less than a
 // second.
 const retrySoon = "1"
 
@@ -35,14 +35,15 @@ func problem(problemType string, status int, code, message string) *Problem {
 	return &Problem{Type: problemType, Title: http.StatusText(status), Status: status, Error: code, Message: message}
 }
 
-// refusal returns the problem of a request over a limit, without a limit.
+// refusal returns the problem of a request over a limit, without details of the limit.
 func refusal(message string) *Problem {
 	return problem(quotaExceeded, http.StatusTooManyRequests, "rate_limit_exceeded", message)
 }
 
-// overLimit returns the problem of a request that d refuses. wait is in seconds; -1 means forever.
+// overLimit returns the problem of a request that d refuses. wait is in seconds. -1 means that no
+// wait helps.
 func overLimit(d *limiter.Decision, wait int64) *Problem {
-	text := "Too many requests. This one costs more than the limit ever allows."
+	text := "Too many requests. This request costs more than the whole limit."
 	if wait >= 0 {
 		text = "Too many requests." + retry(wait)
 	}
@@ -55,23 +56,23 @@ func overLimit(d *limiter.Decision, wait int64) *Problem {
 }
 
 // busy returns the problem of a request whose subject gets too many concurrent charges. No limit
-// refused it.
+// refused the request.
 func busy(wait int64) *Problem {
 	return problem(reducedCapacity, http.StatusTooManyRequests, string(limiter.ReasonBusy), "Too many requests at once."+retry(wait))
 }
 
-// failure returns the problem of a request that is denied because a store fails.
+// failure returns the problem of a request that is denied because the store fails.
 func failure() *Problem {
 	return problem(reducedCapacity, http.StatusServiceUnavailable, "store_unavailable", "The limits of this request cannot be checked now. Retry after 1 second.")
 }
 
-// queueLeft returns the problem of a request that ended in the queue of a leaky bucket.
+// queueLeft returns the problem of a request whose context ended in the queue of a leaky bucket.
 func queueLeft() *Problem {
 	return problem(blank, http.StatusServiceUnavailable, "queue_left", "The request ended before its turn came.")
 }
 
-// MalformedPath returns the answer to a request whose path rules.ParsePath rejects. It is a
-// 400; an authorizer of a REST API, which can only deny, puts it into the body of its 429.
+// MalformedPath returns the answer to a request whose path rules.ParsePath rejects. The status is
+// 400. The authorizer of a REST API can only deny, so it puts the problem into the body of its 429.
 func MalformedPath() Answer {
 	return Answer{Problem: problem(blank, http.StatusBadRequest, "malformed_path",
 		"A percent sign in the path is not followed by two hexadecimal digits. Write %25 for a percent sign.")}
@@ -82,8 +83,9 @@ func internalError() Answer {
 	return Answer{Problem: problem(blank, http.StatusInternalServerError, "internal_error", "The limits of this request could not be applied.")}
 }
 
-// unverified returns the answer to a request whose credential could not be checked. Neither it nor
-// unauthorized contains numbers of limits, because those count another caller.
+// unverified returns the answer to a request whose credential could not be verified. unverified and
+// unauthorized contain no numbers of limits, because these limits count the address and not the
+// claimed caller.
 func unverified(degraded limiter.Reason) Answer {
 	return Answer{
 		RetryAfter: retrySoon, Degraded: string(degraded),
@@ -91,7 +93,7 @@ func unverified(degraded limiter.Reason) Answer {
 	}
 }
 
-// unauthorized returns the answer to a request with a bad credential, or without a required
+// unauthorized returns the answer to a request with a bad credential or without a required
 // credential.
 func unauthorized(degraded limiter.Reason) Answer {
 	return Answer{
@@ -107,14 +109,14 @@ func retry(wait int64) string {
 	return " Retry after " + strconv.FormatInt(wait, 10) + " seconds."
 }
 
-// write writes a problem document that nothing may cache (RFC 6585, 4).
+// write writes a problem document that must not be cached (RFC 6585, 4).
 func (p *Problem) write(w http.ResponseWriter) {
-	body, _ := json.Marshal(p) // strings and numbers always marshal
+	body, _ := json.Marshal(p) // Marshal never fails for strings and numbers
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("Content-Type", "application/problem+json")
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(body) // the client may be gone
+	_, _ = w.Write(body) // the client may have disconnected
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Wrap returns next behind the limits, as a middleware for net/http: for an HTTP API, a function
-// URL, a load balancer or a server of your own.
+// Wrap returns a middleware for net/http that enforces the limits before next. It serves an HTTP API,
+// a function URL, a load balancer or a server.
 //
-// next gets requests with the path that was charged: decoded, without a slash at the end, and with
-// an empty RawPath. So a ServeMux runs no pattern of other rules; register "/files" as well as
-// "/files/".
+// next gets requests with the path that was charged: decoded, without a slash at the end, and with an
+// empty RawPath. So a ServeMux cannot select a pattern that other rules match. Register "/files" as
+// well as "/files/".
 func (g *Gate) Wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Serve(w, r, NewRequest(r), next) })
 }
 
-// NewRequest returns what a Gate reads of r. The address is that of the connection's peer: behind
-// a proxy set another one, such as that of caller.LastHop.
+// NewRequest returns the parts of r that a Gate needs. The address is the peer of the connection.
+// Behind a proxy, replace it, for example with the address that caller.LastHop returns.
 func NewRequest(r *http.Request) Request {
 	return Request{Method: r.Method, Path: rules.URLPath(r.URL), Header: r.Header, Address: caller.ParseAddress(r.RemoteAddr)}
 }
 
-// Serve decides a request that was read from r, and answers it or passes it to next.
+// Serve decides request, which describes r. It answers r or passes r to next.
 func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, next http.Handler) {
 	result := g.Decide(r.Context(), request)
 	switch {
@@ -42,7 +42,7 @@ func (g *Gate) Serve(w http.ResponseWriter, r *http.Request, request Request, ne
 	next.ServeHTTP(w, routed(r, request.Path))
 }
 
-// wait waits for the delay. It reports false if ctx ends before.
+// wait waits for the delay. It returns false if ctx ends first.
 func wait(ctx context.Context, delay time.Duration) bool {
 	if delay <= 0 {
 		return true
@@ -57,7 +57,7 @@ func wait(ctx context.Context, delay time.Duration) bool {
 	}
 }
 
-// routed returns r with the path that was charged and no other spelling of it.
+// routed returns r with the path that was charged. It removes every other spelling of the path.
 func routed(r *http.Request, path rules.Path) *http.Request {
 	if r.URL.RawPath == "" && r.URL.Path == path.String() {
 		return r

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// The RateLimit fields have a file of their own because their draft may change:
+// The RateLimit fields have their own file because their draft may change. The draft is
 // draft-ietf-httpapi-ratelimit-headers-11. A field is a List of Strings with parameters (RFC 9651).
-// A limit's name needs no escaping.
+// The name of a limit needs no escaping.
 
-// policyField returns the value of RateLimit-Policy: the quota in requests per window in seconds.
+// policyField returns the value of RateLimit-Policy: the quota, and the window in seconds.
 func policyField(name string, quota int64, window time.Duration) string {
 	b := append(make([]byte, 0, 48), '"')
 	b = append(b, name...)
@@ -20,8 +20,8 @@ func policyField(name string, quota int64, window time.Duration) string {
 	return string(b)
 }
 
-// rateLimitField returns the value of RateLimit: what is left of the quota, and in how many
-// seconds more will be; no time if wait is negative.
+// rateLimitField returns the value of RateLimit: the remaining quota and the seconds until more is
+// available. If wait is negative, the value has no time.
 func rateLimitField(name string, available, wait int64) string {
 	b := append(make([]byte, 0, 48), '"')
 	b = append(b, name...)

@@ -1,5 +1,5 @@
-// Package outcome holds the value that describes one decided request. The gate of package
-// httplimit makes it; packages telemetry and decisionlog record it.
+// Package outcome defines the value that describes one decided request. Package httplimit creates it,
+// and packages telemetry and decisionlog record it.
 package outcome
 
 import (
@@ -12,25 +12,25 @@ import (
 
 // Outcome is everything known about one decided request.
 type Outcome struct {
-	Time     time.Time        // when the request came
-	Duration time.Duration    // of the decision, the identification of the caller included
-	Caller   caller.Caller    // its verified identities only
-	Decision limiter.Decision // the zero Decision if none was reached
-	// Err is why Decision was not enforced: a bad or missing credential, one that could not be
-	// checked, an event that could not be read, or invalid charges. nil for a request that was
-	// allowed or refused, also if the store failed.
+	Time     time.Time        // when the request arrived
+	Duration time.Duration    // of the decision, including the identification of the caller
+	Caller   caller.Caller    // contains only verified identities
+	Decision limiter.Decision // the zero Decision if there was no decision
+	// Err says why Decision was not enforced: a bad or missing credential, an unverified credential,
+	// an unsupported event, or invalid charges. It is nil if the request was allowed or refused,
+	// even if the store failed.
 	Err error
 }
 
-// Class is the result of a request. Each request has one.
+// Class is the kind of result of a request. Each request has one.
 type Class string
 
-// The classes.
+// These are the classes.
 const (
 	Allowed      Class = "allowed"
-	Refused      Class = "refused"      // over a limit: 429; or a malformed path: 400
+	Refused      Class = "refused"      // the request exceeds a limit: 429; or its path is malformed: 400
 	Unauthorized Class = "unauthorized" // bad or missing credentials: 401
-	Failed       Class = "failed"       // no decision, an unchecked credential, or a store failed and a limit denies then: 500, 503
+	Failed       Class = "failed"       // no decision, an unverified credential, or a limit with on_error deny while the store fails: 500, 503
 )
 
 // Class returns the class of o.
