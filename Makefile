@@ -26,6 +26,10 @@ LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFI
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
 
+# What a release contains beside the functions, and its version: the tag, or one that names the commit.
+PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64
+VERSION ?= $(or $(shell git describe --tags --exact-match 2>/dev/null),v0.0.0-$(shell git rev-parse --short=12 HEAD 2>/dev/null))
+
 # How long `make fuzz` spends on each target, or with an x how many inputs it tries. By itself
 # Go would spend up to a minute on making each input smaller that reaches something new.
 FUZZTIME ?= 30s
@@ -44,7 +48,7 @@ HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 
-.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console synth diff deploy destroy bootstrap golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
+.PHONY: help run check check-fast test test-go test-kafka sam test-sam test-console synth diff deploy destroy bootstrap release golden vendor fuzz soak lint cfn-lint build functions size bench bench-docs simulate-docs clean .bin/weir .bin/weir-tools FORCE
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -70,7 +74,7 @@ GO_TEST := go test -trimpath -vet=off -timeout=10m
 
 # The race detector runs where goroutines are. In the other packages one goroutine computes a lot,
 # which the detector makes five times as slow.
-PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size)$$
+PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
 # Tests without the detector in packages that have it: one goroutine computes a lot, or the
@@ -183,6 +187,14 @@ dist/$(ARCH)/%/bootstrap: FORCE
 	@GOARCH=$(or $(GOARCH_$(ARCH)),$(error ARCH: got "$(ARCH)", want arm64 or x86_64)) $(LAMBDA_GO) build \
 		-buildvcs=false -tags lambda.norpc -trimpath \
 		-ldflags "-s -w -buildid=" -o $@ ./functions/$*
+
+dist/weir/%/weir: FORCE
+	@GOOS=$(word 1,$(subst _, ,$*)) GOARCH=$(word 2,$(subst _, ,$*)) CGO_ENABLED=0 GOFLAGS=-mod=readonly GOWORK=off GOEXPERIMENT= GOAMD64=v1 GOARM64=v8.0 \
+		go build -trimpath -ldflags "-s -w -buildid=" -o $@ ./local/weir
+
+release: .bin/weir-tools $(PLATFORMS:%=dist/weir/%/weir) ## Build and pack all files of a release into dist/release (VERSION=v1.0.0)
+	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
+	@.bin/weir-tools release "$(VERSION)"
 
 size: ## Print how large the functions are, and how long they take to start
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64

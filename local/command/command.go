@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -43,19 +45,38 @@ func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code)
 
 // Root completes the root command of a program: its version, and errors as [Execute] prints them.
 func Root(root *cobra.Command) *cobra.Command {
-	root.Version, root.SilenceErrors, root.SilenceUsage = version(), true, true
+	root.Version, root.SilenceErrors, root.SilenceUsage = Built().Version, true, true
 	wrapHelp(root)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return UsageError{err} })
 	return root
 }
 
-// version returns the version that the go command stamped: the version of the module or, in a
-// checkout, of the commit.
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+// Build describes a program.
+type Build struct {
+	Version string `json:"version"` // of the module, or of the commit in a checkout
+	Commit  string `json:"commit"`  // with +dirty if the checkout had changes; "unknown" outside a checkout
+	Go      string `json:"go"`      // version that built it
+}
+
+// Built returns what the go command stamped into this program.
+func Built() Build {
+	b := Build{Version: "unknown", Commit: "unknown", Go: runtime.Version()}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return b
 	}
-	return "(unknown)"
+	b.Version = cmp.Or(info.Main.Version, b.Version)
+	var dirty string
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			b.Commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "+dirty"
+		}
+	}
+	b.Commit += dirty
+	return b
 }
 
 // Main runs the command line of this process and ends the process. The first interrupt cancels the

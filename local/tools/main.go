@@ -18,6 +18,6 @@ func rootCommand() *cobra.Command {
 		Long: "Start servers for tests, run the SAM CLI, read the events of a topic or a stream.\n\n" +
 			"Exit statuses: 0 done; 1 failed; 2 the command line is wrong; 130 interrupted. with has that of its command; sam and events --follow end with 0 when they are interrupted.",
 	})
-	root.AddCommand(withCommand(), samCommand(), eventsCommand())
+	root.AddCommand(withCommand(), samCommand(), eventsCommand(), releaseCommand())
 	return root
 }

@@ -45,7 +45,7 @@ func rootCommand() *cobra.Command {
 		{groupRules, "Rules:", []*cobra.Command{checkCommand(), rulesCommand()}},
 		{groupCaller, "Callers:", []*cobra.Command{explainCommand(), usageCommand(), resetCommand(), topCommand(), hashCommand()}},
 		{groupKeys, "API keys:", []*cobra.Command{keysCommand()}},
-		{groupTools, "Tools:", []*cobra.Command{loadCommand(), simulateCommand()}},
+		{groupTools, "Tools:", []*cobra.Command{loadCommand(), simulateCommand(), versionCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, c := range g.commands {

@@ -99,3 +99,26 @@ func TestSupply_links(t *testing.T) {
 		}
 	}
 }
+
+// A workflow runs only actions of a fixed commit: a tag can move.
+func TestSupply_actions(t *testing.T) {
+	pinned := regexp.MustCompile(`^[\w-]+/[\w-]+@[0-9a-f]{40} # v\d`)
+	actions := 0
+	eachFile(t, func(path, text string) {
+		if filepath.Dir(path) != ".github/workflows" {
+			return
+		}
+		for line := range strings.Lines(text) {
+			_, action, found := strings.Cut(line, "uses: ")
+			if found {
+				actions++
+			}
+			if found && !pinned.MatchString(action) {
+				t.Errorf("%s: got %s, want owner/name@commit # version", path, strings.TrimSpace(action))
+			}
+		}
+	})
+	if actions < 5 {
+		t.Errorf("got %d actions, want those of both workflows", actions)
+	}
+}

@@ -1,0 +1,207 @@
+package release
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Programs are the built programs of a release and the texts that go with them.
+type Programs struct {
+	Version   string // such as v1.2.0
+	Functions string // folder with ARCH/FUNCTION/bootstrap
+	Commands  string // folder with OS_ARCH/weir
+	License   string // path of the license
+	Changelog string // path of the changelog
+}
+
+// architectures are those of Lambda.
+var architectures = []string{"arm64", "x86_64"}
+
+// versions are the versions that a release can have: semantic versions with a v, as Go modules have.
+var versions = regexp.MustCompile(`^v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)(-[0-9A-Za-z.-]+)?$`)
+
+// file is a file of the release.
+type file struct {
+	name    string
+	content []byte
+}
+
+// Write packs p into the folder dir, which it replaces. It returns the names of the files, sorted. It
+// changes nothing if a program or a text is missing.
+func Write(dir string, p Programs) ([]string, error) {
+	if !versions.MatchString(p.Version) {
+		return nil, fmt.Errorf("version: got %q, want such as v1.2.0", p.Version)
+	}
+	files, binaries, err := pack(p)
+	if err != nil {
+		return nil, err
+	}
+	module, sbom, err := inventory(p.Version, binaries)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := section(p.Changelog, module, p.Version)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, file{"sbom.cdx.json", sbom}, file{"CHANGES.md", changes})
+	slices.SortFunc(files, func(a, b file) int { return cmp.Compare(a.name, b.name) })
+	files = append(files, file{"SHA256SUMS", sums(files)})
+	return write(dir, files)
+}
+
+// write writes the files beside dir and then replaces dir, so that dir is never half a release.
+func write(dir string, files []file) (names []string, err error) {
+	dir = filepath.Clean(dir)
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return nil, err
+	}
+	next, err := os.MkdirTemp(filepath.Dir(dir), ".release-*")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(next)) }()
+	for _, f := range files {
+		if err := os.WriteFile(filepath.Join(next, f.name), f.content, 0o644); err != nil {
+			return nil, err
+		}
+		names = append(names, f.name)
+	}
+	if err := errors.Join(os.Chmod(next, 0o755), os.RemoveAll(dir)); err != nil {
+		return nil, err
+	}
+	return names, os.Rename(next, dir)
+}
+
+// pack returns the archives of all programs, and the paths of the programs.
+func pack(p Programs) (files []file, binaries []string, err error) {
+	functions, err := programs(p.Functions, "*/*/bootstrap")
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range functions {
+		function, arch := filepath.Base(filepath.Dir(path)), filepath.Base(filepath.Dir(filepath.Dir(path)))
+		if !slices.Contains(architectures, arch) {
+			return nil, nil, fmt.Errorf("%s: got the architecture %q, want arm64 or x86_64", path, arch)
+		}
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		packed, err := zipped(file{"bootstrap", content})
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, file{function + "_" + arch + ".zip", packed})
+	}
+	commands, err := programs(p.Commands, "*/weir")
+	if err != nil {
+		return nil, nil, err
+	}
+	license, err := os.ReadFile(p.License)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, path := range commands {
+		content, err := os.ReadFile(path)
+		if err != nil {
+			return nil, nil, err
+		}
+		packed, err := tarred(file{"LICENSE", license}, file{"weir", content})
+		if err != nil {
+			return nil, nil, err
+		}
+		files = append(files, file{"weir_" + filepath.Base(filepath.Dir(path)) + ".tar.gz", packed})
+	}
+	return files, append(functions, commands...), nil
+}
+
+// programs returns the paths in folder that match pattern, sorted.
+func programs(folder, pattern string) ([]string, error) {
+	found, err := fs.Glob(os.DirFS(folder), pattern)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("%s: got no %s; build the programs first", folder, pattern)
+	}
+	for i, path := range found {
+		found[i] = filepath.Join(folder, filepath.FromSlash(path))
+	}
+	return found, err
+}
+
+// zipped returns a zip file with one program.
+func zipped(f file) ([]byte, error) {
+	var out bytes.Buffer
+	z := zip.NewWriter(&out)
+	header := &zip.FileHeader{Name: f.name, Method: zip.Deflate}
+	header.SetMode(0o755) // Lambda executes bootstrap
+	w, err := z.CreateHeader(header)
+	if err == nil {
+		_, err = w.Write(f.content)
+	}
+	err = errors.Join(err, z.Close())
+	return out.Bytes(), err
+}
+
+// tarred returns a compressed tar file. All its files are executable except LICENSE.
+func tarred(files ...file) ([]byte, error) {
+	var out bytes.Buffer
+	compressed := gzip.NewWriter(&out)
+	t := tar.NewWriter(compressed)
+	var err error
+	for _, f := range files {
+		mode := int64(0o755)
+		if f.name == "LICENSE" {
+			mode = 0o644
+		}
+		err = errors.Join(err, t.WriteHeader(&tar.Header{Name: f.name, Mode: mode, Size: int64(len(f.content)), Format: tar.FormatUSTAR}))
+		_, writeErr := t.Write(f.content)
+		err = errors.Join(err, writeErr)
+	}
+	err = errors.Join(err, t.Close(), compressed.Close())
+	return out.Bytes(), err
+}
+
+// section returns the part of the changelog under the heading of a version. Before a version is
+// published, the heading is Next. The links lead to the repository at that version.
+func section(path, repository, version string) ([]byte, error) {
+	changelog, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	var found string
+	for part := range strings.SplitSeq(string(changelog), "\n## ") {
+		heading, body, _ := strings.Cut(part, "\n")
+		if heading = strings.TrimSpace(heading); heading == version || heading == "Next" && found == "" {
+			found = body
+		}
+	}
+	if found == "" {
+		return nil, fmt.Errorf("%s: got no section %s and no section Next", path, version)
+	}
+	found = relative.ReplaceAllString(strings.TrimSpace(found), "](https://"+repository+"/blob/"+version+"/$1)")
+	return []byte("# Weir " + version + "\n\n" + found + "\n"), nil
+}
+
+// relative matches the target of a link to a file of the repository.
+var relative = regexp.MustCompile(`\]\(([\w./#-]+)\)`)
+
+// sums returns the digests of the files, as sha256sum prints them.
+func sums(files []file) []byte {
+	var out bytes.Buffer
+	for _, f := range files {
+		fmt.Fprintf(&out, "%x  %s\n", sha256.Sum256(f.content), f.name)
+	}
+	return out.Bytes()
+}

@@ -1,0 +1,224 @@
+package release_test
+
+import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-limits/weir/local/release"
+)
+
+// program returns a built program. The go command records the modules of a program, but not those of
+// a test.
+var program = sync.OnceValues(func() ([]byte, error) {
+	folder, err := os.MkdirTemp("", "release-")
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(folder, "bootstrap")
+	out, err := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "../../functions/signingkeys").CombinedOutput()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s", err, out)
+	}
+	content, err := os.ReadFile(path)
+	return content, errors.Join(err, os.RemoveAll(folder))
+})
+
+// programs returns the programs of a release in a new folder.
+func programs(t *testing.T) release.Programs {
+	t.Helper()
+	content, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dist := t.TempDir()
+	for _, path := range []string{"arm64/authorizer/bootstrap", "x86_64/authorizer/bootstrap", "weir/linux_amd64/weir"} {
+		write(t, filepath.Join(dist, path), content)
+	}
+	write(t, filepath.Join(dist, "LICENSE"), []byte("license\n"))
+	write(t, filepath.Join(dist, "CHANGELOG.md"), []byte("# Changelog\n\n## Next\n\n- later\n\n## v1.2.0\n\n- this [one](infra/README.md#a), not https://a.example\n\n## v1.1.0\n\n- before\n"))
+	return release.Programs{
+		Version: "v1.2.0", Functions: dist, Commands: filepath.Join(dist, "weir"),
+		License: filepath.Join(dist, "LICENSE"), Changelog: filepath.Join(dist, "CHANGELOG.md"),
+	}
+}
+
+func write(t *testing.T, path string, content []byte) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, content, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// read returns the contents of the files in a folder, by name.
+func read(t *testing.T, folder string) map[string][]byte {
+	t.Helper()
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string][]byte{}
+	for _, entry := range entries {
+		if files[entry.Name()], err = os.ReadFile(filepath.Join(folder, entry.Name())); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return files
+}
+
+// Two releases of the same programs have the same bytes, in another folder and at another time.
+func TestWrite_reproducible(t *testing.T) {
+	first, second := filepath.Join(t.TempDir(), "one"), filepath.Join(t.TempDir(), "two")
+	p := programs(t)
+	names, err := release.Write(first, p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"CHANGES.md", "authorizer_arm64.zip", "authorizer_x86_64.zip", "sbom.cdx.json", "weir_linux_amd64.tar.gz", "SHA256SUMS"}
+	if !slices.Equal(names, want) {
+		t.Fatalf("got the files %q, want %q", names, want)
+	}
+	later := programs(t)
+	if err := os.Chtimes(filepath.Join(later.Functions, "arm64/authorizer/bootstrap"), time.Unix(1, 0), time.Unix(1, 0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := release.Write(second, later); err != nil {
+		t.Fatal(err)
+	}
+	if !maps.EqualFunc(read(t, first), read(t, second), bytes.Equal) {
+		t.Error("got different bytes for the same programs, want the same")
+	}
+}
+
+// Lambda and a shell can execute the packed programs, and SHA256SUMS has the digest of every file.
+func TestWrite_contents(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "release")
+	p := programs(t)
+	if _, err := release.Write(dir, p); err != nil {
+		t.Fatal(err)
+	}
+	files := read(t, dir)
+	want, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	z, err := zip.NewReader(bytes.NewReader(files["authorizer_arm64.zip"]), int64(len(files["authorizer_arm64.zip"])))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(z.File) != 1 || z.File[0].Name != "bootstrap" || z.File[0].Mode().Perm() != 0o755 {
+		t.Errorf("authorizer_arm64.zip: got %v, want an executable bootstrap alone", z.File)
+	}
+	if got, err := fs.ReadFile(z, "bootstrap"); err != nil || !bytes.Equal(got, want) {
+		t.Errorf("authorizer_arm64.zip: got %d bytes (%v), want the %d of the program", len(got), err, len(want))
+	}
+
+	g, err := gzip.NewReader(bytes.NewReader(files["weir_linux_amd64.tar.gz"]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	modes := map[string]int64{}
+	for r := tar.NewReader(g); ; {
+		header, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		modes[header.Name] = header.Mode
+	}
+	if want := map[string]int64{"LICENSE": 0o644, "weir": 0o755}; !maps.Equal(modes, want) {
+		t.Errorf("weir_linux_amd64.tar.gz: got the modes %v, want %v", modes, want)
+	}
+
+	for name, content := range files {
+		if line := fmt.Sprintf("%x  %s\n", sha256.Sum256(content), name); name != "SHA256SUMS" && !strings.Contains(string(files["SHA256SUMS"]), line) {
+			t.Errorf("SHA256SUMS: got no line %q", line)
+		}
+	}
+	if got, want := string(files["CHANGES.md"]), "# Weir v1.2.0\n\n- this [one](https://github.com/weir-limits/weir/blob/v1.2.0/infra/README.md#a), not https://a.example\n"; got != want {
+		t.Errorf("CHANGES.md: got %q, want %q", got, want)
+	}
+}
+
+// The document lists each module of the programs once, and the library of the Go version.
+func TestWrite_inventory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "release")
+	if _, err := release.Write(dir, programs(t)); err != nil {
+		t.Fatal(err)
+	}
+	var bom struct {
+		BOMFormat, SpecVersion string
+		Metadata               struct{ Timestamp string }
+		Components             []struct{ Name, PURL string }
+	}
+	if err := json.Unmarshal(read(t, dir)["sbom.cdx.json"], &bom); err != nil {
+		t.Fatal(err)
+	}
+	if bom.BOMFormat != "CycloneDX" || bom.SpecVersion != "1.6" || bom.Metadata.Timestamp != "" {
+		t.Errorf("got %s %s of the time %q, want CycloneDX 1.6 without a time", bom.BOMFormat, bom.SpecVersion, bom.Metadata.Timestamp)
+	}
+	names := map[string]int{}
+	for _, c := range bom.Components {
+		names[c.Name]++
+		if !strings.HasPrefix(c.PURL, "pkg:golang/"+c.Name+"@") {
+			t.Errorf("%s: got the package URL %q", c.Name, c.PURL)
+		}
+	}
+	for _, name := range []string{"std", "github.com/aws/aws-lambda-go"} {
+		if names[name] != 1 {
+			t.Errorf("%s: got it %d times in %v, want once", name, names[name], names)
+		}
+	}
+}
+
+// A release that cannot be complete is an error, and the previous one stays.
+func TestWrite_incomplete(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(p *release.Programs)
+		want   string
+	}{
+		"version":      {func(p *release.Programs) { p.Version = "1.2" }, `version: got "1.2", want such as v1.2.0`},
+		"no functions": {func(p *release.Programs) { p.Functions = filepath.Join(p.Functions, "weir") }, "got no */*/bootstrap; build the programs first"},
+		"no commands":  {func(p *release.Programs) { p.Commands = filepath.Join(p.Commands, "none") }, "got no */weir; build the programs first"},
+		"architecture": {func(p *release.Programs) {
+			_ = os.Rename(filepath.Join(p.Functions, "arm64"), filepath.Join(p.Functions, "amd64"))
+		}, `got the architecture "amd64", want arm64 or x86_64`},
+		"no program": {func(p *release.Programs) {
+			_ = os.WriteFile(filepath.Join(p.Functions, "arm64/authorizer/bootstrap"), []byte("text"), 0o600)
+		}, "not a program of Go"},
+		"no license": {func(p *release.Programs) { p.License += ".none" }, "no such file"},
+		"no section": {func(p *release.Programs) { _ = os.WriteFile(p.Changelog, []byte("# Changelog\n"), 0o600) }, "got no section v1.2.0 and no section Next"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "release")
+			write(t, filepath.Join(dir, "previous"), nil)
+			p := programs(t)
+			c.change(&p)
+			if _, err := release.Write(dir, p); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got the error %v, want %q", err, c.want)
+			}
+			if got := read(t, dir); len(got) != 1 || got["previous"] == nil {
+				t.Errorf("got %d files, want the previous release alone", len(got))
+			}
+		})
+	}
+}

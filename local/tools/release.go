@@ -1,0 +1,39 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-limits/weir/local/command"
+	"github.com/weir-limits/weir/local/release"
+)
+
+func releaseCommand() *cobra.Command {
+	p := release.Programs{}
+	var out string
+	c := &cobra.Command{
+		Use:   "release VERSION",
+		Short: "Pack the built programs for a release",
+		Long: "Pack the functions and weir, which make release has built, for a release: the functions as zip files, weir as tar files, " +
+			"the modules in them as a CycloneDX document, the section of the changelog, and the digests of all files. " +
+			"The same programs give the same bytes.",
+		Example: "  make release VERSION=v1.0.0",
+		Args:    command.Exactly(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			p.Version = args[0]
+			names, err := release.Write(out, p)
+			for _, name := range names {
+				fmt.Fprintln(c.OutOrStdout(), filepath.Join(out, name))
+			}
+			return err
+		},
+	}
+	c.Flags().StringVar(&out, "out", "dist/release", "folder of the release; it is replaced")
+	c.Flags().StringVar(&p.Functions, "functions", "dist", "folder with ARCH/FUNCTION/bootstrap")
+	c.Flags().StringVar(&p.Commands, "commands", "dist/weir", "folder with OS_ARCH/weir")
+	c.Flags().StringVar(&p.License, "license", "LICENSE", "path of the license")
+	c.Flags().StringVar(&p.Changelog, "changelog", "CHANGELOG.md", "path of the changelog")
+	return c
+}
