@@ -1,6 +1,8 @@
 package redisstore_test
 
 import (
+	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"testing"
 	"time"
@@ -13,37 +15,50 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// BenchmarkTake compares a decision with a script that does nothing, in one run.
+// BenchmarkTake compares decisions of a Limiter with a script that does nothing, in one run: one caller,
+// and 64 concurrent callers.
 func BenchmarkTake(b *testing.B) {
 	client := local(b)
 	noop := redis.NewScript("return 1")
-	b.Run("noop", func(b *testing.B) {
-		b.RunParallel(func(pb *testing.PB) {
-			for pb.Next() {
-				if err := noop.Run(ctx, client, []string{"{noop}"}).Err(); err != nil {
-					b.Error(err)
-				}
-			}
-		})
-	})
-	s := newStore(b, client, redisstore.Options{Namespace: "bench"})
-	for _, n := range []int{1, 3} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			who := caller()
-			var charges []limiter.Charge
-			for i := range n {
-				rate := []algo.Rate{{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second}, {Requests: 1e9, Window: time.Minute}, {Algorithm: algo.FixedWindow, Requests: 1e9, Window: time.Minute}}[i]
-				charges = append(charges, limiter.Charge{Subject: who, Limit: storetest.Limit(b, "l"+strconv.Itoa(i), rate), Cost: 1})
-			}
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				results := make([]algo.Result, n)
-				for pb.Next() {
-					if ok, err := s.Take(ctx, noon, who, charges, results); err != nil || !ok {
-						b.Errorf("allowed: got %t, %v, want true", ok, err)
+	l := storetest.Must(limiter.New(newStore(b, client, redisstore.Options{Namespace: "bench"}), limiter.Options{}))
+	rates := []algo.Rate{{Algorithm: algo.TokenBucket, Requests: 1e9, Window: time.Second}, {Requests: 1e9, Window: time.Minute}, {Algorithm: algo.FixedWindow, Requests: 1e9, Window: time.Minute}}
+	for _, callers := range []int{1, 64} {
+		run := func(name string, decide func(id string) error) {
+			b.Run(fmt.Sprintf("callers=%d/%s", callers, name), func(b *testing.B) {
+				b.ReportAllocs()
+				one := func(next func() bool) {
+					for next() {
+						if err := decide(strconv.Itoa(rand.IntN(10_000))); err != nil {
+							b.Error(err)
+						}
 					}
 				}
+				if callers == 1 {
+					one(b.Loop)
+					return
+				}
+				b.SetParallelism(callers / 2)
+				b.RunParallel(func(pb *testing.PB) { one(pb.Next) })
 			})
-		})
+		}
+		run("noop", func(id string) error { return noop.Run(ctx, client, []string{id}).Err() })
+		for _, n := range []int{1, 3} {
+			var template []limiter.Charge
+			for i := range n {
+				template = append(template, limiter.Charge{Limit: storetest.Limit(b, "l"+strconv.Itoa(i), rates[i]), Cost: 1})
+			}
+			run("limits="+strconv.Itoa(n), func(id string) error {
+				charges, subject := make([]limiter.Charge, n), limiter.User(id)
+				for i, c := range template {
+					c.Subject = subject
+					charges[i] = c
+				}
+				d, err := l.Take(ctx, time.Now(), charges)
+				if err == nil && (!d.Allowed || d.Reason != limiter.ReasonNone) {
+					err = fmt.Errorf("allowed: got %t for reason %q, want true", d.Allowed, d.Reason)
+				}
+				return err
+			})
+		}
 	}
 }

@@ -6,6 +6,10 @@
 // requires. It compares instants in two halves of 32 bits, because the numbers of a
 // script have 53 bits.
 //
+// Concurrent calls of one process share pipelines: a call that finds two others in flight on its server
+// waits until one of them returns, and is then sent together with the others that wait. A lone caller
+// never waits. A call whose deadline passes first is not sent.
+//
 // A subject's value is two bytes, 35 bytes a limit (its identity, its parameters, the
 // version of the rules that set them, and its state), and 8 bytes an entry of a log.
 // If the parameters differ from those of the charge, the script does not change the value. The store

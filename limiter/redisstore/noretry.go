@@ -22,7 +22,8 @@ func (NoRetry) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error { return next(ctx, final{cmd}) }
 }
 
-// ProcessPipelineHook implements redis.Hook. A Store has no pipelines.
+// ProcessPipelineHook implements redis.Hook. It changes nothing: the commands of a Store's pipelines are
+// final themselves.
 func (NoRetry) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }

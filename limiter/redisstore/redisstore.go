@@ -114,7 +114,7 @@ func New(client Client, o Options) (*Store, error) {
 	if c, ok := client.(interface{ AddHook(hook redis.Hook) }); ok {
 		c.AddHook(NoRetry{})
 	}
-	return &Store{client: client, o: o}, nil
+	return &Store{client: &batched{Client: client}, o: o}, nil
 }
 
 // obeysDeadlines reports whether a call of client ends with its context. Failover clients have the

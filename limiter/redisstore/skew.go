@@ -26,15 +26,13 @@ func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 	}
 	pipe := node.Pipeline()
 	clock := pipe.Time(ctx)
-	call := append([]any{"evalsha", sha, len(keys), t.key}, args...)
-	cmd := redis.NewCmd(ctx, call...)
-	cmd.SetFirstKeyPos(3)
+	cmd := evalSha(ctx, sha, t.key, args)
 	_ = pipe.Process(ctx, final{cmd})
 	_, _ = pipe.Exec(ctx) // the commands return their own errors
 	if now, err := clock.Result(); err == nil {
 		t.skew.Observe(t.sent, now, now.Add(time.Microsecond))
 	}
-	if redis.HasErrorPrefix(cmd.Err(), "MOVED ") || redis.HasErrorPrefix(cmd.Err(), "ASK ") {
+	if redirected(cmd.Err()) {
 		return t.Client.EvalSha(ctx, sha, keys, args...)
 	}
 	return cmd
@@ -43,6 +41,8 @@ func (t timed) EvalSha(ctx context.Context, sha string, keys []string, args ...a
 // server returns the client of the server that has key; nil if that is unknown.
 func server(ctx context.Context, client Client, key string) *redis.Client {
 	switch c := client.(type) {
+	case *batched:
+		return server(ctx, c.Client, key)
 	case *redis.ClusterClient:
 		if node, err := c.MasterForKey(ctx, key); err == nil {
 			return node

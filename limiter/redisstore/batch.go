@@ -1,0 +1,171 @@
+package redisstore
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// mostInFlight is how many script calls and batches of this process are in flight on one server.
+// Further calls wait until one of these returns, and then share a batch.
+const mostInFlight = 2
+
+// mostBatched bounds a batch: a server executes it before it reads from other connections.
+const mostBatched = 128
+
+// batched is a client whose concurrent script calls share pipelines. It sends a call at most once, and
+// not at all if the context of the call ends first.
+type batched struct {
+	Client
+	lanes sync.Map // *lane by address of the server
+}
+
+// EvalSha implements redis.Scripter.
+func (b *batched) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
+	node := server(ctx, b.Client, keys[0])
+	if node == nil {
+		return b.Client.EvalSha(ctx, sha, keys, args...)
+	}
+	known, ok := b.lanes.Load(node.Options().Addr)
+	if !ok {
+		known, _ = b.lanes.LoadOrStore(node.Options().Addr, new(lane))
+	}
+	l := known.(*lane) //nolint:forcetypeassert // the map holds nothing else
+	c := l.enter(ctx, sha, keys[0], args)
+	if c == nil {
+		defer l.leave(node)
+		return b.Client.EvalSha(ctx, sha, keys, args...)
+	}
+	cmd := l.wait(c)
+	if redirected(cmd.Err()) {
+		return b.Client.EvalSha(ctx, sha, keys, args...)
+	}
+	return cmd
+}
+
+// evalSha returns the command that runs a script on key.
+func evalSha(ctx context.Context, sha, key string, args []any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, append([]any{"evalsha", sha, 1, key}, args...)...)
+	cmd.SetFirstKeyPos(3)
+	return cmd
+}
+
+// redirected reports whether a node of a cluster did not run a command, because another node has the
+// key.
+func redirected(err error) bool {
+	return redis.HasErrorPrefix(err, "MOVED ") || redis.HasErrorPrefix(err, "ASK ")
+}
+
+// lane is the script calls of this process to one server.
+type lane struct {
+	mu       sync.Mutex
+	inFlight int     // calls and batches
+	waiting  []*call // in order of arrival
+}
+
+// call is a script call that waits for a batch.
+type call struct {
+	ctx  context.Context //nolint:containedctx // it is the deadline of one call among several
+	cmd  *redis.Cmd
+	over bool          // sent, or no longer wanted; the lane guards it
+	done chan struct{} // closed when cmd has its reply
+}
+
+// enter returns nil if a call may be sent now; then leave MUST follow. Otherwise the call waits.
+func (l *lane) enter(ctx context.Context, sha, key string, args []any) *call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.inFlight < mostInFlight {
+		l.inFlight++
+		return nil
+	}
+	c := &call{ctx: ctx, cmd: evalSha(ctx, sha, key, args), done: make(chan struct{})}
+	l.waiting = append(l.waiting, c)
+	return c
+}
+
+// leave ends a call that entered. The calls that wait form the next batch.
+func (l *lane) leave(node *redis.Client) {
+	if batch := l.next(); batch != nil {
+		go l.run(node, batch)
+	}
+}
+
+// next takes the next batch out of the calls that wait. If there is none, one call or batch less is in
+// flight.
+func (l *lane) next() (batch []*call) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, c := range l.waiting {
+		if len(batch) == mostBatched {
+			break
+		}
+		if n++; !c.over {
+			c.over = true
+			batch = append(batch, c)
+		}
+	}
+	if l.waiting = l.waiting[n:]; len(l.waiting) == 0 {
+		l.waiting = nil
+	}
+	if batch == nil {
+		l.inFlight--
+	}
+	return batch
+}
+
+// run sends batches until no call waits.
+func (l *lane) run(node *redis.Client, batch []*call) {
+	for ; batch != nil; batch = l.next() {
+		send(node, batch)
+	}
+}
+
+// send sends a batch once, and waits for its replies until the last deadline of its calls.
+func send(node *redis.Client, batch []*call) {
+	ctx := context.Background()
+	if last, ok := latest(batch); ok {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, last)
+		defer cancel()
+	}
+	pipe := node.Pipeline()
+	for _, c := range batch {
+		_ = pipe.Process(ctx, final{c.cmd}) // it only queues
+	}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	for _, c := range batch {
+		close(c.done)
+	}
+}
+
+// latest returns the last deadline of a batch; ok is false if a call has none.
+func latest(batch []*call) (last time.Time, ok bool) {
+	for _, c := range batch {
+		deadline, bounded := c.ctx.Deadline()
+		if !bounded {
+			return last, false
+		}
+		if deadline.After(last) {
+			last = deadline
+		}
+	}
+	return last, true
+}
+
+// wait returns the command of c with its reply. If the context ends first, the reply is unknown: c may
+// have been sent.
+func (l *lane) wait(c *call) *redis.Cmd {
+	select {
+	case <-c.done:
+		return c.cmd
+	case <-c.ctx.Done():
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c.over = true
+	return redis.NewCmdResult(nil, c.ctx.Err())
+}

@@ -1,0 +1,311 @@
+package redisstore_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/redisstore"
+	"github.com/weir-limits/weir/limiter/storetest"
+)
+
+// gate is a hook that holds commands until it is opened. A fake server then answers them.
+type gate struct {
+	node   *node
+	opened chan struct{}
+
+	mu    sync.Mutex
+	sizes []int // of all pipelines; a single command is 1
+}
+
+// newGate returns a gate before a server that answers script calls in order; the last answer repeats.
+func newGate(answers ...string) *gate {
+	return &gate{node: &node{seen: map[string]int{}, answers: map[string][]string{"hello": {"%0\r\n"}, "evalsha": answers}}, opened: make(chan struct{})}
+}
+
+// charges is the answer of a script that charged.
+const charges = ":1\r\n"
+
+func (*gate) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if err := g.pass(ctx, cmd); err != nil {
+			return err
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if err := g.pass(ctx, commands...); err != nil {
+			for _, cmd := range commands {
+				cmd.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, commands)
+	}
+}
+
+// pass waits for the gate. What prepares a connection passes at once.
+func (g *gate) pass(ctx context.Context, commands ...redis.Cmder) error {
+	if commands[0].Name() != "evalsha" {
+		return nil
+	}
+	g.mu.Lock()
+	g.sizes = append(g.sizes, len(commands))
+	g.mu.Unlock()
+	select {
+	case <-g.opened:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// sent returns the sizes of the pipelines that were sent.
+func (g *gate) sent() []int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return slices.Clone(g.sizes)
+}
+
+// taker makes concurrent decisions, each of another caller.
+type taker struct {
+	store limiter.Store
+	limit *limiter.Limit
+	wg    sync.WaitGroup
+
+	mu   sync.Mutex
+	errs map[string]error
+}
+
+func newTaker(t *testing.T, client redisstore.Client) *taker {
+	return &taker{
+		store: newStore(t, client, redisstore.Options{Namespace: "batch"}),
+		limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), errs: map[string]error{},
+	}
+}
+
+func (k *taker) take(ctx context.Context, names ...string) {
+	for _, name := range names {
+		k.wg.Go(func() {
+			who := limiter.User(name)
+			_, err := k.store.Take(ctx, noon, who, []limiter.Charge{{Subject: who, Limit: k.limit, Cost: 1}}, make([]algo.Result, 1))
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.errs[name] = err
+		})
+	}
+}
+
+func (k *taker) err(name string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	err, ok := k.errs[name]
+	if !ok {
+		return errPending
+	}
+	return err
+}
+
+var errPending = errors.New("the decision is not made yet")
+
+// open returns a taker on one server behind the gate.
+func (g *gate) open(t *testing.T) *taker {
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: g.node.dial, ContextTimeoutEnabled: true, MaintNotificationsConfig: quiet})
+	client.AddHook(g)
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newTaker(t, client)
+}
+
+var quiet = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+
+// A lone caller sends its calls by themselves. Calls that find two others in flight share one
+// pipeline.
+func TestStore_batch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		k := g.open(t)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		names := []string{"a", "b", "c", "d", "e"}
+		k.take(t.Context(), names...)
+		synctest.Wait()
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1}) {
+			t.Errorf("two calls in flight: got pipelines of %v, want two single calls", sent)
+		}
+		close(g.opened)
+		k.wg.Wait()
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 5}) {
+			t.Errorf("got pipelines of %v, want the five others together", sent)
+		}
+		for _, name := range names {
+			if err := k.err(name); err != nil {
+				t.Errorf("%s: got error %v, want none", name, err)
+			}
+		}
+		for range 3 {
+			k.take(t.Context(), "alone")
+			k.wg.Wait()
+		}
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 5, 1, 1, 1}) {
+			t.Errorf("a lone caller: got pipelines of %v, want single calls at the end", sent)
+		}
+	})
+}
+
+// A pipeline has at most 128 calls.
+func TestStore_batch_size(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		k := g.open(t)
+		for i := range 302 {
+			k.take(t.Context(), string(rune('a'+i)))
+			synctest.Wait()
+		}
+		close(g.opened)
+		k.wg.Wait()
+		sent := g.sent()
+		slices.Sort(sent)
+		total := 0
+		for _, n := range sent {
+			total += n
+		}
+		if total != 302 || sent[len(sent)-1] != 128 {
+			t.Errorf("got pipelines of %v, want 302 calls in pipelines of at most 128", sent)
+		}
+	})
+}
+
+// A call whose time ends before its pipeline is sent is never sent.
+func TestStore_batch_notSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		k := g.open(t)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		k.take(short, "short")
+		k.take(t.Context(), "long")
+		time.Sleep(time.Millisecond) // of the fake clock
+		synctest.Wait()
+		if err := k.err("short"); !errors.Is(err, limiter.ErrUnavailable) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("at its deadline: got error %v, want ErrUnavailable and DeadlineExceeded", err)
+		}
+		close(g.opened)
+		k.wg.Wait()
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 1}) || k.err("long") != nil {
+			t.Errorf("got pipelines of %v and error %v, want only the other call to be sent", sent, k.err("long"))
+		}
+	})
+}
+
+// A call whose time ends while its pipeline is in flight returns then. The pipeline stays in flight for
+// the other calls, until the last of their deadlines.
+func TestStore_batch_deadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges)
+		k := g.open(t)
+		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		k.take(brief, "first", "second")
+		synctest.Wait()
+		for i, name := range []string{"2 ms", "3 ms"} {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i+2)*time.Millisecond)
+			defer cancel()
+			k.take(ctx, name)
+		}
+		for i, name := range []string{"first", "2 ms", "3 ms"} {
+			if err := k.err(name); !errors.Is(err, errPending) {
+				t.Errorf("%s: got error %v before the deadline", name, err)
+			}
+			time.Sleep(time.Millisecond) // of the fake clock
+			synctest.Wait()
+			if err := k.err(name); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got error %v after %d ms, want DeadlineExceeded", name, err, i+1)
+			}
+		}
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 2}) {
+			t.Errorf("got pipelines of %v, want two single calls and a pair", sent)
+		}
+	})
+}
+
+// If the connection of a pipeline is lost, its replies are unknown: all its calls fail, and none is
+// sent again.
+func TestStore_batch_lost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGate(charges, charges, "")
+		k := g.open(t)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		names := []string{"a", "b", "c"}
+		k.take(t.Context(), names...)
+		synctest.Wait()
+		close(g.opened)
+		k.wg.Wait()
+		for _, name := range names {
+			if err := k.err(name); !errors.Is(err, limiter.ErrUnavailable) {
+				t.Errorf("%s: got error %v, want ErrUnavailable", name, err)
+			}
+		}
+		if n := g.node.count("evalsha"); n != 3 { // the connection ends with the first one of the pipeline
+			t.Errorf("got %d calls at the server, want 3", n)
+		}
+	})
+}
+
+// A node of a cluster that redirects the calls of a pipeline has not run them. The client then sends
+// them to the other node.
+func TestStore_batch_redirected(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		moved := "-MOVED 1 127.0.0.1:1\r\n"
+		g := newGate(charges, charges, moved, moved, charges)
+		client := redis.NewClusterClient(&redis.ClusterOptions{
+			Addrs: []string{"127.0.0.1:1"}, Dialer: g.node.dial, DisableRoutingPolicies: true, ContextTimeoutEnabled: true, MaintNotificationsConfig: quiet,
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:1"}}}}, nil
+			},
+			NewClient: func(o *redis.Options) *redis.Client {
+				c := redis.NewClient(o)
+				c.AddHook(g)
+				return c
+			},
+		})
+		k := newTaker(t, client)
+		k.take(t.Context(), "first", "second")
+		synctest.Wait()
+		k.take(t.Context(), "a", "b")
+		synctest.Wait()
+		close(g.opened)
+		k.wg.Wait()
+		if sent := g.sent(); !slices.Equal(sent, []int{1, 1, 2, 1, 1}) {
+			t.Errorf("got pipelines of %v, want two redirected calls to be sent again", sent)
+		}
+		for _, name := range []string{"first", "a", "b"} {
+			if err := k.err(name); err != nil {
+				t.Errorf("%s: got error %v, want none", name, err)
+			}
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
