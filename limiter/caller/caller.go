@@ -13,7 +13,7 @@ type Caller struct {
 	APIKey string            // ID of the API key's record; "" without a key
 	IP     netip.Prefix      // address; an IPv6 address is shortened to its network
 	Tier   string            // plan; "" means the default tier of the rules
-	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text
+	Claims map[string]string // claims of the verified token that are text, numbers or booleans, as text; read-only, because requests share them
 
 	// Rejected reports whether a credential was bad. Then no other field comes from that credential,
 	// and the rules charge only limits that count by address.

@@ -13,3 +13,10 @@ func (r *RemoteRecords) Reading() int {
 	defer r.mu.Unlock()
 	return r.reads
 }
+
+// Verified returns the number of tokens that v keeps and their approximate size.
+func (v *Verifier) Verified() (tokens, bytes int) {
+	v.tokens.mu.Lock()
+	defer v.tokens.mu.Unlock()
+	return v.tokens.tokens.Len(), v.tokens.bytes
+}

@@ -18,6 +18,8 @@ import (
 type KeySource interface {
 	// Key returns the key for tokens with this key ID and algorithm at now. The error wraps
 	// ErrInvalidCredential if there is no such key, or ErrUnverified if the keys could not be read.
+	// A returned key MUST NOT change later. While a key is the same, the pointer SHOULD be the same:
+	// a Verifier verifies the signature of a repeated token only if the pointer differs.
 	Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error)
 }
 
@@ -93,6 +95,9 @@ func (s *KeySet) Key(_ context.Context, _ time.Time, id, algorithm string) (*jos
 	return found, nil
 }
 
+// curveAlgorithms has the algorithm of each curve (RFC 7518, 3.4).
+var curveAlgorithms = map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
+
 // fits reports whether a key can be used with an algorithm. The key must have the type of the
 // algorithm (RFC 7518, 3.1; RFC 8037, 3.1) and must not name another algorithm.
 func fits(key *jose.JSONWebKey, algorithm string) bool {
@@ -103,7 +108,7 @@ func fits(key *jose.JSONWebKey, algorithm string) bool {
 	case *rsa.PublicKey:
 		return public.N.BitLen() >= minRSA && (strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS"))
 	case *ecdsa.PublicKey:
-		return algorithm == map[string]string{"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}[public.Params().Name]
+		return algorithm == curveAlgorithms[public.Params().Name]
 	case ed25519.PublicKey:
 		return algorithm == "EdDSA"
 	}

@@ -2,11 +2,13 @@ package caller
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
+	"weak"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -38,7 +40,7 @@ type Claims struct {
 	Tier string
 	// Text contains the claims that are strings, numbers and booleans, as the token spells them. The
 	// number 42 and the string "42" are the same. Text has no claim that is null, a list or an
-	// object.
+	// object. Requests share the map: do not change it.
 	Text map[string]string
 }
 
@@ -46,6 +48,7 @@ type Claims struct {
 type Verifier struct {
 	o          TokenOptions
 	algorithms []jose.SignatureAlgorithm
+	tokens     *verifiedTokens
 }
 
 // NewVerifier returns a Verifier.
@@ -69,7 +72,7 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 	if o.Leeway == 0 {
 		o.Leeway = time.Minute
 	}
-	v := &Verifier{o: o}
+	v := &Verifier{o: o, tokens: newVerifiedTokens()}
 	for _, name := range o.Algorithms {
 		if !slices.Contains(Algorithms, name) {
 			return nil, fmt.Errorf("token algorithms: unknown (got %q, want some of %v)", name, Algorithms)
@@ -81,35 +84,75 @@ func NewVerifier(o TokenOptions) (*Verifier, error) {
 
 // Verify returns the claims of a token that is valid at now. The error wraps ErrInvalidCredential or
 // ErrUnverified, and contains no part of the token.
+//
+// A Verifier keeps the claims of up to 2,000 valid tokens, in at most about 4 MiB, under the hash of the
+// token. A repeated token costs no signature until the KeySource returns another key for it. Every
+// call checks the times of the token and gets its key from the KeySource.
 func (v *Verifier) Verify(ctx context.Context, now time.Time, token string) (Claims, error) {
 	if len(token) > maxToken {
 		return Claims{}, fmt.Errorf("%w: token of %d bytes is too long", ErrInvalidCredential, len(token))
 	}
+	id := digest(sha256.Sum256([]byte(token)))
+	if known := v.tokens.get(id); known != nil {
+		key, err := v.o.Keys.Key(ctx, now, known.keyID, known.algorithm)
+		if err != nil {
+			return Claims{}, err
+		}
+		if weak.Make(key) == known.key {
+			return v.repeated(now, id, known)
+		}
+	}
+	read, err := v.read(ctx, now, token)
+	if err != nil {
+		return Claims{}, err
+	}
+	v.tokens.add(id, read)
+	return read.claims, nil
+}
+
+// repeated returns the claims of a known token.
+func (v *Verifier) repeated(now time.Time, id digest, known *verified) (Claims, error) {
+	if err := known.times.ValidateWithLeeway(jwt.Expected{Time: now}, v.o.Leeway); err != nil {
+		v.tokens.remove(id)
+		return Claims{}, fmt.Errorf("%w: %w", ErrInvalidCredential, err)
+	}
+	return known.claims, nil
+}
+
+// read verifies a token.
+func (v *Verifier) read(ctx context.Context, now time.Time, token string) (*verified, error) {
 	parsed, err := jwt.ParseSigned(token, v.algorithms)
 	if err != nil || len(parsed.Headers) != 1 {
-		return Claims{}, fmt.Errorf("%w: not a token signed with %v", ErrInvalidCredential, v.o.Algorithms)
+		return nil, fmt.Errorf("%w: not a token signed with %v", ErrInvalidCredential, v.o.Algorithms)
 	}
 	header := parsed.Headers[0]
 	if _, critical := header.ExtraHeaders["crit"]; critical { // Verify supports no extension (RFC 7515, 4.1.11)
-		return Claims{}, fmt.Errorf("%w: token with the header parameter crit, which is not supported", ErrInvalidCredential)
+		return nil, fmt.Errorf("%w: token with the header parameter crit, which is not supported", ErrInvalidCredential)
 	}
 	key, err := v.o.Keys.Key(ctx, now, header.KeyID, header.Algorithm)
 	if err != nil {
-		return Claims{}, err
+		return nil, err
 	}
 	var standard jwt.Claims
 	var all map[string]json.RawMessage
 	if err := parsed.Claims(key, &standard, &all); err != nil {
-		return Claims{}, fmt.Errorf("%w: malformed claims or wrong signature of the token", ErrInvalidCredential)
+		return nil, fmt.Errorf("%w: malformed claims or wrong signature of the token", ErrInvalidCredential)
 	}
 	if standard.Expiry == nil {
-		return Claims{}, fmt.Errorf("%w: token without the claim exp", ErrInvalidCredential)
+		return nil, fmt.Errorf("%w: token without the claim exp", ErrInvalidCredential)
 	}
 	expected := jwt.Expected{Issuer: v.o.Issuer, AnyAudience: jwt.Audience{v.o.Audience}, Time: now}
 	if err := standard.ValidateWithLeeway(expected, v.o.Leeway); err != nil {
-		return Claims{}, fmt.Errorf("%w: %w", ErrInvalidCredential, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalidCredential, err)
 	}
-	return v.claims(all)
+	claims, err := v.claims(all)
+	if err != nil {
+		return nil, err
+	}
+	return &verified{
+		keyID: header.KeyID, algorithm: header.Algorithm, key: weak.Make(key), claims: claims, bytes: sizeOf(header.KeyID, claims),
+		times: jwt.Claims{Expiry: standard.Expiry, NotBefore: standard.NotBefore, IssuedAt: standard.IssuedAt},
+	}, nil
 }
 
 func (v *Verifier) claims(all map[string]json.RawMessage) (Claims, error) {

@@ -1,0 +1,257 @@
+package caller_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/weir-limits/weir/limiter/caller"
+)
+
+// currentKeys is a KeySource whose keys a test replaces.
+type currentKeys struct{ atomic.Pointer[caller.KeySet] }
+
+// Key implements KeySource. Without a set, the keys cannot be read.
+func (c *currentKeys) Key(ctx context.Context, now time.Time, id, algorithm string) (*jose.JSONWebKey, error) {
+	set := c.Load()
+	if set == nil {
+		return nil, caller.ErrUnverified
+	}
+	return set.Key(ctx, now, id, algorithm)
+}
+
+// kept fails the test unless v keeps so many tokens.
+func kept(t *testing.T, v *caller.Verifier, want int) {
+	t.Helper()
+	if got, bytes := v.Verified(); got != want || (bytes > 0) != (want > 0) {
+		t.Errorf("got %d tokens of %d bytes, want %d tokens", got, bytes, want)
+	}
+}
+
+// A repeated token costs no signature: verifying one allocates more than 100 times.
+func TestVerifier_Verify_repeated(t *testing.T) {
+	i := newIssuer(t, "a")
+	v := verifier(t, keySet(t, i.set(t)))
+	token := i.token(t, claims(nil))
+	allocs := testing.AllocsPerRun(100, func() {
+		if got, err := v.Verify(ctx, noon, token); err != nil || got.User != "alice" || got.Tier != "paid" || got.Text["org"] != "acme" {
+			t.Fatalf("got %+v, %v", got, err)
+		}
+	})
+	if allocs > 5 {
+		t.Errorf("got %v allocations, want at most 5", allocs)
+	}
+	kept(t, v, 1)
+}
+
+// At each instant a repeated token has the same answer as at its first use, also if the clock goes back.
+func TestVerifier_Verify_repeatedTimes(t *testing.T) {
+	i := newIssuer(t, "a")
+	keys := keySet(t, i.set(t))
+	token := i.token(t, claims(map[string]any{"nbf": noon.Add(-time.Hour).Unix(), "iat": noon.Add(-time.Minute).Unix(), "exp": noon.Add(time.Hour).Unix()}))
+	for _, c := range []struct {
+		after time.Duration
+		valid bool
+	}{
+		{time.Hour, true},
+		{time.Hour + time.Minute, true}, // the leeway
+		{time.Hour + time.Minute + 1, false},
+		{24 * time.Hour, false},
+		{-2 * time.Minute, true},
+		{-2*time.Minute - 1, false}, // before iat
+		{-2 * time.Hour, false},
+	} {
+		v := verifier(t, keys)
+		if _, err := v.Verify(ctx, noon, token); err != nil {
+			t.Fatal(err)
+		}
+		now := noon.Add(c.after)
+		_, first := verifier(t, keys).Verify(ctx, now, token)
+		_, err := v.Verify(ctx, now, token)
+		if (err == nil) != c.valid || fmt.Sprint(err) != fmt.Sprint(first) || err != nil && !errors.Is(err, caller.ErrInvalidCredential) {
+			t.Errorf("after %s: got %v, want valid %t and the answer of the first use: %v", c.after, err, c.valid, first)
+		}
+		if c.valid {
+			kept(t, v, 1)
+		} else {
+			kept(t, v, 0)
+		}
+	}
+}
+
+// A repeated token is valid only while its key is.
+func TestVerifier_Verify_repeatedKeys(t *testing.T) {
+	i, other, stranger := newIssuer(t, "a"), newIssuer(t, "b"), newIssuer(t, "a")
+	with := func(document []byte) *caller.KeySet { return keySet(t, document) }
+	for name, c := range map[string]struct {
+		set  *caller.KeySet
+		want error
+	}{
+		"the same key, read again": {with(i.set(t)), nil},
+		"one more key":             {with(i.set(t, other.public())), nil},
+		"key removed":              {with(other.set(t)), caller.ErrInvalidCredential},
+		"no keys":                  {with([]byte(`{"keys":[]}`)), caller.ErrInvalidCredential},
+		"another key of its ID":    {with(stranger.set(t)), caller.ErrInvalidCredential},
+		"ambiguous":                {with(i.set(t, stranger.public())), caller.ErrInvalidCredential},
+		"keys not read":            {nil, caller.ErrUnverified},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var keys currentKeys
+			keys.Store(with(i.set(t)))
+			v, token := verifier(t, &keys), i.token(t, claims(nil))
+			for range 2 {
+				if _, err := v.Verify(ctx, noon, token); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := keys.Load()
+			keys.Store(c.set)
+			for range 2 {
+				if _, err := v.Verify(ctx, noon, token); !errors.Is(err, c.want) || (err == nil) != (c.want == nil) {
+					t.Errorf("got %v, want %v", err, c.want)
+				}
+			}
+			keys.Store(before)
+			if _, err := v.Verify(ctx, noon, token); err != nil {
+				t.Errorf("the first keys again: got %v", err)
+			}
+		})
+	}
+}
+
+// A kept token keeps no replaced key set in memory.
+func TestVerifier_Verify_repeatedKeys_freed(t *testing.T) {
+	i := newIssuer(t, "a")
+	var keys currentKeys
+	keys.Store(keySet(t, i.set(t)))
+	v := verifier(t, &keys)
+	if _, err := v.Verify(ctx, noon, i.token(t, claims(nil))); err != nil {
+		t.Fatal(err)
+	}
+	old := weak.Make(keys.Load())
+	keys.Store(keySet(t, i.set(t)))
+	runtime.GC()
+	if old.Value() != nil {
+		t.Error("the replaced key set is still in memory")
+	}
+	kept(t, v, 1)
+}
+
+// The settings of a Verifier decide about every token: what another Verifier accepts means nothing.
+func TestVerifier_Verify_repeatedSettings(t *testing.T) {
+	i := newIssuer(t, "a")
+	keys, token := keySet(t, i.set(t)), i.token(t, claims(nil))
+	good := caller.TokenOptions{Keys: keys, Issuer: "https://issuer.example", Audience: "weir", Algorithms: []string{"ES256"}}
+	for name, c := range map[string]struct {
+		change func(*caller.TokenOptions)
+		user   string // "" if the token is invalid
+	}{
+		"none":       {func(*caller.TokenOptions) {}, "alice"},
+		"issuer":     {func(o *caller.TokenOptions) { o.Issuer = "https://other.example" }, ""},
+		"audience":   {func(o *caller.TokenOptions) { o.Audience = "other" }, ""},
+		"algorithms": {func(o *caller.TokenOptions) { o.Algorithms = []string{"RS256"} }, ""},
+		"user claim": {func(o *caller.TokenOptions) { o.UserClaim = "org" }, "acme"},
+	} {
+		o := good
+		c.change(&o)
+		v, err := caller.NewVerifier(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			if got, err := v.Verify(ctx, noon, token); got.User != c.user || (err == nil) != (c.user != "") {
+				t.Errorf("%s: got user %q and error %v, want %q", name, got.User, err, c.user)
+			}
+		}
+	}
+}
+
+// Bad tokens are not kept. Valid ones are kept up to a number and up to a size.
+func TestVerifier_Verify_bound(t *testing.T) {
+	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")
+	v := verifier(t, keySet(t, i.set(t)))
+	user := func(i issuer, n int, more string) string {
+		return i.token(t, claims(map[string]any{"sub": fmt.Sprint("user-", n), "more": more}))
+	}
+	good := user(i, 0, "")
+	for n := range 500 {
+		for _, bad := range []string{user(stranger, n, ""), fmt.Sprintf("%d.e30.AAAA", n), good[:len(good)-8] + fmt.Sprintf("%08d", n), strings.Repeat("a", n)} {
+			if _, err := v.Verify(ctx, noon, bad); err == nil {
+				t.Fatalf("got no error for a bad token: %s", bad)
+			}
+		}
+	}
+	if _, err := v.Verify(ctx, noon, i.token(t, claims(map[string]any{"exp": noon.Add(-time.Hour).Unix()}))); err == nil {
+		t.Error("got no error for an expired token")
+	}
+	kept(t, v, 0)
+	first := user(i, 0, "")
+	for n := range 2100 {
+		if _, err := v.Verify(ctx, noon, user(i, n, "")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept(t, v, 2000)
+	if _, err := v.Verify(ctx, noon, first); err != nil {
+		t.Errorf("evicted token: got %v", err)
+	}
+	large := strings.Repeat("x", 5000)
+	for n := range 1000 {
+		if _, err := v.Verify(ctx, noon, user(i, n, large)); err != nil {
+			t.Fatal(err)
+		}
+		if _, bytes := v.Verified(); bytes > 4<<20 {
+			t.Fatalf("got %d bytes, want at most 4 MiB", bytes)
+		}
+	}
+	if tokens, _ := v.Verified(); tokens < 600 {
+		t.Errorf("got %d large tokens, want at least 600", tokens)
+	}
+}
+
+// Concurrent requests with valid, expired and forged tokens get the answers that each would get alone,
+// while the keys are read again.
+func TestVerifier_Verify_concurrent(t *testing.T) {
+	i, stranger := newIssuer(t, "a"), newIssuer(t, "a")
+	var keys currentKeys
+	keys.Store(keySet(t, i.set(t)))
+	v := verifier(t, &keys)
+	good := []string{i.token(t, claims(nil)), i.token(t, claims(map[string]any{"tier": "free"}))}
+	bad := []string{stranger.token(t, claims(nil)), i.token(t, claims(map[string]any{"exp": noon.Add(-time.Hour).Unix()}))}
+	var valid, invalid atomic.Int64
+	var wg sync.WaitGroup
+	const goroutines, rounds = 8, 25
+	for g := range goroutines {
+		wg.Go(func() {
+			for n := range rounds {
+				if n%10 == g {
+					keys.Store(keySet(t, i.set(t)))
+				}
+				for _, token := range good {
+					if got, err := v.Verify(ctx, noon, token); err == nil && got.User == "alice" {
+						valid.Add(1)
+					}
+				}
+				for _, token := range bad {
+					if _, err := v.Verify(ctx, noon, token); errors.Is(err, caller.ErrInvalidCredential) {
+						invalid.Add(1)
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if want := int64(2 * goroutines * rounds); valid.Load() != want || invalid.Load() != want {
+		t.Errorf("got %d valid and %d invalid answers, want %d of each", valid.Load(), invalid.Load(), want)
+	}
+	kept(t, v, 2)
+}
