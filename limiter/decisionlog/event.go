@@ -13,26 +13,26 @@ import (
 //go:embed schema.json
 var Schema []byte
 
-// Event is one request, or several that are alike; see the package documentation.
+// Event describes one request or several similar requests; see the package documentation.
 type Event struct {
-	Time        time.Time `json:"time"` // when the first of the requests came
+	Time        time.Time `json:"time"` // when the first of the requests arrived
 	Namespace   string    `json:"namespace"`
 	Environment string    `json:"environment"` // random for each process
 	// Sequence numbers the events of an environment from 1. A repeated event has the same number,
-	// and a lost one leaves a gap.
+	// and a lost event leaves a gap.
 	Sequence int64         `json:"sequence"`
 	Outcome  outcome.Class `json:"outcome"`
-	// Count is the number of requests that the event stands for: exact, but an estimate for sampled
-	// requests.
+	// Count is the number of requests that the event represents. It is an estimate for sampled
+	// requests, and exact for others.
 	Count   int64  `json:"count"`
 	Subject string `json:"subject,omitempty"` // the caller's hash; "" if several callers are counted together
-	Rule    string `json:"rule,omitempty"`    // of the limit that decided, such as "GET /api/v1/search"
-	Limit   string `json:"limit,omitempty"`   // its name
-	// Cost is the cost of the requests together, by that limit.
+	Rule    string `json:"rule,omitempty"`    // the rule of the limit that decided, such as "GET /api/v1/search"
+	Limit   string `json:"limit,omitempty"`   // the name of the limit that decided
+	// Cost is the sum of the costs of the requests on the limit that decided.
 	Cost int64 `json:"cost"`
-	// Remaining is what that limit had left after the last request.
+	// Remaining is the remaining quota of the limit that decided, after the last request.
 	Remaining int64          `json:"remaining"`
-	LatencyMS float64        `json:"latencyMs"`          // of a decision, on average
+	LatencyMS float64        `json:"latencyMs"`          // average duration of a decision
 	Degraded  limiter.Reason `json:"degraded,omitempty"` // why the store did not decide
 	Shadowed  string         `json:"shadowed,omitempty"` // a limit in shadow mode that would have refused
 }

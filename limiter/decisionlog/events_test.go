@@ -45,7 +45,7 @@ func limit(name string) *limiter.Limit {
 	return l
 }
 
-// broker is a sink that stores batches. If send is not nil, it decides the result of each batch.
+// broker is a sink that stores batches. send, if not nil, decides the result of each batch.
 type broker struct {
 	send func(ctx context.Context, n int) (lost int, err error)
 
@@ -88,13 +88,13 @@ func options(b *broker) decisionlog.Options {
 	return decisionlog.Options{Namespace: "test", Hash: hash, Sink: b, Logger: slog.New(slog.DiscardHandler)}
 }
 
-// hung does not return until its context ends.
+// hung blocks until its context ends.
 func hung(ctx context.Context, n int) (int, error) {
 	<-ctx.Done()
 	return n, ctx.Err()
 }
 
-// Requests of one kind are one event.
+// Requests of the same kind are one event.
 func TestPublisher_Record(t *testing.T) {
 	invalid := fmt.Errorf("token: %w", caller.ErrInvalidCredential)
 	for _, c := range []struct {
@@ -134,7 +134,7 @@ func TestPublisher_Record(t *testing.T) {
 	}
 }
 
-// checkSchema checks sent events against the published schema.
+// checkSchema validates sent events against the published schema.
 func checkSchema(t *testing.T, lines [][]byte) {
 	t.Helper()
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(decisionlog.Schema))
@@ -184,7 +184,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// A flood is one event per second, caller and limit, with exact counts.
+// A flood is one event for each second, caller and limit, with exact counts.
 func TestPublisher_Record_flood(t *testing.T) {
 	const workers, each = 16, 5000
 	b := &broker{}
@@ -216,7 +216,7 @@ func TestPublisher_Record_flood(t *testing.T) {
 	if cost != workers*each*2 {
 		t.Errorf("got cost %d, want %d", cost, workers*each*2)
 	}
-	// Goroutines run at different speeds, so several batches may have events of one second.
+	// Goroutines run at different speeds, so several batches may contain events of the same second.
 	if most := 2 * 5 * len(b.batches); len(got) > most {
 		t.Errorf("got %d events in %d batches, want at most %d", len(got), len(b.batches), most)
 	}
@@ -235,8 +235,8 @@ func TestPublisher_Record_bounded(t *testing.T) {
 		caller := caller.Caller{IP: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}
 		p.Record(outcomeOf(noon, 0, caller, refused, nil))
 	}
-	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // there is no room for this request
-	for second := range 300 {                         // some of these find no room
+	p.Record(outcomeOf(noon, 0, alice, allowed, nil)) // this request finds no room
+	for second := range 300 {                         // some of these requests find no room
 		p.Record(outcomeOf(noon.Add(time.Duration(second)*time.Second), 0, alice, refused, nil))
 	}
 	p.Close(t.Context(), noon)
@@ -245,15 +245,15 @@ func TestPublisher_Record_bounded(t *testing.T) {
 		t.Errorf("got %d events, want 1,000 with a subject and 200 without", len(got))
 	}
 	if n := got[1000]; n.Subject != "" || n.Limit != "" || n.Count != callers-1000+1 {
-		t.Errorf("got %+v for the rest, want %d together", n, callers-1000+1)
+		t.Errorf("events without a subject: got %+v, want %d requests", n, callers-1000+1)
 	}
 	if dropped != 1+100 {
-		t.Errorf("Dropped got %d events, want 101", dropped)
+		t.Errorf("Dropped: got %d events, want 101", dropped)
 	}
 	checkSchema(t, b.lines)
 }
 
-// One of OneIn allowed requests is kept, with OneIn as its count.
+// One in OneIn allowed requests is kept, with OneIn as its count.
 func TestPublisher_Record_sampled(t *testing.T) {
 	const requests, oneIn = 80_000, 100
 	b := &broker{}
@@ -265,8 +265,8 @@ func TestPublisher_Record_sampled(t *testing.T) {
 	}
 	p.Close(t.Context(), noon)
 	got := b.events()
-	// The number of kept requests is binomial, 800 ± 28. Six standard deviations have a probability of
-	// 10⁻⁹.
+	// The number of kept requests has a binomial distribution, 800 ± 28. A deviation of six standard
+	// deviations has a probability of 10⁻⁹.
 	if n := len(got); n < 800-170 || n > 800+170 {
 		t.Errorf("got %d events, want about %d", n, requests/oneIn)
 	}
@@ -303,7 +303,7 @@ func TestPublisher_Begin_when(t *testing.T) {
 		}
 		for _, step := range []struct {
 			after   time.Duration
-			n, want int // the number of batches before this step
+			n, want int // requests to record, and batches before they are recorded
 		}{
 			{0, 1, 0},
 			{0, 1, 1}, // the first is sent at once
@@ -322,8 +322,8 @@ func TestPublisher_Begin_when(t *testing.T) {
 	})
 }
 
-// A broker that hangs delays a request by at most the budget, and it delays five requests per batch.
-// The losses are reported.
+// A hanging broker delays a request by at most the budget, and each batch delays at most five
+// requests. The losses are reported.
 func TestPublisher_hung(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, instants := time.Now(), []time.Duration(nil)
@@ -349,8 +349,8 @@ func TestPublisher_hung(t *testing.T) {
 			waited += took
 			time.Sleep(100 * time.Millisecond)
 		}
-		// Each batch is cancelled after 5 s. The pauses after that are 1, 2, 4, 8 and 16 s. Requests
-		// notice both a little later.
+		// Each batch is cancelled after 5 s. The pauses after the batches are 1, 2, 4, 8 and 16 s.
+		// A request can notice the end of a batch or pause up to a second later.
 		want := []time.Duration{0, 6 * time.Second, 13 * time.Second, 22 * time.Second, 35 * time.Second, 56 * time.Second}
 		synctest.Wait()
 		if len(instants) != len(want) {
@@ -373,12 +373,12 @@ func TestPublisher_hung(t *testing.T) {
 			dropped += n
 		}
 		if sent := int64(len(b.events())); dropped != sent {
-			t.Errorf("Dropped got %d events, want %d", dropped, sent)
+			t.Errorf("Dropped: got %d events, want %d", dropped, sent)
 		}
 	})
 }
 
-// If the process is frozen between requests, a batch continues in later requests.
+// If Lambda freezes the process between requests, a batch continues during later requests.
 func TestPublisher_frozen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		answer := make(chan struct{})
@@ -404,8 +404,8 @@ func TestPublisher_frozen(t *testing.T) {
 	})
 }
 
-// Batches that a broker rejects are lost. After the broker recovers, it gets the remaining events. The
-// numbers of lost and received events have the correct sum.
+// Events in rejected batches are lost. After the broker recovers, it gets the remaining events. The
+// sum of lost and received events is the number of recorded events.
 func TestPublisher_back(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down, failed, arrived := true, int64(0), int64(0)

@@ -32,11 +32,11 @@ func ExamplePublisher() {
 	p := decisionlog.New(decisionlog.Options{Namespace: "prod", Hash: hash, Sink: printer{}, OneIn: 100})
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-	p.Begin(now) // at the start of a request: nothing to send yet
+	p.Begin(now) // at the start of a request; there is nothing to send yet
 	for range 3 {
 		p.Record(outcomeOf(now, time.Millisecond, caller.Caller{User: "alice"}, limiter.Decision{Allowed: false}, nil))
 	}
-	p.Close(context.Background(), now) // sends the rest, at the end of the process
+	p.Close(context.Background(), now) // at the end of the process; sends the remaining events
 	// Output: 124dab77df32a24f refused 3
 }
 
@@ -44,16 +44,16 @@ func ExamplePublisher_Wait() {
 	hash := telemetry.NewSubjectHash("prod", []byte("from a store of secrets"))
 	p := decisionlog.New(decisionlog.Options{
 		Namespace: "prod", Hash: hash, Sink: printer{}, OneIn: 100,
-		Budget: decisionlog.DefaultBudget, // nothing runs between requests
+		Budget: decisionlog.DefaultBudget, // in Lambda nothing runs between requests
 	})
 	answer := func(ctx context.Context, now time.Time) {
 		p.Begin(now)
 		defer p.Wait(ctx)
-		// ... decide, and then:
+		// ... decide the request, and then:
 		p.Record(outcomeOf(now, time.Millisecond, caller.Caller{User: "bob"}, limiter.Decision{}, nil))
 	}
 	answer(context.Background(), time.Now())
-	answer(context.Background(), time.Now()) // sends the event of the first one
+	answer(context.Background(), time.Now()) // sends the event of the first request
 	p.Close(context.Background(), time.Now())
 	// Output:
 	// 9a845ed9880a9c7e refused 1

@@ -15,46 +15,47 @@ import (
 const (
 	interval = time.Second // between two batches
 	full     = maxPending / 2
-	// DefaultBudget is the longest wait of a request in Lambda for a batch. A broker in the same
-	// network takes a few milliseconds, most of which pass beside the store call. A new connection
-	// takes two or three requests.
+	// DefaultBudget is the longest time that a request in Lambda waits for a batch. A broker in the
+	// same network needs a few milliseconds, and most of them pass during the store call. A batch
+	// that needs a new connection takes two or three requests.
 	DefaultBudget = 20 * time.Millisecond
-	maxWaits      = 5 // requests that wait for one batch
-	// A batch is cancelled after patience, but not before some requests have come: while Lambda
-	// freezes the process, the broker has no time.
+	maxWaits      = 5 // number of requests that wait for one batch
+	// A batch is cancelled after the time patience and more than minRequests requests. The number of
+	// requests matters because time passes while Lambda freezes the process.
 	patience    = 5 * time.Second
 	minRequests = 3
-	// After a failure nothing is sent for a second, then for two, four and so on up to maxPause.
+	// After a failure the Publisher sends nothing for a second, then two, four and so on up to
+	// maxPause.
 	maxPause = 30 * time.Second
 )
 
-// Sink sends events to a broker. A [Publisher] makes one call at a time.
+// Sink sends events to a broker. A [Publisher] calls it from one goroutine at a time.
 type Sink interface {
-	// Send sends a batch of events, each a line of JSON without the newline, and returns how many
-	// were lost. It must return soon after ctx ends, and must not keep the batch.
+	// Send sends a batch of events and returns how many were lost. Each event is a line of JSON
+	// without the newline. Send must return soon after ctx ends, and must not keep the batch.
 	Send(ctx context.Context, batch [][]byte) (lost int, err error)
 }
 
-// Options of a Publisher. Namespace, Hash and Sink are required.
+// Options are the options of a Publisher. Namespace, Hash and Sink are required.
 type Options struct {
-	// Namespace of the deployment, as in the keys of its store.
+	// Namespace is the namespace of the deployment, which is also part of the keys in its store.
 	Namespace string
-	// Hash returns the hash of a caller; a telemetry.SubjectHash fits.
+	// Hash returns the hash of a caller. It can be a telemetry.SubjectHash.
 	Hash func(subject limiter.Subject) string
 	Sink Sink
-	// OneIn is the number of allowed requests of which one is kept: 100 keeps 1 %, 1 keeps all, 0
-	// keeps none.
+	// OneIn is the inverse of the share of allowed requests that are kept. 100 keeps 1 %, 1 keeps
+	// all, and 0 keeps none.
 	OneIn int
-	// Budget is how long Wait waits: DefaultBudget in Lambda, and 0 where the process also runs
-	// between requests.
+	// Budget bounds the duration of Wait. Use DefaultBudget in Lambda, and 0 in a process that also
+	// runs between requests.
 	Budget time.Duration
-	// Dropped, if not nil, is called with the number of lost events, at most once a second.
+	// Dropped is called with the number of lost events, at most once a second. It may be nil.
 	Dropped func(now time.Time, events int64)
-	// Logger gets the reasons of losses; nil means slog.Default().
+	// Logger gets the reasons of losses. nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// Publisher makes events of outcomes and sends them in batches. Make one with New; a nil Publisher
+// Publisher turns outcomes into events and sends them in batches. Create it with New. A nil Publisher
 // does nothing. It is safe for concurrent use.
 type Publisher struct {
 	o           Options
@@ -64,19 +65,19 @@ type Publisher struct {
 	tally    tally
 	sequence int64
 	flight   *flight
-	begun    time.Time     // when the last batch began or was found to have failed
-	pause    time.Duration // from then to the next batch, after a failure
+	begun    time.Time     // when the last batch began, or when its failure was noticed
+	pause    time.Duration // time from begun to the next batch, after a failure
 	reported time.Time     // when losses were last reported
-	dropped  int64         // since then
+	dropped  int64         // lost events since reported
 	cause    error
 }
 
-// flight is a batch that is being sent. lost and err are set when done is closed.
+// flight is a batch that is being sent. lost and err are valid after done is closed.
 type flight struct {
 	cancel   context.CancelFunc
 	done     chan struct{}
 	begun    time.Time
-	requests int // that came since it began
+	requests int // number of requests since it began
 	waits    int // number of requests that may still wait for it
 	lost     int
 	err      error
@@ -90,7 +91,7 @@ func New(o Options) *Publisher {
 	return &Publisher{o: o, environment: rand.Text()}
 }
 
-// Record adds a request. Call it once for each request, after the decision.
+// Record adds a request. Call it once for each request after the decision.
 func (p *Publisher) Record(o outcome.Outcome) {
 	if p == nil {
 		return
@@ -110,13 +111,13 @@ func (p *Publisher) Record(o outcome.Outcome) {
 	}
 }
 
-// Begin begins to send the waiting events if a batch is due. Call it at the start of a request, so
-// that the batch is sent beside the store call.
+// Begin starts to send the waiting events if a batch is due. Call it at the start of a request, so
+// that the batch is sent during the store call.
 func (p *Publisher) Begin(now time.Time) {
 	if p == nil {
 		return
 	}
-	now = now.Round(0) // the monotonic clock may stand still while Lambda freezes the process
+	now = now.Round(0) // use the wall clock: the monotonic clock may stop while Lambda freezes the process
 	p.mu.Lock()
 	if p.landed(now) && p.due(now) {
 		p.start(now)
@@ -126,7 +127,7 @@ func (p *Publisher) Begin(now time.Time) {
 	p.report(now, dropped, cause)
 }
 
-// Wait waits for the batch that is being sent, for Options.Budget at most. Call it when the answer is
+// Wait waits for the batch that is being sent, for at most Options.Budget. Call it when the answer is
 // ready. At most five requests wait for one batch.
 func (p *Publisher) Wait(ctx context.Context) {
 	if p == nil || p.o.Budget == 0 {
@@ -150,7 +151,7 @@ func (p *Publisher) Wait(ctx context.Context) {
 	}
 }
 
-// Close sends the waiting events at now, until ctx ends. Do not call Record after it.
+// Close sends the waiting events at now, until ctx ends. Do not call Record after Close.
 func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	if p == nil {
 		return
@@ -180,8 +181,8 @@ func (p *Publisher) Close(ctx context.Context, now time.Time) {
 	p.report(now, dropped, cause)
 }
 
-// landed reports whether no batch is being sent, and takes the result of one that has ended. p.mu is
-// held.
+// landed reports whether no batch is being sent. It takes the result of a batch that has ended. p.mu
+// is held.
 func (p *Publisher) landed(now time.Time) bool {
 	f := p.flight
 	if f == nil {
@@ -200,15 +201,15 @@ func (p *Publisher) landed(now time.Time) bool {
 	if f.err == nil && f.lost == 0 {
 		p.pause = 0
 	} else {
-		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // a slow broker gets a pause too
+		p.begun, p.pause = now, max(interval, min(2*p.pause, maxPause)) // the pause begins now, even if the batch took long
 	}
 	p.dropped += int64(f.lost)
 	p.cause = f.err
 	return true
 }
 
-// due reports whether a batch is to be sent. A clock that was set back delays it only shortly. p.mu is
-// held.
+// due reports whether a batch must be sent. A clock that was set back delays a batch only briefly.
+// p.mu is held.
 func (p *Publisher) due(now time.Time) bool {
 	since := now.Sub(p.begun).Abs()
 	n := len(p.tally.events)
@@ -230,20 +231,20 @@ func (p *Publisher) start(now time.Time) {
 	}()
 }
 
-// lines returns events as JSON.
+// lines encodes events as JSON.
 func (p *Publisher) lines(taken []*pending, first int64) [][]byte {
 	batch := make([][]byte, 0, len(taken))
 	for i, each := range taken {
 		line, err := json.Marshal(each.event(p.o.Namespace, p.environment, first+int64(i)))
 		if err != nil {
-			panic("decisionlog: " + err.Error()) // text and numbers always marshal
+			panic("decisionlog: " + err.Error()) // Marshal never fails for strings and numbers
 		}
 		batch = append(batch, line)
 	}
 	return batch
 }
 
-// losses returns the losses since the last report, if a report is due. p.mu is held.
+// losses returns the losses since the last report if a report is due. p.mu is held.
 func (p *Publisher) losses(now time.Time) (dropped int64, cause error) {
 	if p.dropped == 0 || now.Sub(p.reported).Abs() < interval {
 		return 0, nil

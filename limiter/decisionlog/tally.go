@@ -9,29 +9,29 @@ import (
 )
 
 const (
-	// maxPending is the maximum number of waiting events. Above it, requests of further callers are
-	// counted together, in events without a subject.
+	// maxPending bounds the waiting events with a subject. Requests of further callers are counted
+	// together, in events without a subject.
 	maxPending = 1000
-	// maxTogether is the maximum number of such events. They differ only by second, outcome and
-	// reason.
+	// maxTogether bounds the waiting events without a subject. They differ only by second, outcome
+	// and reason.
 	maxTogether = 200
 )
 
-// tally has the events that wait for the next batch. Its memory is bounded.
+// tally contains the events that wait for the next batch. Its memory is bounded.
 type tally struct {
 	events  []*pending
 	known   map[key]*pending
-	dropped int64 // requests without room for an event
+	dropped int64 // number of requests that found no room for an event
 }
 
-// pending is an event that still grows.
+// pending is an event that can still get further requests.
 type pending struct {
 	Event
 	latency time.Duration // the sum for all requests
 	seen    int64         // number of recorded requests
 }
 
-// key has what the requests of one event have in common.
+// key contains the values that all requests of one event share.
 type key struct {
 	second                         int64
 	outcome                        outcome.Class
@@ -50,7 +50,7 @@ func newKey(o *outcome.Outcome) key {
 	return k
 }
 
-// isPlain reports whether a request was allowed and has nothing else to report.
+// isPlain reports whether a request was allowed and needs no exact count.
 func isPlain(o *outcome.Outcome) bool {
 	d := &o.Decision
 	return o.Err == nil && d.Allowed && d.Reason == limiter.ReasonNone && d.Shadowed == nil
@@ -66,7 +66,7 @@ func nameOf(l *limiter.Limit) string {
 // sampled decides at random whether an allowed request is kept.
 func sampled(oneIn int) bool { return oneIn > 0 && rand.IntN(oneIn) == 0 }
 
-// addSample adds an allowed request that stands for weight requests.
+// addSample adds a sampled request that represents weight requests.
 func (t *tally) addSample(k key, o *outcome.Outcome, weight int64) {
 	if len(t.events) >= maxPending {
 		t.dropped++
@@ -116,7 +116,7 @@ func (p *pending) add(o *outcome.Outcome, weight int64) {
 	}
 }
 
-// event returns p as an event of an environment.
+// event returns p as an Event of an environment.
 func (p *pending) event(namespace, environment string, sequence int64) Event {
 	p.Namespace, p.Environment, p.Sequence = namespace, environment, sequence
 	p.LatencyMS = float64((p.latency / time.Duration(p.seen)).Microseconds()) / 1000

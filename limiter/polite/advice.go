@@ -10,7 +10,7 @@ import (
 	"github.com/dunglas/httpsfv"
 )
 
-// The header fields that a Transport reads.
+// These are the header fields that a Transport reads.
 const (
 	retryAfterField = "Retry-After"
 	policyField     = "RateLimit-Policy"
@@ -20,36 +20,36 @@ const (
 	resetField      = "X-RateLimit-Reset"
 )
 
-// maxField bounds the length of a header field, and farthest a time in one: some APIs write Unix
-// seconds into Retry-After.
+// maxField bounds the length of a header field. farthest bounds a time in a field, because some APIs
+// write Unix seconds into Retry-After.
 const (
 	maxField = 4096
 	farthest = 24 * time.Hour
 )
 
-// advice is what a response shows about a quota.
+// advice is the information about a quota in one response.
 type advice struct {
 	refused bool
-	wait    time.Duration // after a refusal; -1: unknown
-	name    string        // of the policy and its partition; "" without a policy
+	wait    time.Duration // the wait after a refusal; -1 means unknown
+	name    string        // name of the policy and its partition; "" without a policy
 
 	known    bool          // the fields below are set
-	left     int64         // requests that may follow
+	left     int64         // remaining requests
 	reset    time.Duration // time until the quota is full again
-	capacity int64         // of the quota; math.MaxInt64: unknown
+	capacity int64         // capacity of the quota; math.MaxInt64 means unknown
 }
 
-// adviceOf reads a response that came at now.
+// adviceOf reads a response that arrived at now.
 func adviceOf(r *http.Response, now time.Time) advice {
 	a := advice{wait: -1, capacity: math.MaxInt64}
-	// Dates of the server are relative to its clock.
+	// Dates in a response are relative to the clock of the server.
 	if date, err := http.ParseTime(r.Header.Get("Date")); err == nil {
 		now = date
 	}
 	if limit, ok := number(r.Header.Get(limitField)); ok && limit > 0 {
 		a.capacity = limit
 	}
-	if r.Header.Get("Age") == "" { // a response from a cache is old
+	if r.Header.Get("Age") == "" { // a response without Age does not come from a cache
 		a.readStructured(r.Header)
 		if !a.known {
 			a.readCommon(r.Header, now)
@@ -66,7 +66,8 @@ func adviceOf(r *http.Response, now time.Time) advice {
 	return a
 }
 
-// retryAfter reads Retry-After (RFC 9110, 10.2.3); -1 if it is missing or malformed.
+// retryAfter parses Retry-After (RFC 9110, 10.2.3). It returns -1 if the field is missing or
+// malformed.
 func retryAfter(value string, now time.Time) time.Duration {
 	if n, ok := number(value); ok {
 		return seconds(n)
@@ -77,8 +78,8 @@ func retryAfter(value string, now time.Time) time.Duration {
 	return -1
 }
 
-// readStructured reads the fields of the draft. Of several quotas it takes the one with the lowest
-// rate left. It ignores a malformed field (RFC 9651, 4.2).
+// readStructured reads the fields of the draft. If there are several quotas, it takes the quota with
+// the lowest remaining rate. It ignores a malformed field (RFC 9651, 4.2).
 func (a *advice) readStructured(h http.Header) {
 	capacities := map[string]int64{}
 	for _, p := range items(h, policyField) {
@@ -100,13 +101,13 @@ func (a *advice) readStructured(h http.Header) {
 			slowest = pace
 			a.known, a.name, a.left, a.reset, a.capacity = true, name(item), left, seconds(reset), limit
 			if given && capacity > 0 {
-				a.capacity = min(limit, capacity) // a bucket holds less than its requests of a window
+				a.capacity = min(limit, capacity) // the capacity of a bucket may be below the requests of its window
 			}
 		}
 	}
 }
 
-// readCommon reads the X-RateLimit fields, which have no standard. A reset is a number of seconds,
+// readCommon reads the X-RateLimit fields, which are not standardized. A reset is a number of seconds
 // or an instant in Unix seconds.
 func (a *advice) readCommon(h http.Header, now time.Time) {
 	left, ok := number(h.Get(remainingField))
@@ -120,7 +121,8 @@ func (a *advice) readCommon(h http.Header, now time.Time) {
 	}
 }
 
-// items returns the items of a field that is a list of strings; none if it is malformed.
+// items returns the items of a field that is a list of strings. It returns none if the field is
+// malformed.
 func items(h http.Header, field string) (all []httpsfv.Item) {
 	length := 0
 	for _, line := range h.Values(field) {
@@ -143,7 +145,7 @@ func items(h http.Header, field string) (all []httpsfv.Item) {
 	return all
 }
 
-// name returns the policy of an item, with its partition if there is one.
+// name returns the policy of an item and its partition, if it has one.
 func name(item httpsfv.Item) string {
 	policy, _ := item.Value.(string)
 	key, _ := item.Params.Get("pk")
@@ -151,14 +153,14 @@ func name(item httpsfv.Item) string {
 	return strconv.Itoa(len(policy)) + policy + string(partition)
 }
 
-// count returns a parameter that is an integer of 0 or more.
+// count returns a parameter that is an integer of at least 0.
 func count(item httpsfv.Item, parameter string) (int64, bool) {
 	value, _ := item.Params.Get(parameter)
 	n, ok := value.(int64)
 	return n, ok && n >= 0
 }
 
-// number reads decimal digits and nothing else.
+// number parses a number that consists of decimal digits only.
 func number(value string) (int64, bool) {
 	if strings.Trim(value, "0123456789") != "" {
 		return 0, false

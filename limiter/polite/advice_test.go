@@ -10,7 +10,7 @@ import (
 
 var noon = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
 
-// response returns a response with these lines: the status, then header fields.
+// response returns a response. The first line is the status, and the others are header fields.
 func response(lines ...string) *http.Response {
 	r := &http.Response{StatusCode: map[string]int{"200": 200, "429": 429, "503": 503}[lines[0]], Header: http.Header{}}
 	for _, line := range lines[1:] {
@@ -37,21 +37,23 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"429", "Retry-After: 1.5"}, advice{refused: true, wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: 99999999999999999999"}, advice{refused: true, wait: -1, capacity: none}},
 		{[]string{"429", "Retry-After: 9223372036854775807"}, advice{refused: true, wait: farthest, capacity: none}},
-		// A date is relative to the server's clock, or to the client's if there is no Date.
+		// A date is relative to the Date of the response. Without Date, it is relative to the
+		// client's clock.
 		{[]string{"429", "Retry-After: Wed, 04 Mar 2026 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Date: Wed, 04 Mar 2026 13:00:00 GMT", "Retry-After: Wed, 04 Mar 2026 13:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Wednesday, 04-Mar-26 12:00:07 GMT"}, advice{refused: true, wait: 7 * time.Second, capacity: none}},
 		{[]string{"429", "Retry-After: Tue, 03 Mar 2026 12:00:07 GMT"}, advice{refused: true, capacity: none}},
-		// In an answer of Weir, the smaller capacity applies.
+		// Weir sends two capacities, of a bucket and of a window. The smaller one applies.
 		{[]string{"200", "X-RateLimit-Limit: 20", "X-RateLimit-Remaining: 17", "X-RateLimit-Reset: 1772625602", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=17;t=2`},
 			advice{wait: -1, name: "6search", known: true, left: 17, reset: 2 * time.Second, capacity: 20}},
 		{[]string{"429", "Retry-After: 1", `RateLimit-Policy: "search";q=100;w=60`, `RateLimit: "search";r=0;t=1`},
 			advice{refused: true, wait: time.Second, name: "6search", known: true, reset: time.Second, capacity: 100}},
 		{[]string{"429", `RateLimit: "search";r=0;t=9`}, advice{refused: true, wait: 9 * time.Second, name: "6search", known: true, reset: 9 * time.Second, capacity: none}},
-		// Retry-After takes precedence over the t parameter of RateLimit, also if it is shorter.
+		// Retry-After takes precedence over the t parameter of RateLimit, even if Retry-After is
+		// shorter.
 		{[]string{"429", "Retry-After: 2", `RateLimit: "search";r=0;t=9`}, advice{refused: true, wait: 2 * time.Second, name: "6search", known: true, reset: 9 * time.Second, capacity: none}},
-		// The quota with the lowest remaining rate applies. Quotas in units other than requests are
-		// ignored.
+		// The quota with the lowest remaining rate applies. Quotas with units other than requests
+		// are ignored.
 		{[]string{"200", `RateLimit-Policy: "burst";q=100;w=60, "daily";q=1000;w=86400`, `RateLimit: "burst";r=50;t=30`, `RateLimit: "daily";r=100;t=40000`},
 			advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: 1000}},
 		{[]string{"200", `RateLimit: "daily";r=100;t=40000, "burst";r=50;t=30`}, advice{wait: -1, name: "5daily", known: true, left: 100, reset: 40000 * time.Second, capacity: none}},
@@ -68,7 +70,7 @@ func TestAdviceOf(t *testing.T) {
 		{[]string{"200", `RateLimit: "search";r=1;t=3, "` + strings.Repeat("x", maxField) + `"`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", "Age: 3", `RateLimit: "search";r=1;t=3`}, advice{wait: -1, capacity: none}},
 		{[]string{"200", `RateLimit: "search";r=999999999999999;t=999999999999999`}, advice{wait: -1, name: "6search", known: true, left: 999999999999999, reset: farthest, capacity: none}},
-		// The X-RateLimit fields: a reset in seconds, or in Unix seconds.
+		// The reset of the X-RateLimit fields is in seconds or in Unix seconds.
 		{[]string{"200", "X-RateLimit-Limit: 60", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772625610"}, advice{wait: -1, known: true, left: 3, reset: 10 * time.Second, capacity: 60}},
 		{[]string{"200", "Date: Wed, 04 Mar 2026 12:00:05 GMT", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 1772625610"}, advice{wait: -1, known: true, left: 3, reset: 5 * time.Second, capacity: none}},
 		{[]string{"200", "X-RateLimit-Remaining: 3", "X-RateLimit-Reset: 10"}, advice{wait: -1, known: true, left: 3, reset: 10 * time.Second, capacity: none}},
@@ -81,7 +83,7 @@ func TestAdviceOf(t *testing.T) {
 	}
 }
 
-// Advice is bounded for any response of an API.
+// FuzzAdviceOf searches for a response whose advice is out of bounds.
 func FuzzAdviceOf(f *testing.F) {
 	f.Add(429, "5", `"search";q=100;w=60`, `"search";r=17;t=2`, "20", "17", "1772625602", "Wed, 04 Mar 2026 12:00:05 GMT")
 	f.Add(503, "Wed, 04 Mar 2026 13:00:07 GMT", `"a";q=1;qu="content-bytes"`, `"a";r=0;t=999999999999999, "b";pk=:cGs=:;r=1`, "-1", "9223372036854775807", "99999999999", "")
@@ -100,7 +102,7 @@ func FuzzAdviceOf(f *testing.F) {
 		q := newQuota(time.Minute, 1)
 		q.learn(ticket{sent: noon, probe: true}, a, true, noon)
 		if at, _ := q.turn(noon); at.Sub(noon) > farthest {
-			t.Errorf("got no request before %s", at)
+			t.Errorf("turn: got the next request at %s, want it within farthest", at)
 		}
 	})
 }

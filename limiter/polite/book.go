@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Bounds of the size of a book. A further entry evicts any other.
+// These constants bound the size of a book. A new entry in a full map evicts an arbitrary entry.
 const (
 	maxQuotas = 1024
 	maxRoutes = 8192
@@ -22,15 +22,15 @@ type book struct {
 	seed     maphash.Seed
 
 	mu     sync.Mutex
-	routes map[uint64]uint64 // keys of quotas
+	routes map[uint64]uint64 // keys of quotas, by the key of a route
 	quotas map[uint64]*quota
 }
 
-// route has the keys that a request shares with others.
+// route contains the keys that identify a request and the requests that may share its quota.
 type route struct {
-	caller uint64 // the host and the credential
-	own    uint64 // and the method and the path
-	beside uint64 // and the method and the folder of the path
+	caller uint64 // hash of the host and the credential
+	own    uint64 // hash of caller, the method and the path
+	beside uint64 // hash of caller, the method and the folder of the path
 }
 
 func newBook(maxWait time.Duration, refusals int) *book {
@@ -43,8 +43,8 @@ func (b *book) route(r *http.Request) route {
 	return route{caller, b.hash(caller, r.Method, r.URL.Path), b.hash(caller, r.Method, folder, "*")}
 }
 
-// credential returns the part of Authorization that all requests of a caller share. An AWS
-// signature differs in each request, and the scope after the key ID differs each day.
+// credential returns the part of Authorization that is the same for all requests of a caller. An AWS
+// signature differs for each request, and the scope after the key ID changes every day.
 func credential(authorization string) string {
 	if strings.HasPrefix(authorization, "AWS4-") {
 		if _, id, ok := strings.Cut(authorization, "Credential="); ok {
@@ -55,7 +55,7 @@ func credential(authorization string) string {
 	return authorization
 }
 
-// hash returns a key for texts under another key.
+// hash returns the key of texts below another key.
 func (b *book) hash(above uint64, texts ...string) uint64 {
 	var h maphash.Hash
 	h.SetSeed(b.seed)
@@ -66,7 +66,7 @@ func (b *book) hash(above uint64, texts ...string) uint64 {
 	return h.Sum64()
 }
 
-// find returns the quota that counts requests of a route, as far as it is known.
+// find returns the quota that counts the requests of a route, according to the responses so far.
 func (b *book) find(r route) *quota {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func (b *book) find(r route) *quota {
 	return q
 }
 
-// assign records that the quota that a response named counts requests of a route.
+// assign records that the quota with this name counts the requests of a route.
 func (b *book) assign(r route, name string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,14 +94,14 @@ func (b *book) assign(r route, name string) {
 	put(b.routes, r.beside, key, maxRoutes)
 }
 
-// part gives an unavailable route its own quota, so that it does not hold other routes.
+// part gives an unavailable route its own quota, so that other routes do not wait for it.
 func (b *book) part(r route) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	put(b.routes, r.own, b.hash(r.own), maxRoutes)
 }
 
-// rejoin undoes part after a response of that quota that is not a 503.
+// rejoin undoes part after a response on this quota that is not a 503.
 func (b *book) rejoin(r route, q *quota) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -110,7 +110,7 @@ func (b *book) rejoin(r route, q *quota) {
 	}
 }
 
-// put sets a value in a map of at most this many entries.
+// put sets a value in a map of at most most entries.
 func put[V any](m map[uint64]V, key uint64, value V, most int) {
 	if _, ok := m[key]; !ok && len(m) >= most {
 		for other := range m {

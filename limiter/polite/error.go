@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// WaitError is the error of a request that was not sent: the API would refuse it for longer than it
-// may wait, or the circuit breaker is open. An http.Client wraps it in a *url.Error; errors.As
-// finds it.
+// WaitError is the error of a request that was not sent. Either the API would refuse it for longer
+// than the request may wait, or the circuit breaker is open. An http.Client wraps the error in a
+// *url.Error; use errors.As.
 type WaitError struct {
-	Host     string        // of the request
+	Host     string        // host of the request
 	Wait     time.Duration // from now until a request may be sent
-	Refusals int           // in a row, if the breaker is open; otherwise 0
+	Refusals int           // number of consecutive refusals if the breaker is open; otherwise 0
 }
 
 // Error implements error.
 func (e *WaitError) Error() string {
 	wait := max(e.Wait, 0).Round(time.Millisecond)
 	if e.Refusals > 0 {
-		return fmt.Sprintf("polite: %s refused %d requests in a row; retry in %s", e.Host, e.Refusals, wait)
+		return fmt.Sprintf("polite: %s refused %d consecutive requests; retry in %s", e.Host, e.Refusals, wait)
 	}
-	return fmt.Sprintf("polite: the quota of %s is used up; retry in %s", e.Host, wait)
+	return fmt.Sprintf("polite: the quota of %s is exhausted; retry in %s", e.Host, wait)
 }

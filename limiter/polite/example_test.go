@@ -34,7 +34,7 @@ func ExampleTransport() {
 	// Output: 200 2 true
 }
 
-// If the wait exceeds MaxWait, the client returns the refusal. The next requests fail at once.
+// If the wait exceeds MaxWait, the client returns the refusal. Later requests fail immediately.
 func ExampleWaitError() {
 	var requests atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

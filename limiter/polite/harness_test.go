@@ -19,16 +19,16 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// api is an API in this process. It implements http.RoundTripper and uses the clock of the test's
-// bubble.
+// api is an API in this process. It implements http.RoundTripper and uses the synthetic clock of the
+// test.
 type api struct {
 	handler http.Handler
 	latency time.Duration // the delay before the handler
 
 	mu     sync.Mutex
-	at     []time.Time    // the arrival of each request
+	at     []time.Time    // times at which requests arrived
 	status map[int]int    // number of responses by status
-	bodies []string       // of requests
+	bodies []string       // bodies of requests
 	open   map[*body]bool // bodies of responses that are not closed yet
 }
 
@@ -74,8 +74,8 @@ func (b *body) Close() error {
 	return b.ReadCloser.Close()
 }
 
-// script answers the nth request with the nth line. A line has a status and header fields as "name:
-// value", separated by bars. The last line answers all further requests.
+// script answers the nth request with the nth line. A line has a status and header fields ("name:
+// value"), separated by bars. The last line answers all further requests.
 func script(lines ...string) *api {
 	n := 0
 	var mu sync.Mutex
@@ -118,7 +118,7 @@ func limited(t *testing.T, latency time.Duration, rate algo.Rate) *api {
 	return &api{latency: latency, handler: gate.Wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))}
 }
 
-// get sends a GET request and returns the status, or 0 for an error.
+// get sends a GET request. It returns the status, or 0 and an error.
 func get(t *testing.T, rt http.RoundTripper, url string) (int, error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)

@@ -10,53 +10,53 @@ import (
 )
 
 const (
-	// answerTime is how long requests wait for the response to a probe.
+	// answerTime bounds how long requests wait for the response to a probe.
 	answerTime = time.Second
-	// unlimited is the remaining number of a quota that the API does not report.
+	// unlimited is the remaining number if the API does not report one.
 	unlimited = math.MaxInt64
 )
 
-// quota is the known state of one quota. Requests enter one at a time. The request that holds the door
+// quota is the known state of one quota. Requests enter one at a time: one request holds the door and
 // waits for its turn, and the others wait for the door.
 type quota struct {
 	maxWait  time.Duration
 	refusals int
-	door     chan struct{} // has capacity 1; held by the request that waits for its turn
-	news     chan struct{} // wakes that request
+	door     chan struct{} // has capacity 1; the request that waits for its turn holds it
+	news     chan struct{} // wakes the request that holds the door
 
 	mu       sync.Mutex
 	breaker  circuitbreaker.CircuitBreaker[any]
-	heard    bool      // there was a response
-	refusing bool      // retryAt comes from a refusal
-	left     int64     // requests that may be sent until the reset, those in flight included
-	capacity int64     // of the quota; math.MaxInt64: unknown
+	heard    bool      // the API has sent a response
+	refusing bool      // a refusal set retryAt
+	left     int64     // remaining requests until the reset, including those in flight
+	capacity int64     // capacity of the quota; math.MaxInt64 means unknown
 	reset    time.Time // when the quota is full again
-	retryAt  time.Time // when a probe may be sent although nothing is left
+	retryAt  time.Time // when a probe may be sent although the quota is exhausted
 	inFlight int64
-	sent     time.Time // when the last request was sent; before the first response, when the first was sent
+	sent     time.Time // when the last request was sent; until the first response, when the first request was sent
 	learnt   time.Time // when a response last set left
-	refused  time.Time // when the last refusal arrived that did not share a flight with the one before
+	refused  time.Time // when the last refusal arrived that counts; refusals of requests in flight together count once
 }
 
-// ticket is the permission of a request to be sent.
+// ticket permits one request to be sent.
 type ticket struct {
 	sent  time.Time
-	probe bool // no quota was left
-	trial bool // it has the permit of a half-open breaker
+	probe bool // the quota was exhausted
+	trial bool // the half-open breaker permitted the request
 }
 
 func newQuota(maxWait time.Duration, refusals int) *quota {
 	return &quota{
 		maxWait: maxWait, refusals: refusals, capacity: math.MaxInt64,
 		door: make(chan struct{}, 1), news: make(chan struct{}, 1),
-		// The breaker has no delay of its own: turn returns retryAt until then.
+		// The breaker needs no delay: until retryAt, turn sends no request.
 		breaker: circuitbreaker.NewBuilder[any]().WithFailureThreshold(uint(refusals)).WithSuccessThreshold(1).WithDelay(0).Build(),
 	}
 }
 
-// enter waits until a request may be sent. A request that waits only to be spread is sent at giveUp.
-// Other requests fail then, or earlier if waiting cannot help. After enter without an error, call
-// learn or forget.
+// enter waits until a request may be sent. At giveUp, it permits a request that waits only because
+// the remaining requests are spread, and returns an error for any other request. It returns an error
+// earlier if waiting cannot help. After enter succeeds, call learn or forget.
 func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	if err := ctx.Err(); err != nil {
 		return ticket{}, err
@@ -92,7 +92,7 @@ func (q *quota) enter(ctx context.Context, giveUp time.Time) (ticket, error) {
 	}
 }
 
-// refuses returns the error of a request for which waiting cannot help.
+// refuses returns the error of a request that cannot be sent until giveUp.
 func (q *quota) refuses(now, giveUp time.Time) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -102,7 +102,7 @@ func (q *quota) refuses(now, giveUp time.Time) error {
 	return nil
 }
 
-// pass returns a ticket, or when to try again, at giveUp at the latest.
+// pass returns a ticket or the time of the next try, which is at most giveUp.
 func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -130,18 +130,18 @@ func (q *quota) pass(now, giveUp time.Time) (ticket, time.Time, error) {
 	return t, time.Time{}, nil
 }
 
-// reason is the reason why a request waits.
+// reason says why a request waits.
 type reason int
 
 const (
 	spread   reason = iota // the remaining requests are spread over the time
-	awaiting               // the response to a request in flight may show more
-	spent                  // nothing is left
+	awaiting               // a response to a request in flight may increase the remaining number
+	spent                  // the quota is exhausted
 )
 
-// turn returns when the next request may be sent, and why not earlier. q.mu is held.
+// turn returns when the next request may be sent, and the reason for the wait. q.mu is held.
 func (q *quota) turn(now time.Time) (time.Time, reason) {
-	// The remaining number may not include any request in flight.
+	// The remaining number may not yet include the requests in flight.
 	switch left := q.left - q.inFlight; {
 	case left > q.capacity/4, left > 0 && !now.Before(q.reset):
 		return time.Time{}, spread
@@ -169,8 +169,8 @@ func (q *quota) failure(wait time.Duration) error {
 	return e
 }
 
-// learn updates the quota by the response to a request; counted reports that this quota gave the
-// ticket.
+// learn updates the quota after the response to a request. counted reports whether this quota issued
+// the ticket.
 func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -178,7 +178,7 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	if counted {
 		q.inFlight--
 	}
-	fresh := t.sent.After(q.refused) // sent after the last refusal came
+	fresh := t.sent.After(q.refused) // sent after the last refusal arrived
 	if fresh || t.trial && counted {
 		if a.refused {
 			q.breaker.RecordFailure()
@@ -206,8 +206,8 @@ func (q *quota) learn(t ticket, a advice, counted bool, now time.Time) {
 	q.heard = true
 }
 
-// take updates the numbers of the quota. Responses arrive out of order: of requests that were in
-// flight together the lowest number left counts. q.mu is held.
+// take updates the numbers of the quota. Responses can arrive out of order, so for requests that were
+// in flight together the lowest remaining number applies. q.mu is held.
 func (q *quota) take(t ticket, a advice, now time.Time) {
 	if !t.sent.After(q.learnt) && a.left >= q.left {
 		return

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// answered returns a quota with left remaining requests for one minute from noon.
+// answered returns a quota with left remaining requests for the minute after noon.
 func answered(left int64) *quota {
 	q := newQuota(time.Hour, 5)
 	t, _, _ := q.pass(noon, noon.Add(time.Hour))
@@ -14,16 +14,16 @@ func answered(left int64) *quota {
 	return q
 }
 
-// Responses arrive out of order. For requests that were in flight together, the lowest remaining
+// Responses can arrive out of order. For requests that were in flight together, the lowest remaining
 // number applies. The response to a later request always applies.
 func TestQuota_take(t *testing.T) {
 	type step struct {
-		sent, came, left, want int64 // in seconds after noon, and requests
+		sent, came, left, want int64 // sent and came in seconds after noon; left and want in requests
 	}
 	for name, steps := range map[string][]step{
-		"together":             {{1, 2, 50, 50}, {1, 3, 60, 50}, {1, 4, 40, 40}, {1, 5, 45, 40}},
-		"later":                {{1, 2, 50, 50}, {3, 4, 60, 60}},
-		"beside the least one": {{1, 3, 50, 50}, {2, 5, 40, 40}, {4, 6, 70, 40}, {6, 7, 70, 70}},
+		"together":                         {{1, 2, 50, 50}, {1, 3, 60, 50}, {1, 4, 40, 40}, {1, 5, 45, 40}},
+		"later":                            {{1, 2, 50, 50}, {3, 4, 60, 60}},
+		"in flight with the lowest number": {{1, 3, 50, 50}, {2, 5, 40, 40}, {4, 6, 70, 40}, {6, 7, 70, 70}},
 	} {
 		q := answered(100)
 		for i, s := range steps {
@@ -36,7 +36,7 @@ func TestQuota_take(t *testing.T) {
 	}
 }
 
-// The API may have counted a request without a response, so the quota has one request less.
+// The API may have counted a request without a response, so the quota loses one request.
 func TestQuota_forget(t *testing.T) {
 	q := answered(3)
 	sent, _, err := q.pass(noon.Add(time.Minute), noon.Add(time.Hour))

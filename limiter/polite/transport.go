@@ -12,7 +12,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 )
 
-// The defaults of a Transport.
+// These are the defaults of a Transport.
 const (
 	DefaultMaxWait  = 2 * time.Minute
 	DefaultRetries  = 4
@@ -22,34 +22,36 @@ const (
 const (
 	firstBackoff = time.Second
 	lastBackoff  = 8 * time.Second
-	// longestOutage bounds the Retry-After of a 503 that names no quota: it is an estimate.
+	// longestOutage bounds the Retry-After of a 503 that names no quota, because it is only an
+	// estimate.
 	longestOutage = 5 * time.Minute
-	// maxDrained is the longest body of a refusal that is read, so that its connection can be
-	// used again.
+	// maxDrained bounds the body of a refusal that is read to the end, so that the connection can be
+	// reused.
 	maxDrained = 64 << 10
 )
 
-// Transport is an http.RoundTripper that keeps to the rate limits of the APIs that it calls; the
+// Transport is an http.RoundTripper that observes the rate limits of the APIs that it calls. The
 // package documentation describes how. The zero value is ready for use. Do not change or copy a
-// Transport that is in use. It is safe for concurrent use.
+// Transport after its first use. It is safe for concurrent use.
 //
-// It repeats a refused request if that does no harm. After 429 the API has done nothing, so that is
-// any request. After 503 it is a request with an idempotent method or an Idempotency-Key. GetBody
-// replays a body; http.NewRequest sets it for a body in memory. A request with a body and without
-// GetBody is sent once. A request that failed without a response is not repeated.
+// It repeats a refused request if a repetition is safe. After a 429 the API has done nothing, so any
+// request may be repeated. After a 503 a request may be repeated if it has an idempotent method or an
+// Idempotency-Key. GetBody returns the body again; http.NewRequest sets it for a body in memory. A
+// request with a body but without GetBody is sent once. A request that fails without a response is
+// not repeated.
 //
-// RoundTrip returns the last refusal as any other response. If a request was not sent, the error is
-// a WaitError or that of its context.
+// RoundTrip returns the last refusal like any other response. If a request was not sent, the error is
+// a WaitError or the error of its context.
 type Transport struct {
 	// Base sends the requests; nil means http.DefaultTransport.
 	Base http.RoundTripper
-	// MaxWait bounds the waits of a request together; 0 means DefaultMaxWait. The wait before the
-	// first sending is also at most half the time until the deadline of its context.
+	// MaxWait bounds the sum of the waits of a request. 0 means DefaultMaxWait. The wait before the
+	// first attempt is also at most half the time until the deadline of the context.
 	MaxWait time.Duration
-	// Retries is the most repetitions of a request; 0 means DefaultRetries, a negative number
-	// none.
+	// Retries bounds the repetitions of a request. 0 means DefaultRetries, and a negative number
+	// means none.
 	Retries int
-	// Refusals is the number of refusals in a row that opens the breaker; 0 and less mean
+	// Refusals is the number of consecutive refusals that opens the breaker. 0 or less means
 	// DefaultRefusals.
 	Refusals int
 
@@ -63,8 +65,8 @@ type Transport struct {
 // attempt is the result of sending a request once.
 type attempt struct {
 	response *http.Response
-	again    bool          // the request is to be repeated
-	wait     time.Duration // after this
+	again    bool          // the request must be repeated
+	wait     time.Duration // the wait before the repetition
 }
 
 func (t *Transport) open() {
@@ -98,7 +100,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c := &call{Transport: t, request: r, route: t.book.route(r)}
 	last, err := t.executor.WithContext(r.Context()).Get(c.send)
 	if err != nil {
-		if c.response != nil { // the context ended after a response
+		if c.response != nil { // the context ended while the call waited to repeat a refused request
 			_ = c.response.Body.Close()
 		}
 		return nil, err
@@ -114,17 +116,17 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-// call is a request with its repetitions.
+// call is a request and its repetitions.
 type call struct {
 	*Transport
 	request  *http.Request
-	response *http.Response // the last
+	response *http.Response // the last response
 	route    route
-	sent     int           // how often
-	waited   time.Duration // before and between sendings
+	sent     int           // number of attempts
+	waited   time.Duration // total wait before and between attempts
 }
 
-// send sends the request once, after its wait.
+// send waits for the turn of the request and sends it once.
 func (c *call) send() (attempt, error) {
 	q, t, err := c.enter()
 	if err != nil {
@@ -138,7 +140,7 @@ func (c *call) send() (attempt, error) {
 	}
 	response, err := c.base.RoundTrip(request) //nolint:bodyclose // the caller of RoundTrip closes it
 	if err != nil {
-		c.response = nil // the one before is closed already
+		c.response = nil // the previous response is already closed
 		q.forget(t)
 		return attempt{}, err
 	}
@@ -159,7 +161,7 @@ func (c *call) send() (attempt, error) {
 	return result, nil
 }
 
-// enter waits for the request's turn in the quota that counts it then.
+// enter waits for the turn of the request in its quota. The quota can change while it waits.
 func (c *call) enter() (*quota, ticket, error) {
 	ctx, begun := c.request.Context(), time.Now()
 	patience := c.maxWait - c.waited
@@ -176,11 +178,11 @@ func (c *call) enter() (*quota, ticket, error) {
 		if err != nil || c.book.find(c.route) == q {
 			return q, t, err
 		}
-		q.forget(t) // another response has named the quota meanwhile
+		q.forget(t) // while this request waited, a response named another quota
 	}
 }
 
-// next returns the request to send, with a new body if it is a repetition.
+// next returns the request to send. A repetition gets a new body.
 func (c *call) next() (*http.Request, error) {
 	c.sent++
 	if c.sent == 1 || c.request.GetBody == nil {
@@ -195,14 +197,14 @@ func (c *call) next() (*http.Request, error) {
 	return r, nil
 }
 
-// closeBody closes the body of a request that was not sent, as a RoundTripper must.
+// closeBody closes the body of a request that was not sent. A RoundTripper must do this.
 func (c *call) closeBody() {
 	if c.sent == 0 && c.request.Body != nil {
 		_ = c.request.Body.Close()
 	}
 }
 
-// learn updates the quota that the response names and the quota that gave the ticket.
+// learn updates the quota that the response names and the quota that issued the ticket.
 func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 	switch {
 	case a.name != "":
@@ -216,7 +218,7 @@ func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 	named := c.book.find(c.route)
 	switch {
 	case named == q:
-	case a.refused: // neither a success nor a failure of q
+	case a.refused: // another quota refused the request: neither a success nor a failure of q
 		q.forget(t)
 	default:
 		q.learn(t, advice{}, true, now)
@@ -227,7 +229,8 @@ func (c *call) learn(q *quota, t ticket, a advice, now time.Time) {
 // idempotent lists the idempotent methods (RFC 9110, 9.2.2).
 var idempotent = []string{"", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete}
 
-// mayRepeat reports whether the request may be repeated after a wait; status is that of the refusal.
+// mayRepeat reports whether the request may be repeated after a wait. status is the status of the
+// refusal.
 func (c *call) mayRepeat(status int, now time.Time, wait time.Duration) bool {
 	r := c.request
 	harmless := status == http.StatusTooManyRequests || slices.Contains(idempotent, r.Method) || r.Header.Get("Idempotency-Key") != ""
@@ -238,7 +241,7 @@ func (c *call) mayRepeat(status int, now time.Time, wait time.Duration) bool {
 	return c.waited+wait <= c.maxWait && (!ok || now.Add(wait).Before(deadline))
 }
 
-// discard closes a response. If the body is short, its connection can be used again.
+// discard closes a response. It reads a short body to the end, so that the connection can be reused.
 func discard(r *http.Response) {
 	if r.ContentLength >= 0 && r.ContentLength <= maxDrained {
 		_, _ = io.CopyN(io.Discard, r.Body, maxDrained)

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-limits/weir/limiter/polite"
 )
 
-// After a 429 response the random waits are up to 1, 2, 4 and 8 s, in addition to Retry-After.
+// After a 429 the random waits are up to 1, 2, 4 and 8 s, in addition to Retry-After.
 func TestTransport_backoff(t *testing.T) {
 	for name, least := range map[string]time.Duration{"429": 0, "429 | Retry-After: 3": 3 * time.Second, "503 | Retry-After: 3": 3 * time.Second, "429 | Retry-After: 0": 0} {
 		synctest.Test(t, func(t *testing.T) {
@@ -26,7 +26,7 @@ func TestTransport_backoff(t *testing.T) {
 			for run := range runs {
 				a := script(name, name, name, name, "200")
 				if status, err := get(t, &polite.Transport{Base: a}, "http://api.test/"); status != 200 || err != nil || len(a.at) != 5 {
-					t.Fatalf("%s: %d, %v after %d requests", name, status, err, len(a.at))
+					t.Fatalf("%s: got %d, %v after %d requests", name, status, err, len(a.at))
 				}
 				for i := range 4 {
 					wait := a.at[i+1].Sub(a.at[i]) - least
@@ -46,7 +46,7 @@ func TestTransport_backoff(t *testing.T) {
 	}
 }
 
-// A refusal that must not be repeated is returned at once, with its body.
+// A refusal of a request that must not be repeated is returned at once, with its body.
 func TestTransport_notRepeated(t *testing.T) {
 	for _, c := range []struct {
 		name, first string
@@ -62,10 +62,10 @@ func TestTransport_notRepeated(t *testing.T) {
 			r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("x")), nil }
 		}},
 		{name: "no retries", first: "429", transport: &polite.Transport{Retries: -1}},
-		{name: "longer than the caller waits", first: "429 | Retry-After: 121"},
-		{name: "longer than MaxWait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
+		{name: "a wait longer than the default MaxWait", first: "429 | Retry-After: 121"},
+		{name: "a wait longer than MaxWait", first: "429 | Retry-After: 5", transport: &polite.Transport{MaxWait: 5 * time.Second}},
 		{name: "Unix seconds in Retry-After", first: "429 | Retry-After: 1772625603"},
-		{name: "longer than the context lives", first: "429 | Retry-After: 2", request: func(r *http.Request) {
+		{name: "a wait longer than the context", first: "429 | Retry-After: 2", request: func(r *http.Request) {
 			ctx, cancel := context.WithTimeout(r.Context(), 2*time.Second)
 			context.AfterFunc(r.Context(), cancel)
 			*r = *r.WithContext(ctx)
@@ -93,15 +93,15 @@ func TestTransport_notRepeated(t *testing.T) {
 				}
 				content, err := io.ReadAll(answer.Body)
 				if want := "answer " + c.first[:3]; string(content) != want || err != nil || len(a.at) != 1 || time.Since(begun) != 0 {
-					t.Errorf("got %q, %v, %d requests in %s, want %q from one request at once", content, err, len(a.at), time.Since(begun), want)
+					t.Errorf("got %q, %v after %d requests in %s, want %q after one request in 0s", content, err, len(a.at), time.Since(begun), want)
 				}
 			})
 		})
 	}
 }
 
-// A repeated request has the whole body. The transport reads and closes the bodies of refusals, so
-// that it can use the connection again.
+// A repeated request has the whole body. The Transport reads and closes the bodies of refusals, so
+// that it can reuse the connection.
 func TestTransport_replay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 1", "503 | Retry-After: 1", "200")
@@ -110,19 +110,19 @@ func TestTransport_replay(t *testing.T) {
 			t.Fatal(status, err)
 		}
 		if !slices.Equal(a.bodies, []string{"the body", "the body", "the body"}) || len(a.open) != 0 {
-			t.Errorf("got bodies %q, %d not closed", a.bodies, len(a.open))
+			t.Errorf("got request bodies %q and %d open response bodies", a.bodies, len(a.open))
 		}
 		r, _ = http.NewRequestWithContext(t.Context(), http.MethodPost, "http://api.test/other", strings.NewReader("x"))
 		r.GetBody = func() (io.ReadCloser, error) { return nil, errors.New("gone") }
 		a.handler = script("429").handler
 		if _, err := do(&polite.Transport{Base: a}, r); err == nil || err.Error() != "gone" || len(a.open) != 0 {
-			t.Errorf("no body to replay: got %v, %d not closed", err, len(a.open))
+			t.Errorf("error of GetBody: got %v and %d open response bodies", err, len(a.open))
 		}
 	})
 }
 
-// After 429 the API has done nothing, so any request may be repeated. After 503 only an idempotent
-// request may be repeated: by its method or by Idempotency-Key.
+// After a 429 the API has done nothing, so any request may be repeated. After a 503 a request may be
+// repeated if its method is idempotent or it has an Idempotency-Key.
 func TestTransport_repeated(t *testing.T) {
 	for _, c := range []struct{ method, body, key, first string }{
 		{"POST", "", "", "429"},
@@ -140,7 +140,7 @@ func TestTransport_repeated(t *testing.T) {
 				r.Header.Set("Idempotency-Key", c.key)
 			}
 			if status, err := do(&polite.Transport{Base: a}, r); status != 200 || !slices.Equal(a.bodies, []string{c.body, c.body}) {
-				t.Errorf("%+v: %d, %v, bodies %q", c, status, err, a.bodies)
+				t.Errorf("%+v: got %d, %v, bodies %q", c, status, err, a.bodies)
 			}
 		})
 	}
@@ -154,7 +154,7 @@ func TestTransport_repeated(t *testing.T) {
 	})
 }
 
-// If the context ends, the wait ends and the request body is closed.
+// If the context ends, the wait ends and the body of the request is closed.
 func TestTransport_context(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 30")
@@ -162,7 +162,7 @@ func TestTransport_context(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var all sync.WaitGroup
 		bodies := [3]closed{}
-		for i := range bodies { // one waits to repeat, one for its turn, one for the request before it
+		for i := range bodies { // the first waits to repeat, the second for its turn, the third for the second
 			all.Go(func() {
 				r, _ := http.NewRequestWithContext(ctx, http.MethodPut, "http://api.test/", &bodies[i])
 				r.GetBody = func() (io.ReadCloser, error) { return http.NoBody, nil }
@@ -177,7 +177,7 @@ func TestTransport_context(t *testing.T) {
 		cancel()
 		all.Wait()
 		if time.Since(begun) != 0 || len(a.at) != 1 || len(a.open) != 0 || bodies != [3]closed{true, true, true} {
-			t.Errorf("%s later: got %d requests, %d response bodies open, request bodies closed: %v", time.Since(begun), len(a.at), len(a.open), bodies)
+			t.Errorf("after %s: got %d requests, %d open response bodies, closed request bodies: %v", time.Since(begun), len(a.at), len(a.open), bodies)
 		}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://other.test/", http.NoBody)
 		if _, err := do(transport, r); !errors.Is(err, context.Canceled) || len(a.at) != 1 {
@@ -186,13 +186,13 @@ func TestTransport_context(t *testing.T) {
 	})
 }
 
-// closed is the body of a request. It records whether it is closed.
+// closed is the body of a request. It records whether it was closed.
 type closed bool
 
 func (*closed) Read([]byte) (int, error) { return 0, io.EOF }
 func (c *closed) Close() error           { *c = true; return nil }
 
-// If the context ends together with the response, the transport closes the response and returns an
+// If the context ends when the response arrives, the Transport closes the response and returns an
 // error.
 func TestTransport_answerTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -200,12 +200,12 @@ func TestTransport_answerTooLate(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) { cancel() })}
 		r, _ := http.NewRequestWithContext(ctx, http.MethodGet, "http://api.test/", http.NoBody)
 		if _, err := (&polite.Transport{Base: a}).RoundTrip(r); !errors.Is(err, context.Canceled) || len(a.open) != 0 {
-			t.Errorf("got %v, %d not closed", err, len(a.open))
+			t.Errorf("got %v and %d open response bodies", err, len(a.open))
 		}
 	})
 }
 
-// While one request waits after a refusal, the other requests wait too. Then the transport sends one
+// While one request waits after a refusal, the other requests wait too. The Transport then sends one
 // request first, as a probe.
 func TestTransport_othersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -228,8 +228,8 @@ func TestTransport_othersWait(t *testing.T) {
 	})
 }
 
-// After Refusals refusals in a row the transport sends nothing until it may try the API again. Then it
-// sends one request as a probe, and the response decides.
+// After Refusals consecutive refusals the Transport sends nothing until it may try the API again.
+// Then it sends one request as a probe, and the response decides.
 func TestTransport_breaker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 10", "429 | Retry-After: 7", "200")
@@ -271,7 +271,7 @@ func TestTransport_breaker(t *testing.T) {
 			}
 		}
 		if len(a.at) != 9 || len(a.open) != 0 {
-			t.Errorf("got %d requests, %d bodies open", len(a.at), len(a.open))
+			t.Errorf("got %d requests and %d open response bodies", len(a.at), len(a.open))
 		}
 	})
 }
@@ -300,7 +300,8 @@ func TestTransport_probeFails(t *testing.T) {
 	})
 }
 
-// Refusals of requests that were in flight together count once, so a burst does not open the breaker.
+// Refusals of requests that were in flight together count as one, so a burst does not open the
+// breaker.
 func TestTransport_burst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "429 | Retry-After: 1", "200")
@@ -318,7 +319,7 @@ func TestTransport_burst(t *testing.T) {
 			})
 		}
 		time.Sleep(300 * time.Millisecond)
-		all.Go(func() { // this request waits and does not fail
+		all.Go(func() { // this request waits and then succeeds
 			if status, err := get(t, transport, "http://api.test/"); status != 200 {
 				t.Error(status, err)
 			}
@@ -330,20 +331,20 @@ func TestTransport_burst(t *testing.T) {
 	})
 }
 
-// A request that may be repeated at once is repeated, also if the clock has not advanced.
+// A request that may be repeated at once is repeated, even if the clock has not advanced.
 func TestTransport_retryAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 0", "429 | Retry-After: 0", "429 | Retry-After: 0", "200")
 		transport := &polite.Transport{Base: a, Refusals: 1, Retries: -1}
 		for i, want := range []int{429, 429, 429, 200, 200} {
 			if status, err := get(t, transport, "http://api.test/"); status != want {
-				t.Errorf("%d: %d, %v", i, status, err)
+				t.Errorf("request %d: got %d, %v", i, status, err)
 			}
 		}
 	})
 }
 
-// A request fails at once if waiting cannot help, for any requests in flight.
+// A request fails at once if waiting cannot help, even if requests are in flight.
 func TestTransport_inVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200", "200", "429 | Retry-After: 60")
@@ -354,7 +355,7 @@ func TestTransport_inVain(t *testing.T) {
 		a.latency = 5 * time.Second
 		var slow sync.WaitGroup
 		slow.Go(func() {
-			if status, err := get(t, transport, "http://api.test/"); status != 429 { // its response comes last
+			if status, err := get(t, transport, "http://api.test/"); status != 429 { // its response arrives last
 				t.Error(status, err)
 			}
 		})
@@ -366,7 +367,7 @@ func TestTransport_inVain(t *testing.T) {
 			}
 		}
 		begun := time.Now()
-		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: the quota of api.test is used up; retry in 1m0s" || time.Since(begun) != 0 {
+		if _, err := get(t, transport, "http://api.test/"); err == nil || err.Error() != "polite: the quota of api.test is exhausted; retry in 1m0s" || time.Since(begun) != 0 {
 			t.Errorf("got %v after %s", err, time.Since(begun))
 		}
 		slow.Wait()
@@ -396,7 +397,8 @@ func TestTransport_overtaking(t *testing.T) {
 			})
 		}
 		all.Wait()
-		// One request is a probe, nine use up the quota, and the last one is sent half a minute later.
+		// One request is a probe, and nine exhaust the quota. The last request is sent half a
+		// minute later.
 		if wait := a.at[10].Sub(a.at[9]); len(a.at) != 11 || a.at[9] != a.at[1] || wait < 29*time.Second || wait > 31*time.Second {
 			t.Errorf("requests: got %v", a.at)
 		}
@@ -423,8 +425,8 @@ func TestTransport_spread(t *testing.T) {
 			if minute != i/20 {
 				t.Fatalf("request %d: got minute %d, want %d", i, minute, i/20)
 			}
-			// The transport sends 15 requests at once. It spreads 5 over the rest of the minute, 10 s
-			// apart, as far as whole seconds allow.
+			// The Transport sends 15 requests at once. It spreads 5 over the rest of the minute,
+			// about 10 s apart, because the reset is in whole seconds.
 			if since := at.Sub(begun) % window; n < 15 && since > time.Second || n >= 15 && (since < time.Duration(n-14)*9*time.Second || since > time.Duration(n-14)*10*time.Second+time.Second) {
 				t.Errorf("request %d: got %s after the start of its window", n, since)
 			}
@@ -432,10 +434,10 @@ func TestTransport_spread(t *testing.T) {
 	})
 }
 
-// Many clients call a Gate at once. Polite clients are never refused, and other clients are mostly
-// refused. The polite clients still use up the quota.
+// Many clients call a Gate at once. The Gate never refuses a request of a polite client, and refuses
+// most requests of other clients. The polite clients still exhaust the quota.
 func TestTransport_crowd(t *testing.T) {
-	const clients, each = 50, 4 // 200 requests to a limit of 20 at once and 100 a minute
+	const clients, each = 50, 4 // 200 requests on a limit of 20 at once and 100 a minute
 	rate := algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Minute, Burst: 20}
 	crowd := func(t *testing.T, rt http.RoundTripper) (passed int, took time.Duration) {
 		var all sync.WaitGroup
@@ -459,19 +461,19 @@ func TestTransport_crowd(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
 		passed, took := crowd(t, &polite.Transport{Base: a, MaxWait: 10 * time.Minute})
 		if passed != clients*each || a.status[429] != 0 {
-			t.Errorf("polite: got %d passed, answers %v", passed, a.status)
+			t.Errorf("polite: got %d allowed requests, statuses %v", passed, a.status)
 		}
 		if least := 180 * 600 * time.Millisecond; took < least || took > least*13/10 { // 20 at once, then one every 0.6 s
-			t.Errorf("polite: got %s, want %s and little more", took, least)
+			t.Errorf("polite: got a duration of %s, want at least %s and at most 30 %% more", took, least)
 		}
 		if len(a.open) != 0 {
-			t.Errorf("got %d bodies open", len(a.open))
+			t.Errorf("got %d open response bodies", len(a.open))
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		a := limited(t, 30*time.Millisecond, rate)
 		if passed, _ := crowd(t, a); passed != 20 || a.status[429] != 180 {
-			t.Errorf("rude: got %d passed, answers %v", passed, a.status)
+			t.Errorf("rude: got %d allowed requests, statuses %v", passed, a.status)
 		}
 	})
 }
@@ -507,7 +509,7 @@ func TestTransport_apart(t *testing.T) {
 			{"GET", "http://api.test/search", "", "", 0},
 			{"GET", "http://api.test/data", "", "", 200},
 			{"GET", "http://api.test/mine/1", "", "", 429},
-			{"GET", "http://api.test/mine/2", "", "", 0}, // the same quota as the other path of its folder
+			{"GET", "http://api.test/mine/2", "", "", 0}, // has the same quota as the other path of its folder
 			{"GET", "http://api.test/yours/1", "", "", 200},
 			{"GET", "http://api.test/yours/2", "", "", 200},
 			{"GET", "http://api.test/", "Authorization", "a", 429},
@@ -524,16 +526,16 @@ func TestTransport_apart(t *testing.T) {
 			r.Header.Set(c.name, c.value)
 			status, err := do(transport, r)
 			if _, waits := errors.AsType[*polite.WaitError](err); status != c.want || waits != (c.want == 0) {
-				t.Errorf("%d: %s %s %s: got %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
+				t.Errorf("request %d: %s %s %s: got %d, %v, want %d", i, c.method, c.url, c.value, status, err, c.want)
 			}
 		}
 		if time.Since(begun) != 0 {
-			t.Errorf("some requests waited: got %s", time.Since(begun))
+			t.Errorf("waits: got %s, want none", time.Since(begun))
 		}
 	})
 }
 
-// AWS signatures with one key ID belong to one caller, although Authorization differs.
+// AWS signatures with one key ID belong to one caller, although each Authorization is different.
 func TestTransport_signed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("429 | Retry-After: 60")
@@ -561,7 +563,7 @@ func TestTransport_signed(t *testing.T) {
 	})
 }
 
-// A 503 without a quota name holds only requests of its path, for at most some minutes.
+// A 503 without a quota name holds only requests of its path, for at most five minutes.
 func TestTransport_unavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		line := "503 | Retry-After: 86400"
@@ -591,17 +593,17 @@ func TestTransport_unavailable(t *testing.T) {
 			expect("/report", 0)
 			time.Sleep(time.Nanosecond)
 		}
-		line = "429 | Retry-After: 60" // when the path is available again, it shares the quota again
+		line = "429 | Retry-After: 60" // the path is available again and shares the quota again
 		expect("/report", 429)
 		expect("/other", 0)
 		time.Sleep(time.Minute)
-		line = `503 | Retry-After: 60 | RateLimit: "all";r=0;t=60` // a 503 of a named quota
+		line = `503 | Retry-After: 60 | RateLimit: "all";r=0;t=60` // a 503 with a quota name
 		expect("/report", 503)
 		expect("/reports", 0)
 	})
 }
 
-// A response does not undo a 503 if its request was sent before the 503 arrived.
+// A response does not end the wait after a 503 if its request was sent before the 503 arrived.
 func TestTransport_unavailableSince(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -639,11 +641,11 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	const own, another = "429 | Retry-After: 1", `429 | Retry-After: 600 | RateLimit: "search";r=0;t=600`
 	for name, c := range map[string]struct {
 		lines []string
-		want  []int // statuses, a second apart; 0: not sent
+		want  []int // statuses of requests that are a second apart; 0 means not sent
 	}{
-		"no success":             {[]string{own, another, own, "200"}, []int{429, 429, 429, 200}},
-		"no failure":             {[]string{"200", another, own, "200"}, []int{200, 429, 429, 200}},
-		"the breaker asks again": {[]string{own, own, another, "200"}, []int{429, 429, 429, 200}},
+		"no success":                      {[]string{own, another, own, "200"}, []int{429, 429, 429, 200}},
+		"no failure":                      {[]string{"200", another, own, "200"}, []int{200, 429, 429, 200}},
+		"the breaker sends another probe": {[]string{own, own, another, "200"}, []int{429, 429, 429, 200}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			a := script(c.lines...)
@@ -651,7 +653,7 @@ func TestTransport_refusedByAnother(t *testing.T) {
 			send := func(i int) (int, error) { return get(t, transport, fmt.Sprintf("http://api.test/%d/", i)) }
 			for i, want := range c.want {
 				if status, err := send(i); status != want {
-					t.Errorf("%s: %d: %d, %v, want %d", name, i, status, err, want)
+					t.Errorf("%s: request %d: got %d, %v, want %d", name, i, status, err, want)
 				}
 				if i == 2 { // two refusals of this quota open the breaker
 					var e *polite.WaitError
@@ -665,8 +667,8 @@ func TestTransport_refusedByAnother(t *testing.T) {
 	}
 }
 
-// A request waits for its turn for at most half of the time until its deadline. This leaves time for
-// the response.
+// A request waits for its turn for at most half of the time until its deadline, so that time remains
+// for the response.
 func TestTransport_halfTheContext(t *testing.T) {
 	for lives, sent := range map[time.Duration]bool{9 * time.Second: false, 11 * time.Second: true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -687,7 +689,7 @@ func TestTransport_halfTheContext(t *testing.T) {
 	}
 }
 
-// If a quota is used up for an hour, the transport sends a probe after half of MaxWait. Some quotas
+// If a quota is exhausted for an hour, the Transport sends a probe after half of MaxWait. Some quotas
 // are full again earlier than announced.
 func TestTransport_asksHalfway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -704,7 +706,7 @@ func TestTransport_asksHalfway(t *testing.T) {
 	})
 }
 
-// A request returns its ticket if, while it waited, a response named another quota.
+// A request returns its ticket if a response named another quota while the request waited.
 func TestTransport_renamed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{latency: 100 * time.Millisecond, handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -716,7 +718,7 @@ func TestTransport_renamed(t *testing.T) {
 		})}
 		transport := &polite.Transport{Base: a}
 		var all sync.WaitGroup
-		for range 5 { // one is sent first, and four wait
+		for range 5 { // the first request is sent, and four wait
 			all.Go(func() {
 				if status, err := get(t, transport, "http://api.test/search/"); status != 200 {
 					t.Error(status, err)
@@ -731,13 +733,13 @@ func TestTransport_renamed(t *testing.T) {
 			}
 		}
 		if took := time.Since(begun); took != 2*a.latency {
-			t.Errorf("the remaining requests counted as in flight: got %s", took)
+			t.Errorf("duration of the remaining requests: got %s, want no wait for requests in flight", took)
 		}
 	})
 }
 
-// The transport reads a short body of a refusal before a repetition, so that it can use the connection
-// again. It does not read a long body.
+// The Transport reads a short body of a refusal before it repeats the request, so that it can reuse
+// the connection. It does not read a long body.
 func TestTransport_drains(t *testing.T) {
 	for length, unread := range map[int64]int{9: 0, 64 << 10: 0, 64<<10 + 1: 64<<10 + 1, -1: 9} {
 		synctest.Test(t, func(t *testing.T) {
@@ -760,8 +762,8 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// Requests to an API without limit fields are not delayed. Only behind the first request they wait,
-// for at most a second.
+// Requests to an API without limit fields are not delayed, except that they wait up to a second for
+// the response to the first request.
 func TestTransport_noLimits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := script("200")
@@ -783,7 +785,7 @@ func TestTransport_noLimits(t *testing.T) {
 	})
 }
 
-// The size of the book is bounded for any names that an API sends.
+// The size of the book is bounded, whatever names an API sends.
 func TestTransport_bounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -803,14 +805,14 @@ func TestTransport_bounded(t *testing.T) {
 	})
 }
 
-// CloseIdleConnections of a client calls Base.
+// CloseIdleConnections of a client calls CloseIdleConnections of Base.
 func TestTransport_CloseIdleConnections(t *testing.T) {
 	base := &idle{}
 	client := &http.Client{Transport: &polite.Transport{Base: base}}
 	if client.CloseIdleConnections(); base.closed != 1 {
-		t.Errorf("closed: got %d times", base.closed)
+		t.Errorf("CloseIdleConnections of Base: got %d calls", base.closed)
 	}
-	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no such method
+	(&polite.Transport{Base: script("200")}).CloseIdleConnections() // this Base has no CloseIdleConnections
 }
 
 type idle struct {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// Clocks differ by at most spread, and a message takes at most late.
+// Clocks differ by at most spread, and a message is delayed by at most late.
 const (
 	spread = time.Second
 	late   = 500 * time.Millisecond
@@ -37,8 +37,8 @@ func versions(t *testing.T, rates ...algo.Rate) (limits []*limiter.Limit) {
 	return limits
 }
 
-// Admissions minus refunds never exceed the documented bound in any interval. Clocks are skewed, and
-// messages and refunds are late.
+// Admissions minus refunds never exceed the documented bound in any interval, although clocks are
+// skewed and messages and refunds are late.
 func TestModel_bound(t *testing.T) {
 	for _, algorithm := range algorithms {
 		t.Run(string(algorithm), func(t *testing.T) {
@@ -60,7 +60,7 @@ func TestModel_bound(t *testing.T) {
 	}
 }
 
-// bound is the most that a limit of 8 in 4 s admits in an interval.
+// bound is the documented bound of a limit of 8 in 4 s for an interval.
 func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	windows := float64(apart) / float64(length)
 	switch algorithm {
@@ -73,8 +73,9 @@ func bound(algorithm algo.Algorithm, apart time.Duration) float64 {
 	}
 }
 
-// While two versions of the rules charge one subject, it admits at most the larger capacity at once.
-// After that it admits at most the faster rate. The clocks of each version have their own errors.
+// While two versions of the rules charge one subject, the subject admits at most the larger capacity
+// at once. After that it admits at most the faster rate. The clocks of the two versions have
+// different errors.
 func TestModel_versions(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
@@ -97,8 +98,8 @@ func TestModel_versions(t *testing.T) {
 	}
 }
 
-// After a charge by newer rules, a process with older rules gets the same answers as a process with
-// newer rules. Two versions side by side neither create nor lose quota.
+// After newer rules have charged a subject, a process with older rules gets the same answers as a
+// process with the newer rules. Two versions at the same time neither create nor lose quota.
 func TestModel_flapping(t *testing.T) {
 	for _, from := range algorithms {
 		for _, to := range algorithms {
@@ -128,11 +129,11 @@ func TestModel_flapping(t *testing.T) {
 	}
 }
 
-// world is a random history of one subject, as it happens in real time.
+// world is a random history of one subject in real time.
 type world struct {
 	*rand.Rand
 	limits   []*limiter.Limit
-	newer    int // from this step on, half of the requests use the last version
+	newer    int // after this step, half of the requests use the last version
 	skews    []time.Duration
 	model    storetest.Model
 	now      algo.Instant
@@ -142,7 +143,7 @@ type world struct {
 	refunded int
 }
 
-// message is a request in flight. If of is not nil, it is the refund of that request.
+// message is a request in flight, or the refund of request of if of is not nil.
 type message struct {
 	due     algo.Instant // in real time
 	sent    algo.Instant // in real time
@@ -217,8 +218,8 @@ func (w *world) deliver(until algo.Instant) {
 	}
 }
 
-// within checks every interval against its bound. It returns the highest share of the bound that an
-// interval reached.
+// within compares the admissions of every interval with the bound of the interval. It returns the
+// highest share of a bound that an interval reached.
 func within(t *testing.T, what string, admitted []*admission, bound func(apart time.Duration) float64) (closest float64) {
 	t.Helper()
 	for from := range admitted {
@@ -228,7 +229,7 @@ func within(t *testing.T, what string, admitted []*admission, bound func(apart t
 			apart := a.at.Sub(admitted[from].at)
 			most := bound(apart)
 			if float64(sum) > most+1e-6 {
-				t.Fatalf("%s: %d admitted in %s, at most %.2f", what, sum, apart, most)
+				t.Fatalf("%s: got %d admitted in %s, want at most %.2f", what, sum, apart, most)
 			}
 			closest = max(closest, float64(sum)/most)
 		}

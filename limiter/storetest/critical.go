@@ -10,8 +10,8 @@ import (
 )
 
 // testCritical charges at the instants at which an answer changes, and a nanosecond before and after.
-// The windows are such that sums of instants reach both halves of 64 bits. Two logs on the same
-// subject have the same instants.
+// With these windows, sums of instants use the lower and the upper half of 64 bits. Two logs of the
+// same subject contain the same instants.
 func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -37,7 +37,7 @@ func testCritical(t *testing.T, s Suite, rate algo.Rate) {
 				list := critical(last, now, charges[0].Cost)
 				now = list[r.IntN(len(list))].Add(time.Duration(r.IntN(3) - 1))
 			}
-			if len(past) > 0 && r.IntN(5) == 0 { // sometimes a second time
+			if len(past) > 0 && r.IntN(5) == 0 { // sometimes refunds a charge a second time
 				k := past[r.IntN(len(past))]
 				p.refund(t, k.charges, k.results, time.Duration(r.Int64N(half/2)))
 				p.inspect(t)
@@ -71,8 +71,8 @@ func critical(r algo.Result, now algo.Instant, cost int64) []algo.Instant {
 	return list
 }
 
-// testRefundTwice refunds the same charge twice, beside other charges of the same instant. The second
-// refund may find too little quota, and the rest belongs to other requests.
+// testRefundTwice refunds the same charge twice, among other charges of the same instant. The second
+// refund must not return quota that belongs to other requests.
 func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	const half = 1 << 32
 	rate.Requests, rate.Burst, rate.Window = 8, 0, 4*half
@@ -82,11 +82,11 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 		cost  int64
 		after time.Duration
 	}{
-		{{0, 2, 0}, {0, 1, 0}},                        // a bucket's instant on the edge of 32 bits
-		{{1, 1, 0}, {0, 1, 0}},                        // the other limit holds the same
-		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one charge is left, with later charges
+		{{0, 2, 0}, {0, 1, 0}},                        // the instant of a bucket is at the edge of 32 bits
+		{{1, 1, 0}, {0, 1, 0}},                        // the other limit has the same charges
+		{{0, 1, 0}, {0, 1, 0}, {0, 2, 0}, {0, 2, 1}},  // one charge remains, with later charges
 		{{0, 2, 1}, {1, 2, 1}, {0, 1, 1}, {0, 2, 1}},  // the refund exceeds the charge
-		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // by a clock that is behind
+		{{0, 3, 0}, {1, 3, 0}, {0, 1, 5}, {0, 2, -1}}, // the clock of a charge is behind
 	} {
 		for back := range script {
 			p, limits := newPair(t, s), []*limiter.Limit{Limit(t, "a", rate), Limit(t, "b", rate)}
@@ -105,8 +105,8 @@ func testRefundTwice(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// testRefundSeveral refunds a request on several limits after other requests used one of them. The
-// refunds come in the charged windows, in the next windows and later.
+// testRefundSeveral refunds a request on several limits after other requests charged one of them. The
+// refunds happen in the charged windows, in the next windows and later.
 func testRefundSeveral(t *testing.T, s Suite) {
 	for _, apart := range []time.Duration{time.Second, time.Minute, 2 * time.Minute} {
 		for touched := range rates {

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testDifferential runs random scripts against the store and the model: costs, instants that jump both
-// ways, debts, changed limits, early and late refunds, and missing, correct or stale hints. Every state
-// must be the same, bit for bit.
+// testDifferential runs random scripts on the store and the model. A script has costs, instants that
+// jump forward and back, debts, changed limits, early and late refunds, and missing, correct or stale
+// hints. Every state must be the same, bit for bit.
 func testDifferential(t *testing.T, s Suite) {
 	store := s.Open(t)
 	limits := make([][]*limiter.Limit, len(rates)+1)
@@ -80,7 +80,7 @@ func step(t *rapid.T) time.Duration {
 	return time.Duration(rapid.Int64Range(-int64(longest)/3, int64(longest)).Draw(t, "step"))
 }
 
-// hintOf draws a possible entry of a denial cache for limit: none, or any earlier state.
+// hintOf draws a possible entry of a denial cache for limit: no entry, or any earlier state.
 func hintOf[T any](t *rapid.T, limit *limiter.Limit, past []T, of func(T) ([]limiter.Charge, []algo.Result)) algo.Result {
 	if len(past) == 0 || rapid.Bool().Draw(t, "cold") {
 		return algo.Result{}

@@ -7,11 +7,11 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A cached state does not count if the subject was reset meanwhile. This also holds if the clock of
-// this process is behind that state.
+// A cached state does not count if the subject was reset after the state was cached. This also
+// applies if the clock of this process is behind the instant of the state.
 func testForgotten(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
-	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second) // in two windows
+	ahead, behind := start.Add(54500*time.Millisecond), start.Add(54*time.Second) // in two different windows
 	_, remembered := p.take(t, ahead, one(l, 4), nil)
 	p.reset(t)
 	_, remembered = p.take(t, behind, one(l, 2), remembered)

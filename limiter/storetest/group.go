@@ -12,16 +12,16 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The load of GroupCommit.
+// These constants define the load of GroupCommit.
 const (
 	groupCallers  = 64
-	groupRequests = 30 // of each caller
+	groupRequests = 30 // number of requests of each caller
 	groupMost     = 0.1
 )
 
-// GroupCommit tests that concurrent requests of one process on one subject share calls. There is at
-// most a tenth of a write per decision; writes returns the server's number of writes. The store admits
-// exactly the limit and counts exactly the admitted requests.
+// GroupCommit tests that concurrent requests of one process on one subject share store calls. There
+// must be at most a tenth of a write for each decision. writes returns the server's number of writes.
+// The store must admit exactly the limit and count exactly the admitted requests.
 func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 	for name, rate := range map[string]algo.Rate{
 		"room for all": {Algorithm: algo.FixedWindow, Requests: 1e6, Window: 24 * time.Hour},
@@ -64,18 +64,18 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 			if float64(made) > groupMost*float64(decisions) {
 				t.Errorf("writes: got %d for %d decisions, want at most %g each", made, decisions, groupMost)
 			}
-			// On a busy machine, requests that are not decided in time may still be charged.
+			// On a busy machine, a request without a decision in time may still be charged.
 			if want := min(decisions, rate.Requests); admitted.Load() > want || admitted.Load() < want && busy.Load() == 0 {
-				t.Errorf("admitted: got %d, want %d; %d were not decided", admitted.Load(), want, busy.Load())
+				t.Errorf("admitted: got %d, want %d; %d requests had no decision", admitted.Load(), want, busy.Load())
 			}
 			if n := used(); n < admitted.Load() || n > admitted.Load()+busy.Load() {
-				t.Errorf("count: got %d, want the %d admitted requests; %d were not decided", n, admitted.Load(), busy.Load())
+				t.Errorf("count: got %d, want the %d admitted requests; %d requests had no decision", n, admitted.Load(), busy.Load())
 			}
 		})
 	}
 }
 
-// patient is a store whose calls have no deadline, so that a busy machine does not fail them.
+// patient is a store whose calls have no deadline, so that tests do not fail on a busy machine.
 type patient struct{ limiter.Store }
 
 // Take implements limiter.Store.

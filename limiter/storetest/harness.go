@@ -9,11 +9,11 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// start is the first instant of the tests. It is far in the future, so no server expires the state by
-// its own clock. It is not at the start of a window of any length.
+// start is the first instant of the tests. It is far in the future, so that no server expires state
+// by its own clock. It is not at the start of a window of any length.
 var start = algo.InstantOf(time.Date(2100, 1, 2, 3, 4, 5, 678_901_234, time.UTC))
 
-// Limit returns a limit for a test. Its ID is that of its name.
+// Limit returns a limit for a test. Its name determines its ID.
 func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	l, err := limiter.NewLimit(limiter.Limit{Name: name, Rate: rate, Version: 1})
@@ -23,7 +23,7 @@ func Limit(tb testing.TB, name string, rate algo.Rate) *limiter.Limit {
 	return l
 }
 
-// changed returns l with another rate, as in a later version of the rules.
+// changed returns l with another rate, like a later version of the rules.
 func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *limiter.Limit {
 	tb.Helper()
 	next, err := limiter.NewLimit(limiter.Limit{Name: l.Name, ID: l.ID, Rate: rate, Version: version})
@@ -33,7 +33,7 @@ func changed(tb testing.TB, l *limiter.Limit, version int64, rate algo.Rate) *li
 	return next
 }
 
-// subject returns a new subject for each call.
+// subject returns a different subject for each call.
 func subject() limiter.Subject { return limiter.User("storetest-" + rand.Text()) }
 
 // pair is a store and its model, with one subject.
@@ -68,7 +68,7 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	}
 	wantAllowed, want := p.model.Take(now, p.subject, charges)
 	if allowed != wantAllowed {
-		t.Fatalf("take of %v at start%+v: allowed %t, want %t; state %+v, want %+v", costs(charges), now.Sub(start), allowed, wantAllowed, results, want)
+		t.Fatalf("take of %v at start%+v: got allowed %t and state %+v, want %t and %+v", costs(charges), now.Sub(start), allowed, results, wantAllowed, want)
 	}
 	for i := range want {
 		got, model := trimmed(results[i]), trimmed(want[i])
@@ -80,8 +80,8 @@ func (p *pair) take(t failer, now algo.Instant, charges []limiter.Charge, hint [
 	return allowed, results
 }
 
-// trimmed returns r without log entries that have expired for every clock. A store may keep such
-// entries for a while.
+// trimmed returns r without log entries that have expired according to every clock. A store may keep
+// such entries for a while.
 func trimmed(r algo.Result) algo.Result {
 	if log, ok := r.Machine.(*algo.Log); ok {
 		r.State = log.Trim(r.State)
@@ -96,14 +96,14 @@ func (p *pair) refund(t failer, charges []limiter.Charge, results []algo.Result,
 	if err != nil {
 		t.Fatalf("refund: %v", err)
 	}
-	logs := 0 // a store may still hold and refund expired entries of a log
+	logs := 0 // a store may still contain and refund expired entries of a log
 	for _, r := range results {
 		if _, ok := r.Machine.(*algo.Log); ok {
 			logs++
 		}
 	}
 	if want := p.model.Refund(p.subject, charges, results, elapsed); given < want || given > want+logs {
-		t.Fatalf("refund of %d charges: got a change, want %d", given, want)
+		t.Fatalf("refund: got %d refunded charges, want %d", given, want)
 	}
 }
 
@@ -116,7 +116,7 @@ func (p *pair) inspect(t failer) []limiter.Entry {
 	}
 	want := p.model.Inspect(p.subject)
 	if len(got) != len(want) {
-		t.Fatalf("inspect: %d limits, want %d", len(got), len(want))
+		t.Fatalf("inspect: got %d limits, want %d", len(got), len(want))
 	}
 	for i := range want {
 		g, w := trimmed(got[i].Result), trimmed(want[i].Result)

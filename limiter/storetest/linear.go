@@ -17,18 +17,19 @@ import (
 
 // Linear configures Linearizable for a store.
 type Linear struct {
-	// Place prepares what all processes of this history share, for example a table, and returns
-	// its name.
+	// Place prepares the shared state of all processes of one history, for example a table, and
+	// returns its name.
 	Place func(t *testing.T) string
-	// Open returns the store of one process at place.
+	// Open returns the store of one process for the state at place.
 	Open func(t *testing.T, place string) limiter.Store
-	// Margin is what the store adds to the elapsed time of a refund.
+	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
-	// Processes reports whether several processes can share the store. A limiter.Local cannot.
+	// Processes reports whether several processes can share the store. A limiter.Local cannot be
+	// shared.
 	Processes bool
 }
 
-// The size of a history.
+// These constants define the size of a history.
 const (
 	histories  = 6
 	processes  = 4
@@ -37,13 +38,13 @@ const (
 )
 
 // Linearizable records the answers of concurrent operations. It searches for an order in which the
-// model returns the same answers, bit for bit. Each operation is placed between its call and its
-// return. The callers are several processes, each with its own clock and cache. For a store in memory
-// they are goroutines of this process. An operation that failed with limiter.ErrContended did not
-// happen.
+// model returns the same answers, bit for bit. In this order each operation takes place between its
+// call and its return. The callers are several processes, each with its own clock and cache. For a
+// store in memory they are goroutines of this process. An operation that failed with
+// limiter.ErrContended did not happen.
 //
-// The test that calls it MUST be at the top level: the processes are this test binary, which runs only
-// that test.
+// The calling test MUST be a top-level test, because the processes execute this test binary and run
+// only that test.
 func Linearizable(t *testing.T, l Linear) {
 	if place := os.Getenv(placeVariable); place != "" {
 		serve(t, l.Open(t, place))
@@ -91,7 +92,7 @@ type caller interface {
 	run(script) ([]event, error)
 }
 
-// play runs scripts concurrently and returns all operations that happened.
+// play runs scripts concurrently. It returns all operations except those that did not happen.
 func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 	t.Helper()
 	events, errs := make([][]event, len(callers)), make([]error, len(callers))
@@ -111,7 +112,7 @@ func play(t *testing.T, callers []caller, scripts []script) (h []event) {
 	return h
 }
 
-// check searches for a sequential history of each subject.
+// check searches, for each subject, for a sequential history with the same answers.
 func check(t *testing.T, h []event, margin time.Duration) {
 	t.Helper()
 	spec := specification(family(t), margin)
@@ -131,7 +132,7 @@ func check(t *testing.T, h []event, margin time.Duration) {
 	}
 }
 
-// explain shows the longest possible order of operations, and the operations that cannot follow it.
+// explain lists the longest possible order of operations and the operations that cannot follow it.
 func explain(info porcupine.LinearizationInfo, events []event) string {
 	longest := []porcupine.Operation{}
 	for _, orders := range info.PartialLinearizationsOperations() {
@@ -146,11 +147,11 @@ func explain(info porcupine.LinearizationInfo, events []event) string {
 	show := func(e event) {
 		fmt.Fprintf(&b, "  %d.%d %9d to %9d ns  %s\n", e.process, e.Goroutine, e.Call-first, e.Return-first, e)
 	}
-	b.WriteString("These do, in this order:\n")
+	b.WriteString("These operations can happen in this order:\n")
 	for _, op := range longest {
 		show(op.Input.(event))
 	}
-	b.WriteString("None of these can follow:\n")
+	b.WriteString("None of these operations can follow:\n")
 	for _, e := range events {
 		if !slices.ContainsFunc(longest, func(op porcupine.Operation) bool { return op.ClientId == e.client() && op.Call == e.Call }) {
 			show(e)
@@ -159,7 +160,7 @@ func explain(info porcupine.LinearizationInfo, events []event) string {
 	return b.String()
 }
 
-// tally counts the operations of histories. A history without concurrency tests nothing.
+// tally counts the operations of histories. A history without concurrent operations tests nothing.
 type tally struct{ Allowed, Refused, Refunds, Resets, Inspections, Overlaps int }
 
 func (c *tally) count(h []event) {
@@ -188,7 +189,7 @@ func (c *tally) check(t *testing.T) {
 	t.Helper()
 	for _, n := range []int{c.Allowed, c.Refused, c.Refunds, c.Resets, c.Inspections, c.Overlaps} {
 		if n < 50 {
-			t.Errorf("tally: got too few operations, or too few concurrent ones: %+v", *c)
+			t.Errorf("tally: got too few operations or too few concurrent operations: %+v", *c)
 			return
 		}
 	}

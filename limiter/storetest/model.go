@@ -12,7 +12,7 @@ import (
 // Model is the sequential specification of a Store: it answers operations one after another. It is not
 // safe for concurrent use.
 type Model struct {
-	// Margin is what the store adds to the elapsed time of a refund.
+	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
 
 	held map[limiter.Subject]map[limiter.ID]limiter.Held
@@ -47,7 +47,7 @@ func (m *Model) Take(now algo.Instant, subject limiter.Subject, charges []limite
 	return true, results
 }
 
-// kept returns the part of h that a store keeps.
+// kept returns the part of h that a store stores.
 func kept(h limiter.Held) limiter.Held {
 	h.Clamped = false
 	return h

@@ -12,16 +12,17 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// placeVariable is set in a process that Linearizable started.
+// placeVariable is the environment variable of the processes that Linearizable starts.
 const placeVariable = "WEIR_LINEAR_PLACE"
 
-// process runs this test in another process. It sends scripts to that process and receives events.
+// process runs the current test in another process. It sends scripts to the other process and
+// receives events.
 type process struct {
 	scripts *gob.Encoder
 	events  *gob.Decoder
 }
 
-// newProcess starts a process that ends with the test.
+// newProcess starts a process that stops at the end of the test.
 func newProcess(t *testing.T, place string) *process {
 	t.Helper()
 	binary, err := os.Executable()
@@ -59,7 +60,7 @@ func (p *process) run(s script) (events []event, err error) {
 	return events, p.events.Decode(&events)
 }
 
-// serve runs the scripts from standard input until the input ends.
+// serve reads scripts from standard input and runs them until the input ends.
 func serve(t *testing.T, store limiter.Store) {
 	w := newWorker(t, store)
 	scripts, events := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.Stdout)

@@ -16,16 +16,16 @@ type script struct{ Goroutines [][]operation }
 type operation struct {
 	Kind    kind
 	Subject string
-	Now     algo.Instant // takes
-	Charges []chargeOf   // takes
-	Cold    bool         // takes: without a hint
+	Now     algo.Instant // for a take
+	Charges []chargeOf   // for a take
+	Cold    bool         // for a take: call the store without a hint
 	Elapsed time.Duration
 }
 
 type kind int
 
-// The kinds of operation. A refund returns the latest charge of the same goroutine that is not
-// refunded yet. It does nothing if there is no such charge.
+// These are the kinds of operation. A refund returns the latest charge of the same goroutine that is
+// not yet refunded. Without such a charge it does nothing.
 const (
 	takes kind = iota
 	refunds
@@ -40,8 +40,8 @@ type chargeOf struct {
 	Force          bool
 }
 
-// family returns the limits that scripts charge, in two versions each. The versions of a limit have
-// different algorithms.
+// family returns the limits that scripts charge. Each limit has two versions with different
+// algorithms.
 func family(t *testing.T) (limits [][]*limiter.Limit) {
 	t.Helper()
 	for i, rate := range rates {
@@ -52,8 +52,8 @@ func family(t *testing.T) (limits [][]*limiter.Limit) {
 	return limits
 }
 
-// newScript draws a script. It uses one subject for each limit of the family, and one more subject
-// with several limits. The clock of the process is wrong by up to 500 ms. During the script the
+// newScript draws a script. It uses one subject for each limit of the family, and another subject
+// with several limits. The clock of the process is wrong by up to 500 ms. During the script, the
 // process changes to the second version of the rules.
 func newScript(r *rand.Rand, name string) script {
 	skew := time.Duration(r.Int64N(int64(time.Second))) - 500*time.Millisecond
@@ -86,9 +86,9 @@ func newOperation(r *rand.Rand, name string, now algo.Instant, version int) oper
 	default:
 		op.Charges = newCharges(r, which, version)
 	}
-	// A store may refund several charges in two attempts. A reset and a new charge between the
-	// attempts reduce what it returns, compared with the model. So the subject with several limits is
-	// never reset.
+	// A store may refund several charges in two attempts. A reset and a new charge between these
+	// attempts make it return less than the model. So the subject with several limits is never
+	// reset.
 	return op
 }
 

@@ -9,36 +9,36 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// A wrong clock may write a state far in the future. The store clamps such a state after a horizon,
-// and it allows a caller after RetryAfter.
+// A wrong clock can write a state far in the future. The store clamps such a state after a horizon,
+// and admits a caller after RetryAfter.
 func testFarAhead(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	still := l.Machine().Horizon() + 5*time.Second
 	p.take(t, start.Add(time.Hour), one(l, 10), nil)
-	p.take(t, start, one(l, 0), nil) // a look marks nothing
+	p.take(t, start, one(l, 0), nil) // a take of cost 0 marks nothing
 	p.inspect(t)
 	_, results := p.take(t, start, one(l, 1), nil)
 	p.inspect(t)
 	wait := results[0].Machine.RetryAfter(results[0].State, start, 1)
 	if wait > still+2*time.Minute {
-		t.Fatalf("an hour ahead: RetryAfter %s", wait)
+		t.Fatalf("state an hour ahead: got RetryAfter %s", wait)
 	}
 	p.take(t, start.Add(still-1), one(l, 1), results)
 	if allowed, _ := p.take(t, start.Add(wait), one(l, 1), results); !allowed {
-		t.Fatal("refused after the wait")
+		t.Fatal("after RetryAfter: got a refusal")
 	}
 	p.inspect(t)
 	p.take(t, start.Add(wait+time.Hour), one(l, 1), nil)
-	// A state that is as far ahead as an honest clock may be still counts.
+	// A state still counts if an honest clock may be as far ahead as the state.
 	p = newPair(t, s)
 	p.take(t, start.Add(5*time.Second), one(l, 10), nil)
 	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
-		t.Fatal("5 s ahead: the charge was forgotten")
+		t.Fatal("state 5 s ahead: the charge was clamped, want it counted")
 	}
 }
 
-// The store does not clamp a state that a clock far ahead keeps charging. This holds with another
-// limit beside it, with changed rules, and with refunds.
+// The store does not clamp a state that a clock far ahead keeps charging. This also applies with
+// another limit in the subject, with changed rules, and with refunds.
 func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -57,8 +57,8 @@ func testFarAheadCharged(t *testing.T, s Suite, rate algo.Rate) {
 	p.inspect(t)
 }
 
-// A forced charge of cost 0 is allowed beside another charge. This also holds if, for a clock that is
-// behind, the state exceeds the largest debt.
+// A forced charge of cost 0 is allowed together with another charge. This also applies if the state
+// exceeds the max debt for a clock that is behind.
 func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	other := Limit(t, "b", rates[1])
@@ -66,8 +66,8 @@ func testForceNothing(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start.Add(-4*time.Second), []limiter.Charge{{Limit: l, Force: true}, {Limit: other, Cost: 1}}, nil)
 }
 
-// For clocks at any distance, admissions stay below the bound of one clock plus that distance. A
-// clamped state does not return quota.
+// If two clocks differ by any distance, admissions stay below the bound of one clock plus that
+// distance. Clamping a state does not return quota.
 func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 	l := Limit(t, "a", rate)
 	for seed, skew := range []time.Duration{4 * time.Second, 6 * time.Second, 70 * time.Second, 10 * time.Minute} {
@@ -87,14 +87,14 @@ func testSkew(t *testing.T, s Suite, rate algo.Rate) {
 		for i := range admitted {
 			for j := i; j < len(admitted); j++ {
 				if most := bound(l.Machine(), admitted[j].Sub(admitted[i])+skew); float64(j-i+1) > most {
-					t.Fatalf("clocks %s apart: %d admitted in %s, want at most %.1f", skew, j-i+1, admitted[j].Sub(admitted[i]), most)
+					t.Fatalf("clocks %s apart: got %d admitted in %s, want at most %.1f", skew, j-i+1, admitted[j].Sub(admitted[i]), most)
 				}
 			}
 		}
 	}
 }
 
-// bound returns the most that m may admit in an interval of one clock.
+// bound returns how many requests m may admit in an interval of one clock.
 func bound(m algo.Machine, length time.Duration) float64 {
 	switch m := m.(type) {
 	case *algo.Bucket:

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// specification describes the model as a state machine over the events of one subject.
+// specification describes the model as a state machine. Its inputs are the events of one subject.
 func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return &Model{Margin: margin} },
@@ -23,7 +23,7 @@ func specification(limits [][]*limiter.Limit, margin time.Duration) porcupine.Mo
 	}
 }
 
-// explains applies an event to m and reports whether m and the store answer alike.
+// explains applies an event to m. It reports whether m returns the same answer as the store.
 func (m *Model) explains(limits [][]*limiter.Limit, e event) bool {
 	who := limiter.User(e.Op.Subject)
 	charges := charges(limits, who, e.Op.Charges)

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// testSpread charges limits with a Spread from two processes at once. They admit the numbers that the
-// documentation states.
+// testSpread charges limits with a Spread from two processes at once. The processes must admit the
+// documented numbers.
 func testSpread(t *testing.T, s Suite) {
 	const capacity, interval, perInterval = 200, 100 * time.Millisecond, 20
 	first := s.Open(t)
@@ -39,12 +39,12 @@ func testSpread(t *testing.T, s Suite) {
 				charges := []limiter.Charge{{Subject: subject(), Limit: limit, Cost: 1}}
 				var admitted, failed atomic.Int64
 				together(t, 2, func(i int) {
-					// There is no denial cache, so a request is retried after a refusal by a lease or
-					// shard of the other process.
+					// There is no denial cache, so a request is retried after a lease or shard
+					// of the other process refused it.
 					l := Must(limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
-						if c.spread.Sync > 0 { // the time advances too
+						if c.spread.Sync > 0 { // the time also advances
 							now = now.Add(interval / perInterval)
 						}
 						d, err := l.Take(ctx, now, charges)
@@ -53,7 +53,7 @@ func testSpread(t *testing.T, s Suite) {
 							t.Error(err)
 							return
 						case d.Reason != limiter.ReasonNone:
-							failed.Add(1) // admitted without the store, so not counted
+							failed.Add(1) // admitted without the store, so it is not counted
 						case d.Allowed:
 							admitted.Add(1)
 						default:
@@ -62,7 +62,7 @@ func testSpread(t *testing.T, s Suite) {
 					}
 				})
 				if n := admitted.Load(); n < c.least-failed.Load() || n > c.most {
-					t.Errorf("%d admitted, want %d to %d (%d decisions failed)", n, c.least, c.most, failed.Load())
+					t.Errorf("admitted: got %d, want %d to %d (%d decisions failed)", n, c.least, c.most, failed.Load())
 				}
 			})
 		}

@@ -14,16 +14,16 @@ import (
 
 // Suite is a store under test.
 type Suite struct {
-	// Open returns a store. The suite may call it several times. Stores on one server share their
-	// state.
+	// Open returns a store. The suite may call it several times. Stores on the same server share
+	// their state.
 	Open func(t *testing.T) limiter.Store
-	// Margin is what the store adds to the elapsed time of a refund.
+	// Margin is the time that the store adds to the elapsed time of a refund.
 	Margin time.Duration
 }
 
 var ctx = context.Background()
 
-// rates are the algorithms, each with a capacity of 10.
+// rates has one rate for each algorithm, with a capacity of 10.
 var rates = []algo.Rate{
 	{Algorithm: algo.TokenBucket, Requests: 7, Window: time.Minute, Burst: 10},
 	{Algorithm: algo.SlidingWindow, Requests: 10, Window: time.Minute},
@@ -32,7 +32,7 @@ var rates = []algo.Rate{
 	{Algorithm: algo.SlidingLog, Requests: 10, Window: time.Minute},
 }
 
-// Run runs the whole suite against the store of s, one subtest for each property and algorithm.
+// Run runs the whole suite on the store of s. Each property and algorithm is a subtest.
 func Run(t *testing.T, s Suite) {
 	for _, c := range []struct {
 		name string
@@ -84,7 +84,7 @@ func testExhaustion(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// A caller is allowed after RetryAfter, and refused a nanosecond earlier.
+// A caller is allowed after RetryAfter, and refused one nanosecond earlier.
 func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	now := start
@@ -95,14 +95,14 @@ func testPatience(t *testing.T, s Suite, rate algo.Rate) {
 		}
 		wait := results[0].Machine.RetryAfter(results[0].State, now, cost)
 		if wait <= 0 {
-			t.Fatalf("take %d refused, with RetryAfter %s", i, wait)
+			t.Fatalf("take %d: got a refusal with RetryAfter %s", i, wait)
 		}
 		if early, _ := p.take(t, now.Add(wait-1), one(l, cost), nil); early {
-			t.Fatalf("take %d passed 1 ns before RetryAfter %s", i, wait)
+			t.Fatalf("take %d, 1 ns before RetryAfter %s: got allowed, want refused", i, wait)
 		}
 		now = now.Add(wait)
 		if passed, _ := p.take(t, now, one(l, cost), nil); !passed {
-			t.Fatalf("take %d refused after RetryAfter %s", i, wait)
+			t.Fatalf("take %d, after RetryAfter %s: got refused, want allowed", i, wait)
 		}
 	}
 }
@@ -113,11 +113,11 @@ func testCostOverCapacity(t *testing.T, s Suite, rate algo.Rate) {
 	for _, cost := range []int64{11, algo.MaxRequests, 1 << 62} {
 		allowed, results := p.take(t, start, one(l, cost), nil)
 		if wait := results[0].Machine.RetryAfter(results[0].State, start, cost); allowed || wait != algo.Never {
-			t.Fatalf("cost %d of capacity 10: allowed %t, retry after %s", cost, allowed, wait)
+			t.Fatalf("cost %d of capacity 10: got allowed %t, RetryAfter %s", cost, allowed, wait)
 		}
 	}
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("the whole capacity was refused")
+		t.Fatal("a cost of the whole capacity: got refused, want allowed")
 	}
 	p.take(t, start, one(l, 11), nil)
 }
@@ -128,16 +128,16 @@ func testCostZero(t *testing.T, s Suite, rate algo.Rate) {
 	p.take(t, start, one(l, 0), nil)
 	p.take(t, start, one(l, 10), nil)
 	if allowed, results := p.take(t, start, one(l, 0), nil); !allowed || results[0].Machine.Remaining(results[0].State, start) != 0 {
-		t.Fatalf("look at an exhausted limit: allowed %t, %+v", allowed, results)
+		t.Fatalf("cost 0 on an exhausted limit: got allowed %t, %+v", allowed, results)
 	}
 	p.take(t, start.Add(-time.Hour), one(l, 0), nil)
 	p.take(t, start.Add(time.Hour), one(l, 0), nil)
 	if allowed, _ := p.take(t, start, one(l, 1), nil); allowed {
-		t.Fatal("a look gave quota back")
+		t.Fatal("after a take of cost 0: got allowed, want refused")
 	}
 }
 
-// An earlier instant, within the clock skew of honest clocks, never adds quota.
+// An earlier instant never adds quota if it is within the clock skew of honest clocks.
 func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	admitted := 0
@@ -148,17 +148,17 @@ func testClockBack(t *testing.T, s Suite, rate algo.Rate) {
 		}
 	}
 	if admitted > 10 {
-		t.Fatalf("%d of 10 admitted at instants that go back", admitted)
+		t.Fatalf("earlier and earlier instants: got %d admitted, want 10", admitted)
 	}
 }
 
-// A state older than its horizon counts as if it had expired.
+// A state that is older than its horizon counts like an expired state.
 func testStale(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	now := start
 	for range 3 {
 		if allowed, _ := p.take(t, now, one(l, 10), nil); !allowed {
-			t.Fatal("full quota refused")
+			t.Fatal("a cost of the full quota: got refused, want allowed")
 		}
 		now = now.Add(l.Horizon + time.Minute)
 	}
@@ -184,17 +184,17 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 			p.take(t, start, one(old, 10), nil)
 			now := start.Add(time.Second)
 			p.take(t, now, one(next, 1), nil)
-			// A process with older rules decides by the newer rules.
+			// The newer rules decide for a process with older rules.
 			_, results := p.take(t, now, one(old, 1), nil)
 			if got, want := results[0].Machine.Fingerprint(), next.Machine().Fingerprint(); got != want {
-				t.Fatalf("the older rules decided by %s, want %s", got, want)
+				t.Fatalf("deciding parameters for older rules: got %s, want %s", got, want)
 			}
 			for range 30 {
 				now = now.Add(time.Second)
 				p.take(t, now, one(next, 1), results)
 				_, results = p.take(t, now, one(old, 1), results)
 			}
-			// A cached state of older rules with free quota does not decide for newer rules.
+			// A cached state of older rules that has free quota must not decide for newer rules.
 			p = newPair(t, s)
 			_, remembered := p.take(t, start, one(old, 3), nil)
 			p.take(t, start.Add(time.Second), one(next, 1), remembered)
@@ -205,12 +205,12 @@ func testChanged(t *testing.T, s Suite, rate algo.Rate) {
 		same := changed(t, old, 1, algo.Rate{Algorithm: rate.Algorithm, Requests: 300, Window: time.Minute})
 		p.take(t, start, one(old, 10), nil)
 		if allowed, _ := p.take(t, start, one(same, 1), nil); allowed {
-			t.Fatal("got a decision by other parameters of the same version")
+			t.Fatal("other parameters of the same version decided")
 		}
 	})
 }
 
-// A refund returns only what is safe, in the charged window.
+// A refund returns quota only if that is safe: in the charged window.
 func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 	p, l := newPair(t, s), Limit(t, "a", rate)
 	charges := one(l, 4)
@@ -230,7 +230,7 @@ func testRefund(t *testing.T, s Suite, rate algo.Rate) {
 		p.refund(t, charges, second, 0)
 		p.take(t, start.Add(apart), one(l, 3), nil)
 	}
-	// There is nothing to refund if the item is missing or has other parameters.
+	// A refund does nothing if the item is missing or has other parameters.
 	p = newPair(t, s)
 	p.refund(t, charges, first, 0)
 	p.take(t, start, charges, nil)
@@ -247,7 +247,7 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 		other := Limit(t, "b", rate)
 		for _, cost := range costs {
 			if allowed, _ := p.take(t, start, []limiter.Charge{{Limit: l, Cost: cost, Force: true}, {Limit: other, Cost: 1}}, nil); !allowed {
-				t.Fatalf("a forced charge of %d was refused", cost)
+				t.Fatalf("forced charge of %d: got refused, want allowed", cost)
 			}
 		}
 		p.take(t, start, one(l, 0), nil)
@@ -255,19 +255,19 @@ func testForce(t *testing.T, s Suite, rate algo.Rate) {
 		p.take(t, start.Add(90*time.Second), one(l, 1), nil)
 		p.take(t, start.Add(10*time.Minute), one(l, 10), nil)
 	}
-	// If another limit refuses, the forced charge is not made.
+	// If another limit refuses the request, the forced charge is not made.
 	p, l, tight := newPair(t, s), Limit(t, "a", rate), Limit(t, "tight", algo.Rate{Requests: 1, Window: time.Minute})
 	charges := []limiter.Charge{{Limit: l, Cost: 15, Force: true}, {Limit: tight, Cost: 1}}
 	p.take(t, start, charges, nil)
 	if allowed, _ := p.take(t, start, charges, nil); allowed {
 		t.Fatal("admitted above a limit of 1")
 	}
-	// A forced charge of cost 0 only reads. It converts no limit, for any debt.
+	// A forced charge of cost 0 only reads. It does not convert the limit, whatever its debt.
 	p, lowered := newPair(t, s), changed(t, l, 2, algo.Rate{Algorithm: rate.Algorithm, Requests: 3, Window: time.Minute})
 	p.take(t, start, []limiter.Charge{{Limit: l, Cost: 20, Force: true}}, nil)
 	p.take(t, start, []limiter.Charge{{Limit: lowered, Force: true}, {Limit: tight, Cost: 1}}, nil)
 	if entries := p.inspect(t); entries[0].Version != 1 && entries[1].Version != 1 {
-		t.Fatalf("a look converted the limit: %+v", entries)
+		t.Fatalf("a forced charge of cost 0 converted the limit: %+v", entries)
 	}
 }
 
@@ -276,7 +276,7 @@ func testAdmin(t *testing.T, s Suite) {
 	p, other := newPair(t, s), newPair(t, s)
 	p.reset(t)
 	if entries := p.inspect(t); len(entries) != 0 {
-		t.Fatalf("a subject never seen holds %+v", entries)
+		t.Fatalf("a new subject: got entries %+v, want none", entries)
 	}
 	var charges []limiter.Charge
 	for i, rate := range rates {
@@ -285,15 +285,15 @@ func testAdmin(t *testing.T, s Suite) {
 	_, before := p.take(t, start, charges, nil)
 	other.take(t, start, charges, nil)
 	if entries := p.inspect(t); len(entries) != len(rates) {
-		t.Fatalf("holds %+v, want %d limits", entries, len(rates))
+		t.Fatalf("got entries %+v, want %d limits", entries, len(rates))
 	}
 	p.reset(t)
 	p.inspect(t)
 	if allowed, _ := p.take(t, start, charges, before); !allowed {
-		t.Fatal("got a refusal after a reset, by a cached state from before")
+		t.Fatal("after a reset: got a refusal by a cached state from before the reset")
 	}
 	if allowed, _ := other.take(t, start, charges, nil); allowed {
-		t.Fatal("another subject was reset, want no change")
+		t.Fatal("another subject was reset, want it unchanged")
 	}
 }
 
@@ -316,7 +316,7 @@ func testConcurrent(t *testing.T, s Suite, rate algo.Rate) {
 	}
 }
 
-// Many concurrent callers with older rules get exactly what the newer rules allow.
+// Many concurrent callers with older rules get exactly the quota of the newer rules.
 func testConcurrentOlder(t *testing.T, s Suite, rate algo.Rate) {
 	store, who := s.Open(t), subject()
 	older := Limit(t, "a", algo.Rate{Algorithm: rate.Algorithm, Requests: 100, Window: time.Minute})
@@ -347,7 +347,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 	for i := range 5 {
 		allowed, results := p.take(t, start, charges, nil)
 		if allowed != (i < 3) {
-			t.Fatalf("request %d: got allowed %t with a limit of 3 among others", i+1, allowed)
+			t.Fatalf("request %d: got allowed %t, want 3 allowed requests", i+1, allowed)
 		}
 		for j, r := range results[:3] {
 			if left := r.Machine.Remaining(r.State, start); left != int64(10-min(i+1, 3)) {
@@ -363,7 +363,7 @@ func testSeveralLimits(t *testing.T, s Suite) {
 	}
 }
 
-// One step can charge the largest number of limits that a request may have on a subject.
+// One step can charge as many limits as a request may have on one subject.
 func testMostLimits(t *testing.T, s Suite) {
 	for _, name := range []string{"mixed", "sliding"} {
 		t.Run(name, func(t *testing.T) {
@@ -397,12 +397,12 @@ func testSubjects(t *testing.T, s Suite) {
 	p.take(t, start, one(l, 10), nil)
 	p.subject = p.subject.And(limiter.Global())
 	if allowed, _ := p.take(t, start, one(l, 10), nil); !allowed {
-		t.Fatal("the charge of another subject was counted")
+		t.Fatal("a charge of one subject was counted for another subject")
 	}
 }
 
-// Concurrent requests over several limits are admitted exactly by the tightest limit. The other limits
-// are charged only for the admitted requests.
+// The tightest limit decides exactly how many concurrent requests on several limits are admitted. The
+// other limits are charged only for the admitted requests.
 func testConcurrentSeveral(t *testing.T, s Suite) {
 	store, who := s.Open(t), subject()
 	limits := []*limiter.Limit{Limit(t, "a", rates[0]), Limit(t, "b", rates[1]), Limit(t, "c", algo.Rate{Requests: 6, Window: time.Hour, Algorithm: algo.FixedWindow})}
@@ -448,7 +448,7 @@ func testCancelled(t *testing.T, s Suite) {
 		cancel()
 		tried++
 		if err != nil && !errors.Is(err, limiter.ErrUnavailable) {
-			t.Fatalf("cancelled: got error %v, want ErrUnavailable", err)
+			t.Fatalf("cancelled context: got error %v, want ErrUnavailable", err)
 		}
 		if ok {
 			answered++
@@ -460,12 +460,12 @@ func testCancelled(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	if n := results[0].State.Count; n < answered || n > tried {
-		t.Fatalf("got %d charged by %d takes with %d answers", n, tried, answered)
+		t.Fatalf("got %d charges by %d takes with %d answers", n, tried, answered)
 	}
 }
 
-// takeSoon repeats a take until the store reaches a decision. A contended store returns an error after
-// its attempts and charges nothing.
+// takeSoon repeats a take until the store decides. A contended store returns an error after several
+// attempts and charges nothing.
 func takeSoon(t *testing.T, store limiter.Store, now algo.Instant, charges []limiter.Charge) bool {
 	for {
 		allowed, err := store.Take(ctx, now, charges[0].Subject, charges, make([]algo.Result, len(charges)))

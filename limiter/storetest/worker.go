@@ -13,21 +13,21 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// event is an operation that happened between the instants Call and Return. All processes share the
-// clock of these instants.
+// event is an operation that happened between the instants Call and Return. All processes use the
+// same clock for these instants.
 type event struct {
 	Op           operation
 	Goroutine    int
 	Call, Return int64
-	Allowed      bool   // takes
-	Seen         []seen // takes: the results; inspections: the entries
-	Given        []seen // refunds: the results of the refunded take
-	Failure      string // an answer that a store must not give
+	Allowed      bool   // for a take
+	Seen         []seen // for a take, the results; for an inspection, the entries
+	Given        []seen // for a refund, the results of the refunded take
+	Failure      string // an answer that a store must not return
 
 	process int
 }
 
-// client numbers all goroutines of all processes.
+// client returns a number that is unique for each goroutine of all processes.
 func (e event) client() int { return e.process*goroutines + e.Goroutine }
 
 func (e event) String() string {
@@ -35,7 +35,7 @@ func (e event) String() string {
 	return fmt.Sprintf("%s %+v at start%+v, elapsed %s: allowed %t, seen %+v, given %+v", names[e.Op.Kind], e.Op.Charges, e.Op.Now.Sub(start), e.Op.Elapsed, e.Allowed, e.Seen, e.Given)
 }
 
-// seen is a limiter.Entry that can be encoded.
+// seen is a limiter.Entry that can be encoded as JSON.
 type seen struct {
 	ID          limiter.ID
 	Version     int64
@@ -48,7 +48,7 @@ func newSeen(r algo.Result) seen {
 	return seen{Fingerprint: r.Machine.Fingerprint(), State: r.State}
 }
 
-// worker is one process: a store, and the subject states that the process has seen.
+// worker is one process: a store and the states that the process has seen.
 type worker struct {
 	t      *testing.T
 	store  limiter.Store
@@ -58,7 +58,7 @@ type worker struct {
 	remembered map[memo]algo.Result
 }
 
-// memo identifies a limit of a subject. Different versions of a limit have different memos.
+// memo identifies a state that the process has seen: a limit of a subject in one version.
 type memo struct {
 	subject limiter.Subject
 	limit   *limiter.Limit
@@ -86,7 +86,7 @@ type taken struct {
 	results []algo.Result
 }
 
-// perform makes the calls of one goroutine. A call that did not happen leaves no event.
+// perform executes the calls of one goroutine. A call that did not happen has no event.
 func (w *worker) perform(g int, ops []operation) (events []event) {
 	past := map[string][]taken{}
 	for _, op := range ops {
@@ -127,10 +127,10 @@ func (w *worker) perform(g int, ops []operation) (events []event) {
 	return events
 }
 
-// call makes a call and records its time. It reports whether the call happened.
+// call executes a call and records its time. It returns false if the call did not happen.
 func (e *event) call(f func() error) bool {
 	e.Call = sharedClock()
-	runtime.Gosched() // without this, calls of a store in memory are rarely concurrent
+	runtime.Gosched() // otherwise calls of a store in memory are rarely concurrent
 	err := f()
 	runtime.Gosched()
 	e.Return = sharedClock()
@@ -141,7 +141,7 @@ func (e *event) call(f func() error) bool {
 	return err == nil
 }
 
-// take charges the store. The states that the process has seen are the hints.
+// take charges the store. It passes the states that the process has seen as hints.
 func (w *worker) take(e *event, who limiter.Subject, charges []limiter.Charge, results []algo.Result) bool {
 	w.mu.Lock()
 	for i, c := range charges {

@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// maxRules is how many rules are counted apart: CloudWatch charges for each metric, and a
-	// document has up to a thousand rules.
+	// maxRules is the number of rules that are counted separately. CloudWatch charges for each
+	// metric, and a document can have a thousand rules.
 	maxRules   = 10
-	otherRules = "(others)" // name of all further rules
-	maxLabel   = 100        // bytes of a rule's name; CloudWatch accepts 1024
+	otherRules = "(others)" // name of the row that counts all further rules
+	maxLabel   = 100        // longest name of a rule in bytes; CloudWatch accepts 1024
 )
 
 // ruleCounts counts the requests of one rule.
@@ -26,14 +26,15 @@ type ruleCounts struct {
 
 func (c *ruleCounts) empty() bool { return c.allowed+c.refused+c.shadowed == 0 }
 
-// byRule counts the requests of the first rules of a document apart, and all others together. The
-// zero value counts nothing.
+// byRule counts the requests of the first rules of a document separately, and of all others together.
+// The zero value counts nothing.
 type byRule struct {
-	rows [maxRules + 1]ruleCounts // the last row is that of all further rules
-	last int                      // row that take returned last
+	rows [maxRules + 1]ruleCounts // the last row counts all further rules
+	last int                      // the row that take returned last
 }
 
-// name sets the rules to count; the first of them are counted apart. Pending counts are kept.
+// name sets the rules. The first rules are counted separately. Counts that are not yet written are
+// kept.
 func (b *byRule) name(rules []string) {
 	rules = rules[:min(len(rules), maxRules)]
 	if slices.EqualFunc(rules, b.named(), func(rule string, c ruleCounts) bool { return rule == c.rule }) {
@@ -74,7 +75,7 @@ func (b *byRule) find(rule string) int {
 	return maxRules
 }
 
-// add counts a decision: an allowed one for each rule that charged it, and a refused one for the rule
+// add counts an allowed decision for each rule that charged it, and a refused decision for the rule
 // that refused it.
 func (b *byRule) add(d *limiter.Decision) {
 	if b.rows[maxRules].name == "" {
@@ -96,7 +97,7 @@ func (b *byRule) add(d *limiter.Decision) {
 	}
 }
 
-// take returns the next row that is not empty, in turn, and empties it; ok is false if all are empty.
+// take returns the next row that is not empty and empties it. ok is false if all rows are empty.
 func (b *byRule) take() (taken ruleCounts, ok bool) {
 	for range b.rows {
 		b.last = (b.last + 1) % len(b.rows)
@@ -114,8 +115,8 @@ func (b *byRule) pending() bool {
 	return slices.ContainsFunc(b.rows[:], func(c ruleCounts) bool { return !c.empty() })
 }
 
-// dimension returns the value of RuleDimension for a rule: printable ASCII of bounded length, and
-// different for different rules.
+// dimension returns the value of RuleDimension for a rule. It is printable ASCII of bounded length.
+// Different rules have different values.
 func dimension(rule string) string {
 	name := strings.Map(func(c rune) rune {
 		if c < ' ' || c > '~' {

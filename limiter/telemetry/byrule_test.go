@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// of returns a limit with a rule name.
+// of returns a limit of a rule.
 func of(rule string) *limiter.Limit {
 	l := *limit("a")
 	l.Rule = rule
@@ -21,7 +21,7 @@ func of(rule string) *limiter.Limit {
 }
 
 // through returns a decision that limits of these rules allow. refusedBy returns a decision that the
-// last of them refuses.
+// last rule refuses.
 func through(rules ...string) (d limiter.Decision) {
 	d.Allowed = true
 	for _, rule := range rules {
@@ -36,7 +36,7 @@ func refusedBy(rules ...string) limiter.Decision {
 	return d
 }
 
-// byRule returns the sums of the metrics of each rule.
+// byRule returns the sums of the metrics for each rule.
 func (l *log) byRule() map[string]counts {
 	sums := map[string]counts{}
 	for _, m := range l.metrics {
@@ -53,8 +53,8 @@ func (l *log) byRule() map[string]counts {
 	return sums
 }
 
-// An allowed request counts once for each rule that charged it, and a refused one for the rule that
-// refused it.
+// An allowed request counts once for each rule that charged it. A refused request counts for the rule
+// that refused it.
 func TestRecorder_byRule(t *testing.T) {
 	shadowed := through("GET /a", "*")
 	shadowed.Shadowed = of("*")
@@ -82,7 +82,7 @@ func TestRecorder_byRule(t *testing.T) {
 		r := telemetry.New(l, "dev", hash)
 		r.Rules(noon, 1, time.Time{}, []string{"GET /a", "*"})
 		r.Record(outcomeOf(noon, 0, alice, c.decision, c.err))
-		r.RulesRefused(noon.Add(time.Second)) // writes the second rule
+		r.RulesRefused(noon.Add(time.Second)) // writes the line of the second rule
 		if got := l.byRule(); !maps.EqualFunc(got, c.want, maps.Equal) {
 			t.Errorf("%s: got %v, want %v", c.name, got, c.want)
 		}
@@ -92,8 +92,8 @@ func TestRecorder_byRule(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 1, "Refused": 0, "Latency": 1}})
 }
 
-// A line has room for one rule, so the rules take turns. Counts that have waited for a minute get
-// their own lines, with their own time.
+// A line has room for one rule, so each line has the next rule. Counts that have waited for a minute
+// get their own lines with their own time.
 func TestRecorder_byRule_turns(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -101,7 +101,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	want := func(at time.Time, totals float64, rule string, n float64) {
 		t.Helper()
 		if len(l.metrics) == 0 {
-			t.Fatalf("no line of %q", rule)
+			t.Fatalf("got no line of rule %q", rule)
 		}
 		got := l.metrics[0]
 		if l.metrics = l.metrics[1:]; !got.at.Equal(at) || got.counts["Allowed"] != totals || got.rule != rule || got.counts["RuleAllowed"] != n {
@@ -113,7 +113,7 @@ func TestRecorder_byRule_turns(t *testing.T) {
 		return noon.Add(after)
 	}
 	at := record(0, "a", "b", "c")
-	want(at, 1, "b", 1) // the turn after the first
+	want(at, 1, "b", 1) // the next rule after the first
 	record(time.Millisecond, "a", "c")
 	at = record(time.Second, "b")
 	want(at, 2, "c", 2)
@@ -130,13 +130,13 @@ func TestRecorder_byRule_turns(t *testing.T) {
 	left := record(5*time.Hour, "b", "c")
 	want(left, 1, "b", 1)
 	at = record(6*time.Hour, "a")
-	want(left, 0, "c", 1) // no request came after it
+	want(left, 0, "c", 1) // no request followed this one
 	if want(at, 1, "a", 1); len(l.metrics) != 0 {
-		t.Errorf("%+v, want no more lines", l.metrics)
+		t.Errorf("got lines %+v, want no more", l.metrics)
 	}
 }
 
-// The first ten rules have names. A change of the rules loses no counts.
+// The first ten rules have names. A change of the rules keeps all counts.
 func TestRecorder_byRule_cap(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)

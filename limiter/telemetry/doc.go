@@ -9,108 +9,109 @@
 //
 // Totals have no dimensions. Each request counts as one of Allowed, Refused, Unauthorized and Failed.
 //
-//	Allowed         Count         allowed, also if no limit applies or if the request then left
-//	                              the queue of a leaky bucket
+//	Allowed         Count         allowed, even if no limit applied, or if the request ended later
+//	                              in the queue of a leaky bucket
 //	Refused         Count         over a limit: 429
 //	Unauthorized    Count         bad or missing credential: 401
-//	Failed          Count         no decision, a credential that could not be checked, or a limit
-//	                              denies because the store fails: 500, 503
-//	Degraded        Count         of all four: decided without the store's answer, at least in part;
-//	                              a busy subject does not count
+//	Failed          Count         no decision, an unverified credential, or a limit with on_error
+//	                              deny while the store fails: 500, 503
+//	Degraded        Count         of all four: the decision lacks at least one answer of the store;
+//	                              does not include busy subjects
 //	LocalFull       Count         of Failed: in an outage the environment had no room to count one
 //	                              more caller
-//	Busy            Count         of Refused: the subject was charged too often at once
-//	FromCache       Count         of Refused: refused by the denial cache, without a store call
+//	Busy            Count         of Refused: the subject got too many concurrent charges
+//	FromCache       Count         of Refused: the denial cache refused without a store call
 //	Shadowed        Count         of Allowed and Refused: a limit in shadow mode would have refused
-//	Latency         Milliseconds  time of a decision of Allowed and Refused, the identification of
-//	                              the caller included
+//	Latency         Milliseconds  of Allowed and Refused: duration of the decision, including the
+//	                              identification of the caller
 //	StoreCalls      Count         Decision.StoreCalls; a call may be several DynamoDB requests
 //	StoreLatency    Milliseconds  Decision.StoreTime of requests with store calls
 //	Overshoot       Count         largest Decision.Overshoot, of limits with Spread.Sync or Adaptive
-//	RefundsGiven    Count         charges that were refunded: of requests that another limit refused,
-//	                              and by Receipt.Refund
+//	RefundsGiven    Count         refunded charges: those of requests that another limit refused, and
+//	                              those of Receipt.Refund
 //	RefundsDropped  Count         charges that were not refunded, because it was not safe or the store
 //	                              failed
-//	Clamped         Count         states further in the future than clock skew explains, which were
-//	                              clamped
-//	RulesRefused    Count         rules documents that were not put into force, by each environment
-//	                              that read one or could not start with it
+//	Clamped         Count         states that were clamped, because they were further in the future
+//	                              than clock skew explains
+//	RulesRefused    Count         rejected rules documents, counted by each environment that read
+//	                              one or could not start with it
 //	RulesVersion    None          version of the rules in force; the minimum is below the maximum
-//	                              until every environment has the newest
-//	RulesAge        Seconds       since the source last confirmed the rules in force; an hour or more
-//	                              if it never did; missing if the rules have no source
-//	ClockSkew       Milliseconds  least distance between the environment's clock and the store's;
-//	                              missing while it is unknown, and for a store in this process
+//	                              until every environment has the newest version
+//	RulesAge        Seconds       time since the source last confirmed the rules in force; an hour
+//	                              or more if it never did; missing if the rules have no source
+//	ClockSkew       Milliseconds  lower bound of the difference between the clocks of the environment
+//	                              and the store; missing while unknown and for a store in memory
 //	EventsDropped   Count         lost decision events (package decisionlog)
 //
-// A line always has Allowed and Refused, so that ratios have a denominator. It has the other counts
-// only if they are not zero, so alarms must treat missing data as good. A line has at most 50 values of
-// a latency, which are chosen at random. Failures before a decision count in no metric, unless the
-// rules caused them.
+// A line always has Allowed and Refused, so that ratios have a denominator. Other counts are missing
+// if they are zero, so alarms must treat missing data as good. A line has at most 50 values of a
+// latency, which are chosen at random. A request that fails before the decision counts in no metric,
+// unless the rules caused the failure.
 //
 // # By rule
 //
-// These metrics have the dimension Rule, which is Limit.Rule: "GET /api/v1/search". They are written
-// if Recorder.Rules has named the rules.
+// These metrics have the dimension Rule. Its value is Limit.Rule, for example "GET /api/v1/search".
+// They are written after a call of Recorder.Rules has named the rules.
 //
-//	RuleAllowed   Count  allowed requests that the rule charged, also in shadow mode
-//	RuleRefused   Count  requests that the rule refused; of several rules that refuse, the one that
-//	                     the answer shows
+//	RuleAllowed   Count  allowed requests that the rule charged, including rules in shadow mode
+//	RuleRefused   Count  requests that the rule refused; if several rules refuse a request, only the
+//	                     rule that the answer shows counts
 //	RuleShadowed  Count  requests that the rule would have refused outside shadow mode
 //
-// So RuleRefused / (RuleAllowed + RuleRefused) is the refusal rate of a rule, and RuleShadowed /
-// RuleAllowed the rate that it would have. The first ten rules of a document are counted apart and all
-// others as "(others)", so put the rules to watch first. A name that is not ASCII or is longer than 100
-// bytes is cut and ends in a hash. A line has room for one rule, and rules take turns. So the counts of
-// a rule may be written later, by up to a second per rule.
+// So the refusal rate of a rule is RuleRefused / (RuleAllowed + RuleRefused). The rate that a rule in
+// shadow mode would have is RuleShadowed / RuleAllowed. The first ten rules of a document are counted
+// separately and all others as "(others)", so put the important rules first. A name that is not ASCII
+// or is longer than 100 bytes is cut and ends in a hash. A line has room for one rule, and each line
+// has the next rule. So the counts of a rule can be delayed by up to a second for each rule.
 //
-// There is no dimension for the store, because a deployment has one store, and none for the outcome,
-// because the names of the metrics contain it.
+// The metrics have no dimension for the store, because a deployment has one store. They have no
+// dimension for the outcome, because their names contain it.
 //
 // # Most refused callers
 //
-// At most once a second there is a line for each of the ten callers that one limit refused most, and a
-// line without a subject for all others:
+// At most once a second there is a line for each of the ten most refused pairs of caller and limit,
+// and a line without a subject for all other pairs:
 //
 //	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
 //	{"weir":"refused","refused":230}
 //
-// A Contributor Insights rule has the key $.subject and the sum of $.refused, where $.weir is "refused"
-// and $.subject is present. The subject is a keyed [SubjectHash], so no line names a caller. A line
-// without a limit counts refusals without a limit to show.
+// A Contributor Insights rule has the key $.subject and the sum of $.refused, where $.weir is
+// "refused" and $.subject is present. The subject is a keyed [SubjectHash], so no line contains the
+// name of a caller. A line without a limit counts refusals that show no limit.
 //
 // # Other log lines
 //
-// Lines of other loggers, such as one per bad credential, would grow with what clients send.
-// [NewRateLimitedHandler] writes one line of each message a second.
+// Clients can cause the lines of other loggers, for example one for each bad credential.
+// [NewRateLimitedHandler] bounds them to one line a second for each message.
 //
 // # When it writes
 //
-// Nothing runs in the background, because Lambda freezes it. The first decision after a quiet second
-// is written at once. Later decisions are written with the first one after the second. Counts that wait
-// for longer than a minute are written apart, under their own time. Lines of refused callers have the
-// time at which they are written.
+// Nothing runs in the background, because Lambda freezes the process. The first decision after a
+// quiet second is written at once. The decisions of the next second are written together with the
+// first decision after it. Counts that wait longer than a minute are written separately, with their
+// own time. Lines of refused callers have the time at which they are written.
 //
-// The counts that wait when an environment ends are lost: up to a second of decisions, but never the
-// first, and up to eleven seconds of rules. Beyond 1,000 pairs of caller and limit between two writes,
-// further pairs are counted together. CloudWatch may count a line twice.
+// When an environment ends, the waiting counts are lost: up to one second of decisions, but never the
+// first decision, and up to eleven seconds of counts by rule. A Recorder counts at most 1,000 pairs
+// of caller and limit separately between two writes, and all further pairs together. CloudWatch may
+// count a line twice.
 //
 // # What it costs
 //
-// A line of one decision has 640 bytes, and 12 more for each further pair of latencies. The log of an
-// environment grows as follows, by these lines alone:
+// A line of one decision has 640 bytes, and 12 more for each further pair of latencies. These lines
+// let the log of an environment grow as follows:
 //
 //	one request a second           640 B/s                     1.7 GB a month
 //	a hundred or more a second     640 + 49 × 12 = 1.25 kB/s   3.3 GB a month
 //	at most, for any traffic       3.5 kB/s                    9.1 GB a month
 //
-// There is at most one line per request, and one of 240 bytes for each further rule that charges it. So
-// a million requests that one rule charges are at most 0.64 GB, over any number of environments. A
-// refused request adds at most 120 B.
+// A request adds at most one line, and a line of 240 bytes for each further rule that charges it. So
+// a million requests that one rule charges add at most 0.64 GB, with any number of environments. A
+// refused request adds at most 120 B more.
 //
-// CloudWatch charges $0.30 a month for each metric that had a value: for the totals at most 21 in a
-// deployment ($6.30), and 2 or 3 for each of at most eleven names of rules ($6.60 to $9.90). The number
-// of callers, environments and rules does not matter. Five rules and all totals are $9.30.
+// CloudWatch charges $0.30 a month for each metric that had a value. A deployment has at most 21
+// totals ($6.30), and 2 or 3 metrics for each of at most eleven names of rules ($6.60 to $9.90). The
+// number of callers, environments and rules does not matter. Five rules and all totals are $9.30.
 //
 // Lambda treats these lines as level INFO, so a function with a higher log level sends no metrics.
 package telemetry

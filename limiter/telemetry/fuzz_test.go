@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// FuzzRecorder searches for a caller, a limit or a decision that breaks a line of metrics. It also
-// searches for a line that contains a user.
+// FuzzRecorder searches for a caller, a limit or a decision that produces an invalid line of metrics,
+// or a line that contains a user.
 func FuzzRecorder(f *testing.F) {
 	f.Add("alice", "k1", "search", "dev", int64(1500), int64(0), 3, uint8(0))
 	f.Add("a\n{\"_aws\":1}", "\x00", "x\"}", "de\"v", int64(-1), int64(1)<<62, -1, uint8(0xff))

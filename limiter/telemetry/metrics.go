@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// The names of the metrics in Namespace. Those of rules have the dimension RuleDimension, and all
-// others have none. The package documentation defines each.
+// These are the names of the metrics in Namespace. Metrics of rules have the dimension RuleDimension.
+// Other metrics have none. The package documentation defines each metric.
 const (
 	Allowed        = "Allowed"
 	Refused        = "Refused"
@@ -47,13 +47,13 @@ func Namespace(deployment string) string { return "Weir/" + deployment }
 type metrics struct {
 	allowed, refused, degraded, fromCache, busy, shadowed int64
 	unauthorized, failed, localFull, storeCalls, clamped  int64
-	overshoot                                             int64 // the largest
+	overshoot                                             int64 // the largest overshoot
 	refunds                                               limiter.Refunds
 	rulesRefused, eventsDropped                           int64
 	latency, storeLatency                                 sample
 }
 
-// addRefused counts a refusal.
+// addRefused counts a refused request.
 func (m *metrics) addRefused(d *limiter.Decision) {
 	m.refused++
 	if d.FromCache {
@@ -64,7 +64,7 @@ func (m *metrics) addRefused(d *limiter.Decision) {
 	}
 }
 
-// addEnforced counts what requests that were allowed and refused have in common.
+// addEnforced counts the values that allowed and refused requests have in common.
 func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 	if d.Shadowed != nil {
 		m.shadowed++
@@ -72,7 +72,7 @@ func (m *metrics) addEnforced(took time.Duration, d *limiter.Decision) {
 	m.latency.add(took)
 }
 
-// addStore counts the use of the store by a decision, enforced or not.
+// addStore counts how a decision used the store. The decision need not have been enforced.
 func (m *metrics) addStore(d *limiter.Decision) {
 	if d.Reason != limiter.ReasonNone && d.Reason != limiter.ReasonBusy {
 		m.degraded++
@@ -91,23 +91,23 @@ func (m *metrics) addRefunds(r limiter.Refunds) {
 	m.refunds.Dropped += r.Dropped
 }
 
-// inForce describes the rules in force. The zero value is unknown.
+// inForce describes the rules in force. The zero value means that they are unknown.
 type inForce struct {
-	at        time.Time // when this was known
+	at        time.Time // time of the call that set these values
 	version   int64
 	confirmed time.Time
 }
 
-// age returns the seconds from the last confirmation by the source to at; ok is false for rules
-// without a source.
+// age returns the seconds from the last confirmation by the source until at. ok is false if the rules
+// have no source.
 func (f *inForce) age(at time.Time) (seconds int64, ok bool) {
 	return max(0, int64(at.Sub(f.confirmed)/time.Second)), !f.confirmed.IsZero()
 }
 
-// estimate is limiter.ClockSkew of a store; nil without one.
+// estimate is the function limiter.ClockSkew of a store. It is nil without a store that has a clock.
 type estimate func() (ahead, uncertainty time.Duration, ok bool)
 
-// skew returns the least distance between the clocks, in either direction.
+// skew returns the lower bound of the difference between the clocks, without its sign.
 func (e estimate) skew() (off time.Duration, ok bool) {
 	if e == nil {
 		return 0, false
@@ -120,10 +120,10 @@ func (e estimate) skew() (off time.Duration, ok bool) {
 type line struct {
 	members     map[string]any
 	definitions []definition
-	rule        []definition // of metrics with RuleDimension
+	rule        []definition // definitions of the metrics with RuleDimension
 }
 
-// definition is a metric in the embedded metric format.
+// definition defines a metric in the embedded metric format.
 type definition struct{ Name, Unit string }
 
 func newLine() *line { return &line{members: map[string]any{}} }
@@ -133,8 +133,8 @@ func (l *line) add(name, unit string, value any) {
 	l.definitions = append(l.definitions, definition{name, unit})
 }
 
-// addTotals adds m and the rules that were in force at the time at. It always adds Allowed and Refused,
-// so that a ratio has a denominator, and other counts that are not zero.
+// addTotals adds the counts of m and the rules that were in force at the time at. It always adds
+// Allowed and Refused, so that a ratio has a denominator. It adds other counts if they are not zero.
 func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time) {
 	for i, c := range [...]struct {
 		name  string
@@ -166,7 +166,7 @@ func (l *line) addTotals(m *metrics, rules inForce, clock estimate, at time.Time
 	}
 }
 
-// addRule adds the counts of a rule. A line has one rule because it has one value of Rule.
+// addRule adds the counts of a rule. A line has only one rule, because it has only one value of Rule.
 func (l *line) addRule(c ruleCounts) {
 	l.members[RuleDimension] = c.name
 	for i, m := range [...]struct {
@@ -180,7 +180,7 @@ func (l *line) addRule(c ruleCounts) {
 	}
 }
 
-// write writes the line, under the time at.
+// write writes the line with the time at.
 func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 	var directives []any
 	for _, d := range [...]struct {
@@ -192,5 +192,5 @@ func (l *line) write(out *json.Encoder, namespace string, at time.Time) {
 		}
 	}
 	l.members["_aws"] = map[string]any{"Timestamp": at.UnixMilli(), "CloudWatchMetrics": directives}
-	_ = out.Encode(l.members) // there is no other output to report a failure to
+	_ = out.Encode(l.members) // there is no other output for the error
 }

@@ -7,35 +7,36 @@ import (
 	"time"
 )
 
-// maxMessages is how many messages are limited apart; further messages share one line a second.
+// maxMessages is the number of messages that are limited separately. All further messages share one
+// line a second.
 const maxMessages = 100
 
-// reasonKey is the attribute that separates records of one message: why the store failed. It has
-// few values.
+// reasonKey is an attribute whose values are limited separately for one message. It says why the
+// store failed and has few values.
 const reasonKey = "reason"
 
-// NewRateLimitedHandler returns a slog.Handler that passes one record of each message per second to h,
-// by the times of the records. So similar failures cannot flood the log. The attribute "suppressed"
-// counts the records left out since the previous one. Keep client input out of messages; attributes
-// may differ. The handler is safe for concurrent use if h is.
+// NewRateLimitedHandler returns a slog.Handler that passes one record a second of each message to h.
+// It uses the times of the records. So repeated failures cannot flood the log. The attribute
+// "suppressed" counts the records that were left out since the previous one. Put client input into
+// attributes and never into the message. The handler is safe for concurrent use if h is.
 func NewRateLimitedHandler(h slog.Handler) slog.Handler {
 	return rateLimited{h, &messages{turns: map[string]*turn{}}}
 }
 
 type rateLimited struct {
 	slog.Handler
-	messages *messages // shared by the handlers that WithAttrs and WithGroup make
+	messages *messages // shared by the handlers that WithAttrs and WithGroup return
 }
 
-// messages records what was passed on for each message.
+// messages records, for each message, the last record that was passed on.
 type messages struct {
 	mu    sync.Mutex
 	turns map[string]*turn
 }
 
 type turn struct {
-	last       time.Time // when a record was passed on
-	suppressed int64     // since then
+	last       time.Time // when the last record was passed on
+	suppressed int64     // number of suppressed records since last
 }
 
 // Handle implements slog.Handler.
@@ -58,7 +59,8 @@ func (l rateLimited) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// take reports whether a record of a message is passed on, and how many were suppressed before it.
+// take reports whether a record of a message is passed on. suppressed is the number of suppressed
+// records before it.
 func (m *messages) take(message string, at time.Time) (suppressed int64, pass bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The handler logs one line of a message per second, with the number of suppressed records.
+// The handler logs one line a second for each message, with the number of suppressed records.
 func TestRateLimitedHandler(t *testing.T) {
 	var log bytes.Buffer
 	plain := slog.NewTextHandler(&log, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
@@ -44,7 +44,7 @@ func TestRateLimitedHandler(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
 	log.Reset()
-	for i := range 100_000 { // messages that contain client input
+	for i := range 100_000 { // 100,000 different messages, as if they contained client input
 		tell(h, time.Hour, fmt.Sprint("message ", i), i)
 	}
 	if n := strings.Count(log.String(), "\n"); n > 101 {
@@ -55,7 +55,7 @@ func TestRateLimitedHandler(t *testing.T) {
 	}
 }
 
-// A store can fail for several reasons, and each reason is logged.
+// Each reason of a failing store is logged, although the message is the same.
 func TestRateLimitedHandler_reason(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(telemetry.NewRateLimitedHandler(slog.NewTextHandler(&log, nil)))

@@ -12,25 +12,25 @@ import (
 
 const (
 	interval = int64(time.Second) // between two writes
-	// resolution is that of the metrics. Counts from longer ago are written apart, under their own
-	// time.
+	// resolution is the resolution of CloudWatch metrics. Older counts are written separately, with
+	// their own time.
 	resolution = int64(time.Minute)
 )
 
-// Recorder writes the metrics of a process. Make one with New; nil and the zero value record nothing.
-// It is safe for concurrent use.
+// Recorder writes the metrics of a process. Create it with New. A nil Recorder and the zero value
+// record nothing. It is safe for concurrent use.
 type Recorder struct {
 	namespace string
 	hash      SubjectHash
 
-	writing sync.Mutex    // held while lines are written, and never together with mu
-	out     *json.Encoder // calls Write once per line
+	writing sync.Mutex    // held while lines are written; never held together with mu
+	out     *json.Encoder // calls Write once for each line
 
 	mu sync.Mutex
-	// In nanoseconds by the wall clock: the monotonic one may stand still while Lambda
-	// freezes the process.
+	// These times are in nanoseconds of the wall clock, because the monotonic clock may stop while
+	// Lambda freezes the process.
 	written  int64
-	newest   int64 // time of the last pending count; 0 without one
+	newest   int64 // time of the newest count that is not yet written; 0 if there is none
 	metrics  metrics
 	refusals refusals
 	rules    inForce
@@ -38,9 +38,10 @@ type Recorder struct {
 	byRule   byRule
 }
 
-// New returns a Recorder that writes lines to out, with one call of Write at a time for each line. It
-// ignores errors of out. namespace is that of the deployment, as in the keys of its store. hash
-// returns the subjects of lines; nil means one with a random key.
+// New returns a Recorder that writes lines to out. It calls Write once for each line, one call at a
+// time, and ignores errors of out. namespace is the namespace of the deployment, which is also part
+// of the keys in its store. hash hashes the subjects in lines. If it is nil, New creates a hash with
+// a random key.
 func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 	if hash == nil {
 		hash = NewSubjectHash(namespace, nil)
@@ -53,12 +54,12 @@ func New(out io.Writer, namespace string, hash SubjectHash) *Recorder {
 	}
 }
 
-// Record counts one request. Call it once for each request, after the decision.
+// Record counts one request. Call it once for each request after the decision.
 func (r *Recorder) Record(o outcome.Outcome) {
 	if r == nil || r.out == nil {
 		return
 	}
-	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // slow requests do not set the time back
+	r.count(o.Time.UnixNano()+int64(o.Duration), func() { r.add(&o) }) // use the end of the decision, so that slow requests do not move the time back
 }
 
 // add counts a request. r.mu is held.
@@ -85,7 +86,7 @@ func (r *Recorder) add(o *outcome.Outcome) {
 	m.addStore(d)
 }
 
-// Refunds counts, at now, the result of a refund: what [limiter.Receipt.Refund] returned.
+// Refunds counts, at now, the result of [limiter.Receipt.Refund].
 func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 	if r == nil || r.out == nil || done == (limiter.Refunds{}) {
 		return
@@ -93,7 +94,7 @@ func (r *Recorder) Refunds(now time.Time, done limiter.Refunds) {
 	r.count(now.UnixNano(), func() { r.metrics.addRefunds(done) })
 }
 
-// RulesRefused counts, at now, a rules document that was not put into force.
+// RulesRefused counts, at now, a rejected rules document.
 func (r *Recorder) RulesRefused(now time.Time) {
 	if r == nil || r.out == nil {
 		return
@@ -101,25 +102,25 @@ func (r *Recorder) RulesRefused(now time.Time) {
 	r.count(now.UnixNano(), func() { r.metrics.rulesRefused++ })
 }
 
-// Rules sets, at now, the version of the rules in force and when their source last confirmed them; the
-// zero time means rules without a source. The lines after that contain both. labels are the rules, as
-// in Limit.Rule: the first ten are counted apart, and the others together. Without labels no rule is
-// counted. Of concurrent calls the one with the latest now counts.
+// Rules sets, at now, the version of the rules in force and the time at which their source last
+// confirmed them. The zero time means rules without a source. Later lines contain both. labels are
+// the rules, as in Limit.Rule: the first ten are counted separately, and the others together. Without
+// labels no rule is counted. If calls are concurrent, the call with the latest now applies.
 func (r *Recorder) Rules(now time.Time, version int64, confirmed time.Time, labels []string) {
 	if r == nil || r.out == nil {
 		return
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	// Unless the clock has been set back.
+	// A large step back means that the clock has been set back.
 	if since := now.Sub(r.rules.at); since >= 0 || since <= -time.Duration(resolution) {
 		r.rules = inForce{now, version, confirmed}
 		r.byRule.name(labels)
 	}
 }
 
-// WatchClock adds ClockSkew to each line, by an estimate such as limiter.ClockSkew of the store. Call it
-// before the first request.
+// WatchClock adds ClockSkew to each line. estimate is a function such as limiter.ClockSkew of the
+// store. Call WatchClock before the first request.
 func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration, ok bool)) {
 	if r == nil || r.out == nil {
 		return
@@ -129,7 +130,7 @@ func (r *Recorder) WatchClock(estimate func() (ahead, uncertainty time.Duration,
 	r.clock = estimate
 }
 
-// EventsDropped counts, at now, decision events that did not reach their broker.
+// EventsDropped counts, at now, decision events that did not reach the broker.
 func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	if r == nil || r.out == nil {
 		return
@@ -137,7 +138,7 @@ func (r *Recorder) EventsDropped(now time.Time, n int64) {
 	r.count(now.UnixNano(), func() { r.metrics.eventsDropped += n })
 }
 
-// batch has the counts that are written together, under the time at.
+// batch contains counts that are written together with the time at.
 type batch struct {
 	at       time.Time
 	metrics  metrics
@@ -163,8 +164,8 @@ func (b *batch) write(out *json.Encoder, namespace string, hash SubjectHash) {
 	b.refusals.write(out, hash)
 }
 
-// count calls add, which counts at the time at, and writes what is due: outside of the lock, so that
-// no other request waits for the log.
+// count calls add, which counts at the time at, and then writes the counts that are due. It writes
+// without the lock, so that no other request waits for the log.
 func (r *Recorder) count(at int64, add func()) {
 	r.mu.Lock()
 	due := r.takeOld(nil, at)
@@ -181,7 +182,8 @@ func (r *Recorder) count(at int64, add func()) {
 	}
 }
 
-// takeOld takes all pending counts if they are from more than resolution before at. r.mu is held.
+// takeOld takes all waiting counts if the newest of them is older than resolution before at. r.mu is
+// held.
 func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	if r.newest != 0 && at-r.newest >= resolution {
 		return append(due, r.take(r.newest, len(r.byRule.rows)))
@@ -189,8 +191,8 @@ func (r *Recorder) takeOld(due []*batch, at int64) []*batch {
 	return due
 }
 
-// takeDue takes the pending counts if the last write was at least interval before at, or the clock was
-// set back. It takes one rule, because there is one line a second with room for one rule. r.mu is held.
+// takeDue takes the waiting counts if the last write was at least interval before at, or if the clock
+// was set back. It takes the counts of one rule, because a line has room for one rule. r.mu is held.
 func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	r.newest = at
 	if since := at - r.written; since >= interval || since <= -interval {
@@ -200,7 +202,8 @@ func (r *Recorder) takeDue(due []*batch, at int64) []*batch {
 	return due
 }
 
-// take takes the pending counts, of so many rules, to be written under the time at. r.mu is held.
+// take takes the waiting counts, including those of up to rules rules, for a write with the time at.
+// r.mu is held.
 func (r *Recorder) take(at int64, rules int) *batch {
 	b := &batch{at: time.Unix(0, at), metrics: r.metrics, rules: r.rules, clock: r.clock}
 	r.metrics = metrics{}
@@ -212,7 +215,7 @@ func (r *Recorder) take(at int64, rules int) *batch {
 	if !r.byRule.pending() {
 		r.newest = 0
 	}
-	// The batch owns its map from now on; an empty one is kept.
+	// The batch owns the map after this. An empty map is kept.
 	if len(r.refusals.counts) > 0 || r.refusals.others > 0 {
 		b.refusals, r.refusals = r.refusals, refusals{counts: map[refusal]int64{}}
 	}

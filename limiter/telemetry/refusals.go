@@ -12,19 +12,19 @@ import (
 )
 
 const (
-	maxTracked = 1000 // pairs of caller and limit that are counted apart
-	maxNamed   = 10   // pairs that have a line each
+	maxTracked = 1000 // number of pairs of caller and limit that are counted separately
+	maxNamed   = 10   // number of pairs that get a line
 )
 
-// refusals counts refusals by caller and limit. Its memory is bounded: further pairs are counted
-// together.
+// refusals counts refusals for each pair of caller and limit. Its memory is bounded: further pairs
+// are counted together.
 type refusals struct {
 	counts map[refusal]int64
 	others int64
 }
 
-// refusal is the strongest identity of a caller and the limit that refused. It replaces a Subject,
-// which needs an allocation.
+// refusal is the pair of a caller's strongest identity and the limit that refused. It does not
+// contain a Subject, because a Subject needs an allocation.
 type refusal struct {
 	user, apiKey string
 	ip           netip.Prefix
@@ -67,7 +67,7 @@ type refusedLine struct {
 	Refused int64  `json:"refused"`
 }
 
-// write writes a line for each of the pairs refused most, and one for all others.
+// write writes a line for each of the most refused pairs, and one line for all other pairs.
 func (s *refusals) write(out *json.Encoder, hash SubjectHash) {
 	most := slices.SortedFunc(maps.Keys(s.counts), func(a, b refusal) int { return cmp.Compare(s.counts[b], s.counts[a]) })
 	for i, r := range most {

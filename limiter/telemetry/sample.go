@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// maxValues is the most durations of a metric in a line; CloudWatch accepts 100.
+// maxValues bounds the durations of a metric in a line. CloudWatch accepts 100.
 const maxValues = 50
 
-// sample keeps maxValues of the durations that it sees, each with equal probability. The zero value
-// is empty.
+// sample keeps up to maxValues of the added durations. Each duration has the same probability. The
+// zero value is empty.
 type sample struct {
 	seen   int
 	values [maxValues]time.Duration
@@ -24,7 +24,7 @@ func (s *sample) add(d time.Duration) {
 	}
 }
 
-// milliseconds returns the durations that were kept, to the microsecond.
+// milliseconds returns the kept durations, rounded to microseconds.
 func (s *sample) milliseconds() []float64 {
 	values := make([]float64, min(s.seen, maxValues))
 	for i := range values {

@@ -10,21 +10,23 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-// SubjectHash returns the hash of a subject, which replaces its name in the logs, metrics and events of
-// a deployment: 16 hexadecimal digits. It is safe for concurrent use. Make one with NewSubjectHash.
+// SubjectHash returns the hash of a subject: 16 hexadecimal digits. The hash replaces the subject's
+// name in logs, metrics and events of a deployment. It is safe for concurrent use. Create it with
+// NewSubjectHash.
 type SubjectHash func(limiter.Subject) string
 
-// MinSubjectKey is the length of the shortest key of subject hashes, in bytes.
+// MinSubjectKey is the minimum length, in bytes, of a key of subject hashes.
 const MinSubjectKey = 16
 
 // NewSubjectHash returns the hash of a deployment: the first 8 bytes of an HMAC-SHA256. namespace is
-// that of the keys of its store. Only with the key can one compute the hash of a subject and so check a
-// guess. All environments need the same key. Without a key, or with one shorter than MinSubjectKey, it
-// makes a random one: then the hashes of this process differ from those of all others.
+// the namespace in the keys of the deployment's store. Only someone with the key can compute the hash
+// of a subject and thereby test a guess. All environments need the same key. If key is missing or
+// shorter than MinSubjectKey, NewSubjectHash uses a random key. The hashes of this process then
+// differ from those of all other processes.
 func NewSubjectHash(namespace string, key []byte) SubjectHash {
 	if key = slices.Clone(key); len(key) < MinSubjectKey {
 		key = make([]byte, sha256.Size)
-		_, _ = rand.Read(key) // it never fails
+		_, _ = rand.Read(key) // rand.Read never fails
 	}
 	return func(subject limiter.Subject) string {
 		mac := hmac.New(sha256.New, key)

@@ -50,7 +50,7 @@ type line struct {
 	at      time.Time
 	counts  counts
 	latency []float64
-	rule    string // value of the dimension
+	rule    string // value of the dimension Rule
 }
 
 // refusedLine is a line about a refused caller.
@@ -80,12 +80,12 @@ func newLog(tb testing.TB) *log {
 
 func (l *log) Write(b []byte) (int, error) {
 	if !l.writing.TryLock() {
-		l.Error("two writes at once")
+		l.Error("got two concurrent writes, want one at a time")
 	}
 	defer l.writing.Unlock()
 	l.bytes += len(b)
 	if b[0] != '{' || !bytes.HasSuffix(b, []byte("}\n")) || bytes.Count(b, []byte("\n")) != 1 {
-		l.Errorf("not one line: %q", b)
+		l.Errorf("got %q, want one line", b)
 		return len(b), nil
 	}
 	if bytes.Contains(b, []byte(`"_aws"`)) {
@@ -102,7 +102,7 @@ func (l *log) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// read checks a line of metrics against the format.
+// read validates a line of metrics against the format.
 func (l *log) read(b []byte) line {
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err == nil {
@@ -130,20 +130,20 @@ func (l *log) read(b []byte) line {
 	got, n := line{at: time.UnixMilli(head.AWS.Timestamp).UTC(), counts: counts{}, rule: head.Rule}, 0
 	for _, d := range head.AWS.CloudWatchMetrics {
 		if of := strings.Join(d.Dimensions[0], " "); of != "" && of != telemetry.RuleDimension {
-			l.Errorf("%s: dimensions %q", b, of)
+			l.Errorf("%s: got dimensions %q", b, of)
 		}
-		for _, m := range d.Metrics { // each member of the root is one metric
+		for _, m := range d.Metrics { // each member of the line is one metric
 			n++
 			got.read(l, m.Name, m.Unit, root[m.Name])
 			if ofRule := strings.HasPrefix(m.Name, "Rule") && !strings.HasPrefix(m.Name, "Rules"); ofRule != (len(d.Dimensions[0]) == 1) {
-				l.Errorf("%s: %s has the dimensions %q", b, m.Name, d.Dimensions[0])
+				l.Errorf("%s: %s: got dimensions %q", b, m.Name, d.Dimensions[0])
 			}
 			delete(root, m.Name)
 		}
 	}
 	delete(root, "_aws")
 	if delete(root, telemetry.RuleDimension); len(root) != 0 || n != len(got.counts) {
-		l.Errorf("%s: members %v are no metrics, or a metric comes twice", b, slices.Collect(maps.Keys(root)))
+		l.Errorf("%s: got members %v, want each member to be one metric", b, slices.Collect(maps.Keys(root)))
 	}
 	return got
 }
@@ -187,7 +187,7 @@ func (l *log) total() counts {
 func (l *log) want(want ...line) {
 	l.Helper()
 	if len(l.metrics) != len(want) {
-		l.Fatalf("%d lines, want %d: %+v", len(l.metrics), len(want), l.metrics)
+		l.Fatalf("got %d lines, want %d: %+v", len(l.metrics), len(want), l.metrics)
 	}
 	for i, w := range want {
 		if got := l.metrics[i]; !got.at.Equal(w.at) || !maps.Equal(got.counts, w.counts) || got.rule != w.rule {
@@ -197,7 +197,7 @@ func (l *log) want(want ...line) {
 	l.metrics = nil
 }
 
-// Each outcome increases certain metrics.
+// Each outcome increases a certain set of metrics.
 func TestRecorder_Record(t *testing.T) {
 	invalid, missing := fmt.Errorf("%w: forged", caller.ErrInvalidCredential), fmt.Errorf("token: %w", caller.ErrMissingCredential)
 	for _, c := range []struct {
@@ -212,7 +212,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"remembered", limiter.Decision{Limit: limit("a"), FromCache: true}, nil, counts{"Allowed": 0, "Refused": 1, "FromCache": 1, "Latency": 1}},
 		{"busy", limiter.Decision{Reason: limiter.ReasonBusy, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 1, "Busy": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
 		{"degraded", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout, StoreCalls: 1}, nil, counts{"Allowed": 1, "Refused": 0, "Degraded": 1, "StoreCalls": 1, "StoreLatency": 1, "Latency": 1}},
-		{"refused though the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
+		{"refused while the store failed", limiter.Decision{Reason: limiter.ReasonTimeout}, nil, counts{"Allowed": 0, "Refused": 1, "Degraded": 1, "Latency": 1}},
 		{"denied because the store failed", limiter.Decision{Failed: true, Reason: limiter.ReasonBreaker, StoreCalls: 1}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "StoreCalls": 1, "StoreLatency": 1}},
 		{"denied because there is no room", limiter.Decision{Failed: true, LocalFull: true, Reason: limiter.ReasonBreaker}, nil, counts{"Allowed": 0, "Refused": 0, "Degraded": 1, "Failed": 1, "LocalFull": 1}},
 		{"shadowed", limiter.Decision{Allowed: true, Shadowed: limit("a")}, nil, counts{"Allowed": 1, "Refused": 0, "Shadowed": 1, "Latency": 1}},
@@ -221,7 +221,7 @@ func TestRecorder_Record(t *testing.T) {
 		{"no credential", allowed, missing, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1}},
 		{"not verified", limiter.Decision{Allowed: true, Reason: limiter.ReasonTimeout}, caller.ErrUnverified, counts{"Allowed": 0, "Refused": 0, "Failed": 1, "Degraded": 1}},
 		{"bad credential while the store failed", limiter.Decision{Allowed: true, Reason: limiter.ReasonBreaker}, invalid, counts{"Allowed": 0, "Refused": 0, "Unauthorized": 1, "Degraded": 1}},
-		{"past the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
+		{"above the limit", limiter.Decision{Allowed: true, Overshoot: 7}, nil, counts{"Allowed": 1, "Refused": 0, "Overshoot": 7, "Latency": 1}},
 		{"given back", limiter.Decision{Refunds: limiter.Refunds{Given: 2, Dropped: 1}, StoreCalls: 3}, nil, counts{"Allowed": 0, "Refused": 1, "RefundsGiven": 2, "RefundsDropped": 1, "StoreCalls": 3, "StoreLatency": 1, "Latency": 1}},
 		{"clamped", limiter.Decision{Clamped: 3}, nil, counts{"Allowed": 0, "Refused": 1, "Clamped": 3, "Latency": 1}},
 		{"not decided", limiter.Decision{}, limiter.ErrInvalidCharge, counts{"Allowed": 0, "Refused": 0, "Failed": 1}},
@@ -247,8 +247,8 @@ func TestRecorder_Record(t *testing.T) {
 	l.want(line{at: noon, counts: counts{"Allowed": 0, "Refused": 0, "EventsDropped": 7}})
 }
 
-// The first decision after a quiet second is written at once. Decisions of the next second are written
-// with the first decision after it.
+// The first decision after a quiet second is written at once. The decisions of the next second are
+// written with the first decision after that second.
 func TestRecorder_edges(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -278,7 +278,7 @@ func TestRecorder_edges(t *testing.T) {
 	l.want()
 	record(pause + time.Hour)
 	l.want(n(pause, 1), n(pause+time.Hour, 1))
-	// The recorder accepts a clock that was set back. It ignores a clock that is a little behind.
+	// The recorder accepts a clock that was set back by a large step. It ignores a small step back.
 	record(pause + time.Hour - time.Second + 1)
 	l.want()
 	record(pause)
@@ -291,7 +291,7 @@ func (l line) truncated() line {
 	return l
 }
 
-// A decision counts at its end, so a slow request does not set the time back.
+// A decision counts at its end, so a slow request does not move the time back.
 func TestRecorder_slow(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -332,7 +332,7 @@ func TestRecorder_concurrent(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if lines < 2 || lines > seconds {
-		t.Errorf("got %d lines in %d seconds", lines, seconds)
+		t.Errorf("got %d lines in %d seconds, want at most one a second", lines, seconds)
 	}
 	n := 0
 	for _, m := range l.refused {
@@ -355,7 +355,7 @@ func TestRecorder_latency(t *testing.T) {
 		t.Errorf("latencies: got %v, want %v", got, want)
 	}
 	l.metrics = nil
-	for i := range 10_000 { // all before the next write
+	for i := range 10_000 { // all requests before the next write
 		r.Record(outcomeOf(noon.Add(2*time.Second+1-time.Duration(i)*time.Microsecond), time.Duration(i)*time.Microsecond, alice, allowed, nil))
 	}
 	r.Record(outcomeOf(noon.Add(3*time.Second), 0, alice, allowed, nil))
@@ -365,14 +365,14 @@ func TestRecorder_latency(t *testing.T) {
 	late := 0
 	for _, ms := range l.metrics[0].latency {
 		if ms < 0 || ms >= 10 {
-			t.Errorf("no request took %v ms", ms)
+			t.Errorf("got a latency of %v ms, which no request had", ms)
 		}
 		if ms >= 5 {
 			late++
 		}
 	}
 	if late < 4 || late > 46 { // six standard deviations from the mean
-		t.Errorf("second half: got %d of 50 values", late)
+		t.Errorf("values from the second half of the requests: got %d of 50, want about 25", late)
 	}
 }
 
@@ -390,7 +390,7 @@ func TestRecorder_Rules(t *testing.T) {
 	r.Rules(noon, 7, time.Time{}, nil)
 	want(time.Second, counts{"RulesVersion": 7})
 	r.Rules(noon.Add(2*time.Second), 8, noon.Add(time.Second), nil)
-	r.Rules(noon.Add(time.Second), 7, noon, nil) // a newer call came before this one
+	r.Rules(noon.Add(time.Second), 7, noon, nil) // a call with a newer time preceded this one
 	l.want()                                     // a call of Rules is not a request
 	want(2*time.Second, counts{"RulesVersion": 8, "RulesAge": 1})
 	want(time.Hour, counts{"RulesVersion": 8, "RulesAge": 3599})
@@ -429,7 +429,7 @@ func TestRecorder_allocations(t *testing.T) {
 }
 
 // A flood of refusals does not increase the log. A million refusals in a second have at most eleven
-// lines, and the sum of the lines is exact.
+// lines, and the sum of these lines is exact.
 func TestRecorder_flood(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -459,7 +459,7 @@ func TestRecorder_flood(t *testing.T) {
 		}
 	}
 	if sum != n || len(names) != 11 {
-		t.Errorf("got %d refusals of %d names, want %d of 11", sum, len(names), n)
+		t.Errorf("got %d refusals of %d subjects, want %d of 11", sum, len(names), n)
 	}
 	r.Record(outcomeOf(noon.Add(2*time.Second), 0, alice, allowed, nil))
 	if len(l.refused) != 11 {
@@ -534,12 +534,13 @@ func TestRecorder_refused(t *testing.T) {
 // hash is the subject hash of these tests.
 var hash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// The hash of a subject depends on a key, so a list of addresses or users does not reveal subjects.
+// The hash of a subject depends on a key. Without the key, a list of addresses or users does not
+// reveal which subject has a hash.
 func TestNewSubjectHash(t *testing.T) {
 	key, subject := []byte("0123456789abcdef"), limiter.User("alice")
 	got := telemetry.NewSubjectHash("dev", key)(subject)
 	if want := "0dd2b727b938945c"; got != want {
-		t.Errorf("got %s, want %s: the hashes in logs must not change", got, want)
+		t.Errorf("got %s, want %s: the hashes in logs must stay the same", got, want)
 	}
 	unkeyed := sha256.Sum256([]byte("dev/user:alice"))
 	for name, other := range map[string]string{
@@ -562,11 +563,11 @@ func TestNewSubjectHash(t *testing.T) {
 	}
 	hash := telemetry.NewSubjectHash("dev", key)
 	if key[0] = 'x'; hash(subject) != got {
-		t.Error("the key is not copied")
+		t.Error("a change of the key changed the hash, want a copy of the key")
 	}
 }
 
-// The sizes of lines are those in the package documentation.
+// The sizes of lines are those in the documentation of package telemetry.
 func TestRecorder_size(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "prod", nil)
@@ -611,7 +612,7 @@ func TestRecorder_size(t *testing.T) {
 	size("everything", 3500)
 }
 
-// BenchmarkRecorder_Record measures a request without a line and a request with a line.
+// BenchmarkRecorder_Record measures a request that writes no line and a request that writes a line.
 func BenchmarkRecorder_Record(b *testing.B) {
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)
 	if err != nil {
@@ -647,7 +648,7 @@ func BenchmarkRecorder_Record(b *testing.B) {
 	})
 }
 
-// Counts are written once. A rejected document has its own line, with its own time.
+// Counts are written once. A rejected document has its own line with its own time.
 func TestRecorder_pauses(t *testing.T) {
 	l := newLog(t)
 	r := telemetry.New(l, "dev", hash)
@@ -686,7 +687,7 @@ func TestRecorder_slowLog(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
-		t.Error("a request waits for the line of another request")
+		t.Error("a request waited for the line of another request")
 	}
 	close(s.write)
 	<-done
