@@ -8,82 +8,82 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// answer returns the decision of charges. recalled means that no store was charged, because this
-// process knew a refusal.
-func (r *request) answer(ctx context.Context, charges []Charge, recalled bool) Decision {
+// answer returns the decision on charges. known reports that no store was charged, because this process
+// already knew a refusal.
+func (r *request) answer(ctx context.Context, charges []Charge, known bool) Decision {
 	l := r.limiter
 	r.logFailures(ctx)
-	d := r.fold()
+	d := r.combine()
 	d.Charges = charges
-	d.FromCache = recalled && d.StoreCalls == 0
+	d.FromCache = known && d.StoreCalls == 0
 	if d.Reason == ReasonBusy {
 		d.RetryAfter = l.busyWait()
 	}
 	if d.Shadowed != nil {
-		l.log.refused(ctx, r.now, d.Shadowed)
+		l.log.shadowRefused(ctx, r.now, d.Shadowed)
 	}
 	return d
 }
 
-// fold folds the answers of all parts and accounts: a refusal comes first, then the failure of a
-// store.
-func (r *request) fold() Decision {
-	d := Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.full, At: r.at, Overshoot: r.overshoot,
-		StoreCalls: r.calls, StoreTime: r.stored, Refunds: r.refunds, Clamped: r.clamped}
-	if r.failure != nil && !busy(r.failure) { // the counter of a busy subject decides as usual
-		d.Reason = reasonOf(r.failure)
+// combine makes one decision of the answers of all batches and trackers. A refusal takes precedence over
+// the failure of a store.
+func (r *request) combine() Decision {
+	d := Decision{Allowed: !r.denied(), Failed: r.failed, LocalFull: r.fallbackFull, At: r.at, Overshoot: r.overshoot,
+		StoreCalls: r.storeCalls, StoreTime: r.storeTime, Refunds: r.refunds, Clamped: r.clamped}
+	if r.counterErr != nil && !busy(r.counterErr) { // the counter of a busy subject decides as usual
+		d.Reason = reasonOf(r.counterErr)
 	}
-	pressed := false
-	for i := range r.parts {
-		p := &r.parts[i]
-		d.StoreCalls += p.calls
-		d.Clamped += clamped(p.charges, p.results)
-		if p.shadow() {
-			if p.refused && d.Shadowed == nil {
-				d.Shadowed = p.refuser(r.now)
+	subjectBusy := false
+	for i := range r.batches {
+		b := &r.batches[i]
+		d.StoreCalls += b.calls
+		d.Clamped += clamped(b.charges, b.results)
+		if b.shadow() {
+			if b.refused && d.Shadowed == nil {
+				d.Shadowed = b.refuser(r.now)
 			}
 			continue
 		}
-		pressed = pressed || busy(p.err)
-		d.add(p, r.now)
+		subjectBusy = subjectBusy || busy(b.err)
+		d.add(b, r.now)
 	}
-	for i := range r.kept {
-		switch k := &r.kept[i]; {
-		case !k.item.limit.Shadow && k.allowed == d.Allowed:
-			d.report(k.item, k.result, r.now)
-		case k.item.limit.Shadow && !k.allowed && d.Shadowed == nil:
-			d.Shadowed = k.item.limit
+	for i := range r.served {
+		switch s := &r.served[i]; {
+		case !s.item.limit.Shadow && s.allowed == d.Allowed:
+			d.report(s.item, s.result, r.now)
+		case s.item.limit.Shadow && !s.allowed && d.Shadowed == nil:
+			d.Shadowed = s.item.limit
 		}
 	}
 	if d.RetryAfter == algo.Never {
 		d.RetryAfter = 0
 	}
-	if pressed && d.Limit == nil {
+	if subjectBusy && d.Limit == nil {
 		d.Reason = ReasonBusy
 	}
 	return d
 }
 
-// add adds the answer of a part that is enforced.
-func (d *Decision) add(p *part, now algo.Instant) {
-	if p.err != nil && !busy(p.err) && d.Reason == ReasonNone {
-		d.Reason = reasonOf(p.err)
+// add adds the answer of a batch of enforced limits.
+func (d *Decision) add(b *batch, now algo.Instant) {
+	if b.err != nil && !busy(b.err) && d.Reason == ReasonNone {
+		d.Reason = reasonOf(b.err)
 	}
-	if p.err != nil && !p.refused || p.refused == d.Allowed {
+	if b.err != nil && !b.refused || b.refused == d.Allowed {
 		return
 	}
-	for i := range p.items {
-		if p.results[i].Machine != nil {
-			d.report(&p.items[i], p.results[i], now)
+	for i := range b.items {
+		if b.results[i].Machine != nil {
+			d.report(&b.items[i], b.results[i], now)
 		}
 	}
 }
 
-// report makes d report the limit of an item if it is stricter than the limit that d reports.
-// d.Allowed is already decided; r is the state after the charge, or the one that refused it.
+// report makes d report the limit of an item if that is stricter than the limit that d reports so far.
+// d.Allowed is already set. r is the state after the charge, or the state that refused it.
 func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
-	remaining, capacity := r.Machine.Remaining(r.State, now)+it.spare, r.Machine.Capacity()
-	if it.sharded { // an estimate: the other shards are about as full
+	remaining, capacity := r.Machine.Remaining(r.State, now)+it.leaseLeft, r.Machine.Capacity()
+	if it.sharded { // an estimate: the other shards hold about as much
 		remaining, capacity = remaining*int64(it.limit.Spread.Shards), it.limit.machine.Capacity()
 	}
 	share := it.limit.Spread.Adaptive && !it.decided(r) // the share of this process decided
@@ -100,41 +100,41 @@ func (d *Decision) report(it *item, r algo.Result, now algo.Instant) {
 		}
 	} else {
 		if !it.Force {
-			wait = max(it.hold, r.Machine.RetryAfter(r.State, now, it.want))
+			wait = max(it.backOff, r.Machine.RetryAfter(r.State, now, it.want))
 		}
 		if wait == 0 || d.Limit != nil && wait <= d.RetryAfter {
 			return
 		}
 	}
 	d.Limit, d.Cost = it.limit, it.want
-	d.Superseded = !share && !it.decided(r) || it.Limit.isShare
+	d.Superseded = !share && !it.decided(r) || it.Limit.isLocalShare
 	d.Capacity = capacity
 	d.Remaining = min(remaining, capacity)
 	d.RetryAfter = wait
 	d.ResetAfter = r.Machine.ResetAfter(r.State, now)
 }
 
-// busyWait returns when the caller of a busy subject may try again. It is random, so that requests
-// that were refused together do not come back together.
+// busyWait returns how long the caller of a busy subject should wait. It is random, so that requests
+// that were denied together do not return together.
 func (l *Limiter) busyWait() time.Duration { return time.Duration(1+l.intN(3)) * time.Second }
 
-// logFailures logs how stores failed r, and that newer rules of a store decided.
+// logFailures logs the failures of stores during r, and decisions by newer rules of a store.
 func (r *request) logFailures(ctx context.Context) {
 	log := &r.limiter.log
-	for i := range r.parts {
-		p := &r.parts[i]
-		if busy(p.err) {
-			log.problem(ctx, r.now, slog.LevelWarn, "subject busy", p.err)
-		} else if p.err != nil {
-			log.failure(ctx, r.now, p.err)
+	for i := range r.batches {
+		b := &r.batches[i]
+		if busy(b.err) {
+			log.problem(ctx, r.now, slog.LevelWarn, "subject busy", b.err)
+		} else if b.err != nil {
+			log.failure(ctx, r.now, b.err)
 		}
-		for j := range p.items {
-			if it := &p.items[j]; p.results[j].Machine != nil && !it.decided(p.results[j]) {
-				log.decidedBy(ctx, r.now, it.limit, p.results[j].Machine)
+		for j := range b.items {
+			if it := &b.items[j]; b.results[j].Machine != nil && !it.decided(b.results[j]) {
+				log.supersededBy(ctx, r.now, it.limit, b.results[j].Machine)
 			}
 		}
 	}
-	if r.failure != nil {
-		log.failure(ctx, r.now, r.failure)
+	if r.counterErr != nil {
+		log.failure(ctx, r.now, r.counterErr)
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// arrange makes parts of the items that no account has decided: one part per subject.
+// arrange makes batches of the items that no tracker has decided: one batch per subject.
 func (r *request) arrange() error {
 	for i := range r.items {
 		first := &r.items[i]
@@ -22,13 +22,13 @@ func (r *request) arrange() error {
 		if n := len(r.grouped) - from; n > MaxCharges {
 			return fmt.Errorf("%w: too many limits on one subject (got %d, want at most %d)", ErrInvalidCharge, n, MaxCharges)
 		}
-		r.parts = append(r.parts, part{from: from, to: len(r.grouped)})
+		r.batches = append(r.batches, batch{from: from, to: len(r.grouped)})
 	}
 	r.fill()
 	return nil
 }
 
-// fill gives the parts their store, and their share of the request's slices.
+// fill sets the store of each batch, and its range of the request's slices.
 func (r *request) fill() {
 	l := r.limiter
 	for i := range r.grouped {
@@ -36,20 +36,20 @@ func (r *request) fill() {
 	}
 	r.results = slices.Grow(r.results, len(r.charges))[:len(r.charges)]
 	clear(r.results)
-	for i := range r.parts {
-		p := &r.parts[i]
-		p.items, p.charges, p.results = r.grouped[p.from:p.to], r.charges[p.from:p.to:p.to], r.results[p.from:p.to:p.to]
-		p.store, p.remote = l.store, l.shares()
-		if r.unsynced != nil && p.has(r.unsynced) {
-			p.err = r.unasked
+	for i := range r.batches {
+		b := &r.batches[i]
+		b.items, b.charges, b.results = r.grouped[b.from:b.to], r.charges[b.from:b.to:b.to], r.results[b.from:b.to:b.to]
+		b.store, b.remote = l.store, l.shares()
+		if r.unsynced != nil && b.has(r.unsynced) {
+			b.err = r.syncErr
 		}
-		if p.items[0].cells {
-			p.store, p.remote = l.cells, false
+		if b.items[0].cells {
+			b.store, b.remote = l.cells, false
 		}
 	}
 }
 
-// arranged reports whether item i belongs to the part of an earlier item.
+// arranged reports whether item i belongs to the batch of an earlier item.
 func (r *request) arranged(i int) bool {
 	for j := range i {
 		if before := &r.items[j]; !before.done && r.items[i].with(before) {

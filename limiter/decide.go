@@ -33,22 +33,22 @@ func (l *Limiter) Peek(ctx context.Context, now time.Time, charges []Charge) (De
 //
 //  1. Check: the charges are valid (check.go). A single plain charge on a Local store needs no
 //     other phase (simple.go).
-//  2. Serve: leases and counters of this process decide what they can (serve.go). Only a counter
-//     whose synchronization is due calls the store (sync.go).
-//  3. Arrange: the other charges form parts. A part has all charges on one subject: it is one
-//     atomic step of a store (arrange.go).
-//  4. Recall: the denial cache knows states that refuse, and so does the fallback if an outage
-//     still counts (recall.go).
-//  5. Charge: stores of this process take their parts first, one after another. Then the shared
+//  2. Serve: leases and counters of this process, which trackers hold, decide what they can
+//     (serve.go). The store is called only if the synchronization of a counter is due (sync.go).
+//  3. Arrange: the other charges form batches. A batch has all charges on one subject, which a store
+//     takes in one atomic step (arrange.go).
+//  4. Look up: the denial cache may know a state that refuses. After an outage, the fallback may
+//     also refuse (lookup.go).
+//  5. Charge: stores of this process take their batches first, one after another. Then the shared
 //     store takes the others at the same time, in up to three waves (waves.go, take.go). Requests
 //     of this process on one subject share a call (package internal/group).
 //  6. Fall back: the strictest OnError of the limits whose store failed decides (outage.go).
-//  7. Settle: accounts get the leases that the request renewed. If the request is denied, the
-//     other parts are refunded, forced charges excepted (settle.go).
+//  7. Settle: trackers get the leases that the request renewed. If the request is denied, the
+//     other batches are refunded, except for forced charges (settle.go).
 //
-// The answer reports one limit for all: the longest wait of those that refuse, or the least
-// remaining, global limits left out (answer.go). A request that is denied in phase 2 or 4 makes no
-// store call, unless phase 2 synchronized a counter.
+// The answer reports one limit: of the limits that refuse, the one with the longest wait; of an allowed
+// request, the one with the least remaining, without global limits (answer.go). A request that is denied
+// in phase 2 or 4 makes no store call, unless phase 2 synchronized a counter.
 func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges []Charge) (Decision, error) {
 	if err := l.check(now, charges); err != nil {
 		return Decision{}, err
@@ -65,13 +65,13 @@ func (l *Limiter) decide(ctx context.Context, r *request, now time.Time, charges
 			r.returnLeases(true)
 			return Decision{}, err
 		}
-		r.recall()
+		r.lookUp()
 	}
-	recalled := r.denied()
-	if !recalled {
+	known := r.denied()
+	if !known {
 		r.charge(ctx)
 		r.fallBack()
 	}
 	r.settle(ctx)
-	return r.answer(ctx, charges, recalled), nil
+	return r.answer(ctx, charges, known), nil
 }

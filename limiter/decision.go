@@ -35,7 +35,7 @@ type Decision struct {
 	// OnErrorDeny: the answer is 503, not 429. No limit is reported then.
 	Failed bool
 	// LocalFull reports that the request Failed because this process, which counts by itself in an
-	// outage, has no room for another subject: see Options.Fallback.
+	// outage, has no room for another subject: see Options.FallbackSize.
 	LocalFull bool
 	// At is the instant of the decision.
 	At time.Time

@@ -29,7 +29,7 @@ func (f far) Refund(ctx context.Context, s limiter.Subject, charges []limiter.Ch
 // add up in that wait.
 func TestDecision_store(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := storetest.Must(limiter.New(far{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{Trust: -1}))
+		l := storetest.Must(limiter.New(far{storetest.Must(memstore.New(memstore.Options{}))}, limiter.Options{CacheTTL: -1}))
 		fast := limit(t, limiter.Limit{Name: "fast", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Second}})
 		mine := limiter.Charge{Subject: user, Limit: perMinute(t, "mine", 10), Cost: 1}
 		theirs := limiter.Charge{Subject: limiter.Global(), Limit: perMinute(t, "theirs", 1), Cost: 1}

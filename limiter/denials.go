@@ -7,15 +7,15 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// denials is the denial cache, for charges of this package.
+// denials is the denial cache for charges of this package.
 type denials struct{ *local.Denials }
 
-// key returns what package local knows of l.
+// key returns l as package local identifies it.
 func (l *Limit) key() local.Limit {
-	return local.Limit{ID: uint64(l.ID), Machine: l.machine, Share: l.isShare}
+	return local.Limit{ID: uint64(l.ID), Machine: l.machine, Share: l.isLocalShare}
 }
 
-// keys appends what package local knows of charges.
+// keys appends charges as package local identifies them.
 func keys(to []local.Charge, charges []Charge) []local.Charge {
 	for _, c := range charges {
 		to = append(to, local.Charge{Limit: c.Limit.key(), Cost: c.Cost, Force: c.Force})
@@ -23,21 +23,20 @@ func keys(to []local.Charge, charges []Charge) []local.Charge {
 	return to
 }
 
-// remember caches the states that the store returned for charges on subject.
-func (d denials) remember(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, taken bool) {
+// record caches the states that the store returned for charges on subject.
+func (d denials) record(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, taken bool) {
 	var room [MaxCharges]local.Charge
-	d.Remember(now, subject.name, keys(room[:0], charges), results, taken)
+	d.Record(now, subject.name, keys(room[:0], charges), results, taken)
 }
 
-// recall fills results and holds with the states and back-offs that the cache knows, and reports
-// whether the cache denies.
-func (d denials) recall(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, holds []time.Duration) (denies bool) {
+// lookup fills results and backOffs from the cache, and reports whether the cache denies.
+func (d denials) lookup(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, backOffs []time.Duration) (denies bool) {
 	var room [MaxCharges]local.Charge
-	return d.Recall(now, subject.name, keys(room[:0], charges), results, holds)
+	return d.Lookup(now, subject.name, keys(room[:0], charges), results, backOffs)
 }
 
-// last returns the state of limit that was seen last, of any age, as limit counts it at now. For a
-// limit with shards that is the sum of all.
+// last returns the state of limit that the cache holds, of any age, as limit counts it at now. For a
+// limit with shards, it is the sum of all shards.
 func (d denials) last(now algo.Instant, subject Subject, limit *Limit) (s algo.State) {
 	if limit.Spread.Shards == 0 {
 		if r := d.Last(subject.name, uint64(limit.ID)); r.Machine != nil {

@@ -13,7 +13,7 @@ import (
 // The denial cache is bounded by the number of limits in it, not only by the number of subjects.
 func TestLimiter_Remember_weight(t *testing.T) {
 	for each, most := range map[int]int{1: 8, 4: 8, 100: 2} { // of 8 subjects
-		l := storetest.Must(limiter.New(newRemote(), limiter.Options{Remember: 8}))
+		l := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheSize: 8}))
 		limits := make([]*limiter.Limit, each)
 		for i := range limits {
 			limits[i] = limit(t, limiter.Limit{Name: "l" + strconv.Itoa(i), Rate: algo.Rate{Requests: 1, Window: time.Hour}})

@@ -10,25 +10,24 @@ import (
 
 // Errors of a Store or a Limiter; compare with errors.Is.
 var (
-	// ErrInvalidCharge is a mistake of the calling code: a negative cost, a Limit that NewLimit did
-	// not make, one limit of a subject charged twice, or more than MaxCharges on one subject.
+	// ErrInvalidCharge is a mistake of the calling code: a negative cost, a Limit that does not come
+	// from NewLimit, one limit of a subject charged twice, or more than MaxCharges on one subject.
 	ErrInvalidCharge = errors.New("invalid charge")
-	// ErrUnavailable is a store that did not answer, or failed. The charges were made once or not
-	// at all.
+	// ErrUnavailable is a store that failed or did not answer. It charged once or not at all.
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrBreakerOpen, with ErrUnavailable, is a call that was not made because the store failed
 	// shortly before. Nothing was charged.
 	ErrBreakerOpen = errors.New("circuit breaker open")
-	// ErrThrottled, with ErrUnavailable, is a store that throttles all subjects: its table or the
-	// whole account is throttled. That is an outage.
+	// ErrThrottled, with ErrUnavailable, is a store that throttles the whole table or account. That
+	// is an outage.
 	ErrThrottled = errors.New("store throttled")
-	// ErrItemThrottled, with ErrUnavailable, is a store that throttles the item of this subject.
+	// ErrItemThrottled, with ErrUnavailable, is a store that throttles the item of one subject.
 	// Nothing was charged.
 	ErrItemThrottled = errors.New("item throttled")
-	// ErrRejected, with ErrUnavailable, is a store that works but rejects this subject, for example
+	// ErrRejected, with ErrUnavailable, is a store that works but rejects one subject, for example
 	// because its item has grown too large.
 	ErrRejected = errors.New("rejected by the store")
-	// ErrContended is a charge that lost the race for its item at every attempt. Nothing was
+	// ErrContended is a charge whose every attempt lost a race for the item. Nothing was
 	// charged.
 	ErrContended = errors.New("store contended")
 	// ErrFull is a store without room for another subject.
@@ -37,14 +36,14 @@ var (
 	ErrFormat = errors.New("unreadable state")
 )
 
-// Answered reports whether a Store call that ended with err shows that the store works: it
-// succeeded, or it failed for a reason of this subject alone. Without an answer the store may be down
+// Answered reports whether a Store call that returned err shows that the store works. That is so if
+// the call succeeded, or failed for a reason that concerns one subject. Otherwise the store may be down
 // for all subjects.
 func Answered(err error) bool {
 	return err == nil || slices.ContainsFunc(answers, func(answer error) bool { return errors.Is(err, answer) })
 }
 
-// TimedOut reports whether a call that failed with err had no answer in time.
+// TimedOut reports whether err means that a call had no answer in time.
 func TimedOut(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
@@ -53,10 +52,10 @@ func TimedOut(err error) bool {
 	return ok && network.Timeout()
 }
 
-var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errQuiet}
+var answers = []error{ErrContended, ErrFull, ErrFormat, ErrItemThrottled, ErrRejected, errNeighbour}
 
-// mayHaveCharged reports whether a store that failed with err may have charged: the call, or the last
-// of its attempts, had no answer.
+// mayHaveCharged reports whether a store that returned err may have charged, because its last attempt
+// had no answer.
 func mayHaveCharged(err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		return true
@@ -81,24 +80,25 @@ func reasonOf(err error) Reason {
 	return ReasonUnavailable
 }
 
-// errBusy marks the failure of a call as pressure on one subject. The request is denied whatever
-// on_error is: a caller gains nothing by making its own item busy.
+// errBusy marks a failure that the requests of one subject cause. Whatever OnError is, the request is
+// denied: otherwise a caller could pass its limit by making its own item busy.
 var errBusy = errors.New("subject busy")
 
-// pressure returns err, the failure of a call, as pressure on its subject.
-func pressure(err error) error { return fmt.Errorf("%w: %w", errBusy, err) }
+// asBusy returns err, the failure of a call, as one that the requests of its subject cause.
+func asBusy(err error) error { return fmt.Errorf("%w: %w", errBusy, err) }
 
-// busy reports whether err is pressure on one subject: its item is throttled, every attempt lost
-// the race for it (also if there was no time for another attempt), or pressure returned err.
+// busy reports whether the requests of one subject cause err: the item is throttled, every attempt lost
+// a race for the item, or asBusy returned err.
 func busy(err error) bool {
 	return err != nil && (errors.Is(err, errBusy) || errors.Is(err, ErrContended) || errors.Is(err, ErrItemThrottled))
 }
 
-// errQuiet marks the failure of a call whose item is throttled because of a neighbour. The store
-// has answered.
-var errQuiet = errors.New("another item of the partition is hot")
+// errNeighbour marks the failure of a call whose item is throttled because of another item in its
+// partition. The store has answered.
+var errNeighbour = errors.New("another item of the partition is hot")
 
-// quiet returns err, a throttled call, as that of a quiet subject: on_error decides.
-func quiet(err error) error {
-	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errQuiet, err.Error())
+// neighbourError returns err, the failure of a throttled call, as one that another item causes. Then
+// OnError decides.
+func neighbourError(err error) error {
+	return fmt.Errorf("%w: %w: %w: %s", ErrUnavailable, ErrThrottled, errNeighbour, err.Error())
 }

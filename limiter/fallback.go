@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// fallback is the Store of the parts that this process decides by itself in an outage.
+// fallback is the Store of the batches that this process decides by itself in an outage.
 type fallback struct{ *local.Fallback }
 
 // Take implements Store.
@@ -17,7 +17,7 @@ func (f fallback) Take(_ context.Context, now algo.Instant, subject Subject, cha
 	return f.take(now, subject, charges, results, func() {})
 }
 
-// take is Take that counts at least the states with which seen fills results.
+// take is Take, but it counts at least the states with which seen fills results.
 func (f fallback) take(now algo.Instant, subject Subject, charges []Charge, results []algo.Result, seen func()) (bool, error) {
 	taken, ok := f.Fallback.Take(now, subject.name, keys(nil, charges), results, seen)
 	if !ok {

@@ -265,7 +265,7 @@ func (p plan) run(t *testing.T) []string {
 	}
 	o := &outcomes{spans: map[limiter.ID][]span{}, admitted: map[limiter.ID]int64{}, lost: map[limiter.ID]int64{}, refused: map[limiter.ID][]int64{}}
 	synctest.Test(t, func(*testing.T) {
-		l := storetest.Must(limiter.New(w, limiter.Options{Timeout: p.Timeout, Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(w, limiter.Options{Timeout: p.Timeout, CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 		var wg sync.WaitGroup
 		for range p.Goroutines {
 			wg.Go(func() {

@@ -12,12 +12,12 @@ import (
 // groupedStore makes the calls of groups.
 type groupedStore struct{ *shared }
 
-// newGroups returns groups whose calls s makes. timeout is that of a decision.
+// newGroups returns groups that call the store of s. timeout is that of a decision.
 func newGroups(s *shared, timeout time.Duration) *group.Groups[*Limit] {
 	return group.New(groupedStore{s}, group.Options{MaxCharges: MaxCharges, Span: MinWindow, Margin: timeout / 10})
 }
 
-// groupLimit returns l as groups know it.
+// groupLimit returns l for package group.
 func (l *Limit) groupLimit() group.Limit {
 	return group.Limit{ID: uint64(l.ID), Version: l.Version, Machine: l.machine}
 }
@@ -30,40 +30,40 @@ func (s groupedStore) Charge(ctx context.Context, c *group.Call[*Limit]) (taken 
 	}
 	taken, calls, err = s.take(ctx, c, charges)
 	if err != nil && c.Crowded() {
-		err = s.crowded(err)
+		err = s.crowdedError(err)
 	}
-	if busy(err) && !errors.Is(err, ErrItemThrottled) { // outlast has signalled that
-		s.accounts.signal(c.At, charges, false)
+	if busy(err) && !errors.Is(err, ErrItemThrottled) { // retryThrottled has raised the pressure
+		s.trackers.raisePressure(c.At, charges, false)
 	}
-	if err == nil { // if the sum does not fit, the state refuses the smallest cost
+	if err == nil { // a state that refuses the sum is cached as one that refuses the smallest cost
 		for i, least := range c.Least {
 			charges[i].Cost = least
 		}
-		s.denials.remember(c.At, subject, charges, c.Results, taken)
+		s.denials.record(c.At, subject, charges, c.Results, taken)
 	}
 	return taken, calls, err
 }
 
-// take calls the store. It repeats a throttled call. A read that refuses the sum of the charges is an
-// answer of the store.
+// take calls the store, and repeats a throttled call. If a read shows that the state refuses the sum of
+// the charges, that is the answer.
 func (s groupedStore) take(ctx context.Context, c *group.Call[*Limit], charges []Charge) (taken bool, calls int, err error) {
 	defer func() {
-		if v := recover(); v != nil { // no caller is above to recover
+		if v := recover(); v != nil { // a panic in a goroutine would end the process
 			taken, calls, err = false, 1, fmt.Errorf("%w: panic: %v", ErrUnavailable, v)
 		}
 	}()
 	subject := charges[0].Subject
-	taken, calls, err = s.ask(ctx, c.At, subject, charges, c.Results)
+	taken, calls, err = s.call(ctx, c.At, subject, charges, c.Results)
 	if !errors.Is(err, ErrItemThrottled) {
 		return taken, calls, err
 	}
-	a := &attempt{now: c.At, charges: charges, results: c.Results, err: err, calls: calls}
-	a.take = func() (bool, error) {
-		taken, calls, err := s.ask(ctx, c.At, subject, charges, c.Results)
-		a.calls += calls
+	again := &throttledCall{now: c.At, charges: charges, results: c.Results, err: err, calls: calls}
+	again.repeat = func() (bool, error) {
+		taken, calls, err := s.call(ctx, c.At, subject, charges, c.Results)
+		again.calls += calls
 		return taken, err
 	}
-	a.refuses = func() bool {
+	again.refuses = func() bool {
 		for i, charge := range charges {
 			if c.Results[i].RetryAfter(c.At, charge.Cost) > 0 {
 				return true
@@ -71,6 +71,6 @@ func (s groupedStore) take(ctx context.Context, c *group.Call[*Limit], charges [
 		}
 		return false
 	}
-	taken, err = s.outlast(ctx, a)
-	return taken, a.calls, err
+	taken, err = s.retryThrottled(ctx, again)
+	return taken, again.calls, err
 }

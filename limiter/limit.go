@@ -57,12 +57,12 @@ type Limit struct {
 	// of it. It is 0 with another OnError.
 	LocalProcesses int
 
-	machine     algo.Machine
-	fingerprint string
-	parts       []*Limit // the shards of Spread.Shards; the one part of Spread.Cells
-	share       *Limit   // the part of one of LocalProcesses; nil if they do not divide the limit
-	isShare     bool     // this is the share of another limit
-	reports     *reports // of Spread.Adaptive
+	machine      algo.Machine
+	fingerprint  string
+	parts        []*Limit // the shards of Spread.Shards; the one part of Spread.Cells
+	localShare   *Limit   // the part of one of LocalProcesses; nil if they do not divide the limit
+	isLocalShare bool     // this is the share of another limit
+	reports      *reports // of Spread.Adaptive
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9_-]{1,32}$`)
@@ -87,7 +87,7 @@ func NewLimit(l Limit) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.machine, l.fingerprint, l.share, l.reports = machine, machine.Fingerprint(), nil, nil
+	l.machine, l.fingerprint, l.localShare, l.reports = machine, machine.Fingerprint(), nil, nil
 	if l.ID == 0 {
 		l.ID = NewID(l.Name)
 	}
@@ -105,7 +105,7 @@ func NewLimit(l Limit) (*Limit, error) {
 		return nil, err
 	}
 	if l.LocalProcesses > 1 {
-		if l.share, err = l.localShare(); err != nil {
+		if l.localShare, err = l.newLocalShare(); err != nil {
 			return nil, err
 		}
 	}
@@ -121,7 +121,7 @@ func (l Limit) divide() (parts []*Limit, err error) {
 	for i := range max(l.Spread.Shards, min(l.Spread.Cells, 1)) {
 		part := l
 		part.OnError, part.LocalProcesses = OnErrorAllow, 0 // those of the whole limit apply
-		part.Spread, part.Rate = Spread{}, share(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
+		part.Spread, part.Rate = Spread{}, divideRate(l.Rate, int64(i), int64(n), l.Spread.Shards > 0)
 		made, err := NewLimit(part)
 		if err != nil {
 			return nil, err
@@ -132,8 +132,8 @@ func (l Limit) divide() (parts []*Limit, err error) {
 }
 
 // localShare returns the part of l that one of LocalProcesses enforces in an outage.
-func (l Limit) localShare() (*Limit, error) {
-	l.isShare, l.Spread, l.Rate = true, Spread{}, share(l.Rate, 0, int64(l.LocalProcesses), false)
+func (l Limit) newLocalShare() (*Limit, error) {
+	l.isLocalShare, l.Spread, l.Rate = true, Spread{}, divideRate(l.Rate, 0, int64(l.LocalProcesses), false)
 	l.OnError, l.LocalProcesses = OnErrorAllow, 0
 	return NewLimit(l)
 }
@@ -184,15 +184,15 @@ func (l *Limit) MaxCost() int64 {
 // MaxLocalCost returns the largest cost that can be allowed in an outage: MaxCost, or the capacity of one
 // part if LocalProcesses divide the limit.
 func (l *Limit) MaxLocalCost() int64 {
-	if l.share == nil {
+	if l.localShare == nil {
 		return l.MaxCost()
 	}
-	return l.share.machine.Capacity()
+	return l.localShare.machine.Capacity()
 }
 
 // Subjects returns the subjects under which a store counts what s is charged on l.
 func (l *Limit) Subjects(s Subject) []Subject {
-	s = l.counted(s)
+	s = l.countedSubject(s)
 	if l.Spread.Shards == 0 {
 		return []Subject{s}
 	}
@@ -204,7 +204,7 @@ func (l *Limit) Subjects(s Subject) []Subject {
 }
 
 // counted returns the subject under which l is counted for s.
-func (l *Limit) counted(s Subject) Subject {
+func (l *Limit) countedSubject(s Subject) Subject {
 	if l.Shadow {
 		return s.And(Subject{"shadow"})
 	}

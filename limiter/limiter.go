@@ -41,9 +41,9 @@ func New(store Store, o Options) (*Limiter, error) {
 	}
 	l.shared = &shared{
 		store: store, clock: o.Clock, intN: o.IntN,
-		denials:  denials{local.NewDenials(o.Remember, o.Trust, o.IntN)},
-		accounts: &accounts{most: o.Remember, intN: o.IntN, table: map[accountKey]*account{}},
-		fallback: fallback{local.NewFallback(o.Fallback)},
+		denials:  denials{local.NewDenials(o.CacheSize, o.CacheTTL, o.IntN)},
+		trackers: &trackers{most: o.CacheSize, intN: o.IntN, table: map[trackerKey]*tracker{}},
+		fallback: fallback{local.NewFallback(o.FallbackSize)},
 	}
 	l.groups = newGroups(l.shared, o.Timeout)
 	return l, nil

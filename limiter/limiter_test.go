@@ -159,7 +159,7 @@ func TestLimiter_Take_refund(t *testing.T) {
 			if name == "local" {
 				store = r.Store
 			}
-			l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1}))
+			l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
 			bucket := limit(t, limiter.Limit{Name: "bucket", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 1000, Window: time.Hour}})
 			mine, global := perMinute(t, "mine", 10), perMinute(t, "global", 3)
 			charges := []limiter.Charge{{Subject: user, Limit: mine, Cost: 1}, {Subject: user, Limit: bucket, Cost: 1}, {Subject: limiter.Global(), Limit: global, Cost: 1}}
@@ -223,7 +223,7 @@ func TestLimiter_Take_flood(t *testing.T) {
 // under new rules.
 func TestLimiter_Take_remembers(t *testing.T) {
 	now, r := noon, newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{Remember: 4}))
+	l := storetest.Must(limiter.New(r, limiter.Options{CacheSize: 4}))
 	a, b := perMinute(t, "a", 1), perMinute(t, "b", 10)
 	takeAt(t, l, now, limiter.Charge{Subject: user, Limit: b, Cost: 3})
 	if r.hints[0].Machine != nil {
@@ -267,7 +267,7 @@ func TestLimiter_Take_remembers(t *testing.T) {
 
 func TestLimiter_Take_trust(t *testing.T) {
 	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1}))
+	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))
 	charge := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 1), Cost: 1}
 	for range 3 {
 		take(t, l, charge)
@@ -365,7 +365,7 @@ func TestLimiter_Take_invalid(t *testing.T) {
 // global limit, and no caller stays charged for more than its admissions.
 func TestLimiter_Take_concurrent(t *testing.T) {
 	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1}))
+	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1}))
 	mine, global := perMinute(t, "mine", 100), perMinute(t, "global", 20)
 	var admitted [8]atomic.Int64
 	var wg sync.WaitGroup

@@ -10,18 +10,18 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// throttle limits how often a line is logged. The zero value has logged nothing.
-type throttle struct{ last atomic.Int64 }
+// lineInterval limits how often a line is logged. The zero value permits a line at once.
+type lineInterval struct{ last atomic.Int64 }
 
-// allow reports whether every has passed at now since it last returned true.
-func (t *throttle) allow(now algo.Instant, every time.Duration) bool {
+// allow reports whether a line may be logged at now: every has passed since the last one.
+func (t *lineInterval) allow(now algo.Instant, every time.Duration) bool {
 	last := t.last.Load()
 	age := now.Sub(algo.Instant(last))
 	return (age < 0 || age >= every) && t.last.CompareAndSwap(last, int64(now))
 }
 
-// failureLog allows one line a second for each kind of failure: a store that is down fails every
-// request. The zero value has logged nothing.
+// failureLog permits one line a second for each kind of failure, because a store that is down fails
+// every request. The zero value is ready for use.
 type failureLog struct {
 	mu    sync.Mutex
 	kinds map[failureKind]*failureLine
@@ -34,11 +34,11 @@ type failureKind struct {
 
 type failureLine struct {
 	at         algo.Instant
-	suppressed int64 // since then
+	suppressed int64 // lines since then
 }
 
-// allow reports whether a line of kind may be logged at now, and how many were suppressed since the
-// last one.
+// allow reports whether a line of kind may be logged at now. suppressed is the number of lines of kind
+// that were suppressed since the last one.
 func (f *failureLog) allow(now algo.Instant, kind failureKind) (suppressed int64, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -63,7 +63,7 @@ func (f *failureLog) allow(now algo.Instant, kind failureKind) (suppressed int64
 type logs struct {
 	*slog.Logger
 	failures             failureLog
-	superseded, shadowed throttle
+	superseded, shadowed lineInterval
 }
 
 // problem logs an error of a store, at most once a second for each message and reason.
@@ -79,15 +79,16 @@ func (l *logs) failure(ctx context.Context, now algo.Instant, err error) {
 	l.problem(ctx, now, slog.LevelError, "store failed", err)
 }
 
-// refused logs, at most once a second, that a shadow limit would have refused.
-func (l *logs) refused(ctx context.Context, now algo.Instant, shadow *Limit) {
+// shadowRefused logs, at most once a second, that a shadow limit would have refused a request.
+func (l *logs) shadowRefused(ctx context.Context, now algo.Instant, shadow *Limit) {
 	if l.shadowed.allow(now, time.Second) {
 		l.LogAttrs(ctx, slog.LevelInfo, "shadow limit would have refused", slog.String("limit", shadow.Name))
 	}
 }
 
-// decidedBy logs, at most once a minute, that newer rules of the store decided a charge on limit.
-func (l *logs) decidedBy(ctx context.Context, now algo.Instant, limit *Limit, m algo.Machine) {
+// supersededBy logs, at most once a minute, that newer rules in the store decided a charge on limit. m is
+// the algorithm of those rules.
+func (l *logs) supersededBy(ctx context.Context, now algo.Instant, limit *Limit, m algo.Machine) {
 	if !l.superseded.allow(now, time.Minute) {
 		return
 	}

@@ -38,7 +38,7 @@ func (o OnError) String() string {
 
 // validate checks o for a limit of rate that processes divide in an outage.
 func (o OnError) validate(rate algo.Rate, processes int) error {
-	most := min(MaxCells, smallest(rate))
+	most := min(MaxCells, maxParts(rate))
 	switch {
 	case o < OnErrorAllow || o > OnErrorDeny:
 		return &algo.FieldError{Field: "on_error", Got: o, Want: "allow, local or deny"}

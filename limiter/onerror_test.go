@@ -28,7 +28,7 @@ func onError(tb testing.TB, name string, n int64, o limiter.OnError, share int) 
 
 // surviving is a Limiter over r with a fallback.
 func surviving(r *remote) *limiter.Limiter {
-	return storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+	return storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 }
 
 // outcome returns the result of a decision as text.
@@ -287,7 +287,7 @@ func TestOnError_local_full(t *testing.T) {
 	}
 	down := newRemote()
 	down.fail = map[limiter.Subject]error{}
-	l = storetest.Must(limiter.New(down, limiter.Options{Fallback: 3, Logger: slog.New(slog.DiscardHandler)}))
+	l = storetest.Must(limiter.New(down, limiter.Options{FallbackSize: 3, Logger: slog.New(slog.DiscardHandler)}))
 	ask := func(i int, at time.Duration, want string) {
 		t.Helper()
 		c.Subject = limiter.User(fmt.Sprint(i))

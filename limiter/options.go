@@ -16,23 +16,23 @@ type Options struct {
 	// It is below MinWindow. A store that is a Connector may extend it. A Local store has no
 	// timeout.
 	Timeout time.Duration
-	// Trust is how long an entry of the denial cache may deny without a store call; 0 means a
+	// CacheTTL is how long an entry of the denial cache may deny without a store call; 0 means a
 	// second, a negative value disables the cache. After this time at the latest, this process
 	// notices a refund, a reset or a changed limit of another process. Where other processes
-	// keep taking the quota that the cache expects, as in a flood, about one store call in Trust
+	// keep taking the quota that the cache expects, as in a flood, about one store call in CacheTTL
 	// is denied.
-	Trust time.Duration
-	// Remember is the number of subjects in the denial cache, and the most leases and counters
+	CacheTTL time.Duration
+	// CacheSize is the number of subjects in the denial cache, and the most leases and counters
 	// that this process holds; 0 means 10,000.
-	Remember int
+	CacheSize int
 	// Cells is the store in this process for limits with Spread.Cells. Without it a charge on
 	// such a limit is invalid.
 	Cells Store
-	// Fallback is the number of subjects that this process counts by itself in an outage, for
+	// FallbackSize is the number of subjects that this process counts by itself in an outage, for
 	// limits with OnErrorLocal. A subject with a long log counts as several. 0 means
 	// DefaultFallback. Further subjects are denied (Decision.LocalFull). A Local store needs no
 	// fallback: it denies subjects for which it has no room.
-	Fallback int
+	FallbackSize int
 	// IntN returns a random number from 0 to n-1: it chooses shards, waits and report times. It
 	// is safe for concurrent use; nil means rand.IntN of math/rand/v2. A generator with a known
 	// seed makes decisions repeatable.
@@ -55,9 +55,9 @@ const DefaultFallback = 50_000
 // *algo.FieldError.
 func (o Options) complete() (Options, error) {
 	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
-	o.Trust = cmp.Or(o.Trust, time.Second)
-	o.Remember = cmp.Or(o.Remember, 10_000)
-	o.Fallback = cmp.Or(o.Fallback, DefaultFallback)
+	o.CacheTTL = cmp.Or(o.CacheTTL, time.Second)
+	o.CacheSize = cmp.Or(o.CacheSize, 10_000)
+	o.FallbackSize = cmp.Or(o.FallbackSize, DefaultFallback)
 	if o.IntN == nil {
 		o.IntN = rand.IntN
 	}
@@ -74,8 +74,8 @@ func (o Options) complete() (Options, error) {
 		want string
 	}{
 		{"Timeout", o.Timeout > 0 && o.Timeout < MinWindow, o.Timeout, fmt.Sprintf("more than 0 and less than %s; 0 means %s", MinWindow, DefaultTimeout)},
-		{"Remember", o.Remember > 0, o.Remember, "at least 1; 0 means 10000"},
-		{"Fallback", o.Fallback > 0, o.Fallback, fmt.Sprintf("at least 1; 0 means %d", DefaultFallback)},
+		{"CacheSize", o.CacheSize > 0, o.CacheSize, "at least 1; 0 means 10000"},
+		{"FallbackSize", o.FallbackSize > 0, o.FallbackSize, fmt.Sprintf("at least 1; 0 means %d", DefaultFallback)},
 	} {
 		if !option.ok {
 			return o, fmt.Errorf("limiter: %w", &algo.FieldError{Field: "Options." + option.name, Got: option.got, Want: option.want})

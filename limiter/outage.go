@@ -8,8 +8,8 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// fallBack applies OnError to parts whose store failed. While this process counts charges of an
-// outage, fallBack then also charges it with what the stores admitted.
+// fallBack applies OnError to batches whose store failed. While the fallback holds counts of an outage,
+// fallBack also charges it with what the stores admitted.
 func (r *request) fallBack() {
 	if !r.denied() {
 		r.degrade()
@@ -19,13 +19,13 @@ func (r *request) fallBack() {
 	}
 }
 
-// degrade applies the strictest OnError of the limits whose store failed.
+// degrade applies the strictest OnError of all limits whose store failed.
 func (r *request) degrade() {
 	strictest := OnErrorAllow
-	for i := range r.parts {
-		if p := &r.parts[i]; p.failed() {
-			for j := range p.items {
-				strictest = max(strictest, p.items[j].limit.OnError)
+	for i := range r.batches {
+		if b := &r.batches[i]; b.failed() {
+			for j := range b.items {
+				strictest = max(strictest, b.items[j].limit.OnError)
 			}
 		}
 	}
@@ -38,34 +38,34 @@ func (r *request) degrade() {
 	}
 }
 
-// failed reports whether OnError decides p.
-func (p *part) failed() bool { return p.err != nil && !busy(p.err) && !p.shadow() }
+// failed reports whether OnError decides b.
+func (b *batch) failed() bool { return b.err != nil && !busy(b.err) && !b.shadow() }
 
-// takeLocally charges this process, one subject after the other until one refuses. A subject without room
-// is denied: otherwise there would be no bound.
+// takeLocally charges the fallback instead of the store, one subject after the other, until one refuses.
+// If the fallback has no room for a subject, the request is denied.
 func (r *request) takeLocally() {
-	for i := range r.parts { // without those that are appended
-		failed := &r.parts[i]
+	for i := range r.batches { // the loop does not reach batches that it appends
+		failed := &r.batches[i]
 		if !failed.failed() {
 			continue
 		}
-		// The store in this process is full: all of the limit here would be more than its cell.
+		// A store of this process is full. The fallback would admit more than a cell of the limit.
 		if !r.limiter.shares() || failed.items[0].cells && failed.items[0].limit.OnError == OnErrorLocal {
-			r.failed, r.full = true, true
+			r.failed, r.fallbackFull = true, true
 			return
 		}
-		p := failed.alone(r)
-		if len(p.items) == 0 {
+		b := failed.localCharges(r)
+		if len(b.items) == 0 {
 			continue
 		}
-		if p.tooLarge() { // an effect of the outage, not of the limit: the request may pass later
+		if b.exceedsShare() { // the store may admit the request after the outage, so this is no refusal
 			r.failed = true
 			return
 		}
-		r.takeAlone(&p)
-		r.parts = append(r.parts, p)
-		if p.err != nil {
-			r.failed, r.full = true, errors.Is(p.err, ErrFull)
+		r.takeFallback(&b)
+		r.batches = append(r.batches, b)
+		if b.err != nil {
+			r.failed, r.fallbackFull = true, errors.Is(b.err, ErrFull)
 		}
 		if r.denied() {
 			return
@@ -73,52 +73,53 @@ func (r *request) takeLocally() {
 	}
 }
 
-// takeAlone charges p to this process. It counts at least the usage that this process has seen in
+// takeFallback charges b to the fallback, which counts at least the usage that this process last saw in
 // the store.
-func (r *request) takeAlone(p *part) {
-	p.taken, p.err = r.limiter.fallback.take(r.now, p.charges[0].Subject, p.charges, p.results, func() { r.fillKnown(p) })
-	p.refused = !p.taken && p.err == nil
-	if r.look && p.err == nil {
-		p.taken, p.refused = false, p.refuser(r.now) != nil
+func (r *request) takeFallback(b *batch) {
+	b.taken, b.err = r.limiter.fallback.take(r.now, b.charges[0].Subject, b.charges, b.results, func() { r.fillLast(b) })
+	b.refused = !b.taken && b.err == nil
+	if r.look && b.err == nil {
+		b.taken, b.refused = false, b.refuser(r.now) != nil
 	}
 }
 
-// fillKnown fills the results of p with the known states of its limits, or of their shares.
-func (r *request) fillKnown(p *part) {
-	for i := range p.items {
-		it := &p.items[i]
-		s := r.known(it)
-		if it.Limit.isShare {
+// fillLast fills the results of b with the states that this process last saw, converted to shares where
+// b charges a share of a limit.
+func (r *request) fillLast(b *batch) {
+	for i := range b.items {
+		it := &b.items[i]
+		s := r.lastState(it)
+		if it.Limit.isLocalShare {
 			s = algo.Part(it.limit.machine, it.Limit.machine, int64(it.limit.LocalProcesses), s, r.now)
 		}
-		p.results[i] = algo.Result{Machine: it.Limit.machine, State: s}
+		b.results[i] = algo.Result{Machine: it.Limit.machine, State: s}
 	}
 }
 
-// known returns the state of an item that this process saw last, or that its counter counts, of any age,
-// as its limit counts it now.
-func (r *request) known(it *item) algo.State {
+// lastState returns what the limit of an item counts at the instant of the request, as far as this
+// process knows: by the state that it last saw in the store, of any age, and by its counter.
+func (r *request) lastState(it *item) algo.State {
 	l := r.limiter
 	s := l.denials.last(r.now, it.Subject, it.limit)
 	if it.limit.Spread.Sync > 0 {
-		if c := l.accounts.counted(it.Subject, it.limit.ID); c.Machine != nil {
+		if c := l.trackers.count(it.Subject, it.limit.ID); c.Machine != nil {
 			s = algo.Merge(it.limit.machine, s, local.Convert(c.Machine, it.limit.machine, c.State, r.now))
 		}
 	}
 	return s
 }
 
-// tooLarge reports whether a charge costs more than the part of this process ever allows.
-func (p *part) tooLarge() bool {
-	return slices.ContainsFunc(p.items, func(it item) bool { return it.Limit.isShare && !it.Force && it.want > it.Limit.machine.Capacity() })
+// exceedsShare reports whether a charge of b costs more than the capacity of this process's share.
+func (b *batch) exceedsShare() bool {
+	return slices.ContainsFunc(b.items, func(it item) bool { return it.Limit.isLocalShare && !it.Force && it.want > it.Limit.machine.Capacity() })
 }
 
-// alone returns the charges of p with OnErrorLocal, as this process counts them in an outage: on its part
-// of each limit, and on the limit.
-func (p *part) alone(r *request) part {
-	q := part{store: r.limiter.fallback}
-	for i := range p.items {
-		it := &p.items[i]
+// localCharges returns the charges of b with OnErrorLocal for the fallback. Each is on the limit and, if
+// processes divide the limit, also on the share of this process.
+func (b *batch) localCharges(r *request) batch {
+	mirror := batch{store: r.limiter.fallback}
+	for i := range b.items {
+		it := &b.items[i]
 		if it.limit.OnError != OnErrorLocal {
 			continue
 		}
@@ -126,30 +127,31 @@ func (p *part) alone(r *request) part {
 		if r.look {
 			cost = 0
 		}
-		if share := it.limit.share; share != nil {
-			q.add(it, share, cost)
+		if share := it.limit.localShare; share != nil {
+			mirror.add(it, share, cost)
 		}
-		q.add(it, it.limit, cost)
+		mirror.add(it, it.limit, cost)
 	}
-	return q
+	return mirror
 }
 
-// add adds a charge on limit for an item.
-func (p *part) add(it *item, limit *Limit, cost int64) {
+// add adds a charge of an item on limit.
+func (b *batch) add(it *item, limit *Limit, cost int64) {
 	charge := Charge{Subject: it.Subject, Limit: limit, Cost: cost, Force: it.Force}
-	p.items = append(p.items, item{Charge: charge, limit: it.limit, want: it.want, spare: max(0, cost-it.want)})
-	p.charges, p.results = append(p.charges, charge), append(p.results, algo.Result{})
+	b.items = append(b.items, item{Charge: charge, limit: it.limit, want: it.want, leaseLeft: max(0, cost-it.want)})
+	b.charges, b.results = append(b.charges, charge), append(b.results, algo.Result{})
 }
 
-// outlive keeps the count of the item's counter, which the store may never have received: until it no
-// longer counts, charges of the counter are charged to the fallback too. A share continues by itself.
-func (r *request) outlive(it *item) {
+// countInFallback charges the fallback with the count of the item's counter, because the store may never
+// receive that count. While the fallback holds it, charges of the counter also count there. An adaptive
+// limit needs no such count: its share bounds what this process admits.
+func (r *request) countInFallback(it *item) {
 	if it.limit.Shadow || it.limit.OnError != OnErrorLocal || it.limit.reports != nil {
 		return
 	}
 	l := r.limiter
 	l.fallback.Raise(r.now, it.Subject.name, it.limit.key(), func() (s algo.State, ok bool) {
-		c := l.accounts.counted(it.Subject, it.limit.ID)
+		c := l.trackers.count(it.Subject, it.limit.ID)
 		if c.Machine == nil {
 			return s, false
 		}
@@ -157,108 +159,108 @@ func (r *request) outlive(it *item) {
 	})
 }
 
-// recallOutage denies the request without a store call if the fallback still counts charges of an outage
-// that refuse it. Leases become no larger than these leave room for. While the store fails, recallOutage
-// does not deny, so that a call finds out when the store is back.
-func (r *request) recallOutage() {
+// lookUpOutage denies the request without a store call if the fallback's counts of an outage refuse it.
+// It bounds new leases by the room that these counts leave. While the store fails, lookUpOutage does not
+// deny: a call has to find out when the store is back.
+func (r *request) lookUpOutage() {
 	l := r.limiter
 	if !l.fallback.Holds(r.now) {
 		return
 	}
-	for i := range r.parts {
-		p := &r.parts[i]
-		if !p.mirrored() || p.err != nil {
+	for i := range r.batches {
+		b := &r.batches[i]
+		if !b.hasMirror() || b.err != nil {
 			continue
 		}
-		q := p.mirror(l.fallback)
-		if len(q.items) == 0 || !l.fallback.Look(r.now, q.subject(), q.keys(), q.results) {
+		mirror := b.mirror(l.fallback)
+		if len(mirror.items) == 0 || !l.fallback.Look(r.now, mirror.subject(), mirror.keys(), mirror.results) {
 			continue
 		}
 		switch {
-		case q.refuser(r.now) == nil:
-			p.fit(&q, r.now)
+		case mirror.refuser(r.now) == nil:
+			b.capLeases(&mirror, r.now)
 		case !l.failing.Load():
-			q.refused = true
-			r.parts = append(r.parts, q)
+			mirror.refused = true
+			r.batches = append(r.batches, mirror)
 			return
 		}
 	}
 }
 
-// mirrored reports whether charges of p on the store may be charged to the fallback too.
-func (p *part) mirrored() bool { return p.remote && !p.shadow() }
+// hasMirror reports whether charges of b on the store may also be charged to the fallback.
+func (b *batch) hasMirror() bool { return b.remote && !b.shadow() }
 
-// mirror returns the charges of p with OnErrorLocal, for the fallback.
-func (p *part) mirror(store fallback) part {
-	q := part{store: store}
-	for i := range p.items {
-		if it := &p.items[i]; it.limit.OnError == OnErrorLocal {
-			q.add(it, it.limit, p.charges[i].Cost)
+// mirror returns the charges of b with OnErrorLocal, for the fallback.
+func (b *batch) mirror(store fallback) batch {
+	mirror := batch{store: store}
+	for i := range b.items {
+		if it := &b.items[i]; it.limit.OnError == OnErrorLocal {
+			mirror.add(it, it.limit, b.charges[i].Cost)
 		}
 	}
-	return q
+	return mirror
 }
 
-// mirrorOf returns the results of p that belong to the charges of q, its mirror.
-func (p *part) mirrorOf(q *part) []algo.Result {
-	results := make([]algo.Result, 0, len(q.items))
-	for i := range p.items {
-		if p.items[i].limit.OnError == OnErrorLocal {
-			results = append(results, p.results[i])
+// mirrorOf returns the results of b for the charges of its mirror.
+func (b *batch) mirrorOf(mirror *batch) []algo.Result {
+	results := make([]algo.Result, 0, len(mirror.items))
+	for i := range b.items {
+		if b.items[i].limit.OnError == OnErrorLocal {
+			results = append(results, b.results[i])
 		}
 	}
 	return results
 }
 
-// fit makes leases of p no larger than q, its mirror, has room for.
-func (p *part) fit(q *part, now algo.Instant) {
-	for i := range p.items {
-		it := &p.items[i]
-		j := slices.IndexFunc(q.items, func(other item) bool { return other.limit == it.limit })
-		if it.lease == nil || j < 0 || q.results[j].Machine == nil {
+// capLeases bounds new leases of b by the room of its mirror.
+func (b *batch) capLeases(mirror *batch, now algo.Instant) {
+	for i := range b.items {
+		it := &b.items[i]
+		j := slices.IndexFunc(mirror.items, func(other item) bool { return other.limit == it.limit })
+		if it.lease == nil || j < 0 || mirror.results[j].Machine == nil {
 			continue
 		}
-		p.charges[i].Cost = min(p.charges[i].Cost, max(it.want, q.results[j].Remaining(now)))
+		b.charges[i].Cost = min(b.charges[i].Cost, max(it.want, mirror.results[j].Remaining(now)))
 	}
 }
 
-// mirror charges to the fallback what stores and counters admitted, on limits that it holds.
+// mirror charges the fallback with what stores and counters admitted, for limits that it holds.
 func (r *request) mirror() {
 	l := r.limiter
 	if !l.shares() || r.look || !l.fallback.Holds(r.now) {
 		return
 	}
-	for i := range r.parts { // without those that are appended
-		p := &r.parts[i]
-		if !p.mirrored() || !p.taken {
+	for i := range r.batches { // the loop does not reach batches that it appends
+		b := &r.batches[i]
+		if !b.hasMirror() || !b.taken {
 			continue
 		}
-		q := p.mirror(l.fallback)
-		if len(q.items) == 0 {
+		mirror := b.mirror(l.fallback)
+		if len(mirror.items) == 0 {
 			continue
 		}
-		if !r.mirrorPart(&q) {
-			r.parts[i].lost = true // its leases would serve more than this process has room for
+		if !r.mirrorBatch(&mirror) {
+			r.batches[i].dropLeases = true // its leases would serve more than the fallback has room for
 			return
 		}
-		if !p.items[0].sharded && l.active.Load() == 1 {
-			l.fallback.Drop(q.subject(), q.keys(), p.mirrorOf(&q))
+		if !b.items[0].sharded && l.active.Load() == 1 {
+			l.fallback.Drop(mirror.subject(), mirror.keys(), b.mirrorOf(&mirror))
 		}
 	}
-	for i := range r.kept {
-		if it := r.kept[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
-			q := part{store: l.fallback}
-			if q.add(it, it.limit, it.want); !r.mirrorPart(&q) {
+	for i := range r.served {
+		if it := r.served[i].item; it.limit.Spread.Sync > 0 && !it.limit.Shadow && it.limit.OnError == OnErrorLocal {
+			mirror := batch{store: l.fallback}
+			if mirror.add(it, it.limit, it.want); !r.mirrorBatch(&mirror) {
 				return
 			}
 		}
 	}
 }
 
-// mirrorPart charges q, a mirror, to the fallback, and reports whether that admits it.
-func (r *request) mirrorPart(q *part) bool {
-	q.taken = r.limiter.fallback.Mirror(r.now, q.subject(), q.keys(), q.results)
-	q.refused = !q.taken
-	r.parts = append(r.parts, *q)
-	return q.taken
+// mirrorBatch charges a mirror to the fallback, and reports whether the fallback admits it.
+func (r *request) mirrorBatch(mirror *batch) bool {
+	mirror.taken = r.limiter.fallback.Mirror(r.now, mirror.subject(), mirror.keys(), mirror.results)
+	mirror.refused = !mirror.taken
+	r.batches = append(r.batches, *mirror)
+	return mirror.taken
 }

@@ -160,7 +160,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 	}
 	for range 3 {
 		environments = append(environments, environment{
-			Limiter: storetest.Must(limiter.New(store, limiter.Options{Trust: -1, IntN: intN, Logger: slog.New(slog.DiscardHandler)})),
+			Limiter: storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1, IntN: intN, Logger: slog.New(slog.DiscardHandler)})),
 			callers: [2]feasible{{machine: mine.Machine()}, {machine: mine.Machine()}},
 		})
 	}
@@ -189,7 +189,7 @@ func playOutage(t *testing.T, seed uint64, one limiter.Limit) (admitted int) {
 func TestOutage_concurrent(t *testing.T) {
 	for seed := range uint64(20) {
 		store := newFlaky(seed)
-		l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 		c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 57, Window: 24 * time.Hour}})}
 		var admitted atomic.Int64
 		var together sync.WaitGroup
@@ -316,7 +316,7 @@ func TestOutage_remembered(t *testing.T) {
 // quota from other processes.
 func TestOutage_refused(t *testing.T) {
 	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 	c := limiter.Charge{Subject: user, Limit: perMinute(t, "a", 5), Cost: 1}
 	r.fail = map[limiter.Subject]error{user: limiter.ErrUnavailable}
 	for range 5 {
@@ -341,7 +341,7 @@ func TestOutage_refused(t *testing.T) {
 // admitted.
 func TestOutage_lease(t *testing.T) {
 	r := newRemote()
-	l := storetest.Must(limiter.New(r, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+	l := storetest.Must(limiter.New(r, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
 		Name: "a", Rate: algo.Rate{Algorithm: algo.FixedWindow, Requests: 100, Window: time.Hour}, Spread: limiter.Spread{Lease: 50},
 	})}

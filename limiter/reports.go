@@ -4,7 +4,7 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/local"
 )
 
-// counterRules returns the parameters of the counter of l.
+// counterRules returns the parameters of a counter of l.
 func (l *Limit) counterRules() local.CounterRules {
 	rules := local.CounterRules{Machine: l.machine, Horizon: l.Horizon, Interval: l.Spread.Sync}
 	if l.reports != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// requests are reused, with their slices.
+// requests has requests that are reused with their slices.
 var requests = sync.Pool{New: func() any { return new(request) }}
 
 // request is one decision in progress.
@@ -16,45 +16,45 @@ type request struct {
 	limiter *Limiter
 	at      time.Time
 	now     algo.Instant
-	look    bool // charge nothing
-	receipt bool // what is charged may be refunded
+	look    bool // the request charges nothing
+	receipt bool // the caller gets a Receipt
 	spread  bool // a limit has a Spread
 
-	items   []item // as they come
-	kept    []kept // decided by accounts of this process
-	grouped []item // for stores, by subject, in order of first appearance
+	items   []item   // in the order of the charges
+	served  []served // what trackers of this process decided
+	grouped []item   // for stores: the items of a batch are adjacent
 	charges []Charge
 	results []algo.Result // one per charge
-	parts   []part
+	batches []batch
 
-	ctx    context.Context // with the deadline, once there is one
+	ctx    context.Context // with the deadline; nil until a call needs it
 	cancel context.CancelFunc
 
-	asks     []*account // accounts that wait for the store call of this request
-	waited   *account   // whose answer this request waited for
-	unsynced *item      // its account has to synchronize, and failed to
-	unasked  error      // the reason
+	renewals  []*tracker // trackers that the store call of this request renews
+	waitedFor *tracker   // the tracker whose renewal the request waited for
+	unsynced  *item      // an item whose counter could not synchronize
+	syncErr   error      // the error of that synchronization
 
-	begun     time.Time // of the charge of stores; zero if no refund can follow
-	overshoot int64
-	stored    time.Duration // waited for a shared store
-	calls     int           // of a shared store, without those of parts
-	refunds   Refunds
-	clamped   int
-	failure   error // of the store of a counter that decided by itself
-	failed    bool  // denied because a store failed
-	full      bool  // and the fallback has no room for the subject
+	chargedAt    time.Time // when the stores were charged; zero if no refund can follow
+	overshoot    int64
+	storeTime    time.Duration // time that the request waited for a shared store
+	storeCalls   int           // calls of a shared store, without those of batches
+	refunds      Refunds
+	clamped      int
+	counterErr   error // of the last synchronization of a counter that decided without the store
+	failed       bool  // the request is denied because a store failed
+	fallbackFull bool  // the fallback has no room for the subject
 }
 
-// begin prepares r for a decision of charges.
+// begin prepares r for a decision on charges.
 func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
-	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, items: r.items[:0], kept: r.kept[:0],
-		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], parts: r.parts[:0], asks: r.asks[:0]}
+	*r = request{limiter: l, at: now, now: algo.InstantOf(now), look: r.look, items: r.items[:0], served: r.served[:0],
+		grouped: r.grouped[:0], charges: r.charges[:0], results: r.results[:0], batches: r.batches[:0], renewals: r.renewals[:0]}
 	l.active.Add(1)
 	for _, c := range charges {
 		it := item{Charge: c, limit: c.Limit, want: c.Cost}
 		if c.Limit.Shadow {
-			it.Subject = c.Limit.counted(c.Subject)
+			it.Subject = c.Limit.countedSubject(c.Subject)
 		}
 		if r.look {
 			it.Cost = 0
@@ -70,21 +70,21 @@ func (r *request) begin(l *Limiter, now time.Time, charges []Charge) {
 	}
 }
 
-// end releases what r holds, also if a store panics.
+// end releases what r holds. It also runs if a store panics.
 func (r *request) end() {
 	r.limiter.active.Add(-1)
 	if r.cancel != nil {
 		r.cancel()
 	}
-	if len(r.asks) > 0 {
-		r.limiter.accounts.mu.Lock()
-		defer r.limiter.accounts.mu.Unlock()
-		r.wake()
+	if len(r.renewals) > 0 {
+		r.limiter.trackers.mu.Lock()
+		defer r.limiter.trackers.mu.Unlock()
+		r.endRenewals()
 	}
 }
 
-// deadline returns ctx with the deadline of the decision. It begins when the decision first waits
-// for a shared store.
+// deadline returns ctx with the deadline of the decision. The timeout starts at the first call of
+// deadline, which is when the decision first waits for a shared store.
 func (r *request) deadline(ctx context.Context) context.Context {
 	l := r.limiter
 	if r.ctx == nil {
@@ -100,36 +100,37 @@ func (r *request) deadline(ctx context.Context) context.Context {
 	return r.ctx
 }
 
-// denied reports whether the request is denied, as far as it is decided.
+// denied reports whether anything has denied the request so far.
 func (r *request) denied() bool { return r.failed || r.refused() }
 
-// refused reports whether a limit that is enforced refuses the request, or a subject is busy.
+// refused reports whether a limit without Shadow refuses the request, or one of its subjects is busy.
 func (r *request) refused() bool {
-	for i := range r.parts {
-		if p := &r.parts[i]; (p.refused || busy(p.err)) && !p.shadow() {
+	for i := range r.batches {
+		if b := &r.batches[i]; (b.refused || busy(b.err)) && !b.shadow() {
 			return true
 		}
 	}
-	for i := range r.kept {
-		if k := &r.kept[i]; !k.allowed && !k.item.limit.Shadow {
+	for i := range r.served {
+		if s := &r.served[i]; !s.allowed && !s.item.limit.Shadow {
 			return true
 		}
 	}
 	return false
 }
 
-// takeBack undoes the charges of accounts and keeps their answers. The caller holds the lock of the
-// accounts.
-func (r *request) takeBack() {
-	for i := range r.kept {
-		r.kept[i].undo()
+// undoServed undoes the charges of trackers and keeps their answers. The caller holds the lock of the
+// trackers.
+func (r *request) undoServed() {
+	for i := range r.served {
+		r.served[i].undo()
 	}
 }
 
-// wake wakes the requests that wait for accounts of r. The caller holds their lock.
-func (r *request) wake() {
-	for _, a := range r.asks {
-		a.answered()
+// endRenewals wakes the requests that wait for trackers that r renews. The caller holds the lock of the
+// trackers.
+func (r *request) endRenewals() {
+	for _, t := range r.renewals {
+		t.endRenewal()
 	}
-	r.asks = r.asks[:0]
+	r.renewals = r.renewals[:0]
 }

@@ -5,38 +5,39 @@ import (
 	"errors"
 )
 
-// Reset deletes all state of the subjects of charges, in the store and in this process, including
-// what this process counted during an outage. Other processes may deny from their caches for
-// Options.Trust and serve leases for a second. They keep what they count by themselves
-// (Spread.Sync, Spread.Cells, OnErrorLocal), and this process keeps what it is sending to the store
-// at that moment. Only ctx bounds the calls.
+// Reset deletes all state of the subjects of charges, in the store and in this process. That includes
+// counts of an outage. Only ctx bounds the calls.
+//
+// Other processes may deny from their caches for Options.CacheTTL, and serve leases for a second. They
+// keep what they count by themselves (Spread.Sync, Spread.Cells, OnErrorLocal). This process keeps a
+// count that it is sending to the store at that moment.
 func (l *Limiter) Reset(ctx context.Context, charges []Charge) error {
 	var problems []error
-	done := map[place]bool{}
-	reset := func(at place) {
+	done := map[location]bool{}
+	reset := func(at location) {
 		if !done[at] {
 			done[at] = true
 			problems = append(problems, l.storeOf(at.role).Reset(ctx, at.subject))
 		}
 	}
 	for _, c := range charges {
-		role, subjects, _ := l.whereabouts(c)
+		role, subjects, _ := l.locate(c)
 		for _, subject := range subjects {
-			l.forget(subject) // first, so that nothing pending reaches the store after the reset
-			reset(place{role, subject})
+			l.forget(subject) // before the reset, so that no count reaches the store after it
+			reset(location{role, subject})
 			l.forget(subject)
 		}
 		if l.shares() {
-			reset(place{inFallback, c.Limit.counted(c.Subject)})
+			reset(location{inFallback, c.Limit.countedSubject(c.Subject)})
 		}
 	}
 	return errors.Join(problems...)
 }
 
-// forget deletes what this process keeps of subject, unless a call for it is in flight.
+// forget deletes what this process keeps of subject. It keeps a tracker whose call is in flight.
 func (l *Limiter) forget(subject Subject) {
 	if l.shares() {
 		l.denials.Forget(subject.name)
-		l.accounts.forget(subject)
+		l.trackers.forget(subject)
 	}
 }

@@ -4,38 +4,38 @@ import (
 	"context"
 )
 
-// serveRounds is how often a request waits for other requests that renew its accounts. After that it
-// calls the store itself.
+// serveRounds is how often a request waits for other requests that renew its trackers. After that, the
+// request calls the store itself.
 const serveRounds = 4
 
-// spreads reports whether an account decides the item.
-func (r *request) spreads(it *item) bool {
+// tracked reports whether the Spread of the item's limit makes a tracker decide the item.
+func (r *request) tracked(it *item) bool {
 	s := &it.limit.Spread
-	return it.want > 0 && (s.counted() || s.Lease > 1 && !it.Force && !r.look)
+	return it.want > 0 && (s.hasCounter() || s.Lease > 1 && !it.Force && !r.look)
 }
 
-// account returns the account that decides an item; nil if none does. The caller holds the lock.
-func (r *request) account(it *item) *account {
-	s := r.limiter.accounts
-	if r.spreads(it) {
-		return s.of(r.now, it.Subject, it.limit)
+// tracker returns the tracker that decides an item; nil if none does. The caller holds the lock.
+func (r *request) tracker(it *item) *tracker {
+	ts := r.limiter.trackers
+	if r.tracked(it) {
+		return ts.get(r.now, it.Subject, it.limit)
 	}
-	if it.want > 0 && !it.Force && !r.look && it.limit.leasable() && s.strained(r.now) {
-		return s.strain(r.now, it.Subject, it.limit)
+	if it.want > 0 && !it.Force && !r.look && it.limit.leasable() && ts.anyPressure(r.now) {
+		return ts.pressed(r.now, it.Subject, it.limit)
 	}
 	return nil
 }
 
-// serve decides items from their accounts where possible. An item with a used-up lease remains: its
-// charge renews the lease. A counter whose synchronization is due calls the store first. If an
-// account refuses, nothing is charged.
+// serve lets trackers decide their items. If a lease is used up, serve leaves the item to the store,
+// whose charge renews the lease. If the synchronization of a counter is due, serve first synchronizes
+// it. If a tracker refuses, nothing is charged.
 func (r *request) serve(ctx context.Context) {
 	l := r.limiter
-	if !l.shares() || !r.spread && !l.accounts.strained(r.now) {
+	if !l.shares() || !r.spread && !l.trackers.anyPressure(r.now) {
 		return
 	}
 	for waits := 0; waits < serveRounds; {
-		wait, due := r.try()
+		wait, due := r.tryTrackers()
 		switch {
 		case wait != nil:
 			waits++
@@ -45,7 +45,7 @@ func (r *request) serve(ctx context.Context) {
 				return
 			}
 		case due != nil:
-			if !r.sync(ctx, due) {
+			if !r.synchronize(ctx, due) {
 				return
 			}
 		default:
@@ -54,79 +54,80 @@ func (r *request) serve(ctx context.Context) {
 	}
 }
 
-// try decides all items that accounts decide, or none. If it decides none, it returns the account
+// tryTrackers lets trackers decide all their items, or none. If it decides none, it returns a channel
 // to wait for, or an item whose counter this request has to synchronize.
-func (r *request) try() (wait <-chan struct{}, due *item) {
-	s := r.limiter.accounts
-	s.mu.Lock()
-	defer s.mu.Unlock()
+func (r *request) tryTrackers() (wait <-chan struct{}, due *item) {
+	ts := r.limiter.trackers
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
 	refused := false
 	for i := range r.items {
 		it := &r.items[i]
-		a := r.account(it)
-		if a == nil {
+		t := r.tracker(it)
+		if t == nil {
 			continue
 		}
-		k := kept{item: it, account: a}
-		synchronized, serves := it.limit.Spread.counted(), a.serves(r.now, it.limit, it.want)
+		s := served{item: it, tracker: t}
+		synchronized, serves := it.limit.Spread.hasCounter(), t.serves(r.now, it.limit, it.want)
 		switch {
-		case r.look && !a.counter.Known():
+		case r.look && !t.counter.Known():
 			continue // the store decides
 		case r.look:
-			k.allowed, k.result = a.counter.Look(r.now, it.want, it.Force)
-		case !serves && r.spreads(it) && a.lost(r.waited == a):
-			r.unkeep()
-			r.unsynced, r.unasked = it, a.failed
+			s.allowed, s.result = t.counter.Look(r.now, it.want, it.Force)
+		case !serves && r.tracked(it) && t.givesUp(r.waitedFor == t):
+			r.dropServed()
+			r.unsynced, r.syncErr = it, t.err
 			return nil, nil
-		case synchronized && a.asking == nil && (!serves || a.counter.Due(r.now)):
+		case synchronized && t.renewing == nil && (!serves || t.counter.Due(r.now)):
 			due = it
-			a.asking = make(chan struct{})
+			t.renewing = make(chan struct{})
 		case synchronized && serves:
-			k.allowed, k.result, k.taken = a.counter.Take(r.now, it.want, it.Force)
-			refused = refused || !k.allowed && !it.limit.Shadow
+			s.allowed, s.result, s.taken = t.counter.Take(r.now, it.want, it.Force)
+			refused = refused || !s.allowed && !it.limit.Shadow
 		case serves:
-			k.use(r.now)
-		case a.asking != nil && !r.spreads(it):
-			continue // charged alone, like the others that do not wait
-		case a.asking != nil:
-			wait, r.waited = a.asking, a
+			s.use(r.now)
+		case t.renewing != nil && !r.tracked(it):
+			continue // it charges the store and does not wait for the lease
+		case t.renewing != nil:
+			wait, r.waitedFor = t.renewing, t
 		default:
-			it.lease, it.size = a, s.renew(r.now, a, it.want)
+			it.lease, it.leaseSize = t, ts.nextLease(r.now, t, it.want)
 			continue
 		}
 		if wait != nil || due != nil {
-			r.unkeep()
+			r.dropServed()
 			return wait, due
 		}
-		if synchronized && a.failed != nil && !it.limit.Shadow {
-			r.failure = a.failed
+		if synchronized && t.err != nil && !it.limit.Shadow {
+			r.counterErr = t.err
 		}
 		it.done = true
-		r.kept = append(r.kept, k)
+		r.served = append(r.served, s)
 	}
 	if refused {
-		r.takeBack()
+		r.undoServed()
 		return nil, nil
 	}
 	for i := range r.items {
 		if it := &r.items[i]; it.lease != nil {
-			it.lease.asking = make(chan struct{})
-			r.asks = append(r.asks, it.lease)
+			it.lease.renewing = make(chan struct{})
+			r.renewals = append(r.renewals, it.lease)
 		}
 	}
 	return nil, nil
 }
 
-// unkeep undoes the charges of accounts and drops their answers. The caller holds the lock.
-func (r *request) unkeep() {
-	r.takeBack()
-	for i := range r.kept { // the next round charges them again
-		if k := &r.kept[i]; !k.allowed && !r.look {
-			k.account.counter.Repeat(k.item.want)
+// dropServed undoes what trackers decided, so that they decide again in the next round. The caller holds
+// the lock.
+func (r *request) dropServed() {
+	r.undoServed()
+	for i := range r.served {
+		if s := &r.served[i]; !s.allowed && !r.look {
+			s.tracker.counter.Repeat(s.item.want)
 		}
 	}
 	for i := range r.items {
-		r.items[i].done, r.items[i].lease, r.items[i].spare = false, nil, 0
+		r.items[i].done, r.items[i].lease, r.items[i].leaseLeft = false, nil, 0
 	}
-	r.kept, r.failure = r.kept[:0], nil
+	r.served, r.counterErr = r.served[:0], nil
 }

@@ -10,33 +10,33 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// settle hands new leases to their accounts. If the request is denied, it takes everything back
-// that was charged, as far as that is safe.
+// settle gives new leases to their trackers. If the request is denied, settle refunds what was charged,
+// as far as that is safe.
 func (r *request) settle(ctx context.Context) {
 	denied := r.denied()
 	r.returnLeases(denied)
-	if denied && len(r.parts) > 1 {
-		r.refundParts(ctx)
+	if denied && len(r.batches) > 1 {
+		r.refundBatches(ctx)
 	}
 }
 
-// returnLeases hands leases that were renewed to their accounts, and wakes the requests that wait
-// for them. A request that was refused uses nothing of them.
+// returnLeases gives renewed leases to their trackers, and wakes the requests that wait for them. A
+// refused request uses nothing of the leases.
 func (r *request) returnLeases(refused bool) {
 	l := r.limiter
-	if len(r.asks) == 0 && (!refused || len(r.kept) == 0) {
+	if len(r.renewals) == 0 && (!refused || len(r.served) == 0) {
 		return
 	}
-	l.accounts.mu.Lock()
-	defer l.accounts.mu.Unlock()
-	for i := range r.parts {
-		p := &r.parts[i]
-		for j := range p.items {
-			it := &p.items[j]
+	l.trackers.mu.Lock()
+	defer l.trackers.mu.Unlock()
+	for i := range r.batches {
+		b := &r.batches[i]
+		for j := range b.items {
+			it := &b.items[j]
 			if it.lease == nil {
 				continue
 			}
-			if it.lease.failed = p.err; !p.taken || p.lost {
+			if it.lease.err = b.err; !b.taken || b.dropLeases {
 				continue
 			}
 			used := it.want
@@ -44,45 +44,45 @@ func (r *request) returnLeases(refused bool) {
 				used = 0
 			}
 			lease := &it.lease.lease
-			lease.Renew(r.now, p.results[j], p.charges[j].Cost, used)
-			lease.Grace = it.limit.grace()
-			it.serial, it.spare = lease.Serial, lease.Granted-used
+			lease.Renew(r.now, b.results[j], b.charges[j].Cost, used)
+			lease.Grace = it.limit.leaseGrace()
+			it.serial, it.leaseLeft = lease.Serial, lease.Granted-used
 		}
 	}
 	if refused {
-		r.takeBack()
+		r.undoServed()
 	}
-	r.wake()
+	r.endRenewals()
 }
 
-// refundParts refunds the parts of a request that another part refused.
-func (r *request) refundParts(ctx context.Context) {
-	if !slices.ContainsFunc(r.parts, func(p part) bool { return p.taken }) {
+// refundBatches refunds the batches that were charged before another batch refused the request.
+func (r *request) refundBatches(ctx context.Context) {
+	if !slices.ContainsFunc(r.batches, func(b batch) bool { return b.taken }) {
 		return
 	}
 	ctx = r.deadline(ctx)
-	elapsed, asked, remote := time.Since(r.begun), time.Now(), 0
-	done := make([]Refunds, len(r.parts))
+	elapsed, began, remote := time.Since(r.chargedAt), time.Now(), 0
+	done := make([]Refunds, len(r.batches))
 	var wg sync.WaitGroup
-	for i := range r.parts {
-		if back := r.parts[i].refund(); len(back.charges) > 0 {
+	for i := range r.batches {
+		if back := r.batches[i].refundable(); len(back.charges) > 0 {
 			if back.remote {
 				remote++
 			}
-			wg.Go(func() { done[i] = r.limiter.giveBack(ctx, r.now, back, elapsed) })
+			wg.Go(func() { done[i] = r.limiter.refund(ctx, r.now, back, elapsed) })
 		}
 	}
 	wg.Wait()
 	for _, d := range done {
 		r.refunds.add(d)
 	}
-	if r.calls += remote; remote > 0 {
-		r.stored += time.Since(asked)
+	if r.storeCalls += remote; remote > 0 {
+		r.storeTime += time.Since(began)
 	}
 }
 
-// refund is a charge that a store took and can refund.
-type refund struct {
+// refundable is charges on one subject that a store can refund.
+type refundable struct {
 	store   Store
 	subject Subject
 	charges []Charge
@@ -90,27 +90,27 @@ type refund struct {
 	remote  bool
 }
 
-// refund returns the charges of p that may be refunded. A lease keeps its charge, and a forced
-// charge stays charged.
-func (p *part) refund() refund {
-	if !p.taken {
-		return refund{}
+// refundable returns the charges of b that may be refunded. The charge of a lease and a forced charge
+// are not refunded.
+func (b *batch) refundable() refundable {
+	if !b.taken {
+		return refundable{}
 	}
-	back := refund{store: p.store, subject: p.charges[0].Subject, remote: p.remote}
-	for i := range p.items {
-		if it := &p.items[i]; it.lease == nil && !it.Force && p.charges[i].Cost > 0 {
-			back.charges = append(back.charges, p.charges[i])
-			back.results = append(back.results, p.results[i])
+	back := refundable{store: b.store, subject: b.charges[0].Subject, remote: b.remote}
+	for i := range b.items {
+		if it := &b.items[i]; it.lease == nil && !it.Force && b.charges[i].Cost > 0 {
+			back.charges = append(back.charges, b.charges[i])
+			back.results = append(back.results, b.results[i])
 		}
 	}
 	return back
 }
 
-// giveBack calls the store for a refund. It drops a refund that fails, which admits fewer requests
-// and never more.
-func (l *Limiter) giveBack(ctx context.Context, now algo.Instant, r refund, elapsed time.Duration) Refunds {
-	if r.remote { // the cached state is no longer the store's
-		l.denials.Distrust(r.subject.name)
+// refund calls the store for a refund. A refund that fails is dropped: that admits fewer requests, never
+// more.
+func (l *Limiter) refund(ctx context.Context, now algo.Instant, r refundable, elapsed time.Duration) Refunds {
+	if r.remote { // the refund changes the state in the store
+		l.denials.Expire(r.subject.name)
 	}
 	given, err := r.store.Refund(ctx, r.subject, r.charges, r.results, elapsed)
 	if err != nil {

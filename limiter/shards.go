@@ -7,82 +7,82 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// take charges one part. Of a limit with shards it charges a second shard if the first one refuses.
-func (r *request) take(ctx context.Context, p *part) {
-	r.takeOnce(ctx, p)
-	if !p.refused || !p.remote || !p.items[0].sharded {
+// take charges one batch. If the first shard of a limit refuses, take charges a second one.
+func (r *request) take(ctx context.Context, b *batch) {
+	r.takeOnce(ctx, b)
+	if !b.refused || !b.remote || !b.items[0].sharded {
 		return
 	}
-	first := p.shardRefusal()
-	if r.pickShard(p) {
+	first := b.shardRefusal()
+	if r.pickShard(b) {
 		return
 	}
-	if r.takeOnce(ctx, p); p.taken || r.look && !p.refused && p.err == nil {
+	if r.takeOnce(ctx, b); b.taken || r.look && !b.refused && b.err == nil {
 		return
 	}
-	p.refused = true // by the first, even if the second failed
-	if p.err == nil {
-		first = first.shorter(r.now, p)
+	b.refused = true // the first shard refused, even if the second failed
+	if b.err == nil {
+		first = first.shorter(r.now, b)
 	}
-	for shard := range p.items[0].limit.parts { // the cache may know shards with a shorter wait
-		if r.recallShard(p, shard) {
-			first = first.shorter(r.now, p)
+	for shard := range b.items[0].limit.parts { // the cache may hold a shard with a shorter wait
+		if r.lookUpShard(b, shard) {
+			first = first.shorter(r.now, b)
 		}
 	}
-	p.answer(first)
+	b.answer(first)
 }
 
-// pickShard chooses a shard at random: one that the denial cache does not deny, and not the one
-// that has just refused. If there is none it reports true, and the shard with the shortest wait is
-// the answer.
-func (r *request) pickShard(p *part) (refused bool) {
-	shards := p.items[0].limit.parts
-	tried, answer := p.charges[0].Limit, p.shardRefusal()
+// pickShard makes b charge a random shard that the denial cache does not deny, but not the shard that
+// has just refused. If there is none, pickShard returns true, and b reports the shard with the shortest
+// wait.
+func (r *request) pickShard(b *batch) (refused bool) {
+	shards := b.items[0].limit.parts
+	tried, answer := b.charges[0].Limit, b.shardRefusal()
 	first := r.limiter.intN(len(shards))
 	for i := range shards {
 		shard := (first + i) % len(shards)
 		if shards[shard] == tried {
 			continue
 		}
-		if !r.recallShard(p, shard) {
+		if !r.lookUpShard(b, shard) {
 			return false
 		}
-		answer = answer.shorter(r.now, p)
+		answer = answer.shorter(r.now, b)
 	}
-	p.answer(answer)
+	b.answer(answer)
 	return true
 }
 
-// recallShard makes p charge a shard, with what the denial cache knows of it. It reports whether
-// the cache denies.
-func (r *request) recallShard(p *part, shard int) (refuses bool) {
-	it, c := &p.items[0], &p.charges[0]
+// lookUpShard makes b charge a shard, and looks the shard up in the denial cache. It reports whether the
+// cache denies.
+func (r *request) lookUpShard(b *batch, shard int) (refuses bool) {
+	it, c := &b.items[0], &b.charges[0]
 	c.Subject, c.Limit = it.Subject.shard(shard), it.limit.parts[shard]
-	it.Limit, p.results[0] = c.Limit, algo.Result{}
-	return p.recall(r.now, r.limiter.denials)
+	it.Limit, b.results[0] = c.Limit, algo.Result{}
+	return b.lookUp(r.now, r.limiter.denials)
 }
 
 // refusal is the refusal of a shard. The zero value is none.
 type refusal struct {
-	limit  *Limit
-	result algo.Result
-	hold   time.Duration
+	limit   *Limit
+	result  algo.Result
+	backOff time.Duration
 }
 
-// shardRefusal returns the refusal of the shard that p charges.
-func (p *part) shardRefusal() refusal {
-	return refusal{p.charges[0].Limit, p.results[0], p.items[0].hold}
+// shardRefusal returns the refusal of the shard that b charges.
+func (b *batch) shardRefusal() refusal {
+	return refusal{b.charges[0].Limit, b.results[0], b.items[0].backOff}
 }
 
-// answer makes a refusal the answer of p.
-func (p *part) answer(by refusal) {
-	p.charges[0].Limit, p.items[0].Limit, p.results[0], p.items[0].hold = by.limit, by.limit, by.result, by.hold
+// answer makes b report a refusal.
+func (b *batch) answer(by refusal) {
+	b.charges[0].Limit, b.items[0].Limit, b.results[0], b.items[0].backOff = by.limit, by.limit, by.result, by.backOff
 }
 
-// shorter returns f, or the refusal of the shard that p charges if f is none or has a longer wait.
-func (f refusal) shorter(now algo.Instant, p *part) refusal {
-	other := p.shardRefusal()
-	if f.result.Machine == nil || other.wait(now, p.items[0].want) < f.wait(now, p.items[0].want) {
+// shorter returns the refusal with the shorter wait: f, or that of the shard that b charges.
+func (f refusal) shorter(now algo.Instant, b *batch) refusal {
+	other := b.shardRefusal()
+	if f.result.Machine == nil || other.wait(now, b.items[0].want) < f.wait(now, b.items[0].want) {
 		return other
 	}
 	return f
@@ -90,5 +90,5 @@ func (f refusal) shorter(now algo.Instant, p *part) refusal {
 
 // wait returns how long until the shard may admit cost.
 func (f refusal) wait(now algo.Instant, cost int64) time.Duration {
-	return max(f.hold, f.result.RetryAfter(now, cost))
+	return max(f.backOff, f.result.RetryAfter(now, cost))
 }

@@ -22,7 +22,7 @@ func TestSpread_shards_named(t *testing.T) {
 			store := newRemote()
 			var all []*limiter.Limiter
 			for range 3 {
-				all = append(all, storetest.Must(limiter.New(store, limiter.Options{Trust: trust, IntN: random.IntN})))
+				all = append(all, storetest.Must(limiter.New(store, limiter.Options{CacheTTL: trust, IntN: random.IntN})))
 			}
 			c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 80, Window: time.Second}, Spread: limiter.Spread{Shards: 8}})}
 			refused, unnamed := 0, 0

@@ -17,20 +17,20 @@ type shared struct {
 	clock    Clock
 	intN     func(n int) int
 	denials  denials               // states that deny without a store call
-	accounts *accounts             // leases and counters
-	fallback fallback              // what was admitted in an outage
+	trackers *trackers             // leases and counters
+	fallback fallback              // counts of an outage
 	groups   *group.Groups[*Limit] // requests that share a store call
-	pulse    pulse
+	health   health
 	failing  atomic.Bool // the store did not answer the last call
 }
 
-// ask calls Take of the shared store. It returns the number of calls that were made: none after
-// the deadline, or while a breaker is open.
-func (s *shared) ask(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
-	if err := ctx.Err(); err != nil { // other requests or calls took all the time
-		return false, 0, s.crowded(fmt.Errorf("%w: %w", ErrUnavailable, err))
+// call calls Take of the shared store. calls is the number of calls that were made: 0 after the
+// deadline, or while a breaker is open.
+func (s *shared) call(ctx context.Context, at algo.Instant, subject Subject, charges []Charge, results []algo.Result) (taken bool, calls int, err error) {
+	if err := ctx.Err(); err != nil { // earlier calls, or other requests, took all the time
+		return false, 0, s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, err))
 	}
-	begun := s.pulse.answers.Load()
+	answers := s.health.answers.Load()
 	taken, err = s.store.Take(ctx, at, subject, charges, results)
 	if errors.Is(err, ErrBreakerOpen) {
 		return false, 0, err
@@ -39,17 +39,18 @@ func (s *shared) ask(ctx context.Context, at algo.Instant, subject Subject, char
 		taken, err = false, errBlank
 	}
 	s.failing.Store(!Answered(err))
-	return taken, 1, s.pulse.judge(begun, err)
+	return taken, 1, s.health.record(answers, err)
 }
 
-// errBlank is the failure of a store that breaks its contract: reading a missing state would panic.
+// errBlank is the failure of a store that returns no state. That breaks its contract, and would panic
+// later.
 var errBlank = fmt.Errorf("%w: %w: the store returned no state for a limit", ErrUnavailable, ErrFormat)
 
-// crowded returns the failure of a call on a subject with more than one request at a time. A
-// timeout is pressure until silence calls in a row had no answer.
-func (s *shared) crowded(err error) error {
-	if TimedOut(err) && s.pulse.failures.Load() < silence {
-		return pressure(err)
+// crowdedError returns the failure of a call on a subject that has several requests at a time. A
+// timeout then means that the subject is busy, until the store counts as down.
+func (s *shared) crowdedError(err error) error {
+	if TimedOut(err) && s.health.failures.Load() < downAfter {
+		return asBusy(err)
 	}
 	return err
 }

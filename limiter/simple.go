@@ -37,7 +37,7 @@ func (l *Limiter) decideSimple(ctx context.Context, r *request, at time.Time, ch
 		d.RetryAfter = 0
 	}
 	if d.Superseded {
-		l.log.decidedBy(ctx, now, it.limit, r.results[0].Machine)
+		l.log.supersededBy(ctx, now, it.limit, r.results[0].Machine)
 	}
 	return d
 }

@@ -41,7 +41,7 @@ func TestLimiter_slowClock(t *testing.T) {
 // for two horizons and the rest of a window, not for an hour.
 func TestLimiter_fastClock(t *testing.T) {
 	store, who := newRemote(), limiter.User("u")
-	fast, right := storetest.Must(limiter.New(store, limiter.Options{Trust: -1})), storetest.Must(limiter.New(store, limiter.Options{Trust: -1}))
+	fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
 	c := limiter.Charge{Subject: who, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}}), Cost: 1}
 	takeAt(t, fast, noon.Add(time.Hour), c)
 	admitted := 0
@@ -84,7 +84,7 @@ func TestLimiter_Now(t *testing.T) {
 func TestLimiter_fastBucket(t *testing.T) {
 	for ahead, want := range map[time.Duration][2]int{300 * time.Millisecond: {0, 0}, 10 * time.Millisecond: {50, 1000}, time.Millisecond: {300, 1000}} {
 		store, who := newRemote(), limiter.User("u")
-		fast, right := storetest.Must(limiter.New(store, limiter.Options{Trust: -1})), storetest.Must(limiter.New(store, limiter.Options{Trust: -1}))
+		fast, right := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1})), storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1}))
 		c := limiter.Charge{Subject: who, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algo.TokenBucket, Requests: 100, Window: time.Second, Burst: 20}}), Cost: 1}
 		for i := range 20 {
 			takeAt(t, fast, noon.Add(ahead+time.Duration(i)), c)

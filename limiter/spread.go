@@ -62,7 +62,7 @@ type Spread struct {
 }
 
 // counted reports whether processes count by themselves and synchronize.
-func (s *Spread) counted() bool { return s.Sync > 0 || s.Adaptive }
+func (s *Spread) hasCounter() bool { return s.Sync > 0 || s.Adaptive }
 
 // Bounds of a Spread.
 const (
@@ -81,9 +81,9 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 		unit        time.Duration
 	}{
 		{"lease", s.Lease, 1, capacity, 1},
-		{"shards", int64(s.Shards), 2, min(MaxShards, smallest(rate)), 1},
+		{"shards", int64(s.Shards), 2, min(MaxShards, maxParts(rate)), 1},
 		{"sync_ms", int64(s.Sync), int64(MinSync), int64(rate.Window), time.Millisecond},
-		{"cells", int64(s.Cells), 2, min(MaxCells, smallest(rate)), 1},
+		{"cells", int64(s.Cells), 2, min(MaxCells, maxParts(rate)), 1},
 	} {
 		if f.value == 0 {
 			continue
@@ -113,7 +113,7 @@ func (s Spread) validate(rate algo.Rate, capacity int64) error {
 }
 
 // smallest returns the most parts that a rate can be divided into.
-func smallest(r algo.Rate) int64 {
+func maxParts(r algo.Rate) int64 {
 	if r.Burst > 0 {
 		return min(r.Requests, r.Burst)
 	}
@@ -122,7 +122,7 @@ func smallest(r algo.Rate) int64 {
 
 // share returns part i of n of a rate. Parts are equal; if all is set, the first ones get one request
 // more, so that the parts sum up to the rate.
-func share(r algo.Rate, i, n int64, all bool) algo.Rate {
+func divideRate(r algo.Rate, i, n int64, all bool) algo.Rate {
 	one := func(whole int64) int64 {
 		if all && i < whole%n {
 			return whole/n + 1

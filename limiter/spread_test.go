@@ -436,7 +436,7 @@ func TestSpread_mistakes(t *testing.T) {
 // The number of accounts is bounded. Charges without an account are still exact.
 func TestSpread_bounded(t *testing.T) {
 	store := newRemote()
-	e := storetest.Must(limiter.New(store, limiter.Options{Remember: 10}))
+	e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 10}))
 	l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 5, Window: time.Minute}, Spread: limiter.Spread{Lease: 3}})
 	for i := range 100 {
 		who := limiter.User(fmt.Sprint(i))
@@ -532,7 +532,7 @@ func TestSpread_shards_spend(t *testing.T) {
 
 // Shards of unequal size report the whole limit in the answer.
 func TestSpread_shards_uneven(t *testing.T) {
-	e := storetest.Must(limiter.New(newRemote(), limiter.Options{Trust: time.Nanosecond}))
+	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: time.Nanosecond}))
 	c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 100, Window: time.Minute}, Spread: limiter.Spread{Shards: 7}})}
 	for i := range 300 {
 		now := noon.Add(time.Duration(i%2) * time.Millisecond)
@@ -546,7 +546,7 @@ func TestSpread_shards_uneven(t *testing.T) {
 func TestSpread_accounts(t *testing.T) {
 	for _, spread := range []limiter.Spread{{Lease: 100}, {Sync: 10 * time.Millisecond}} {
 		store := newRemote()
-		e := storetest.Must(limiter.New(store, limiter.Options{Remember: 3}))
+		e := storetest.Must(limiter.New(store, limiter.Options{CacheSize: 3}))
 		l := limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 1000, Window: time.Second}, Spread: spread})
 		calls := func(now time.Time, who string, n int) int64 {
 			before := store.takes.Load()
@@ -717,7 +717,7 @@ func TestSpread_lease_clockBack(t *testing.T) {
 // If another limit refuses a request, its lease serves the next requests. A refund returns quota to
 // a lease. A forced charge stays charged.
 func TestSpread_lease_back(t *testing.T) {
-	e := storetest.Must(limiter.New(newRemote(), limiter.Options{Trust: -1}))
+	e := storetest.Must(limiter.New(newRemote(), limiter.Options{CacheTTL: -1}))
 	leased := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{Name: "a", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Spread: limiter.Spread{Lease: 5}})}
 	once := limiter.Charge{Subject: limiter.Global(), Cost: 1, Limit: tight}
 	for i := range 4 {

@@ -7,43 +7,43 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// sync synchronizes the counter of an item with the store. It charges the store with the pending
-// count, past the limit if necessary. It returns false if the store failed and the counter may not
-// decide by itself; then the item has failed.
-func (r *request) sync(ctx context.Context, it *item) bool {
+// synchronize synchronizes the counter of an item with the store. It charges the store with what the
+// counter has not yet reported, past the limit if necessary. It returns false if the store failed and
+// the counter may not decide without it.
+func (r *request) synchronize(ctx context.Context, it *item) bool {
 	l := r.limiter
-	l.accounts.mu.Lock()
-	a := l.accounts.of(r.now, it.Subject, it.limit)
-	out := a.counter.Report(r.now)
-	l.accounts.mu.Unlock()
+	l.trackers.mu.Lock()
+	t := l.trackers.get(r.now, it.Subject, it.limit)
+	out := t.counter.Report(r.now)
+	l.trackers.mu.Unlock()
 
-	charges := a.limit.reportCharges(it.Subject, out)
+	charges := t.limit.reportCharges(it.Subject, out)
 	results := make([]algo.Result, len(charges))
-	calls, err := 1, ErrUnavailable // if the store panics
+	calls, err := 1, ErrUnavailable // the outcome if the store panics
 	defer func() {
-		l.accounts.mu.Lock()
-		defer l.accounts.mu.Unlock()
+		l.trackers.mu.Lock()
+		defer l.trackers.mu.Unlock()
 		if err == nil {
-			r.overshoot = max(r.overshoot, a.counter.Reported(r.now, out, results, l.intN))
+			r.overshoot = max(r.overshoot, t.counter.Reported(r.now, out, results, l.intN))
 		} else {
-			a.counter.Unreported(r.now, out, calls > 0 && mayHaveCharged(err), busy(err), l.intN)
+			t.counter.Unreported(r.now, out, calls > 0 && mayHaveCharged(err), busy(err), l.intN)
 		}
-		a.failed = err
-		a.answered()
+		t.err = err
+		t.endRenewal()
 	}()
-	asked := time.Now()
-	_, calls, err = l.ask(r.deadline(ctx), out.At, it.Subject, charges, results)
-	r.calls += calls
-	r.stored += time.Since(asked)
+	began := time.Now()
+	_, calls, err = l.call(r.deadline(ctx), out.At, it.Subject, charges, results)
+	r.storeCalls += calls
+	r.storeTime += time.Since(began)
 	if err == nil {
 		r.clamped += clamped(charges, results)
 	} else {
-		r.outlive(it)
+		r.countInFallback(it)
 	}
 	switch {
-	case err == nil, busy(err) && (it.limit.reports != nil || a.counter.Known()):
-	case !a.counter.Known() || !it.limit.countsAlone():
-		r.unsynced, r.unasked = it, err
+	case err == nil, busy(err) && (it.limit.reports != nil || t.counter.Known()):
+	case !t.counter.Known() || !it.limit.countsAlone():
+		r.unsynced, r.syncErr = it, err
 		return false
 	case it.limit.Shadow:
 		l.log.failure(ctx, r.now, err)

@@ -11,45 +11,45 @@ import (
 	"github.com/weir-limits/weir/limiter/internal/group"
 )
 
-// takeOnce charges one part once.
-func (r *request) takeOnce(ctx context.Context, p *part) {
+// takeOnce charges one batch, of one shard if the limit has shards.
+func (r *request) takeOnce(ctx context.Context, b *batch) {
 	switch {
-	case !p.remote:
-		p.taken, p.err = p.store.Take(ctx, r.now, p.charges[0].Subject, p.charges, p.results)
-	case p.forces():
-		r.takeShared(ctx, p)
+	case !b.remote:
+		b.taken, b.err = b.store.Take(ctx, r.now, b.charges[0].Subject, b.charges, b.results)
+	case b.forces():
+		r.takeShared(ctx, b)
 	default:
-		r.takeGrouped(ctx, p)
+		r.takeGrouped(ctx, b)
 	}
-	p.refused = !p.taken && p.err == nil
-	if r.look && p.err == nil {
-		p.taken, p.refused = false, p.refuser(r.now) != nil
+	b.refused = !b.taken && b.err == nil
+	if r.look && b.err == nil {
+		b.taken, b.refused = false, b.refuser(r.now) != nil
 	}
 }
 
-// takeGrouped charges the shared store. If a call for the subject is in flight, p waits and shares the
+// takeGrouped charges the shared store. If a call for the subject is in flight, b waits and shares the
 // next call with other requests.
-func (r *request) takeGrouped(ctx context.Context, p *part) {
+func (r *request) takeGrouped(ctx context.Context, b *batch) {
 	l := r.limiter
-	w := l.groups.Enter(ctx, r.now, p.subject(), r.look, func() []group.Charge[*Limit] { return p.groupCharges(r.look) })
+	w := l.groups.Enter(ctx, r.now, b.subject(), r.look, func() []group.Charge[*Limit] { return b.groupCharges(r.look) })
 	if w != nil {
-		p.wait(l.shared, w)
+		b.wait(l.shared, w)
 		return
 	}
-	p.err = ErrUnavailable // if the store panics
+	b.err = ErrUnavailable // the outcome if the store panics
 	defer func() {
-		if l.groups.Leave(p.subject(), p.known) {
-			p.err = l.crowded(p.err)
+		if l.groups.Leave(b.subject(), b.groupStates) {
+			b.err = l.crowdedError(b.err)
 		}
 	}()
-	r.takeShared(ctx, p)
+	r.takeShared(ctx, b)
 }
 
-// groupCharges returns the charges of p for a group.
-func (p *part) groupCharges(look bool) []group.Charge[*Limit] {
-	charges := make([]group.Charge[*Limit], len(p.charges))
-	for i, c := range p.charges {
-		charges[i] = group.Charge[*Limit]{Limit: c.Limit.groupLimit(), Target: c.Limit, Want: p.items[i].want, Cost: c.Cost}
+// groupCharges returns the charges of b for a group.
+func (b *batch) groupCharges(look bool) []group.Charge[*Limit] {
+	charges := make([]group.Charge[*Limit], len(b.charges))
+	for i, c := range b.charges {
+		charges[i] = group.Charge[*Limit]{Limit: c.Limit.groupLimit(), Target: c.Limit, Want: b.items[i].want, Cost: c.Cost}
 		if look {
 			charges[i].Want = 0
 		}
@@ -57,141 +57,140 @@ func (p *part) groupCharges(look bool) []group.Charge[*Limit] {
 	return charges
 }
 
-// known returns the states that the call of p returned; none if it failed.
-func (p *part) known() (known []group.Known) {
-	if p.err != nil {
+// groupStates returns the states that the call of b returned; none if it failed.
+func (b *batch) groupStates() (known []group.Known) {
+	if b.err != nil {
 		return nil
 	}
-	for i, c := range p.charges {
-		known = append(known, group.Known{Limit: c.Limit.groupLimit(), Result: p.results[i]})
+	for i, c := range b.charges {
+		known = append(known, group.Known{Limit: c.Limit.groupLimit(), Result: b.results[i]})
 	}
 	return known
 }
 
-// wait waits for the outcome of p as part of a group.
-func (p *part) wait(s *shared, w *group.Waiter[*Limit]) {
+// wait waits for the outcome of b in a group.
+func (b *batch) wait(s *shared, w *group.Waiter[*Limit]) {
 	answer := w.Wait()
-	p.taken, p.err = answer.Taken, answer.Err
-	p.calls += answer.Calls
+	b.taken, b.err = answer.Taken, answer.Err
+	b.calls += answer.Calls
 	for i, cost := range answer.Costs {
-		p.charges[i].Cost = cost
+		b.charges[i].Cost = cost
 	}
-	copy(p.results, answer.Results)
+	copy(b.results, answer.Results)
 	switch {
-	case errors.Is(p.err, group.ErrDeadline):
-		p.err = s.crowded(fmt.Errorf("%w: %w", ErrUnavailable, p.err))
-	case errors.Is(p.err, group.ErrContended):
-		p.err = pressure(fmt.Errorf("%w: %w", ErrContended, p.err))
+	case errors.Is(b.err, group.ErrDeadline):
+		b.err = s.crowdedError(fmt.Errorf("%w: %w", ErrUnavailable, b.err))
+	case errors.Is(b.err, group.ErrContended):
+		b.err = asBusy(fmt.Errorf("%w: %w", ErrContended, b.err))
 	}
 }
 
-// takeShared charges the shared store. It repeats a throttled call.
-func (r *request) takeShared(ctx context.Context, p *part) {
-	r.takeLeased(ctx, p)
+// takeShared charges the shared store, and repeats a throttled call.
+func (r *request) takeShared(ctx context.Context, b *batch) {
+	r.takeLeased(ctx, b)
 	switch {
-	case errors.Is(p.err, ErrItemThrottled):
-		r.takeThrottled(ctx, p)
-	case busy(p.err) && !r.look:
-		r.limiter.accounts.signal(r.now, p.charges, false)
+	case errors.Is(b.err, ErrItemThrottled):
+		r.takeThrottled(ctx, b)
+	case busy(b.err) && !r.look:
+		r.limiter.trackers.raisePressure(r.now, b.charges, false)
 	}
 }
 
-// takeLeased charges the shared store. If the store refuses a lease, takeLeased charges the request
-// alone, if there is room for it.
-func (r *request) takeLeased(ctx context.Context, p *part) {
-	r.call(ctx, p)
-	if p.err == nil && !p.taken && p.shrink(r.now) {
-		r.call(ctx, p)
+// takeLeased charges the shared store. If the store refuses a lease but has room for the request,
+// takeLeased charges the request without a lease.
+func (r *request) takeLeased(ctx context.Context, b *batch) {
+	r.callStore(ctx, b)
+	if b.err == nil && !b.taken && b.shrinkLeases(r.now) {
+		r.callStore(ctx, b)
 	}
-	if p.err == nil {
-		r.limiter.denials.remember(r.now, p.charges[0].Subject, p.charges, p.results, p.taken)
+	if b.err == nil {
+		r.limiter.denials.record(r.now, b.charges[0].Subject, b.charges, b.results, b.taken)
 	}
 }
 
-// call calls the shared store once for p, or twice if the store refuses a backdated lease that
-// is allowed now.
-func (r *request) call(ctx context.Context, p *part) {
+// callStore calls the shared store once for b. It calls twice if the store refuses a charge at an earlier
+// instant that it allows at the instant of the request.
+func (r *request) callStore(ctx context.Context, b *batch) {
 	call := func(at algo.Instant) {
 		var calls int
-		p.taken, calls, p.err = r.limiter.ask(ctx, at, p.charges[0].Subject, p.charges, p.results)
-		p.calls += calls
+		b.taken, calls, b.err = r.limiter.call(ctx, at, b.charges[0].Subject, b.charges, b.results)
+		b.calls += calls
 	}
-	at, hint := r.chargeAt(p)
+	at, hint := r.chargeAt(b)
 	if hint == nil {
 		call(r.now)
 		return
 	}
-	seen := slices.Clone(p.results)
-	copy(p.results, hint)
-	if call(at); p.err != nil {
-		copy(p.results, seen)
-	} else if !p.taken && p.refuser(r.now) == nil {
+	seen := slices.Clone(b.results)
+	copy(b.results, hint)
+	if call(at); b.err != nil {
+		copy(b.results, seen)
+	} else if !b.taken && b.refuser(r.now) == nil {
 		call(r.now)
 	}
 }
 
-// takeThrottled repeats the throttled call of p.
-func (r *request) takeThrottled(ctx context.Context, p *part) {
+// takeThrottled repeats the throttled call of b.
+func (r *request) takeThrottled(ctx context.Context, b *batch) {
 	l := r.limiter
-	if !r.look && !p.shadow() {
-		r.leaseFirst(p)
+	if !r.look && !b.shadow() {
+		r.leaseFirst(b)
 	}
-	a := &attempt{now: r.now, charges: p.charges, results: p.results, err: p.err}
-	a.take = func() (bool, error) {
-		r.takeLeased(ctx, p)
-		return p.taken, p.err
+	c := &throttledCall{now: r.now, charges: b.charges, results: b.results, err: b.err}
+	c.repeat = func() (bool, error) {
+		r.takeLeased(ctx, b)
+		return b.taken, b.err
 	}
-	a.refuses = func() bool {
-		p.size(r.now)
-		return p.refuser(r.now) != nil
+	c.refuses = func() bool {
+		b.sizeLeases(r.now)
+		return b.refuser(r.now) != nil
 	}
-	p.taken, p.err = l.outlast(ctx, a)
-	if p.calls += a.calls; a.refused {
-		p.unlease()
-		l.denials.remember(r.now, p.charges[0].Subject, p.charges, p.results, false)
+	b.taken, b.err = l.retryThrottled(ctx, c)
+	if b.calls += c.calls; c.refused {
+		b.giveUpLeases()
+		l.denials.record(r.now, b.charges[0].Subject, b.charges, b.results, false)
 	}
 }
 
-// leaseFirst turns the charges of p into leases where the limits have much room.
-func (r *request) leaseFirst(p *part) {
-	s := r.limiter.accounts
-	for i := range p.items {
-		it := &p.items[i]
+// leaseFirst makes the charges of b leases where the limits have much room.
+func (r *request) leaseFirst(b *batch) {
+	ts := r.limiter.trackers
+	for i := range b.items {
+		it := &b.items[i]
 		if it.lease != nil || it.Force || it.want == 0 || !it.limit.leasable() {
 			continue
 		}
 		room := it.limit.machine.Capacity()
-		if seen := p.results[i]; seen.Machine != nil {
+		if seen := b.results[i]; seen.Machine != nil {
 			room = seen.Remaining(r.now)
 		}
-		if a, size := s.first(r.now, it.Subject, it.limit, it.want, room); a != nil {
-			it.lease, it.size, p.charges[i].Cost = a, size, size
-			r.asks = append(r.asks, a)
+		if t, size := ts.firstLease(r.now, it.Subject, it.limit, it.want, room); t != nil {
+			it.lease, it.leaseSize, b.charges[i].Cost = t, size, size
+			r.renewals = append(r.renewals, t)
 		}
 	}
 }
 
-// A bucket's lease is charged as of a random instant, at most one part in backdatePart of the
-// bucket's depth ago, and at most maxBackdate.
+// A bucket's lease is charged at a random earlier instant: by at most one part in backdatePart of the
+// bucket's depth, and at most maxBackdate.
 const (
 	backdatePart = 1024
 	maxBackdate  = 50 * time.Millisecond
 )
 
-// chargeAt returns the instant at which the charges of p are made. It is now, or a little earlier
-// for leases of a bucket that may be more than half full. DynamoDB needs a second write for an idle
-// bucket, and a bucket that many environments charge is idle half of the time. At a slightly
-// earlier instant the bucket is busy, so nearly every charge takes one write. hint then holds the
-// state that the store is expected to have. The lag admits at most one part in backdatePart of the
-// burst too many.
-func (r *request) chargeAt(p *part) (at algo.Instant, hint []algo.Result) {
+// chargeAt returns the instant at which the charges of b are made, and the state that the store probably
+// has then. For a bucket's lease, the instant is slightly earlier than the request, unless more than half
+// of the bucket is used. Reason: DynamoDB needs a second write for an idle bucket, and a bucket that many
+// environments charge is idle half of the time. At an earlier instant it is not idle, so nearly every
+// charge takes one write. This admits at most one part in backdatePart of the burst too many.
+func (r *request) chargeAt(b *batch) (at algo.Instant, hint []algo.Result) {
 	lag := maxBackdate
-	for i := range p.items {
-		bucket, ok := p.charges[i].Limit.machine.(*algo.Bucket)
-		if !ok || p.items[i].lease == nil || p.items[i].limit.Spread.Lease > 0 {
+	for i := range b.items {
+		bucket, ok := b.charges[i].Limit.machine.(*algo.Bucket)
+		if !ok || b.items[i].lease == nil || b.items[i].limit.Spread.Lease > 0 {
 			return r.now, nil
 		}
-		if seen := p.results[i]; seen.Machine != nil && 2*seen.Remaining(r.now) < seen.Machine.Capacity() {
+		if seen := b.results[i]; seen.Machine != nil && 2*seen.Remaining(r.now) < seen.Machine.Capacity() {
 			return r.now, nil
 		}
 		hint = append(hint, algo.Result{Machine: bucket, State: algo.State{TAT: r.now}})

@@ -10,16 +10,16 @@ import (
 )
 
 // DynamoDB throttles partitions. A throttled item may be the hot one, or a quiet neighbour in the
-// same partition. A hot subject is busy, because its own pressure must not take it past its limit.
-// For a quiet subject on_error decides.
+// same partition. A hot subject is busy: its requests are denied, because its own pressure must not
+// admit more than its limit. For a quiet subject, OnError decides.
 //
-// Reads have a separate capacity and show which case it is. An item that others charge between two
-// reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as
-// hot: on a small limit, one admission by every environment would be several times the limit. Three
-// measures keep quiet subjects from that result. Reads cost half a unit (MayBeStale), they are few,
-// and every call follows a random pause.
+// Reads show which case it is, because they have a separate capacity. An item that changes between two
+// reads is hot. An item that stays the same is quiet. An item that cannot be read twice counts as hot:
+// if every environment admitted one request, a small limit would be exceeded several times. Three
+// measures make that rare for quiet subjects. Reads cost half a unit (MayBeStale), there are few of
+// them, and every call follows a random pause.
 
-// plan is the calls that follow a throttled one, until one is not throttled.
+// plan is the list of calls that follow a throttled one, until a call is not throttled.
 type plan []step
 
 type step int
@@ -27,94 +27,97 @@ type step int
 const (
 	read step = iota
 	write
-	reread // read if the last read failed, else write
+	reread // a read if the last read failed, otherwise a write
 )
 
 var (
-	// unknownPlan is for a subject without a known state. It has two reads that are far apart.
+	// unknownPlan is for a subject that may be hot or quiet. Its two reads are far apart.
 	unknownPlan = plan{read, write, reread, write, write, write, write, read, reread}
 	// hotPlan is for a hot subject whose limits can be leased. One write serves many requests.
 	hotPlan = plan{write, write, write, write, read, write, write}
-	// hotRestPlan is for any other hot subject. Its writes would only take capacity from the others.
-	hotRestPlan = plan{read, write}
+	// hotUnleasedPlan is for any other hot subject. More writes would take capacity from other
+	// environments.
+	hotUnleasedPlan = plan{read, write}
 )
 
-// No pause of a plan begins later than planTime after the first one, or planReserve before the
-// deadline. The last pause can end later: a call that it leads to may then have no answer in time.
+// The pauses of a plan begin within planTime, and at least planReserve before the deadline. The call
+// after the last pause may get no answer in time.
 const (
 	planTime    = 100 * time.Millisecond
 	planReserve = 8 * time.Millisecond
-	callTime    = 4 * time.Millisecond // that one takes
+	callTime    = 4 * time.Millisecond // of one call
 )
 
-// attempt is a throttled call, and how it is repeated.
-type attempt struct {
+// throttledCall is a throttled call that is repeated.
+type throttledCall struct {
 	now     algo.Instant
 	charges []Charge
 	results []algo.Result
 	err     error
-	calls   int // more than the first
-	// take makes the call again.
-	take func() (taken bool, err error)
+	calls   int // made so far; the caller may count the first one elsewhere
+	// repeat makes the call again.
+	repeat func() (taken bool, err error)
 	// refuses reports whether results refuse the call.
 	refuses func() bool
 
-	plan    plan
-	hot     bool
-	first   []algo.Result // the result of the first read
-	read    int           // how often
-	unread  bool          // the last read failed
-	changed bool          // between two reads
-	refused bool          // the state that was read refuses
+	plan       plan
+	hot        bool
+	lastRead   []algo.Result // the states of the last read
+	reads      int           // number of reads that succeeded
+	readFailed bool          // the last read failed
+	changed    bool          // two reads returned different states
+	refused    bool          // the state that was read refuses the call
 }
 
-// outlast repeats a throttled call by its plan. It returns the outcome of the call that was not
-// throttled, the refusal that a read found, or the error of a hot or of a quiet subject.
-func (s *shared) outlast(ctx context.Context, a *attempt) (taken bool, err error) {
-	first := a.charges[0]
-	if !slices.ContainsFunc(a.charges, func(c Charge) bool { return c.Cost > 0 }) {
-		return false, quiet(a.err) // a look
+// retryThrottled repeats a throttled call by its plan. It returns the outcome of the first call that is
+// not throttled, or the refusal that a read found. Otherwise the error is that of a hot subject (busy)
+// or of a quiet one (ErrThrottled).
+func (s *shared) retryThrottled(ctx context.Context, c *throttledCall) (taken bool, err error) {
+	first := c.charges[0]
+	if !slices.ContainsFunc(c.charges, func(c Charge) bool { return c.Cost > 0 }) {
+		return false, neighbourError(c.err) // a look charges nothing
 	}
 	if first.Limit.Shadow {
-		s.accounts.signal(a.now, a.charges, true)
-		return false, a.err
+		s.trackers.raisePressure(c.now, c.charges, true)
+		return false, c.err
 	}
-	a.hot = s.accounts.hot(a.now, first.Subject, first.Limit)
-	if taken, ended, err := s.follow(ctx, a); ended {
-		if err == nil && (a.hot || a.changed) && taken {
-			s.accounts.signal(a.now, a.charges, false)
+	c.hot = s.trackers.hot(c.now, first.Subject, first.Limit)
+	if taken, ended, err := s.followPlan(ctx, c); ended {
+		if err == nil && (c.hot || c.changed) && taken {
+			s.trackers.raisePressure(c.now, c.charges, false)
 		}
 		return taken, err
 	}
-	if !a.hot && !a.changed && a.read >= 2 {
-		return false, quiet(a.err)
+	if !c.hot && !c.changed && c.reads >= 2 {
+		return false, neighbourError(c.err)
 	}
-	s.accounts.signal(a.now, a.charges, true)
-	return false, a.err
+	s.trackers.raisePressure(c.now, c.charges, true)
+	return false, c.err
 }
 
-// follow makes the calls of the plan, and reports whether one ended the attempt.
-func (s *shared) follow(ctx context.Context, a *attempt) (taken, ended bool, err error) {
-	a.choosePlan()
+// followPlan makes the calls of the plan. ended reports whether a call was not throttled, or a read
+// refused.
+func (s *shared) followPlan(ctx context.Context, c *throttledCall) (taken, ended bool, err error) {
+	c.choosePlan()
 	budget := planTime
 	if deadline, ok := ctx.Deadline(); ok {
 		budget = min(budget, time.Until(deadline)-planReserve)
 	}
 	end := s.clock.Now().Add(budget)
-	for i, step := range a.plan {
+	for i, step := range c.plan {
 		left := end.Sub(s.clock.Now())
-		if left <= 0 || !s.pause(ctx, left, len(a.plan)-i) {
+		if left <= 0 || !s.pause(ctx, left, len(c.plan)-i) {
 			return false, false, nil
 		}
-		last := !a.hot && a.read < 2 && left < 3*callTime // a read is worth more than another write
-		if step == read || step == reread && a.unread || last {
-			if s.look(ctx, a); a.refused {
+		last := !c.hot && c.reads < 2 && left < 3*callTime // a read is worth more than another write
+		if step == read || step == reread && c.readFailed || last {
+			if s.read(ctx, c); c.refused {
 				return false, true, nil
 			}
 			continue
 		}
-		switch taken, err = a.take(); {
-		case TimedOut(err): // no outage, for the store has answered the others; the charge may have been made
+		switch taken, err = c.repeat(); {
+		case TimedOut(err): // the store has answered the other calls, so this is no outage; it may have charged
 			return false, false, nil
 		case !errors.Is(err, ErrItemThrottled):
 			return taken, true, err
@@ -123,42 +126,43 @@ func (s *shared) follow(ctx context.Context, a *attempt) (taken, ended bool, err
 	return false, false, nil
 }
 
-func (a *attempt) choosePlan() {
+func (c *throttledCall) choosePlan() {
 	switch {
-	case !a.hot:
-		a.plan = unknownPlan
-	case slices.ContainsFunc(a.charges, func(c Charge) bool { return !c.Limit.leasesHelp() }):
-		a.plan = hotRestPlan
+	case !c.hot:
+		c.plan = unknownPlan
+	case slices.ContainsFunc(c.charges, func(c Charge) bool { return !c.Limit.leasesHelp() }):
+		c.plan = hotUnleasedPlan
 	default:
-		a.plan = hotPlan
+		c.plan = hotPlan
 	}
 }
 
-// pause waits for a random time, so that the remaining calls of the plan spread over the time left.
+// pause waits for a random time. The remaining calls of the plan spread over the time left.
 func (s *shared) pause(ctx context.Context, left time.Duration, calls int) bool {
 	mean := max(left/time.Duration(calls)-callTime, time.Millisecond)
 	return s.clock.Sleep(ctx, mean/2+time.Duration(s.intN(int(mean)))) == nil
 }
 
-// look reads the item.
-func (s *shared) look(ctx context.Context, a *attempt) {
-	looks, results := slices.Clone(a.charges), slices.Clone(a.results)
+// read reads the item.
+func (s *shared) read(ctx context.Context, c *throttledCall) {
+	looks, results := slices.Clone(c.charges), slices.Clone(c.results)
 	for i := range looks {
 		looks[i].Cost = 0
 	}
-	_, calls, err := s.ask(mayBeStale(ctx), a.now, looks[0].Subject, looks, results)
-	a.unread = err != nil
-	if a.calls += calls; a.unread {
+	_, calls, err := s.call(mayBeStale(ctx), c.now, looks[0].Subject, looks, results)
+	c.readFailed = err != nil
+	if c.calls += calls; c.readFailed {
 		return
 	}
-	copy(a.results, results)
-	a.changed = a.changed || a.first != nil && !slices.EqualFunc(a.first, results, sameState)
-	a.first = results
-	a.read++
-	a.refused = a.refuses()
+	copy(c.results, results)
+	c.changed = c.changed || c.lastRead != nil && !slices.EqualFunc(c.lastRead, results, sameState)
+	c.lastRead = results
+	c.reads++
+	c.refused = c.refuses()
 }
 
-// sameState compares two reads. A store may make a new Machine at each read.
+// sameState reports whether two reads returned the same state. A store may return a new Machine at each
+// read.
 func sameState(a, b algo.Result) bool {
 	return a.State == b.State && a.Machine.Fingerprint() == b.Machine.Fingerprint()
 }

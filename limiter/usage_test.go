@@ -31,7 +31,7 @@ func TestLimiter_Inspect(t *testing.T) {
 			}
 			for _, shadow := range []bool{false, true} {
 				for _, store := range []limiter.Store{newRemote(), storetest.Must(memstore.New(memstore.Options{}))} {
-					l := storetest.Must(limiter.New(store, limiter.Options{Trust: -1, Cells: storetest.Must(memstore.New(memstore.Options{}))}))
+					l := storetest.Must(limiter.New(store, limiter.Options{CacheTTL: -1, Cells: storetest.Must(memstore.New(memstore.Options{}))}))
 					c := limiter.Charge{Subject: user, Cost: 1, Limit: limit(t, limiter.Limit{
 						Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: 10, Window: time.Minute}, Spread: spread, Shadow: shadow})}
 					capacity := int64(10)

@@ -10,24 +10,24 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// refundMargin is the part of a refund that a store keeps if others have used the bucket since the
-// charge. A bucket whose charge leaks away within that time gets no refund.
+// refundMargin is the part of a refund that a store keeps if other requests have used the bucket since
+// the charge. A charge that leaks out of its bucket within that time may not be refundable.
 const refundMargin = 2 * time.Second
 
-// wave is when a subject is taken, of a request on several.
+// wave is the order in which a request charges its subjects.
 type wave int
 
 const (
-	refundableWave wave = iota // its charge can be refunded
-	callerWave                 // gets nothing back, of one caller
-	sharedWave                 // gets nothing back, of all callers
+	refundableWave wave = iota // the charge can be refunded
+	callerWave                 // the charge cannot be refunded; the limit is of one caller
+	sharedWave                 // the charge cannot be refunded; the limit is of all callers
 )
 
-// wave returns that of p.
-func (p *part) wave() wave {
+// wave returns the wave in which b is charged.
+func (b *batch) wave() wave {
 	w := refundableWave
-	for i := range p.items {
-		it := &p.items[i]
+	for i := range b.items {
+		it := &b.items[i]
 		bucket, ok := it.Limit.machine.(*algo.Bucket)
 		switch {
 		case !ok || it.Force || it.lease == nil && bucket.Increment(min(it.Cost, bucket.Burst)) > refundMargin:
@@ -40,36 +40,36 @@ func (p *part) wave() wave {
 	return w
 }
 
-// roomy reports whether the limits of p had at least an eighth of their capacity left when this
-// environment saw them last.
-func (p *part) roomy(now algo.Instant) bool {
-	for i := range p.items {
-		m := p.results[i].Machine
-		if m == nil || p.items[i].sharded || 8*m.Remaining(p.results[i].State, now) < max(m.Capacity(), 8*p.items[i].want) {
+// hasRoom reports whether the limits of b had at least an eighth of their capacity left when this
+// process last saw their states.
+func (b *batch) hasRoom(now algo.Instant) bool {
+	for i := range b.items {
+		m := b.results[i].Machine
+		if m == nil || b.items[i].sharded || 8*m.Remaining(b.results[i].State, now) < max(m.Capacity(), 8*b.items[i].want) {
 			return false
 		}
 	}
 	return true
 }
 
-// charge charges all parts: first those of stores in this process, one after the other until one
-// refuses, then those of a shared store at the same time.
+// charge charges all batches. Those on stores of this process are charged first, one after the other,
+// until one refuses. Then those on the shared store are charged at the same time.
 func (r *request) charge(ctx context.Context) {
 	l := r.limiter
-	if len(r.parts) > 1 || l.shares() && l.fallback.Holds(r.now) {
-		r.begun = time.Now() // for its monotonic reading
+	if len(r.batches) > 1 || l.shares() && l.fallback.Holds(r.now) {
+		r.chargedAt = time.Now() // for its monotonic reading
 	}
-	var last *part // of a shared store
+	var last *batch // on the shared store
 	remote := 0
-	for i := range r.parts {
-		p := &r.parts[i]
+	for i := range r.batches {
+		b := &r.batches[i]
 		switch {
-		case p.refused || p.skipped || p.err != nil:
-		case p.remote:
-			last = p
+		case b.refused || b.skipped || b.err != nil:
+		case b.remote:
+			last = b
 			remote++
 		default:
-			if r.take(ctx, p); p.refused && !p.shadow() {
+			if r.take(ctx, b); b.refused && !b.shadow() {
 				return
 			}
 		}
@@ -78,51 +78,51 @@ func (r *request) charge(ctx context.Context) {
 		return
 	}
 	ctx = r.deadline(ctx)
-	asked := time.Now()
+	began := time.Now()
 	if remote == 1 {
 		r.take(ctx, last)
 	} else {
 		r.takeRemote(ctx)
 	}
-	r.stored += time.Since(asked)
+	r.storeTime += time.Since(began)
 }
 
 // takeRemote charges the subjects of a shared store. Subjects whose charge cannot be refunded wait
-// until the others have passed. Otherwise a refused flood would drain a fast bucket that many
-// callers share. A request on such a bucket takes a second round trip, and rarely a third, unless
-// this environment saw room in the other limits. It never makes an additional call.
+// until the others have admitted the request. Otherwise a flood of refused requests would drain a fast
+// bucket that many callers share. A request on such a bucket takes a second round trip, and rarely a
+// third. It takes one if this process saw room in the other limits. The number of calls is the same.
 func (r *request) takeRemote(ctx context.Context) {
 	for w := refundableWave; w <= sharedWave && !r.refused(); w++ {
-		for w < sharedWave && (r.look || r.roomy(w)) {
+		for w < sharedWave && (r.look || r.hasRoom(w)) {
 			w++
 		}
-		r.takeAll(ctx, func(p *part) bool {
-			return p.wave() <= w && !p.taken && !p.refused && !p.skipped && p.err == nil && p.calls == 0
+		r.takeAll(ctx, func(b *batch) bool {
+			return b.wave() <= w && !b.taken && !b.refused && !b.skipped && b.err == nil && b.calls == 0
 		})
 		r.probe(ctx)
 	}
 }
 
-// roomy reports whether all subjects that are taken in a wave up to w are.
-func (r *request) roomy(w wave) bool {
-	return !slices.ContainsFunc(r.parts, func(p part) bool { return p.remote && !p.taken && p.wave() <= w && !p.roomy(r.now) })
+// hasRoom reports whether all subjects of the waves up to w have room.
+func (r *request) hasRoom(w wave) bool {
+	return !slices.ContainsFunc(r.batches, func(b batch) bool { return b.remote && !b.taken && b.wave() <= w && !b.hasRoom(r.now) })
 }
 
-// probe charges the subjects that a breaker rejected, after one call has shown that the store is
-// back. A breaker lets only one of several calls through. With probe, the first request after an
-// outage is served normally.
+// probe charges the subjects whose calls a breaker rejected, if another call of the request has shown
+// that the store is back. A breaker permits only one of several calls. Therefore, the first request
+// after an outage is served normally.
 func (r *request) probe(ctx context.Context) {
-	if !r.refused() && slices.ContainsFunc(r.parts, func(p part) bool { return p.calls > 0 && Answered(p.err) }) {
-		r.takeAll(ctx, func(p *part) bool { return errors.Is(p.err, ErrBreakerOpen) })
+	if !r.refused() && slices.ContainsFunc(r.batches, func(b batch) bool { return b.calls > 0 && Answered(b.err) }) {
+		r.takeAll(ctx, func(b *batch) bool { return errors.Is(b.err, ErrBreakerOpen) })
 	}
 }
 
-// takeAll charges some of the parts of a shared store, all at the same time.
-func (r *request) takeAll(ctx context.Context, which func(*part) bool) {
+// takeAll charges the batches of a shared store that which selects, all at the same time.
+func (r *request) takeAll(ctx context.Context, which func(*batch) bool) {
 	var wg sync.WaitGroup
-	for i := range r.parts {
-		if p := &r.parts[i]; p.remote && which(p) {
-			wg.Go(func() { r.take(ctx, p) })
+	for i := range r.batches {
+		if b := &r.batches[i]; b.remote && which(b) {
+			wg.Go(func() { r.take(ctx, b) })
 		}
 	}
 	wg.Wait()

@@ -51,5 +51,5 @@
 //
 // [Actions] on the table, and [AdministrationActions] for Inspect and Reset. The table's key is
 // [KeyAttribute], its TTL attribute [TTLAttribute]. A failed condition costs a write unit; because of
-// [limiter.Options].Trust a refused flood does not cost one for each request.
+// [limiter.Options].CacheTTL a refused flood does not cost one for each request.
 package dynamostore

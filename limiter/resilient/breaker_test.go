@@ -509,7 +509,7 @@ func BenchmarkStore_Take(b *testing.B) {
 func TestLimiter_outage_refused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSick()
-		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+		l := storetest.Must(limiter.New(storetest.Must(resilient.New(s, resilient.Options{})), limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 		s.takes = time.Millisecond // so that the other calls arrive meanwhile
 		charges := []limiter.Charge{charge(t, 1)[0], charge(t, 1)[0]}
 		charges[1].Subject = limiter.User("43")

@@ -29,7 +29,7 @@ func GroupCommit(t *testing.T, store limiter.Store, writes func() int64) {
 		"token bucket": {Algorithm: algo.TokenBucket, Requests: 570, Window: 24 * time.Hour}, "sliding log": {Algorithm: algo.SlidingLog, Requests: 320, Window: 24 * time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := Must(limiter.New(patient{store}, limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+			l := Must(limiter.New(patient{store}, limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 			charges := []limiter.Charge{{Subject: subject(), Limit: Limit(t, "group", rate), Cost: 1}}
 			look := []limiter.Charge{{Subject: charges[0].Subject, Limit: charges[0].Limit}}
 			used := func() int64 {

@@ -41,7 +41,7 @@ func testSpread(t *testing.T, s Suite) {
 				together(t, 2, func(i int) {
 					// There is no denial cache, so a request is retried after a lease or shard
 					// of the other process refused it.
-					l := Must(limiter.New(stores[i], limiter.Options{Trust: -1, Logger: slog.New(slog.DiscardHandler)}))
+					l := Must(limiter.New(stores[i], limiter.Options{CacheTTL: -1, Logger: slog.New(slog.DiscardHandler)}))
 					now := start.Time()
 					for refused := 0; refused < 2*perInterval; {
 						if c.spread.Sync > 0 { // the time also advances

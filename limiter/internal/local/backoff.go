@@ -51,7 +51,7 @@ func (b *backOff) of(cost int64) *debt {
 }
 
 // hold returns how long cost is backed off, although the state that was seen may have room for it now.
-func (b *backOff) hold(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, trust time.Duration) time.Duration {
+func (b *backOff) left(now algo.Instant, result algo.Result, seen algo.Instant, cost int64, trust time.Duration) time.Duration {
 	if b.cost == 0 || cost < b.cost {
 		return 0
 	}

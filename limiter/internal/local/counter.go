@@ -197,7 +197,7 @@ func (c *Counter) send() (sent int64) {
 func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, intN func(int) int) (overshoot int64) {
 	overshoot = c.sync(now, results[0])
 	if s := c.share; s != nil {
-		s.learn(now, out, results[1], results[2], func() float64 { return fraction(intN) })
+		s.update(now, out, results[1], results[2], func() float64 { return fraction(intN) })
 		s.settle(now, results[0], c.ownCount())
 	}
 	return overshoot

@@ -42,7 +42,7 @@ func NewDenials(subjects int, trust time.Duration, intN func(n int) int) *Denial
 // Recall fills results with the cached states of the charges on subject, and reports whether they
 // deny at now. holds receives the remaining back-off of each charge. If the cache denies, only
 // results that are recent enough to be trusted remain.
-func (d *Denials) Recall(now algo.Instant, subject string, charges []Charge, results []algo.Result, holds []time.Duration) (denies bool) {
+func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, results []algo.Result, holds []time.Duration) (denies bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entries := d.of(subject)
@@ -54,7 +54,7 @@ func (d *Denials) Recall(now algo.Instant, subject string, charges []Charge, res
 		}
 		results[i] = e.result
 		if c.Cost > 0 && !c.Force {
-			holds[i] = e.hold(now, e.result, e.seen, c.Cost, d.trust)
+			holds[i] = e.left(now, e.result, e.seen, c.Cost, d.trust)
 		}
 		if !d.stale(now, e, holds[i]) && (holds[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
 			e.of(c.Cost).early++
@@ -120,7 +120,7 @@ func (d *Denials) Forget(subject string) {
 }
 
 // Distrust makes the entries of subject too old to deny. Last still returns their states.
-func (d *Denials) Distrust(subject string) {
+func (d *Denials) Expire(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entries := d.of(subject)
@@ -130,7 +130,7 @@ func (d *Denials) Distrust(subject string) {
 }
 
 // Remember caches results as seen at now. taken reports whether the store took the charges.
-func (d *Denials) Remember(now algo.Instant, subject string, charges []Charge, results []algo.Result, taken bool) {
+func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, results []algo.Result, taken bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entries, ok := d.recent[subject]

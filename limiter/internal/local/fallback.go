@@ -19,17 +19,17 @@ import (
 type Fallback struct {
 	most int // subjects
 
-	held  atomic.Int64 // subjects; with none, a decision costs nothing more
-	until atomic.Int64 // the instant from which nothing held counts, unless more is charged
+	subjects atomic.Int64 // subjects; with none, a decision costs nothing more
+	until    atomic.Int64 // the instant from which nothing held counts, unless more is charged
 
 	mu     sync.Mutex
-	table  map[string][]held
+	table  map[string][]heldState
 	weight int
 	swept  algo.Instant
 }
 
 // held is the state of a limit, or of its share.
-type held struct {
+type heldState struct {
 	limit Limit
 	state algo.State
 }
@@ -40,13 +40,13 @@ const fallbackMargin = 50 * time.Millisecond
 // NewFallback returns a Fallback for the given number of subjects. A subject with many limits or a
 // long log counts as several.
 func NewFallback(subjects int) *Fallback {
-	return &Fallback{most: subjects, table: map[string][]held{}}
+	return &Fallback{most: subjects, table: map[string][]heldState{}}
 }
 
 // Holds reports whether anything is held that counts at now. If not, it drops all.
 func (f *Fallback) Holds(now algo.Instant) bool {
 	switch {
-	case f.held.Load() == 0:
+	case f.subjects.Load() == 0:
 		return false
 	case int64(now) < f.until.Load():
 		return true
@@ -69,7 +69,7 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held.Add(1) // so that Holds waits for the lock
+	f.subjects.Add(1) // so that Holds waits for the lock
 	defer f.recount()
 	seen()
 	states, writes := f.table[subject], false
@@ -99,7 +99,7 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 	charges, results := []Charge{{Limit: limit, Cost: 1, Force: true}}, []algo.Result{{Machine: limit.Machine}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.held.Add(1)
+	f.subjects.Add(1)
 	defer f.recount()
 	s, ok := seen()
 	states := f.table[subject]
@@ -112,7 +112,7 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 }
 
 // recount counts the subjects that are held. The caller holds the lock.
-func (f *Fallback) recount() { f.held.Store(int64(len(f.table))) }
+func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
 // Mirror charges what the store has charged, on limits that are held, and reports whether all of these
 // admit it. A limit that is not held has no Machine in results.
@@ -138,7 +138,7 @@ func (f *Fallback) Look(now algo.Instant, subject string, charges []Charge, resu
 }
 
 // load fills results with the states of charges, and reports whether there are any.
-func load(now algo.Instant, states []held, charges []Charge, results []algo.Result) (found bool) {
+func load(now algo.Instant, states []heldState, charges []Charge, results []algo.Result) (found bool) {
 	for i, c := range charges {
 		results[i] = algo.Result{}
 		if s, ok := heldOf(states, c.Limit).as(c.Limit, now); ok {
@@ -183,7 +183,7 @@ func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) 
 			continue
 		}
 		if in := stored[i].State; sameUsage(algo.Merge(c.Machine, in, s.state), in) {
-			states = slices.DeleteFunc(states, func(s held) bool { return s.limit.ID == c.ID }) // with its share
+			states = slices.DeleteFunc(states, func(s heldState) bool { return s.limit.ID == c.ID }) // with its share
 		}
 	}
 	f.put(subject, states)
@@ -225,7 +225,7 @@ func (f *Fallback) Reset(subject string) {
 }
 
 // write keeps the results of charges that have a Machine. The caller holds the lock.
-func (f *Fallback) write(subject string, states []held, charges []Charge, results []algo.Result) {
+func (f *Fallback) write(subject string, states []heldState, charges []Charge, results []algo.Result) {
 	f.weight -= heldWeight(states)
 	for i, c := range charges {
 		r := results[i]
@@ -233,9 +233,9 @@ func (f *Fallback) write(subject string, states []held, charges []Charge, result
 			continue
 		}
 		if s := heldOf(states, c.Limit); s != nil {
-			*s = held{c.Limit, r.State}
+			*s = heldState{c.Limit, r.State}
 		} else if c.Cost > 0 {
-			states = append(states, held{c.Limit, r.State})
+			states = append(states, heldState{c.Limit, r.State})
 		}
 		f.until.Store(max(f.until.Load(), int64(r.Machine.Idle(r.State))))
 	}
@@ -243,7 +243,7 @@ func (f *Fallback) write(subject string, states []held, charges []Charge, result
 }
 
 // put replaces the states of subject, whose weight is already subtracted. The caller holds the lock.
-func (f *Fallback) put(subject string, states []held) {
+func (f *Fallback) put(subject string, states []heldState) {
 	if len(states) == 0 {
 		delete(f.table, subject)
 	} else {
@@ -264,7 +264,7 @@ func (f *Fallback) room(now algo.Instant) bool {
 	}
 	f.swept = now
 	for subject, states := range f.table {
-		if !slices.ContainsFunc(states, func(s held) bool { return s.limit.Machine.Idle(s.state) > now }) {
+		if !slices.ContainsFunc(states, func(s heldState) bool { return s.limit.Machine.Idle(s.state) > now }) {
 			f.weight -= heldWeight(states)
 			delete(f.table, subject)
 		}
@@ -273,7 +273,7 @@ func (f *Fallback) room(now algo.Instant) bool {
 }
 
 // heldWeight returns how many subjects the states of one subject count as; 0 without states.
-func heldWeight(states []held) int {
+func heldWeight(states []heldState) int {
 	w := (len(states) + subjectLimits - 1) / subjectLimits
 	for i := range states {
 		w += len(states[i].state.Entries) / subjectLog
@@ -282,7 +282,7 @@ func heldWeight(states []held) int {
 }
 
 // heldOf returns the state of limit, of any version; nil if there is none.
-func heldOf(states []held, limit Limit) *held {
+func heldOf(states []heldState, limit Limit) *heldState {
 	for i := range states {
 		if s := &states[i]; s.limit.ID == limit.ID && s.limit.Share == limit.Share {
 			return s
@@ -292,7 +292,7 @@ func heldOf(states []held, limit Limit) *held {
 }
 
 // as returns the state as limit counts it at now, and whether there is one.
-func (s *held) as(limit Limit, now algo.Instant) (algo.State, bool) {
+func (s *heldState) as(limit Limit, now algo.Instant) (algo.State, bool) {
 	if s == nil {
 		return algo.State{}, false
 	}

@@ -23,20 +23,20 @@ func window(tb testing.TB) Limit {
 func TestFallback_held(t *testing.T) {
 	f, limit := NewFallback(10), window(t)
 	held := false
-	f.Take(0, "user", []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.held.Load() > 0 })
+	f.Take(0, "user", []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.subjects.Load() > 0 })
 	if !held {
 		t.Error("Take: Holds returned without waiting")
 	}
 	f.Reset("user")
 	f.Raise(0, "user", limit, func() (algo.State, bool) {
-		held = f.held.Load() > 0
+		held = f.subjects.Load() > 0
 		return algo.State{}, false
 	})
 	if !held {
 		t.Error("Raise: Holds returned without waiting")
 	}
-	if f.held.Load() != 0 {
-		t.Errorf("got %d subjects held, want none", f.held.Load())
+	if f.subjects.Load() != 0 {
+		t.Errorf("got %d subjects held, want none", f.subjects.Load())
 	}
 }
 

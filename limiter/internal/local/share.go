@@ -19,7 +19,7 @@ const (
 // aim is the part of the limit that processes share when demand exceeds it. The demand that they
 // read varies by some percent, and the surplus of one process is not missing from another at the
 // same time.
-const aim = 0.97
+const targetUse = 0.97
 
 // firstReports is the time in which processes that start together, and find no reports, look again.
 // The first of them report then. The others learn from these how many processes there are before
@@ -64,15 +64,15 @@ type Share struct {
 	interval    time.Duration
 	due         algo.Instant // of the next report, or look
 
-	own        algo.State // of a limit on which only this process reports its demand
-	asked      float64    // recent demand here
-	by, during float64    // its number of requests, and its seconds
-	rate       float64    // demand here, in requests a second; 0: unknown
-	total      float64    // demand everywhere, in requests a second
-	processes  float64
-	strict     bool         // the counter refuses too
-	until      algo.Instant // from then on next is the rate of all processes; 0: never
-	next       float64
+	own                        algo.State // of a limit on which only this process reports its demand
+	recentDemand               float64    // recent demand here
+	recentRequests, recentTime float64    // its number of requests, and its seconds
+	rate                       float64    // demand here, in requests a second; 0: unknown
+	total                      float64    // demand everywhere, in requests a second
+	processes                  float64
+	strict                     bool         // the counter refuses too
+	until                      algo.Instant // from then on next is the rate of all processes; 0: never
+	next                       float64
 }
 
 // Report is what a counter sends to the store, to be charged at At.
@@ -108,7 +108,7 @@ func (s *Share) start(now algo.Instant, spread float64) {
 
 // learn takes in the reported demand and processes, and plans the next report. random returns a
 // number from 0 to 1.
-func (s *Share) learn(now algo.Instant, out Report, demand, processes algo.Result, random func() float64) {
+func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Result, random func() float64) {
 	over := s.covered(now, processes).Seconds()
 	used := func(r algo.Result) float64 { return float64(r.Machine.Used(r.State, now)) / over }
 	s.processes = used(processes) / 1000
@@ -159,9 +159,9 @@ func (s *Share) learn(now algo.Instant, out Report, demand, processes algo.Resul
 
 // measure sets the rate by a demand, and by the given part of earlier measurements.
 func (s *Share) measure(demand, requests int64, during time.Duration, before float64) {
-	s.asked, s.by, s.during = s.asked*before+float64(demand), s.by*before+float64(requests), s.during*before+during.Seconds()
-	if s.rate = 0; s.during > 0 {
-		s.rate = s.asked / s.during
+	s.recentDemand, s.recentRequests, s.recentTime = s.recentDemand*before+float64(demand), s.recentRequests*before+float64(requests), s.recentTime*before+during.Seconds()
+	if s.rate = 0; s.recentTime > 0 {
+		s.rate = s.recentDemand / s.recentTime
 	}
 }
 
@@ -227,12 +227,12 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 // shares sum up to that.
 func (s *Share) grant(now algo.Instant, all float64) {
 	total, processes := max(s.total, s.rate), max(s.processes, 1)
-	known := s.by / (s.by + 4) // a few requests show little: then assume the average
+	known := s.recentRequests / (s.recentRequests + 4) // a few requests show little: then assume the average
 	own := known*s.rate + (1-known)*total/processes
 	share := all / processes
 	switch {
 	case total >= all && total > 0:
-		share = aim * all * own / total
+		share = targetUse * all * own / total
 	case total > 0: // half of the spare quota goes by demand, half equally
 		share = own + (all-total)*(own/total+1/processes)/2
 	}

@@ -1,0 +1,97 @@
+package limiter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
+)
+
+// pressure measures how often this process fails to charge a limit of a subject, because requests come
+// faster than the store can write the item. Each failure doubles the level. The level halves every
+// pressureLife, unless leases still save calls. The zero value is no pressure.
+//
+// A leasable limit under pressure takes leases; the level bounds the number of requests in a lease.
+// For any other limit, the process makes no call for a while after a throttled one. The pause grows
+// with the level.
+type pressure struct {
+	level       int64        // when it last rose: 2, 4, 8 ...
+	at          algo.Instant // when it last rose
+	hot         algo.Instant // when this process last saw that the subject itself makes its item busy
+	pausedUntil algo.Instant // the process makes no call before
+}
+
+// Bounds of pressure. Half of what remains of the limit also bounds a lease.
+const (
+	maxPressure  = 1 << 20
+	pressureLife = 4 * time.Second
+)
+
+// A pause takes at most pausePerLevel times the level, and at most maxPause.
+const (
+	pausePerLevel = 250 * time.Millisecond
+	maxPause      = 3 * time.Second
+)
+
+// The first lease after a throttled call holds at most firstLease requests. It takes at most one part
+// in firstLeasePart of what remains of the limit, because the subject may not be the hot one.
+const (
+	firstLease     = 4
+	firstLeasePart = 256
+)
+
+// errPaused is the failure of a call that was not made, because the item of its subject is busy.
+var errPaused = fmt.Errorf("%w: %w: paused after throttled calls", ErrUnavailable, ErrItemThrottled)
+
+// current returns the level at now; 0 or 1 is no pressure.
+func (p *pressure) current(now algo.Instant) int64 {
+	return p.level >> min(62, max(0, now.Sub(p.at))/pressureLife)
+}
+
+// raise doubles the level of a hot subject.
+func (p *pressure) raise(now algo.Instant) {
+	p.level, p.at, p.hot = min(2*max(1, p.current(now)), maxPressure), now, now
+}
+
+// pause starts a pause of random length. It is short if leases save most calls.
+func (p *pressure) pause(now algo.Instant, leasesHelp bool, intN func(int) int) {
+	level := p.level
+	if leasesHelp {
+		level /= 32
+	}
+	most := min(time.Duration(level)*pausePerLevel, maxPause)
+	p.pausedUntil = now.Add(most/2 + time.Duration(intN(int(most/2)+1)))
+}
+
+// leasable reports whether a process under pressure may take requests of l in advance. These limits
+// are not leasable: a log records the instant of each request, a leaky bucket spaces requests, and a
+// lease of a shallow bucket leaks before it is used. A limit with a Spread does only what that says.
+func (l *Limit) leasable() bool {
+	if _, ok := l.machine.(*algo.Bucket); ok && l.leaseGrace() < minGrace {
+		return false
+	}
+	return l.Spread == Spread{} && l.Rate.Algorithm != algo.SlidingLog
+}
+
+// leasesHelp reports whether leases of l can be large enough to save most writes.
+func (l *Limit) leasesHelp() bool {
+	return l.leasable() && l.machine.Capacity() >= firstLease*firstLeasePart
+}
+
+// A bucket's lease under pressure begins to leak after a grace: one part in gracePart of the bucket's
+// depth. Therefore, it admits at most that part of the burst too many, 1 %, at one time. With a grace
+// below minGrace, a lease would save no call.
+const (
+	gracePart = 100
+	minGrace  = 100 * time.Millisecond
+)
+
+// leaseGrace returns how long a lease of l keeps all of its quota; 0 for Spread.Lease.
+func (l *Limit) leaseGrace() time.Duration {
+	bucket, ok := l.machine.(*algo.Bucket)
+	if !ok || l.Spread.Lease > 0 || l.Rate.Algorithm == algo.LeakyBucket {
+		return 0
+	}
+	return min(local.LeaseLife, bucket.Depth/gracePart)
+}

@@ -1,0 +1,222 @@
+package limiter
+
+import (
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-limits/weir/limiter/algo"
+	"github.com/weir-limits/weir/limiter/internal/local"
+)
+
+// tracker is what this process holds of one limit of a subject: a lease or a counter, and the pressure
+// on the subject.
+type tracker struct {
+	limit    *Limit
+	lease    local.Lease
+	counter  local.Counter
+	pressure pressure
+	// renewing is not nil while a request calls the store for a new lease or a synchronization. It
+	// is closed when that request has the result.
+	renewing chan struct{}
+	err      error // of the last such call
+}
+
+// trackers are the trackers of this process. Their number is bounded. If there is no room for another
+// one, a charge goes to the store as if its limit had no Spread.
+type trackers struct {
+	most int
+	intN func(n int) int
+
+	// pressureUntil is an instant after which no tracker is under pressure, unless pressure rises again.
+	pressureUntil atomic.Int64
+
+	mu    sync.Mutex
+	table map[trackerKey]*tracker
+	swept algo.Instant
+}
+
+type trackerKey struct {
+	subject Subject
+	id      ID
+}
+
+// get returns the tracker of a limit, and creates it if necessary. It returns nil if there is no room.
+// The caller holds the lock.
+func (ts *trackers) get(now algo.Instant, subject Subject, limit *Limit) *tracker {
+	key := trackerKey{subject, limit.ID}
+	t := ts.table[key]
+	switch {
+	case t != nil && t.limit == limit:
+		return t
+	case t != nil && t.renewing != nil: // a request renews it under the old rules
+		return t
+	case t != nil: // the rules changed; the counter keeps the charges that it has not reported
+		*t = tracker{limit: limit, lease: local.Lease{Serial: t.lease.Serial}, counter: t.counter.Renew(limit.counterRules())}
+		return t
+	case len(ts.table) >= ts.most && !ts.sweep(now):
+		return nil
+	}
+	t = &tracker{limit: limit, counter: local.NewCounter(limit.counterRules())}
+	ts.table[key] = t
+	return t
+}
+
+// endRenewal wakes the requests that wait for the tracker. The caller holds the lock.
+func (t *tracker) endRenewal() {
+	close(t.renewing)
+	t.renewing = nil
+}
+
+// serves reports whether t can decide a request of cost want without the store. The rules of limit may
+// be newer than those of t.
+func (t *tracker) serves(now algo.Instant, limit *Limit, want int64) bool {
+	if limit.Spread.hasCounter() {
+		return t.counter.Known() && (t.err == nil || busy(t.err) || limit.countsAlone())
+	}
+	return t.lease.Left(now) >= want
+}
+
+// countsAlone reports whether a counter may continue while the store fails. It then enforces the whole
+// limit, so it may not continue if LocalProcesses divide the limit.
+func (l *Limit) countsAlone() bool {
+	return l.Shadow || l.OnError == OnErrorAllow || l.OnError == OnErrorLocal && l.LocalProcesses == 1
+}
+
+// givesUp reports whether a request should not wait for the store: the last call had no answer, and
+// either the request waited for that call, or another call is in flight. Without this check, each
+// waiting request would wait for its whole deadline in an outage.
+func (t *tracker) givesUp(waited bool) bool {
+	return !Answered(t.err) && (t.renewing != nil || waited)
+}
+
+// sweep removes idle trackers, at most once a second, and reports whether there is room.
+func (ts *trackers) sweep(now algo.Instant) bool {
+	if age := now.Sub(ts.swept); age >= 0 && age < time.Second {
+		return false
+	}
+	ts.swept = now
+	for key, t := range ts.table {
+		if t.idle(now) {
+			delete(ts.table, key)
+		}
+	}
+	return len(ts.table) < ts.most
+}
+
+// idle reports whether t may be removed.
+func (t *tracker) idle(now algo.Instant) bool {
+	if t.renewing != nil || t.lease.Left(now) > 0 || t.pressure.current(now) > 1 {
+		return false
+	}
+	return t.counter.Idle(now)
+}
+
+// forget removes the trackers of subject that no request renews.
+func (ts *trackers) forget(subject Subject) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for key, t := range ts.table {
+		if key.subject == subject && t.renewing == nil {
+			delete(ts.table, key)
+		}
+	}
+}
+
+// count returns the count of the counter of a limit; no Machine if there is none.
+func (ts *trackers) count(subject Subject, id ID) algo.Result {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	if t := ts.table[trackerKey{subject, id}]; t != nil {
+		return t.counter.Result
+	}
+	return algo.Result{}
+}
+
+// anyPressure reports whether any tracker may be under pressure. It takes no lock.
+func (ts *trackers) anyPressure(now algo.Instant) bool {
+	return now <= algo.Instant(ts.pressureUntil.Load())
+}
+
+// extendPressure makes anyPressure true until the pressure of t ends.
+func (ts *trackers) extendPressure(t *tracker) {
+	end := int64(t.pressure.at.Add(time.Duration(bits.Len64(uint64(t.pressure.level))) * pressureLife))
+	ts.pressureUntil.Store(max(end, ts.pressureUntil.Load()))
+}
+
+// pressed returns the tracker of a limit if it is under pressure at now, and nil otherwise. The caller
+// holds the lock.
+func (ts *trackers) pressed(now algo.Instant, subject Subject, limit *Limit) *tracker {
+	t := ts.table[trackerKey{subject, limit.ID}]
+	if t == nil || t.limit != limit || t.pressure.current(now) <= 1 {
+		return nil
+	}
+	return t
+}
+
+// raisePressure raises the pressure on the limits of charges. With pause, the process also makes no
+// call for them for a random time.
+func (ts *trackers) raisePressure(now algo.Instant, charges []Charge, pause bool) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	for _, c := range charges {
+		t := ts.get(now, c.Subject, c.Limit)
+		if t == nil {
+			continue
+		}
+		t.pressure.raise(now)
+		if pause {
+			t.pressure.pause(now, t.limit.leasesHelp(), ts.intN)
+		}
+		ts.extendPressure(t)
+	}
+}
+
+// paused reports whether the process makes no call for a limit of subject, because the item is busy.
+func (ts *trackers) paused(now algo.Instant, subject Subject, limit *Limit) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.pressed(now, subject, limit)
+	return t != nil && t.pressure.pausedUntil > now && t.pressure.pausedUntil.Sub(now) <= maxPause
+}
+
+// hot reports whether this process has recently seen that subject makes its own item busy.
+func (ts *trackers) hot(now algo.Instant, subject Subject, limit *Limit) bool {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	t := ts.pressed(now, subject, limit)
+	return t != nil && now.Sub(t.pressure.hot).Abs() < pressureLife
+}
+
+// nextLease returns the size of the next lease of t, for a request of cost want. The pressure does not
+// fall while leases save calls: without leases, all environments of a hot subject would throttle its
+// item again at the same time. The caller holds the lock.
+func (ts *trackers) nextLease(now algo.Instant, t *tracker, want int64) int64 {
+	if t.pressure.level > 1 && t.lease.Used > want && now.Sub(t.lease.Taken).Abs() < 2*local.LeaseLife {
+		t.pressure.level, t.pressure.at = t.pressure.current(now), now
+		ts.extendPressure(t)
+	}
+	if lease := t.limit.Spread.Lease; lease > 0 {
+		return t.lease.Next(now, want, lease)
+	}
+	most := t.pressure.current(now) * want
+	return min(most, max(2*want, t.lease.Next(now, want, most)))
+}
+
+// firstLease returns the tracker and the size of a lease for a charge of cost want on a throttled item.
+// The write that succeeds then also serves the next requests. It returns nil if the limit has too
+// little room for a lease, or if another request renews the tracker.
+func (ts *trackers) firstLease(now algo.Instant, subject Subject, limit *Limit, want, room int64) (t *tracker, size int64) {
+	ts.mu.Lock()
+	defer ts.mu.Unlock()
+	size = min(firstLease*want, room/firstLeasePart)
+	t = ts.get(now, subject, limit)
+	if size <= want || t == nil || t.renewing != nil {
+		return nil, 0
+	}
+	t.pressure.level, t.pressure.at = max(t.pressure.current(now), size/want), now
+	ts.extendPressure(t)
+	t.renewing = make(chan struct{})
+	return t, size
+}
