@@ -32,7 +32,7 @@ func Find() (Checkout, error) {
 		}
 		parent := filepath.Dir(dir)
 		if parent == dir {
-			return Checkout{}, errors.New("not inside a checkout of Weir: no functions/rules.json here or above")
+			return Checkout{}, errors.New("working directory: not inside a checkout of Weir: neither it nor a parent has functions/rules.json")
 		}
 		dir = parent
 	}
@@ -43,7 +43,8 @@ func (c Checkout) Path(parts ...string) string {
 	return filepath.Join(append([]string{c.Root}, parts...)...)
 }
 
-// HostArch is the architecture of this machine, as Lambda names it and dist has it.
+// HostArch returns Lambda's name of this machine's architecture. The folders in dist have these
+// names.
 func HostArch() string {
 	if runtime.GOARCH == "amd64" {
 		return "x86_64"
@@ -51,19 +52,19 @@ func HostArch() string {
 	return runtime.GOARCH
 }
 
-// PublicKeysFile is the document of the key that verifies local tokens.
+// PublicKeysFile is the JWKS document with the key that verifies local tokens.
 func (c Checkout) PublicKeysFile() string { return c.Path(".weir", "jwks.json") }
 
-// APIKeysFile has the records of the sample API keys, and APIKeySecretFile the secret of their hashes.
+// APIKeysFile has the records of the sample API keys.
 func (c Checkout) APIKeysFile() string { return c.Path(".weir", "apikeys.json") }
 
-// APIKeySecretFile is the secret of the hashes in APIKeysFile.
+// APIKeySecretFile has the secret for the hashes in APIKeysFile.
 func (c Checkout) APIKeySecretFile() string { return c.Path(".weir", "apikey-secret") }
 
-// SubjectKeyFile is the key of the hashes that stand for callers.
+// SubjectKeyFile has the key for the hashes that replace callers in logs and metrics.
 func (c Checkout) SubjectKeyFile() string { return c.Path(".weir", "subject-key") }
 
-// MetricsFile is where local functions write what CloudWatch reads at AWS.
+// MetricsFile gets the metrics of local functions. On AWS, CloudWatch gets them.
 func (c Checkout) MetricsFile() string { return c.Path(".weir", "metrics.log") }
 
 func (c Checkout) privateKeyFile() string { return c.Path(".weir", "jwt-key.json") }
@@ -118,7 +119,7 @@ func (c Checkout) SampleKeys(renew bool) (keys map[string]string, err error) {
 	return keys, errors.Join(writeJSON(c.APIKeysFile(), records), writeJSON(c.sampleKeysFile(), keys))
 }
 
-// SubjectKey returns the key of the hashes that stand for callers. It creates a missing key.
+// SubjectKey returns the key in SubjectKeyFile. It creates a missing key.
 func (c Checkout) SubjectKey() ([]byte, error) {
 	key, err := os.ReadFile(c.SubjectKeyFile())
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -128,7 +129,7 @@ func (c Checkout) SubjectKey() ([]byte, error) {
 	return key, writeFile(c.SubjectKeyFile(), key)
 }
 
-// Seed makes all the files that a local run needs, and returns the sample API keys.
+// Seed creates all the files that a local run needs, and returns the sample API keys.
 func (c Checkout) Seed() (keys map[string]string, err error) {
 	if _, err := c.SigningKey(); err != nil {
 		return nil, err
@@ -139,8 +140,8 @@ func (c Checkout) Seed() (keys map[string]string, err error) {
 	return c.SampleKeys(false)
 }
 
-// Exists reports whether a file exists. It returns true after another error, because reading the
-// file then returns that error.
+// Exists reports whether a file exists. It also returns true if it cannot find out. Reading the file
+// then returns the error.
 func Exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -165,8 +166,8 @@ func writeJSON(path string, value any) error {
 	return writeFile(path, append(document, '\n'))
 }
 
-// writeFile writes a file that only its owner may read, in one step: another process reads the old
-// content or the new one.
+// writeFile writes a file that only its owner may read. The write is atomic: another process reads
+// either the old content or the new content.
 func writeFile(path string, content []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

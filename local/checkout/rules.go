@@ -6,13 +6,13 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// ParseRules parses a document with the options of functions on DynamoDB.
+// ParseRules parses a rules document with the options that functions use with DynamoDB.
 func ParseRules(document []byte) (*rules.Rules, error) {
 	return rules.Parse(document, rules.Options{LeaseAbove: rules.LeaseAboveDynamoDB})
 }
 
-// Tiers returns the tiers of a rules document. "" means the document of the checkout. If the
-// document cannot be read, there are none.
+// Tiers returns the tiers of a rules document. "" means the document of the checkout. Tiers returns
+// none if it cannot read the document.
 func Tiers(document string) []string {
 	if document == "" {
 		c, err := Find()

@@ -14,10 +14,10 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// Table is the name of the table of the limits on DynamoDB Local.
+// Table is the name of the table for limits on DynamoDB Local.
 const Table = "weir"
 
-// MakeTable makes the table of the limits on DynamoDB Local. made is false if the table exists.
+// MakeTable creates the table for limits on DynamoDB Local. made is false if the table exists.
 func MakeTable(ctx context.Context, endpoint, table string) (made bool, err error) {
 	config := boot.Config{Store: "dynamodb", DynamoDBEndpoint: endpoint, Local: true}
 	client, err := config.DynamoDBClient(ctx)
@@ -25,7 +25,7 @@ func MakeTable(ctx context.Context, endpoint, table string) (made bool, err erro
 		return false, err
 	}
 	if !loopback.URL(endpoint) {
-		return false, fmt.Errorf("%s is not on this machine; at AWS, cdk deploy makes the table", endpoint)
+		return false, fmt.Errorf("DYNAMODB_ENDPOINT: %s is not on this machine; on AWS, cdk deploy creates the table", endpoint)
 	}
 	_, err = client.CreateTable(ctx, dynamostore.TableInput(table))
 	if _, exists := errors.AsType[*types.ResourceInUseException](err); exists {

@@ -7,15 +7,15 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// The issuer, the audience and the algorithm of tokens that are made here.
+// The issuer, the audience and the algorithm of local tokens.
 const (
 	Issuer    = "weir-local"
 	Audience  = "weir-local"
 	Algorithm = jose.EdDSA
 )
 
-// Token returns a token that the local gateway accepts for the duration valid. A negative duration
-// gives an expired token. The tier "" means no tier. claims are additional claims.
+// Token returns a token that the local gateway accepts for the duration valid. If valid is negative,
+// the token has expired. The tier "" means no tier. claims are additional claims.
 func (c Checkout) Token(user, tier string, valid time.Duration, claims map[string]string) (string, error) {
 	now := time.Now()
 	all := map[string]any{"iss": Issuer, "aud": Audience, "sub": user, "iat": now.Unix(), "exp": now.Add(valid).Unix()}

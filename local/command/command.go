@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Interrupted is the exit status of a command that an interrupt ended, as in shells.
+// Interrupted is the exit status of a command that an interrupt ended. Shells use the same number.
 const Interrupted = 130
 
 // UsageError is a mistake in the command line. The exit status is 2.
@@ -29,7 +29,7 @@ func Usage(format string, args ...any) error { return UsageError{fmt.Errorf(form
 // Unwrap returns the cause.
 func (e UsageError) Unwrap() error { return e.error }
 
-// AsUsage returns err as a UsageError, nil if it is nil.
+// AsUsage returns err as a UsageError. It returns nil if err is nil.
 func AsUsage(err error) error {
 	if err == nil {
 		return nil
@@ -37,13 +37,15 @@ func AsUsage(err error) error {
 	return UsageError{err}
 }
 
-// ExitError ends a command with a status. The command has already printed its message.
+// ExitError ends a command with an exit status and prints nothing. The command has already printed
+// its message.
 type ExitError struct{ Code int }
 
 // Error implements error.
 func (e ExitError) Error() string { return fmt.Sprintf("exit status %d", e.Code) }
 
-// Root completes the root command of a program: its version, and errors as [Execute] prints them.
+// Root completes the root command of a program. It sets the version and leaves the printing of errors
+// to [Execute].
 func Root(root *cobra.Command) *cobra.Command {
 	root.Version, root.SilenceErrors, root.SilenceUsage = Built().Version, true, true
 	wrapHelp(root)
@@ -79,8 +81,8 @@ func Built() Build {
 	return b
 }
 
-// Main runs the command line of this process and ends the process. The first interrupt cancels the
-// context of the command; a second one ends the process at once.
+// Main runs the command line of this process and then exits. The first interrupt cancels the context
+// of the command. The second interrupt ends the process at once.
 func Main(root *cobra.Command) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
@@ -89,8 +91,8 @@ func Main(root *cobra.Command) {
 	os.Exit(code)
 }
 
-// Execute runs a command line and returns its exit status. An error is one line on stderr; after a
-// UsageError a second line names the help.
+// Execute runs a command line and returns its exit status. It prints an error to stderr as one line.
+// For a UsageError, a second line names the command that prints the help.
 func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	root.SetArgs(args)
 	root.SetOut(stdout)
@@ -116,7 +118,7 @@ func Execute(ctx context.Context, root *cobra.Command, args []string, stdout, st
 	return 1
 }
 
-// Exactly requires n arguments, which the Use line of the command names.
+// Exactly requires n arguments. The Use line of the command must name them.
 func Exactly(n int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) == n {
@@ -133,8 +135,8 @@ func Exactly(n int) cobra.PositionalArgs {
 	}
 }
 
-// Group is a command that only has subcommands. Without a subcommand it prints its help. An unknown
-// word is a usage error that lists the subcommands.
+// Group makes c a command that only has subcommands. Without a subcommand it prints its help. An
+// unknown subcommand is a usage error that lists the subcommands.
 func Group(c *cobra.Command) *cobra.Command {
 	c.Args = func(c *cobra.Command, args []string) error {
 		if len(args) == 0 {

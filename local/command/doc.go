@@ -1,3 +1,3 @@
-// Package command runs a command line: exit statuses, usage errors, JSON, colours and completion
-// are the same in weir and in weir-tools.
+// Package command has the parts of a command line that weir and weir-tools share: exit statuses, usage
+// errors, JSON, colours and completion.
 package command

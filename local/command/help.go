@@ -9,8 +9,8 @@ import (
 // HelpWidth is the maximum number of columns in a line of help.
 const HelpWidth = 100
 
-// wrapHelp makes help fit HelpWidth: paragraphs and the descriptions of flags. Examples and the
-// short description of a command stay as they are.
+// wrapHelp wraps paragraphs and the descriptions of flags at HelpWidth. It does not change examples
+// and the short descriptions of commands.
 func wrapHelp(root *cobra.Command) {
 	cobra.AddTemplateFunc("wrap", Wrap)
 	root.SetHelpTemplate(`{{with (or .Long .Short)}}{{wrap . | trimTrailingWhitespaces}}

@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// Port is the port of the first of two APIs, as a flag. The second API has the next port.
+// Port is a flag with the port of the first of two APIs. The second API has the next port.
 type Port int
 
 const maxPort = 65534

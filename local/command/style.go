@@ -8,11 +8,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Style marks text on a terminal. The zero value leaves text as it is.
+// Style marks text on a terminal. The zero value does not change text.
 type Style struct{ on bool }
 
-// StyleOf returns the style of what is written to out: colours only on a terminal, and only without
-// NO_COLOR (no-color.org).
+// StyleOf returns the style for output to out. It has colours only if out is a terminal and NO_COLOR
+// (no-color.org) is not set.
 func StyleOf(out io.Writer) Style {
 	return Style{IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
@@ -30,16 +30,16 @@ func (s Style) mark(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// Bold marks what a section is about.
+// Bold marks the subject of a section.
 func (s Style) Bold(text string) string { return s.mark("1", text) }
 
-// Good marks what is allowed.
+// Good marks text about something allowed.
 func (s Style) Good(text string) string { return s.mark("32", text) }
 
-// Bad marks what is refused.
+// Bad marks text about something refused.
 func (s Style) Bad(text string) string { return s.mark("31", text) }
 
-// Weak marks what can be skipped.
+// Weak marks text that a reader can skip.
 func (s Style) Weak(text string) string { return s.mark("2", text) }
 
 // Complete makes a shell complete the values of a flag.
@@ -50,6 +50,6 @@ func Complete(c *cobra.Command, flag string, values ...string) {
 // CompleteBy makes a shell complete the values of a flag by a function.
 func CompleteBy(c *cobra.Command, flag string, values cobra.CompletionFunc) {
 	if err := c.RegisterFlagCompletionFunc(flag, values); err != nil {
-		panic(err) // there is no such flag
+		panic(err) // the command has no such flag
 	}
 }

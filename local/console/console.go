@@ -14,8 +14,8 @@ import (
 // Path is the prefix of all paths of a Console.
 const Path = "/_weir/"
 
-// policy restricts the page to its own origin. It forbids inline scripts and styles, and
-// frames of other sites around the page.
+// policy is the Content-Security-Policy of the page. The page can load only from its origin, without
+// inline scripts and styles. Other sites cannot show the page in a frame.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
 //go:embed web
@@ -34,17 +34,17 @@ var page = template.Must(template.ParseFS(web, "web/index.html"))
 
 // Options of a Console.
 type Options struct {
-	// APIs are the APIs that the page can send to.
+	// APIs are the APIs to which the page can send requests.
 	APIs []API
 	// Rules returns the rules in force.
 	Rules func() *rules.Rules
-	// Source and Store are labels for the origin of the rules and the store.
+	// Source and Store are texts that the page shows: the origin of the rules, and the store.
 	Source, Store string
-	// Token returns a token that the APIs accept, for a user and a tier.
+	// Token returns a token for a user and a tier. The APIs must accept it.
 	Token func(user, tier string) (string, error)
 }
 
-// API is an API that requests can be sent to.
+// API is an API to which the page can send requests.
 type API struct {
 	Kind string // REST or HTTP
 	URL  string // of its listener, without a path
@@ -52,7 +52,7 @@ type API struct {
 	Endpoints func() []Endpoint
 }
 
-// Endpoint is a method and a path that requests can be sent to.
+// Endpoint is a method and a path of an API.
 type Endpoint struct{ Method, Path string }
 
 // Console serves the page and its API below Path. It is safe for concurrent use. Make one
@@ -97,7 +97,7 @@ func (c *Console) page(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// state serves what may change while the page is open.
+// state serves the values that can change while the page is open.
 func (c *Console) state(w http.ResponseWriter, _ *http.Request) {
 	reply(w, map[string]any{"version": c.Rules().Version()})
 }

@@ -78,8 +78,8 @@ func do(t *testing.T, r *http.Request) (*http.Response, string) {
 	return response, string(body)
 }
 
-// The page and its files have a Content-Security-Policy without inline scripts and styles. The page
-// contains no inline script and no inline style.
+// The page and its files have a Content-Security-Policy that forbids inline scripts and styles. The
+// page contains neither.
 func TestPage(t *testing.T) {
 	s := open(t, http.NotFound)
 	for path, media := range map[string]string{"": "text/html; charset=utf-8", "main.js": "text/javascript; charset=utf-8", "console.css": "text/css; charset=utf-8", "icon.svg": "image/svg+xml", "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8", "state": "application/json"} {
@@ -138,8 +138,7 @@ func TestDemo(t *testing.T) {
 
 const order = `{"api":"REST","method":"GET","path":"/a","tier":%q,"user":%q,"count":%d,"rate":50}`
 
-// The response to an order contains one line for each request. All requests are copies of the same
-// request.
+// The response to an order has one line for each request. The requests of an order are equal.
 func TestRequests(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -177,7 +176,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The console rejects an order that the page does not offer. It then sends no request.
+// The console rejects an order that the page does not offer, and sends no request.
 func TestRequests_refused(t *testing.T) {
 	s := open(t, func(http.ResponseWriter, *http.Request) { t.Error("requests: got one, want none") })
 	long := strings.Repeat("x", 100)
@@ -209,7 +208,7 @@ func TestRequests_runs(t *testing.T) {
 	s := open(t, func(_ http.ResponseWriter, r *http.Request) {
 		asked <- struct{}{}
 		if !released.Load() {
-			<-r.Context().Done() // until the console disconnects
+			<-r.Context().Done() // waits until the console disconnects
 		}
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -225,7 +224,7 @@ func TestRequests_runs(t *testing.T) {
 			if response, err := http.DefaultClient.Do(r); err == nil {
 				_ = response.Body.Close()
 				t.Error("cancelled run: got an answer, want none")
-				asked <- struct{}{} // so that the test does not block
+				asked <- struct{}{} // lets the test continue
 			}
 		})
 	}
@@ -238,14 +237,14 @@ func TestRequests_runs(t *testing.T) {
 	released.Store(true)
 	cancel()
 	gone.Wait()
-	for { // until the console detects the disconnect
+	for { // the console can need time to detect the disconnect
 		if r, _ := post(t, s, fmt.Sprintf(order, "", "", 1)); r.StatusCode == http.StatusOK {
 			return
 		}
 	}
 }
 
-// The copy of the library has the pinned version. npm verified the checksum of that version.
+// The copy of uPlot equals the pinned npm package. npm verified the checksum of the package.
 func TestConsole_vendored(t *testing.T) {
 	var lock struct {
 		Packages map[string]struct{ Version, Resolved, Integrity string }

@@ -1,20 +1,20 @@
-// Package console is the web page of a local run. `make run` serves it at /_weir/. The page
-// sends requests to the running gateway and charts the answers. It also demonstrates the
-// algorithms.
+// Package console serves the web page of a local run. `make run` serves it at /_weir/. The page
+// sends requests to the running gateway and draws a chart of the answers. It also demonstrates
+// the algorithms.
 //
 // # Guarantee
 //
-// The page shows what runs and computes nothing itself. Requests are real: this package
-// sends them to the listeners of the APIs, with tokens that the APIs verify. Package
-// scenario plays the demonstrations with the real limiter.
+// The page computes no decisions. Its requests are real: this package sends them to the
+// listeners of the APIs, with tokens that the APIs verify. Package scenario plays the
+// demonstrations with the real limiter.
 //
-// The page can only send to the endpoints of its Options, at most [MaxCount] requests a run,
-// [MaxRate] a second and [MaxRuns] runs at a time. Tokens never reach the page. It loads
-// nothing from other sites, and its policy forbids scripts and styles that are not files of
-// this package.
+// The page can send only to the endpoints in the Options. A run has at most [MaxCount]
+// requests, at most [MaxRate] a second, and at most [MaxRuns] runs are concurrent. Tokens never
+// reach the page. The page loads nothing from other sites, and its policy forbids scripts and
+// styles that are not files of this package.
 //
-// The caller that mounts the handler must keep out other sites and other machines. No
-// deployed function imports this package.
+// The caller must protect the handler from other sites and other machines. No deployed
+// function imports this package.
 //
 // uPlot draws the charts (MIT, web/uplot/LICENSE). It is a copy of the version in
 // package-lock.json; `make vendor` renews it.

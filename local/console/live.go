@@ -15,32 +15,32 @@ import (
 // Bounds of a run.
 const (
 	MaxCount = 500 // requests
-	MaxRate  = 50  // a second
-	MaxRuns  = 4   // at a time
+	MaxRate  = 50  // requests a second
+	MaxRuns  = 4   // concurrent runs
 )
 
 const (
 	maxOrder   = 4 << 10 // bytes of an order
 	maxUser    = 64
-	maxAnswer  = 2 << 10     // bytes of an answer's body that the page gets
+	maxAnswer  = 2 << 10     // bytes of an answer's body that the page shows
 	maxHeaders = 64 << 10    // bytes of an answer's header
 	maxWaiting = 16          // unanswered requests of a run
-	patience   = time.Minute // longer than API Gateway's own limit
+	patience   = time.Minute // timeout of a request, longer than API Gateway's
 	shown      = 40          // characters of a wrong value in an error
 )
 
-// order is a run that the page requests.
+// order is the body of a request that starts a run.
 type order struct {
 	API    string `json:"api"`
 	Method string `json:"method"`
 	Path   string `json:"path"`
-	Tier   string `json:"tier"` // empty: anonymous
+	Tier   string `json:"tier"` // empty for an anonymous caller
 	User   string `json:"user"`
 	Count  int    `json:"count"`
 	Rate   int    `json:"rate"` // a second
 }
 
-// answer is the outcome of one request: a line of the answer to an order.
+// answer is the outcome of one request. The answer to an order has a line for each.
 type answer struct {
 	Number     int                 `json:"number"`
 	Status     int                 `json:"status"` // 0 if there was no answer
@@ -57,8 +57,8 @@ var client = &http.Client{
 	Timeout:       patience,
 }
 
-// send sends the requests of an order and answers with a line for each. It ends when all
-// requests are answered or when the page disconnects.
+// send sends the requests of an order and writes a line for each answer. It ends when all
+// requests have an answer or when the page disconnects.
 func (c *Console) send(w http.ResponseWriter, r *http.Request) {
 	o, err := readOrder(http.MaxBytesReader(w, r.Body, maxOrder))
 	var request *http.Request
@@ -114,7 +114,7 @@ func (c *Console) request(o order) (*http.Request, error) {
 	case o.Rate < 1 || o.Rate > MaxRate:
 		return nil, fmt.Errorf("rate: got %d, want 1 to %d a second", o.Rate, MaxRate)
 	}
-	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // each copy has one
+	request, err := http.NewRequest(o.Method, c.APIs[api].URL+o.Path, http.NoBody) //nolint:noctx // each copy gets a context
 	if err != nil {
 		return nil, err
 	}
@@ -131,9 +131,9 @@ func (c *Console) request(o order) (*http.Request, error) {
 // quote quotes the start of a wrong value.
 func quote(text string) string { return fmt.Sprintf("%.*q", shown, text) }
 
-// run sends copies of a request with pauses between them, and returns the answers in the
-// order of their arrival. It sends none after ctx ends. A caller that stops reading must end
-// ctx.
+// run sends copies of a request with pauses between them. The channel returns the answers in
+// the order of their arrival. run sends no request after ctx ends. A caller that stops reading
+// must cancel ctx.
 func run(ctx context.Context, request *http.Request, count int, pause time.Duration) <-chan answer {
 	answers := make(chan answer)
 	go func() {

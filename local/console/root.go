@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// rootPage is what a browser gets where API Gateway has no method.
+// rootPage is the answer to a browser if API Gateway has no method for the root path.
 const rootPage = `<!doctype html>
 <html lang="en">
 <meta charset="utf-8">
@@ -17,9 +17,9 @@ const rootPage = `<!doctype html>
 </html>
 `
 
-// WithPointer returns an API that points to the console at its root path. The answer has a
-// Link header. A browser gets a page with the link if the API has no method there; other
-// clients get the API's own body.
+// WithPointer returns an API whose answers at the root path have a Link header with the address of
+// the console. If the API has no method there, a browser gets a page with the link. Other clients
+// get the API's body.
 func WithPointer(api http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/" {
@@ -39,7 +39,7 @@ type rootAnswer struct {
 }
 
 func (a *rootAnswer) WriteHeader(status int) {
-	for name, values := range a.Header() { // written as AWS spells it, which is not canonical
+	for name, values := range a.Header() { // the name has the spelling of AWS, which is not canonical
 		if strings.EqualFold(name, "x-amzn-ErrorType") && strings.HasPrefix(values[0], "MissingAuthenticationToken") {
 			a.replaced = true
 		}

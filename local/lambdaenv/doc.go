@@ -3,16 +3,17 @@
 //
 // # Guarantee
 //
-// A process finds what a custom runtime finds at Lambda, with the interface of 2018-06-01. It
-// gets one event at a time, and the next one only after it has answered and requested
-// another. Between events it is frozen: no goroutine runs and no timer fires. It gets its own
-// variables and those of Lambda, and none of its parent's. Every failure is an error that
-// names its cause: an error that the function reports, an answer that is too large, a process
-// that ends, a deadline that passes. No process outlives its parent.
+// A process has the same interface as a custom runtime on Lambda: the Runtime API, version
+// 2018-06-01. It gets one event at a time, and gets the next event only after it has answered
+// and requested another. Between events it is frozen: no goroutine runs and no timer fires.
+// It gets the variables of the function and those of Lambda, but none of its parent's.
 //
-// An [Environment] ends with its process. A [Pool] is all environments of a function. It
-// starts one when an event finds none idle, up to a maximum, and replaces those that end. Of
-// the idle ones it uses the most recent.
+// Every failure is an error with its cause. The function reports an error, its answer is too
+// large, its process ends, or a deadline passes. No process outlives its parent.
+//
+// An [Environment] ends with its process. A [Pool] has all environments of a function. It
+// starts an environment when an event arrives and none is idle, up to a maximum. It replaces
+// environments that end. Among idle environments it uses the most recently used one.
 //
 //	p, err := lambdaenv.NewPool(lambdaenv.PoolOptions{
 //		Bootstrap: "dist/x86_64/authorizer/bootstrap",
@@ -29,7 +30,7 @@
 // # What it does not do
 //
 // There are no extensions, streamed answers, traces, client contexts or Cognito identities. A
-// process shares this machine's files, network, memory and processors. A cold start counts
-// towards the time of the invocation; Lambda allows ten seconds more. A failed init is not
-// tried again. Systems other than Linux cannot freeze a process, nor end it with its parent.
+// process shares this machine's files, network, memory and processors. A cold start is part of
+// the invocation's time; Lambda allows ten additional seconds. A failed init is not retried.
+// Systems other than Linux can neither freeze a process nor end it with its parent.
 package lambdaenv

@@ -31,7 +31,7 @@ type Options struct {
 	Name string
 	// Variables are the variables of the function, each NAME=value.
 	Variables []string
-	// Output gets stdout and stderr of the process. Writes do not overlap. nil drops them.
+	// Output gets stdout and stderr of the process. Writes do not overlap. nil discards the output.
 	Output io.Writer
 }
 
@@ -47,24 +47,24 @@ type Environment struct {
 	command *exec.Cmd
 	api     *http.Server
 
-	turn     chan struct{}   // held by the current invocation
-	ready    chan struct{}   // the process requests an event
+	turn     chan struct{}   // has one element during an invocation
+	ready    chan struct{}   // gets an element when the process requests an event
 	events   chan invocation // for the process
 	outcomes chan outcome    // of the invocation or the init
 	mu       sync.Mutex
 	pending  string // the request without an outcome; empty for none
 
 	ended chan struct{} // closed when the process has ended
-	err   error         // how it ended; valid after ended
+	err   error         // why the process ended; valid after ended is closed
 }
 
 // ErrEnded is the error of an invocation whose process ended before or during it.
 var ErrEnded = errors.New("the process has ended")
 
-// Start starts the process and returns when it requests its first event. The limit is ten
-// seconds, or the end of ctx, which applies to the init only. The error is a [FunctionError]
-// if the process reports why it cannot start, and an [ErrEnded] if it ends. Its output then
-// has the reason.
+// Start starts the process and returns when the process requests its first event. It waits ten
+// seconds, or until the end of ctx, which applies to the init only. The error is a
+// [FunctionError] if the process reports why it cannot start. It is an [ErrEnded] if the
+// process ends; the output of the process then has the reason.
 func Start(ctx context.Context, o Options) (*Environment, error) {
 	begun := time.Now()
 	e, err := launch(ctx, o)
@@ -104,7 +104,7 @@ func launch(ctx context.Context, o Options) (*Environment, error) {
 		"TZ=:UTC",
 	}, o.Variables...)
 	e.command.Stdout, e.command.Stderr = o.Output, o.Output
-	e.command.WaitDelay = grace // for output of its own children
+	e.command.WaitDelay = grace // wait for output of its child processes
 	if err := e.run(); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
@@ -118,7 +118,7 @@ func (e *Environment) run() error {
 	endWithParent(e.command)
 	started := make(chan error)
 	go func() {
-		// The kernel ends the process when the thread that started it ends.
+		// endWithParent makes the kernel end the process when the thread that started it ends.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := e.command.Start()
@@ -137,7 +137,7 @@ func (e *Environment) initialized(ctx context.Context) error {
 	defer cancel()
 	select {
 	case <-e.ready:
-		if err := e.last(nil).err; err != nil { // it reported an error and continued
+		if err := e.last(nil).err; err != nil { // the process reported an error, but did not end
 			return err
 		}
 		freeze(e.command)
@@ -149,13 +149,14 @@ func (e *Environment) initialized(ctx context.Context) error {
 	}
 }
 
-// Invoke sends event to the process and returns its answer, after the process has requested
-// the next event. Events wait for the one before. The deadline of the function is the end of
-// ctx, or fifteen minutes. At the deadline the process is killed, as at Lambda, and the error
-// is that of ctx. An error that the function reports is a [FunctionError].
+// Invoke sends event to the process and waits until the process requests the next event. It
+// returns the answer to event. Concurrent events wait for their turn. The deadline of the
+// function is the deadline of ctx, or fifteen minutes. At the deadline, the process is killed,
+// as on Lambda, and the error is the error of ctx. If the function reports an error, the error
+// is a [FunctionError].
 //
-// The request has the id and the ARN of the lambdacontext in ctx, if there is one. With
-// Invoke, an Environment is a lambda.Handler.
+// If ctx has a lambdacontext, the request has its id and ARN. Environment implements
+// lambda.Handler.
 func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInvoke)
 	defer cancel()
@@ -166,9 +167,9 @@ func (e *Environment) Invoke(ctx context.Context, event []byte) ([]byte, error) 
 	return o.answer, nil
 }
 
-// exchange sends i to the process and waits for the outcome. The answer does not end the
-// invocation: the process may have more to do, and it ends after a panic. When exchange
-// returns, the process is frozen and waits for another event, or it has ended.
+// exchange sends i to the process and waits for the outcome. An answer does not end the
+// invocation, because the process can still be working, and it ends after a panic. When
+// exchange returns, the process has requested another event and is frozen, or it has ended.
 func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
 	const noAnswer = "no answer by the deadline: %w"
 	select {
@@ -186,7 +187,7 @@ func (e *Environment) exchange(ctx context.Context, i invocation) outcome {
 	case e.events <- i:
 	case <-e.ended:
 		return outcome{err: e.end()}
-	case <-ctx.Done(): // the process does not request an event any more
+	case <-ctx.Done(): // the process has not requested another event
 		e.kill()
 		return outcome{err: fmt.Errorf(noAnswer, ctx.Err())}
 	}
@@ -212,7 +213,8 @@ func (e *Environment) hasEnded() bool {
 	}
 }
 
-// last returns the outcome that the process has reported, or the error none.
+// last returns the outcome that the process has reported. If it has reported none, last returns
+// the error none.
 func (e *Environment) last(none error) outcome {
 	select {
 	case o := <-e.outcomes:
@@ -222,22 +224,22 @@ func (e *Environment) last(none error) outcome {
 	}
 }
 
-// end returns how the process has ended.
+// end returns an error with the exit status of the process, which must have ended.
 func (e *Environment) end() error {
 	return fmt.Errorf("%w: %w", ErrEnded, cmp.Or(e.err, errors.New("exit status 0")))
 }
 
 // kill kills the process and waits for its end.
 func (e *Environment) kill() {
-	_ = e.command.Process.Kill() // an error means that it has ended
+	_ = e.command.Process.Kill() // an error means that the process has ended
 	<-e.ended
 }
 
-// Close ends the process with SIGTERM, and after half a second with SIGKILL, and waits for its
-// end. A current invocation fails.
+// Close sends SIGTERM to the process, and SIGKILL after half a second. It waits until the
+// process has ended. A current invocation fails.
 func (e *Environment) Close() error {
-	_ = e.command.Process.Signal(syscall.SIGTERM) // an error means that it has ended
-	thaw(e.command)                               // a frozen process gets no signal
+	_ = e.command.Process.Signal(syscall.SIGTERM) // an error means that the process has ended
+	thaw(e.command)                               // a frozen process does not handle signals
 	select {
 	case <-e.ended:
 	case <-time.After(grace):

@@ -190,7 +190,7 @@ func TestEnvironment_Invoke(t *testing.T) {
 	group.Wait()
 }
 
-// The function gets the environment variables of Lambda. It gets no variables of this process.
+// The function gets the environment variables of Lambda, but no variables of this process.
 func TestEnvironment_Invoke_context(t *testing.T) {
 	e := opened(t, "context")
 	deadline := time.Now().Add(time.Minute)
@@ -203,7 +203,7 @@ func TestEnvironment_Invoke_context(t *testing.T) {
 	}
 }
 
-// A failed invocation returns the reason. The error is ErrEnded if no further invocation is possible.
+// A failed invocation returns the reason. The error is ErrEnded if the process has ended.
 func TestEnvironment_Invoke_failure(t *testing.T) {
 	for name, want := range map[string]struct{ first, second string }{
 		"error":  {"function error: errorString: Unauthorized", "function error: errorString: Unauthorized"},
@@ -227,7 +227,7 @@ func TestEnvironment_Invoke_failure(t *testing.T) {
 	}
 }
 
-// A caller gets the same error as from a function that runs in the caller's process.
+// A function in a separate process returns the same error as a function in the caller's process.
 func TestFunctionError(t *testing.T) {
 	_, err := opened(t, "error").Invoke(t.Context(), []byte(`{}`))
 	if own, ok := errors.AsType[messages.InvokeResponse_Error](err); !ok || own.Message != "Unauthorized" {
@@ -313,7 +313,7 @@ func TestStart_failure(t *testing.T) {
 	}
 }
 
-// The Runtime API rejects an answer for an unknown request id. The answer has no effect.
+// The Runtime API rejects an answer with an unknown request id. The answer has no effect.
 func TestEnvironment_foreign(t *testing.T) {
 	var o output
 	e, err := open(t, "foreign", &o)
@@ -367,8 +367,7 @@ func TestEnvironment_Close(t *testing.T) {
 	}
 }
 
-// A request has one answer. The Runtime API rejects a second answer and does not use it for the next
-// request.
+// The Runtime API rejects a second answer to a request. The next request does not get that answer.
 func TestEnvironment_Invoke_twice(t *testing.T) {
 	var o output
 	e, err := open(t, "twice", &o)

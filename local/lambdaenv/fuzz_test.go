@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// FuzzEnvironment_runtimeAPI searches for a call that crashes the Runtime API. It also searches for a
-// call that the Runtime API accepts as the answer to a request that is not pending.
+// FuzzEnvironment_runtimeAPI searches for a call that crashes the Runtime API. It also searches for an
+// answer that the Runtime API accepts although its request is not pending.
 func FuzzEnvironment_runtimeAPI(f *testing.F) {
 	for _, id := range []string{"r1", "", "init", "r2", "../x", "r1%00"} {
 		for _, path := range []string{"/2018-06-01/runtime/invocation/" + id + "/response", "/2018-06-01/runtime/invocation/" + id + "/error", "/2018-06-01/runtime/init/error", "/2018-06-01/runtime/invocation/next", "/", "*"} {

@@ -2,11 +2,11 @@ package lambdaenv
 
 import "bytes"
 
-// maxLine is the most that is kept of an incomplete line.
+// maxLine is the maximum number of bytes of an incomplete line in memory.
 const maxLine = 64 << 10
 
 // lines calls each with every line that is written to it, without the newline. A line longer
-// than maxLine comes in parts. The zero value only keeps the last line.
+// than maxLine is split. The zero value calls nothing and only keeps the last line.
 type lines struct {
 	each func(line []byte)
 	rest []byte // the incomplete line
@@ -29,7 +29,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	}
 }
 
-// close emits the incomplete line. There must be no later Write.
+// close emits the incomplete line. The caller must not call Write after close.
 func (l *lines) close() {
 	if len(l.rest) > 0 {
 		l.emit(l.rest)

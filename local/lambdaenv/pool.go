@@ -21,32 +21,32 @@ type PoolOptions struct {
 	// Idle is the time after which an idle environment is ended; 0 means never.
 	Idle time.Duration
 	// Line gets each line that a process writes, without the newline. Calls do not overlap.
-	// environment is the name of the function, a slash, and a number from 1 up. A line of
-	// more than 64 KiB comes in parts. nil drops the lines.
+	// environment is the name of the function, a slash, and a number that starts at 1. A line
+	// of more than 64 KiB is split. nil discards the lines.
 	Line func(environment string, line []byte)
-	// Logger gets a line for each cold start, crash, timeout and expired environment, and at
-	// most one a second for throttled events. nil means slog.Default().
+	// Logger gets a line for each cold start, crash, timeout and expired environment. It gets at
+	// most one line a second for throttled events. nil means slog.Default().
 	Logger *slog.Logger
 }
 
-// ErrThrottled is the error of an invocation when all environments are busy. Lambda's API
-// answers it with a status of 429.
+// ErrThrottled is the error of an invocation if all environments are busy. Lambda's API
+// then answers with status 429.
 var ErrThrottled = errors.New("TooManyRequestsException: Rate Exceeded")
 
 // ErrClosed is the error of an invocation of a closed Pool.
 var ErrClosed = errors.New("the environments are closed")
 
-// Pool is the environments of one function. It is safe for concurrent use. Make one with
+// Pool has the environments of one function. It is safe for concurrent use. Create it with
 // NewPool.
 type Pool struct {
 	o      PoolOptions
-	ctx    context.Context // of the starts; Close ends it and holds mu then
+	ctx    context.Context // limits cold starts; Close cancels it while it holds mu
 	cancel context.CancelFunc
-	ended  sync.WaitGroup // counts environments from before their start
+	ended  sync.WaitGroup // counts environments, including those that are about to start
 
 	output  sync.Mutex // held while Line is called
 	mu      sync.Mutex
-	started int       // environments so far
+	started int       // number of environments so far
 	all     []*member // idle or busy
 	idle    []*member // the most recently used is last
 	refused int       // events since the last log line
@@ -59,11 +59,11 @@ type member struct {
 
 	name   string
 	output lines
-	timer  *time.Timer // expires it; nil without an idle time
-	since  time.Time   // when it became idle
+	timer  *time.Timer // ends the environment after the idle time; nil without an idle time
+	since  time.Time   // when the environment became idle
 }
 
-// NewPool returns a Pool without environments: the first invocation starts one.
+// NewPool returns a Pool without environments. The first invocation starts one.
 func NewPool(o PoolOptions) (*Pool, error) {
 	if o.Max < 1 {
 		return nil, fmt.Errorf("function %s: Max: got %d, want 1 or more", o.Name, o.Max)
@@ -76,13 +76,13 @@ func NewPool(o PoolOptions) (*Pool, error) {
 	return p, nil
 }
 
-// Invoke sends event to the most recently used idle environment, or to a new one, and returns
-// its answer as [Environment.Invoke] does. The error is an [ErrThrottled] if the maximum
-// number of environments is busy, and an [ErrClosed] after Close. A process that ends, or is
-// killed at the deadline of ctx, is replaced at the next invocation.
+// Invoke sends event to the most recently used idle environment, or to a new one. It returns
+// the same answers and errors as [Environment.Invoke]. In addition, the error is an
+// [ErrThrottled] if the maximum number of environments is busy, and an [ErrClosed] after Close.
+// If a process ends, or is killed at the deadline of ctx, a later invocation replaces it.
 //
-// A cold start is part of the invocation. If the deadline passes during it, the environment
-// still starts and serves later invocations.
+// A cold start is part of the invocation. If the deadline passes during the cold start, the
+// environment still starts and serves later invocations.
 func (p *Pool) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	m, err := p.take()
 	if err != nil {
@@ -103,8 +103,8 @@ func (p *Pool) Invoke(ctx context.Context, event []byte) ([]byte, error) {
 	return answer, err
 }
 
-// take returns an idle environment, or one that must be started. It logs and forgets those
-// that ended while idle.
+// take returns an idle environment, or a new one that the caller must start. It logs and
+// removes environments that ended while idle.
 func (p *Pool) take() (*member, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,8 +128,8 @@ func (p *Pool) take() (*member, error) {
 	return nil, ErrClosed
 }
 
-// add returns an environment that must be started, unless the maximum is reached. The caller
-// must hold mu.
+// add returns a new environment that the caller must start, unless the maximum is reached. The
+// caller must hold mu.
 func (p *Pool) add() (*member, error) {
 	if len(p.all) >= p.o.Max {
 		p.refuse()
@@ -159,12 +159,12 @@ func (p *Pool) refuse() {
 	}
 }
 
-// start starts an environment. Its deadline is that of an init, not of the invocation.
+// start starts an environment. The deadline is the deadline of an init, not of the invocation.
 func (p *Pool) start(m *member) error {
 	e, err := Start(p.ctx, Options{Bootstrap: p.o.Bootstrap, Name: p.o.Name, Variables: p.o.Variables, Output: &m.output})
 	p.mu.Lock()
 	m.Environment = e
-	closed := p.ctx.Err() != nil // Close did not see the environment
+	closed := p.ctx.Err() != nil // Close ran before the environment was in the pool
 	if err != nil || closed {
 		p.forget(m)
 	}
@@ -186,7 +186,7 @@ func (p *Pool) start(m *member) error {
 func (p *Pool) put(m *member) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.ctx.Err() != nil { // Close ends it
+	if p.ctx.Err() != nil { // Close ends the environment
 		return
 	}
 	p.idle = append(p.idle, m)
@@ -196,7 +196,8 @@ func (p *Pool) put(m *member) {
 	}
 }
 
-// expire ends an environment that has been idle for too long. It may have been used since.
+// expire ends an environment that has been idle for too long. It does nothing if the
+// environment has been used since its timer started.
 func (p *Pool) expire(m *member) {
 	p.mu.Lock()
 	i := slices.Index(p.idle, m)
@@ -225,7 +226,7 @@ func (p *Pool) logEnd(m *member, err error) {
 	p.o.Logger.Error(message, "environment", m.name, "pid", m.PID, "err", err, "last", string(m.output.last))
 }
 
-// drop forgets an environment and ends it.
+// drop removes an environment from the pool and ends it.
 func (p *Pool) drop(m *member) {
 	p.mu.Lock()
 	known := p.forget(m)
@@ -235,7 +236,8 @@ func (p *Pool) drop(m *member) {
 	}
 }
 
-// forget removes m from all and reports whether it was there. The caller must hold mu.
+// forget removes m from the pool and reports whether the pool contained it. The caller must
+// hold mu.
 func (p *Pool) forget(m *member) bool {
 	i := slices.Index(p.all, m)
 	if i >= 0 {
@@ -244,10 +246,10 @@ func (p *Pool) forget(m *member) bool {
 	return i >= 0
 }
 
-// end ends a forgotten environment, if it was started.
+// end ends an environment that forget has removed, if it was started.
 func (p *Pool) end(m *member) {
 	if m.Environment != nil {
-		_ = m.Close() // the process has ended; the error is that of the listener
+		_ = m.Close() // the process has ended; the error is about the listener
 	}
 	m.output.close()
 	p.ended.Done()

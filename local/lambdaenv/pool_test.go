@@ -65,8 +65,8 @@ func call(ctx context.Context, event []byte) ([]byte, error) {
 	return json.Marshal(called{os.Getpid(), times})
 }
 
-// ticks counts the milliseconds in which the process runs. An invocation waits for the number of
-// milliseconds in its event, and returns the total.
+// ticks is a function that counts the milliseconds in which its process runs. An invocation waits for
+// the number of milliseconds in its event and returns the total.
 func ticks() {
 	var count atomic.Int64
 	more := make(chan struct{}, 1)
@@ -231,8 +231,8 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
-// The pool throttles an invocation if all environments are busy. Each other invocation has its own
-// process, which is frozen before and after the invocation.
+// The pool throttles an invocation if all environments are busy. Each admitted invocation has a
+// separate process, which is frozen before and after the invocation.
 func TestPool_Invoke(t *testing.T) {
 	const most = 3
 	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: most}), newGate(t)
@@ -338,7 +338,7 @@ func TestPool_crash(t *testing.T) {
 	}
 	await(t, second.PID, "")
 	third, err := p.call(t.Context(), "")
-	if errors.Is(err, lambdaenv.ErrEnded) { // the event arrived before the pool detected the end
+	if errors.Is(err, lambdaenv.ErrEnded) { // the pool had not yet detected that the process ended
 		third, err = p.call(t.Context(), "")
 	}
 	if err != nil || third.PID == second.PID || third.Times != 1 {
@@ -348,7 +348,7 @@ func TestPool_crash(t *testing.T) {
 	p.logged(3, "cold start")
 }
 
-// The pool kills and replaces a process that does not answer by the deadline.
+// The pool kills and replaces a process that does not answer before the deadline.
 func TestPool_timeout(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	ctx := expiring{t.Context(), make(chan struct{})}
@@ -370,7 +370,8 @@ func TestPool_timeout(t *testing.T) {
 	}
 }
 
-// A cold start continues for later invocations after the deadline of the first.
+// If the deadline of the first invocation passes during a cold start, the environment still starts and
+// serves later invocations.
 func TestPool_start_late(t *testing.T) {
 	p := newPool(t, "call", lambdaenv.PoolOptions{Max: 1})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -401,7 +402,7 @@ func TestPool_start(t *testing.T) {
 	}
 }
 
-// Close ends every process: idle and frozen ones, busy ones and starting ones.
+// Close ends every process, whether it is idle, busy or starting.
 func TestPool_Close(t *testing.T) {
 	p, g := newPool(t, "call", lambdaenv.PoolOptions{Max: 2}), newGate(t)
 	failed := make(chan error)
@@ -462,8 +463,7 @@ func TestPool_idle(t *testing.T) {
 	p.logged(0, "environment crashed")
 }
 
-// The pool writes only complete lines, even if the function writes parts of lines. Each line has the
-// name of its environment.
+// The pool joins the parts of a line before it calls Line. Each call has the name of the environment.
 func TestPool_Line(t *testing.T) {
 	p := newPool(t, "pieces", lambdaenv.PoolOptions{Max: 4})
 	var group sync.WaitGroup
@@ -508,6 +508,6 @@ func TestPool_killed(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	_ = c.Wait() // the test killed the process
 	for _, pid := range pids {
-		await(t, pid, "", "Z") // the process may be a zombie of its new parent
+		await(t, pid, "", "Z") // Z: its new parent may not have waited for it yet
 	}
 }

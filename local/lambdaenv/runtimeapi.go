@@ -15,14 +15,14 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 )
 
-// maxOutput is the largest answer that Lambda accepts, as measured. Its quota page says 6 MB.
+// maxOutput is the largest answer that Lambda accepts, as measured. Lambda's quota page says 6 MB.
 const maxOutput = 6<<20 + 100
 
-// initRequest is the id of the init among the ids of requests.
+// initRequest is the id of the init. It has the same use as the id of a request.
 const initRequest = "init"
 
-// FunctionError is an error that the function has reported. It wraps the error of
-// aws-lambda-go's package messages that a function in this process would return.
+// FunctionError is an error that the function has reported. It wraps the error that a function in
+// this process would return, which is a type of aws-lambda-go's package messages.
 type FunctionError struct {
 	messages.InvokeResponse_Error
 }
@@ -96,14 +96,14 @@ func (e *Environment) next(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// expect makes id the request that the process may report on; empty for none.
+// expect sets the request on which the process may report. An empty id means none.
 func (e *Environment) expect(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.pending = id
 }
 
-// settle accepts the report of the process on the request id, if that is pending.
+// settle accepts the report of the process on a request if that request is pending.
 func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, parse func([]byte) outcome) {
 	status, o := http.StatusAccepted, outcome{}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxOutput))
@@ -122,10 +122,11 @@ func (e *Environment) settle(w http.ResponseWriter, r *http.Request, id string, 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = fmt.Fprintf(w, `{"status":%q}`, http.StatusText(status)) // runtimes read the number
+	_, _ = fmt.Fprintf(w, `{"status":%q}`, http.StatusText(status)) // runtimes use the status code, not the body
 }
 
-// report stores the outcome of the request id and returns whether that request is pending.
+// report stores the outcome of a request and returns true if the request is pending. Otherwise it
+// returns false and stores nothing.
 func (e *Environment) report(id string, o outcome) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -133,11 +134,11 @@ func (e *Environment) report(id string, o outcome) bool {
 		return false
 	}
 	e.pending = ""
-	e.outcomes <- o // never blocks: each request has one outcome
+	e.outcomes <- o // does not block, because each request has one outcome
 	return true
 }
 
-// failure reads the error that a function reports. Lambda accepts any body.
+// failure reads the error that a function reports. Like Lambda, it accepts any body.
 func failure(body []byte) outcome {
 	var reported messages.InvokeResponse_Error
 	if err := json.Unmarshal(body, &reported); err != nil {

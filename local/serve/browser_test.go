@@ -25,15 +25,15 @@ import (
 // patience is the longest time to wait for a browser or for a condition.
 const patience = 30 * time.Second
 
-// tab is a page in a browser. The test fails if the browser reports an error: from a script, from
-// the console, or from the content security policy.
+// tab is a page in a browser. The test fails if the browser reports an error of a script, of the
+// browser's console, or of the Content-Security-Policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu         sync.Mutex
 	complaints []string
-	expected   string // substring of the errors that the test expects
+	expected   string // text that errors contain if the test expects them
 }
 
 // openTab starts a browser of the given size with an empty page.
@@ -43,8 +43,7 @@ func openTab(t *testing.T, width, height int64) *tab {
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
-	// The browser must outlive the test's context, because that context ends before the cleanups
-	// run.
+	// The browser must run until the cleanups of the test, but the context of the test ends earlier.
 	allocated, cancel := chromedp.NewExecAllocator(context.WithoutCancel(t.Context()), options...)
 	t.Cleanup(cancel)
 	ctx, cancel := chromedp.NewContext(allocated)
@@ -100,7 +99,7 @@ func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// evaluate returns the value of an expression. It awaits a promise.
+// evaluate returns the value of a JavaScript expression. If the value is a promise, evaluate awaits it.
 func evaluate[T any](b *tab, expression string) T {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -112,13 +111,13 @@ func evaluate[T any](b *tab, expression string) T {
 	return value
 }
 
-// await waits until an expression is true. It also awaits a promise.
+// await waits until a JavaScript expression is true.
 func (b *tab) await(expression string) {
 	b.t.Helper()
 	evaluate[bool](b, `new Promise((done) => { const look = async () => await (`+expression+`) ? done(true) : setTimeout(look, 10); look(); })`)
 }
 
-// media sets a media preference of the browser, such as a dark colour scheme.
+// media sets a media feature of the browser, such as prefers-color-scheme.
 func (b *tab) media(feature, value string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
@@ -172,7 +171,7 @@ func (b *tab) picture(dir, name string) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: 0, behavior: "instant" })`)) // the header stays at the top
+	b.do(chromedp.Evaluate[chromedp.Void](`scrollTo({ top: 0, behavior: "instant" })`)) // the page header is at the current scroll position
 	image, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Fatal(err)

@@ -25,17 +25,17 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// A burst has more requests at once than the limit allows in a day.
+// A burst has more concurrent requests than the daily limit allows.
 const (
 	burstLimit    = 57
 	burstRequests = 640
 )
 
-var bursts = flag.Int("bursts", 2, "how many bursts are sent over each number of connections")
+var bursts = flag.Int("bursts", 2, "number of bursts for each number of connections")
 
 var throttleNumbers = regexp.MustCompile(`("Throttling(?:Rate|Burst)Limit": )\d+`)
 
-// burstGateways starts n REST APIs as serve runs them. They share one store and one limit.
+// burstGateways starts n REST APIs as weir serve does. They share one store and one limit.
 func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n int) (urls []string) {
 	t.Helper()
 	document := filepath.Join(t.TempDir(), "rules.json")
@@ -47,7 +47,7 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := filepath.Join(t.TempDir(), "template.json") // the limits must refuse, not the throttle of the stage
+	template := filepath.Join(t.TempDir(), "template.json") // without the throttle of the stage, so that only limits refuse
 	if err := os.WriteFile(template, throttleNumbers.ReplaceAll(golden, []byte("${1}10000")), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +78,8 @@ func burstGateways(t *testing.T, c checkout.Checkout, store, namespace string, n
 	return urls
 }
 
-// burst sends the requests of one caller over the given number of new connections to urls. It
-// returns the number of admitted requests and a count of each answer.
+// burst sends the requests of one caller to urls, over the given number of new connections. It
+// returns the number of admitted requests, and the number of each kind of answer.
 func burst(t *testing.T, urls []string, token string, connections int) (passed int64, answers map[string]int) {
 	t.Helper()
 	var admitted, next atomic.Int64
@@ -122,10 +122,10 @@ func burst(t *testing.T, urls []string, token string, connections int) (passed i
 	return admitted.Load(), answers
 }
 
-// A burst of 640 requests of one caller admits exactly 57, the limit of a day. The test uses few
-// connections and many, one gateway and two. On a busy machine a request can be charged but
-// refused, because its deadline passed. The test then checks only that at most 57 pass, and sends
-// the burst again.
+// Of a burst of 640 requests by one caller, exactly 57 are admitted, which is the daily limit. The
+// test uses few and many connections, and one and two gateways. On a busy machine, a request can be
+// charged and still be refused because its deadline passed. The test then only checks that at most 57
+// pass, and sends another burst.
 func TestServe_burst(t *testing.T) {
 	for _, store := range stores[1:] {
 		for n := 1; n <= 2; n++ {
@@ -157,7 +157,7 @@ func TestServe_burst(t *testing.T) {
 	}
 }
 
-// A burst on a busy machine never admits more than the limit.
+// On a busy machine, a burst never gets more than the limit.
 func TestServe_burst_busyMachine(t *testing.T) {
 	for _, store := range stores[1:] {
 		t.Run(store, func(t *testing.T) {

@@ -26,11 +26,10 @@ func (s *Server) console(apis []*gateway.API, urls []string) *console.Console {
 	return console.New(o)
 }
 
-// consoleToken is the lifetime of a console token, by the clock of the functions. It is longer than
-// a run.
+// consoleToken is the lifetime of a console token. It is longer than any run of the console.
 const consoleToken = time.Hour
 
-// targets returns a request for each route that has a rule, in the order of the rules.
+// targets returns an endpoint for each route with a rule, in the order of the rules.
 func targets(rules []endpoint, routes []gateway.Route) (list []console.Endpoint) {
 	for _, rule := range rules {
 		for _, route := range routes {
@@ -55,7 +54,7 @@ func targets(rules []endpoint, routes []gateway.Route) (list []console.Endpoint)
 	return list
 }
 
-// concrete returns a path with 1 in place of each parameter and of the greedy part.
+// concrete returns path with each parameter, including the greedy one, replaced with 1.
 func concrete(path string) string {
 	parts := segments(strings.TrimPrefix(path, "$default"))
 	for i, part := range parts {

@@ -46,14 +46,15 @@ func played[R any](t *testing.T, name, query string) R {
 
 // shown is the part of the page that shows one demonstration.
 type shown struct {
-	Figures []string       // the numbers
+	Figures []string       // numbers above the chart
 	Table   [][]string     // cells of the table body
-	Status  string         // the sentence
+	Status  string         // sentence below the chart
 	Plotted [][][2]float64 // points of each series
 	Error   string         // message below the form
 }
 
-// replay sets parameters of a demonstration by keyboard, runs it, and returns what the page shows.
+// replay types parameters into the form of a demonstration, runs it, and returns the result that the
+// page shows.
 func (b *tab) replay(name, query string) shown {
 	b.t.Helper()
 	values, err := url.ParseQuery(query)
@@ -118,7 +119,7 @@ func TestConsole_demos(t *testing.T) {
 			want, got := played[scenario.BucketResult](t, "bucket", query), b.replay("bucket", query)
 			run := want.Runs[0]
 			if !slices.Equal(got.Figures, texts(run.AtOnce, run.Admitted, run.Refused, run.Most)) || len(got.Table) != len(run.PerSecond) {
-				t.Errorf("%q: got figures %+v, want those of %+v", query, got.Figures, run)
+				t.Errorf("%q: got figures %+v, want the figures of %+v", query, got.Figures, run)
 			}
 			if query == "" && got.Status != "20 admitted at once, 60 in all, 30 refused; the first refused may retry after 100 ms." {
 				t.Error(got.Status)
@@ -188,8 +189,8 @@ func TestConsole_demos(t *testing.T) {
 				if got.Figures[i] != want[1] || !slices.Equal(column, want) || got.last()[i] != float64(run.Admitted) {
 					t.Errorf("%q %s: got %s, %v, %v, want %v", query, run.Algorithm, got.Figures[i], column, got.last()[i], want)
 				}
-				// Every algorithm admits the full capacity at once. The queue releases one request
-				// after another.
+				// Every algorithm admits the full capacity at once. In the leaky bucket, the requests
+				// then leave one after another.
 				if y := got.at(i, 0); (run.Algorithm == algo.LeakyBucket) != (y == 1) || run.Algorithm != algo.LeakyBucket && y != float64(run.AtOnce) {
 					t.Errorf("%q %s: unexpected first value %v", query, run.Algorithm, y)
 				}
@@ -223,8 +224,8 @@ func (b *tab) burst(api, endpoint, tier, user string, count int, rate ...int) {
 	b.await(`document.getElementById("live-status").textContent.startsWith("Done: ` + strconv.Itoa(count) + ` sent") || document.getElementById("live-error").textContent`)
 }
 
-// The live section sends the chosen number of requests to both APIs, with each tier. It shows the
-// decisions of the rules and the last answer.
+// The live section sends the chosen number of requests to an API, with a tier. It shows the number of
+// allowed and refused requests, and the last answer.
 func TestConsole_live(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -261,7 +262,7 @@ func TestConsole_live(t *testing.T) {
 				t.Errorf("last answer: got %v, want %s by %s, after %s s", last, c.line, c.policy, c.wait)
 			}
 			if rows := evaluate[int](b, `document.getElementById("log").rows.length`); rows != min(c.count, 10) {
-				t.Errorf("got %d rows of last answers", rows)
+				t.Errorf("rows of last answers: got %d, want 10", rows)
 			}
 		})
 	}
@@ -274,8 +275,8 @@ func TestConsole_live(t *testing.T) {
 	}
 }
 
-// The page explains a refused caller. A reset lets this caller pass again and does not change
-// others.
+// The page explains why a caller is refused. After a reset, this caller is admitted again. Other
+// callers keep their usage.
 func TestConsole_caller(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -310,7 +311,7 @@ func TestConsole_caller(t *testing.T) {
 	}
 }
 
-// The page reports after a reset that a limit of the address still refuses the caller.
+// If a limit of the address still refuses the caller after a reset, the page reports that.
 func TestConsole_callerOfAddress(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[{"endpoint":"/api/v1/search","limits":{
@@ -323,7 +324,7 @@ func TestConsole_callerOfAddress(t *testing.T) {
 	b.await(`/^The usage of user:alice is reset\. .* would be refused with 429 by address of ip:127\.0\.0\.1: retry after \d+ s\.$/.test(document.getElementById("caller-status").textContent)`)
 }
 
-// Without rules the page has no endpoint to send to, and shows that.
+// Without rules, the page offers no endpoint and shows a message.
 func TestConsole_noRules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(file, []byte(`{"rules":[]}`), 0o600); err != nil {
@@ -337,7 +338,8 @@ func TestConsole_noRules(t *testing.T) {
 	}
 }
 
-// Edited rules apply to the requests of the page, and the page shows the version in force.
+// After an edit of the rules file, the new rules apply to the requests of the page. The page shows the
+// version in force.
 func TestConsole_rules(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "rules.json")
 	write := func(version, requests int) {
@@ -360,7 +362,7 @@ func TestConsole_rules(t *testing.T) {
 		t.Errorf("version %s: got %v, want %v", version(), b.counts(), want)
 	}
 	write(2, 10)
-	l.wait(5 * time.Minute)                                     // the gateway checks the file again, and the window ends
+	l.wait(5 * time.Minute)                                     // the window ends, and the next request checks the file
 	b.burst("REST", "GET /api/v1/search", "free", "another", 1) // this request starts the reload
 	b.await(`fetch("state").then((r) => r.json()).then((state) => state.version === 2)`)
 	b.do(chromedp.Click(`#clear`))
@@ -369,7 +371,7 @@ func TestConsole_rules(t *testing.T) {
 	if want := texts(12, 10, 2, 0); !slices.Equal(b.counts(), want) {
 		t.Errorf("version 2: got %v, want %v", b.counts(), want)
 	}
-	b.do(chromedp.Reload()) // the page now offers the endpoint of the new rule
+	b.do(chromedp.Reload()) // makes the page offer the endpoint of the new rule
 	b.do(chromedp.Click(`#clear`))
 	b.burst("REST", "POST /api/v1/data", "free", "alice", 2)
 	if want := texts(2, 1, 1, 0); !slices.Equal(b.counts(), want) {
@@ -377,7 +379,8 @@ func TestConsole_rules(t *testing.T) {
 	}
 }
 
-// Lines are read correctly wherever the network splits them, even inside a multi-byte letter.
+// The page reads lines correctly for every split into network packets, even inside a multi-byte
+// character.
 func TestConsole_lines(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 1280, 900)
 	for _, size := range []int{1, 2, 7, 100} {
@@ -395,7 +398,7 @@ func TestConsole_lines(t *testing.T) {
 	}
 }
 
-// A stopped run sends no more requests.
+// After a stop, a run sends no more requests.
 func TestConsole_stop(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -407,15 +410,15 @@ func TestConsole_stop(t *testing.T) {
 	if err != nil || sent < 2 || sent >= console.MaxCount {
 		t.Errorf("got %d sent, error %v", sent, err)
 	}
-	// The page shows every sent request, except at most one that had no answer yet.
+	// The page shows every sent request, except at most one that had no answer at the stop.
 	r := l.send(l.rest, http.MethodGet, "/api/v1/search", "")
 	if remaining, err := strconv.Atoi(r.Header.Get("X-RateLimit-Remaining")); err != nil || 19-remaining < sent || 19-remaining > sent+1 {
-		t.Errorf("got %d charged, but the page shows %d", 19-remaining, sent)
+		t.Errorf("requests that the page shows: got %d, want %d, the number of charged requests, or one less", sent, 19-remaining)
 	}
 }
 
-// The page can be used without a mouse: the first tab stop skips the navigation, the keyboard
-// starts a run, and the focus stays in place.
+// The page works without a mouse. The first tab stop is a link that skips the navigation. The keyboard
+// can start a run, and the focus stays on the control.
 func TestConsole_keyboard(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -455,14 +458,14 @@ func TestConsole_keyboard(t *testing.T) {
 	if label := evaluate[string](b, `document.activeElement.textContent`); label != "Start" {
 		t.Errorf("the focus is on %q", label)
 	}
-	// Each control shows that it has the focus.
+	// A focused control has a visible outline.
 	if evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle === "none"`) {
 		t.Error("the focus is not visible")
 	}
 }
 
-// The page fits the window and is accessible, in both colour schemes and on a phone. The test
-// writes pictures to .weir/screenshots.
+// The page fits the window and is accessible: on a desktop and on a phone, in both colour schemes. The
+// test writes pictures to .weir/screenshots.
 func TestConsole_sizes(t *testing.T) {
 	c, err := checkout.Find()
 	if err != nil {
@@ -507,14 +510,14 @@ func TestConsole_sizes(t *testing.T) {
 				t.Errorf("clipped tables: %v", cut)
 			}
 			if found.Passes < 20 {
-				t.Errorf("got only %d accessibility checks that passed", found.Passes)
+				t.Errorf("passed accessibility checks: got only %d", found.Passes)
 			}
 		})
 	}
 }
 
-// record writes the picture for the README: eight seconds of requests. The limit refuses most of
-// them after the burst.
+// record writes the picture for the README. It shows eight seconds of requests, of which the limit
+// refuses most after the burst.
 func (b *tab) record(l *local, file string) {
 	b.t.Helper()
 	b.media("prefers-color-scheme", "light")
@@ -532,7 +535,7 @@ func (b *tab) record(l *local, file string) {
 	l.wait(time.Hour)
 }
 
-// On a phone the counters and the Start button are visible together.
+// On a phone, the counters and the Start button are visible at the same time.
 func TestConsole_phone(t *testing.T) {
 	b := openConsole(t, newLocal(t, "memory", "testdata/design.json").rest, 375, 812)
 	b.do(chromedp.ScrollIntoView(`#order [type=submit]`))
@@ -546,7 +549,7 @@ func TestConsole_phone(t *testing.T) {
 	}
 }
 
-// With reduced motion only the chart moves, once a second.
+// With prefers-reduced-motion, the page has no transitions and draws the chart at most once a second.
 func TestConsole_motion(t *testing.T) {
 	l := newLocal(t, "memory", "testdata/design.json")
 	b := openConsole(t, l.rest, 1280, 900)
@@ -570,7 +573,7 @@ func TestConsole_motion(t *testing.T) {
 	}
 }
 
-// The page sends requests to routes that have rules, and each request has a route.
+// targets returns an endpoint for each route with a rule, and each endpoint has a route.
 func TestTargets(t *testing.T) {
 	routes := []gateway.Route{{Method: "GET", Path: "/a/{id}"}, {Method: "ANY", Path: "/g/{rest+}"}, {Method: "OPTIONS", Path: "/a/{id}"}, {Method: "POST", Path: "/"}}
 	for _, c := range []struct {

@@ -1,8 +1,8 @@
-// Package serve runs the APIs of a CloudFormation template on this machine. It uses the same
-// functions as at AWS, in this process or, as Lambda does, in separate processes. The first API
-// also has a site for people: the console and the endpoints of package operator.
+// Package serve runs the APIs of a CloudFormation template on this machine. It runs the same
+// functions as AWS does, in this process or in separate processes, as on Lambda. The first API
+// also serves a site below /_weir/: the console and the endpoints of package operator.
 //
 // A [Server] starts in this order. It reads the rules and the template, opens the ports, creates
 // the keys of the checkout and starts the store's server. It then builds the functions and the
-// gateway, warms the store and prints all addresses. It serves until its context ends.
+// gateway, warms up the store and prints all addresses. It serves until its context ends.
 package serve

@@ -14,11 +14,11 @@ import (
 	"github.com/weir-limits/weir/local/lambdaenv"
 )
 
-// Environments is a flag: the maximum number of environments of a function. With 0 the function
-// runs in this process.
+// Environments is a flag with the maximum number of environments of a function. With 0, functions
+// run in this process.
 type Environments int
 
-const maxEnvironments = 1000 // the concurrency of a new account at AWS
+const maxEnvironments = 1000 // the default concurrency of an AWS account
 
 // String implements pflag.Value.
 func (e *Environments) String() string { return strconv.Itoa(int(*e)) }
@@ -36,8 +36,8 @@ func (e *Environments) Set(text string) error {
 	return nil
 }
 
-// pool returns the environments of a function. Each runs the bootstrap with the variables that the
-// function would have in this process.
+// pool returns the environments of a function. Each environment runs the bootstrap, with the same
+// variables as a function in this process.
 func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) {
 	bootstrap, err := s.bootstrap(role)
 	if err != nil {
@@ -61,7 +61,7 @@ func (s *Server) pool(f template.Function, role string) (lambda.Handler, error) 
 // bootstrap returns the file that `make functions` builds for this machine.
 func (s *Server) bootstrap(role string) (string, error) {
 	if runtime.GOOS != "linux" {
-		return "", errors.New("environments need Linux: what Lambda starts is built for it; without them functions run in one process")
+		return "", errors.New("--environments: got a system other than Linux, want Linux, for which bootstraps are built; use 0 to run functions in this process")
 	}
 	path := s.bootstrapPath(role)
 	if !checkout.Exists(path) {
@@ -78,8 +78,8 @@ func (s *Server) bootstrapPath(role string) string {
 // file is removed.
 const maxMetrics = 64 << 20
 
-// openMetrics opens the file that stands for CloudWatch. Other runs of this checkout may write to
-// it at the same time.
+// openMetrics opens the file that replaces CloudWatch. Other runs of this checkout may write to the
+// file at the same time.
 func (s *Server) openMetrics() error {
 	path := s.checkout.MetricsFile()
 	if err := os.MkdirAll(s.checkout.Path(".weir"), 0o700); err != nil {
@@ -99,8 +99,8 @@ func (s *Server) openMetrics() error {
 	return nil
 }
 
-// line handles a line from an environment. Metrics, which are JSON, go to their file. Other lines
-// are for people.
+// line handles a line from an environment. Lines of JSON are metrics and go to the metrics file.
+// Other lines go to the log.
 func (s *Server) line(environment string, line []byte) {
 	out := s.Log
 	if len(line) > 0 && line[0] == '{' {

@@ -23,8 +23,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// Ten environments of each function share one store. 64 clients of one caller get exactly the
-// limit, from the authorizer and from the handler.
+// Ten environments of each function share one store. 64 concurrent clients of one caller get exactly
+// the limit. The test covers a limit that the authorizer charges and one that the handler charges.
 func TestEnvironments(t *testing.T) {
 	rules, err := filepath.Abs("testdata/exact.json")
 	if err != nil {
@@ -50,7 +50,7 @@ func TestEnvironments(t *testing.T) {
 	}
 }
 
-// serving runs the APIs of s until the test ends. Decisions have longer timeouts than at AWS,
+// serving runs the APIs of s until the test ends. Decisions have longer timeouts than on AWS,
 // because many processes share this machine.
 func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
 	t.Helper()
@@ -75,8 +75,8 @@ func (s *Server) serving(t *testing.T) (apis []*httptest.Server) {
 }
 
 // admittedOf returns how many of 256 requests are admitted. 64 clients of one caller send them. If
-// the server is too busy to decide in time, the round has no result. Then another caller tries with
-// fewer clients.
+// the server is too busy to decide every request in time, admittedOf repeats the round with another
+// caller and fewer clients.
 func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64 {
 	t.Helper()
 	for clients := 64; ; clients /= 2 {
@@ -93,8 +93,8 @@ func admittedOf(t *testing.T, c checkout.Checkout, url, user, tier string) int64
 }
 
 // crowd sends requests from the given number of clients until 256 are decided. It returns the
-// number of admitted requests and the number that passed undecided after a timeout. If no
-// environment is free, a client tries again after another client gets its answer.
+// number of admitted requests, and the number of requests that were admitted undecided after a
+// timeout. If no environment is free, a client waits for the answer of another client and retries.
 func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) {
 	t.Helper()
 	var n, undecided atomic.Int64
@@ -105,7 +105,7 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 			for decided := 0; decided < 256/clients; {
 				r := send(t, http.MethodGet, url, token)
 				switch degraded := r.Header.Get("Weir-Degraded"); {
-				case degraded != "" && degraded != "none": // the REST API's 429 has the field too
+				case degraded != "" && degraded != "none": // a 429 of the REST API has "none"
 					undecided.Add(1)
 				case r.StatusCode == http.StatusOK:
 					n.Add(1)
@@ -130,7 +130,8 @@ func crowd(t *testing.T, url, token string, clients int) (admitted, late int64) 
 	return n.Load(), undecided.Load()
 }
 
-// Environments use the keys of the checkout. Each environment has its own counts, log and metrics.
+// Environments use the keys of the checkout. Each environment counts separately, and writes a log and
+// metrics.
 func TestEnvironments_memory(t *testing.T) {
 	checkouttest.Built(t)
 	var out bytes.Buffer
@@ -141,7 +142,7 @@ func TestEnvironments_memory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i, remaining := range []string{"19", "19", "18"} { // the first is from the authorizer, the others from the handler
+	for i, remaining := range []string{"19", "19", "18"} { // first the authorizer's count, then twice the handler's
 		if r := send(t, http.MethodGet, apis[min(i, 1)].URL+"/api/v1/search", token); r.StatusCode != http.StatusOK || r.Header.Get("X-RateLimit-Remaining") != remaining {
 			t.Errorf("got %s %v, want %s remaining", r.Status, r.Header, remaining)
 		}
@@ -150,7 +151,7 @@ func TestEnvironments_memory(t *testing.T) {
 		t.Errorf("bad token: got %s", r.Status)
 	}
 	s.greet(nil)
-	for _, want := range []string{"state  in memory of each environment: each counts for itself\n", "each function has up to 2 environments of its own; their metrics are in " + s.checkout.MetricsFile() + "\n"} {
+	for _, want := range []string{"state  in memory of each environment: each counts separately\n", "each function has up to 2 environments; their metrics are in " + s.checkout.MetricsFile() + "\n"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q:\n%s", want, &out)
 		}
@@ -162,7 +163,7 @@ func TestEnvironments_memory(t *testing.T) {
 	}
 }
 
-// Text for people goes to the log, line by line.
+// Metrics go to the metrics file. Other lines go to the log, each in one write.
 func TestServer_line(t *testing.T) {
 	var log, metrics bytes.Buffer
 	s := &Server{Options: Options{Log: &log}, metrics: &metrics}
@@ -174,8 +175,8 @@ func TestServer_line(t *testing.T) {
 	}
 }
 
-// Two runs of a checkout write to one file, and no line is lost. A run starts the file again if it
-// is too large.
+// Two runs of a checkout write to one file, and no line is lost. If the file is too large, a new run
+// removes it.
 func TestServer_openMetrics(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	write := func(text string) {

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// times sends a request n times. The test fails unless the first requests (admitted) get status and
-// the limit refuses the others.
+// times sends a request n times. It checks that the first requests, up to the number admitted, get
+// status, and that the limit refuses the others.
 func (l *local) times(n, admitted, status int, limit string, request func() reply) {
 	l.t.Helper()
 	for i := range n {
@@ -25,12 +25,12 @@ func (l *local) times(n, admitted, status int, limit string, request func() repl
 		case i >= admitted && r.StatusCode != http.StatusTooManyRequests:
 			l.t.Fatalf("request %d: got %s, want a refusal by %s", i+1, r.Status, limit)
 		case i >= admitted && !strings.HasPrefix(r.Header.Get("RateLimit-Policy"), `"`+limit+`";`):
-			l.t.Fatalf("refusing limit: got %s, want %s", r.Header.Get("RateLimit-Policy"), limit)
+			l.t.Fatalf("limit that refused: got %s, want %s", r.Header.Get("RateLimit-Policy"), limit)
 		}
 	}
 }
 
-// eachStore runs a test over the example document on every store and both APIs.
+// eachStore runs a test with an example document, on every store and both APIs.
 func eachStore(t *testing.T, example string, test func(l *local, api *httptest.Server)) {
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
@@ -52,8 +52,8 @@ func (l *local) search(api *httptest.Server, token string) func() reply {
 	return func() reply { return l.send(api, http.MethodGet, "/api/v1/search", token) }
 }
 
-// Users, API keys, addresses and an endpoint have separate counts, and a request must pass all of
-// them.
+// Users, API keys, addresses and an endpoint have separate counts. A request is admitted only if all
+// its limits allow it.
 func TestExample_identities(t *testing.T) {
 	eachStore(t, "identities.json", func(l *local, api *httptest.Server) {
 		l.times(12, 10, http.StatusOK, "user", l.search(api, l.token("alice", "")))
@@ -76,12 +76,12 @@ func TestExample_layered(t *testing.T) {
 		l.times(22, 20, http.StatusOK, "user-endpoint", l.search(api, l.token("alice", "")))
 		items := func() reply { return l.send(api, http.MethodGet, "/api/v1/items/1", l.token("alice", "")) }
 		l.times(12, 10, http.StatusOK, "address", items) // the address has a limit of 30
-		l.wait(2 * time.Second)                          // a token arrives every two seconds
+		l.wait(2 * time.Second)                          // the bucket gains a token every two seconds
 		l.times(2, 1, http.StatusOK, "address", items)
 	})
 }
 
-// The limit allows five failures an hour for a name. A success refunds its attempt.
+// The limit allows five failed logins an hour for a name. A successful login is refunded.
 func TestExample_login(t *testing.T) {
 	eachStore(t, "login.json", func(l *local, api *httptest.Server) {
 		login := func(user, password string) func() reply {
@@ -93,7 +93,7 @@ func TestExample_login(t *testing.T) {
 		l.times(4, 4, http.StatusUnauthorized, "login", login("demo", "guess"))
 		l.times(2, 2, http.StatusOK, "login", login("demo", "demo"))
 		l.times(1, 1, http.StatusUnauthorized, "login", login("Demo", "guess"))
-		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // a correct password also has to wait
+		l.times(2, 0, http.StatusOK, "login", login("demo", "demo")) // a correct password is refused too
 		l.times(1, 1, http.StatusUnauthorized, "login", login("other", "guess"))
 		l.wait(30 * time.Minute)
 		l.times(1, 0, http.StatusOK, "login", login("demo", "demo"))
@@ -111,7 +111,7 @@ func TestExample_login(t *testing.T) {
 	})
 }
 
-// A busy limit uses shards, and a shadow limit refuses nothing.
+// The example has a limit with shards, which refuses, and a shadow limit, which refuses nothing.
 func TestExample_busy(t *testing.T) {
 	eachStore(t, "busy.json", func(l *local, api *httptest.Server) {
 		l.times(50, 50, http.StatusOK, "", l.search(api, ""))

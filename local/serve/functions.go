@@ -26,8 +26,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// localTimeouts are longer than at AWS, because a local server shares the machine with other
-// programs. A missing entry means limiter.DefaultTimeout.
+// localTimeouts has the store timeout of each store. The timeouts are longer than on AWS, because a
+// local server shares the machine with other programs. A missing entry means limiter.DefaultTimeout.
 var localTimeouts = map[string]string{"redis": "200ms"}
 
 // prepare creates the keys of this checkout and starts the store's server.
@@ -36,12 +36,12 @@ func (s *Server) prepare(ctx context.Context) error {
 	if s.apiKeys, err = s.checkout.Seed(); err != nil {
 		return err
 	}
-	s.Store = cmp.Or(s.Store, Memory) // an empty STORE means DynamoDB at AWS to the functions
+	s.Store = cmp.Or(s.Store, Memory) // for functions, an empty STORE means DynamoDB on AWS
 	s.variables = map[string]string{
 		"STORE": s.Store, "TABLE": checkout.Table, "RULES_FILE": s.Rules, "WEIR_LOCAL": "true",
 		"JWKS": s.checkout.PublicKeysFile(), "JWT_ISSUER": checkout.Issuer, "JWT_AUDIENCE": checkout.Audience, "JWT_ALGORITHMS": string(checkout.Algorithm),
 		"SAMPLE_LOGIN": cmp.Or(os.Getenv("SAMPLE_LOGIN"), "demo:demo"), "MAX_DELAY": os.Getenv("MAX_DELAY"), "API_KEYS_FILE": s.checkout.APIKeysFile(), "API_KEY_SECRET_FILE": s.checkout.APIKeySecretFile(), "SUBJECT_KEY_FILE": s.checkout.SubjectKeyFile(),
-		"RECORDS_TABLE": "", // the keys of this checkout are in files
+		"RECORDS_TABLE": "", // a local run has its keys in files
 		"STORE_TIMEOUT": cmp.Or(os.Getenv("STORE_TIMEOUT"), localTimeouts[s.Store], limiter.DefaultTimeout.String()),
 	}
 	if s.Namespace != "" {
@@ -76,8 +76,8 @@ func (s *Server) startServer(ctx context.Context) (*servers.Server, error) {
 }
 
 // gateway builds the functions that the APIs call, and the gateway. The functions share one store,
-// as at AWS. Functions in this process also share the memory store. Each separate environment has
-// its own memory store.
+// as on AWS. Functions in this process also share the memory store, but each separate environment
+// has a separate memory store.
 func (s *Server) gateway(ctx context.Context, template *template.Template) (*gateway.Gateway, error) {
 	if err := s.openMetrics(); err != nil {
 		return nil, err
@@ -86,7 +86,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	handlers := map[string]lambda.Handler{}
 	for _, f := range template.Functions() {
 		role := f.Environment[roleVariable]
-		if role != authorizerRole && role != handlerRole { // for example, a function that a schedule starts
+		if role != authorizerRole && role != handlerRole { // such as a function that a schedule starts
 			continue
 		}
 		c, err := boot.Load(s.lookup(f.Environment))
@@ -99,7 +99,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 			}
 		}
 		e, err := c.Environment(ctx, store, boot.Options{Logger: s.Logger.With("function", f.ID), Metrics: s.metrics, Clock: s.Clock, Rules: s.live})
-		if _, ok := errors.AsType[rules.Problems](err); ok { // MAX_DELAY can cause them
+		if _, ok := errors.AsType[rules.Problems](err); ok { // such as a delay above MAX_DELAY
 			return nil, err
 		} else if err != nil { // a problem with the keys
 			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
@@ -110,7 +110,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		}
 		s.operate(c, e, store, role)
 		switch {
-		case s.Environments > 0: // the environments read the same configuration as above
+		case s.Environments > 0: // the code above only checked the configuration
 			handlers[f.ID], err = s.pool(f, role)
 		case role == authorizerRole:
 			handlers[f.ID] = lambdahttp.NewAuthorizer(e)
@@ -127,8 +127,8 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 	return gateway.New(template, gateway.Options{Functions: handlers, Logger: s.Logger, Clock: s.Clock})
 }
 
-// operate adds the limiter of a function to the operator. The limiter of the REST API's authorizer
-// comes first and answers.
+// operate adds the limiter of a function to the operator. It puts the limiter of the REST API's
+// authorizer first, because the operator answers with the first limiter.
 func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter.Store, role string) {
 	if s.operator == nil {
 		s.operator = &operator.Operator{
@@ -143,7 +143,7 @@ func (s *Server) operate(c boot.Config, e *lambdahttp.Environment, store limiter
 	s.operator.Limiters = slices.Insert(s.operator.Limiters, at, e.Limiter)
 }
 
-// A variable identifies the function, because logical IDs contain hashes.
+// A variable of a function identifies its role. Its logical ID cannot, because CDK adds a hash.
 const (
 	roleVariable   = "WEIR_FUNCTION"
 	authorizerRole = "authorizer"
@@ -159,8 +159,8 @@ func (s *Server) lookup(environment map[string]string) func(string) (string, boo
 	}
 }
 
-// variablesOf returns the variables of a function. It drops template variables that name AWS
-// resources. The variables of this run override the rest.
+// variablesOf returns the variables of a function. It leaves out variables of the template that name
+// AWS resources. The variables of this run override the others.
 func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	all := maps.Clone(environment)
 	maps.DeleteFunc(all, func(name, _ string) bool {
@@ -170,7 +170,7 @@ func (s *Server) variablesOf(environment map[string]string) map[string]string {
 	return all
 }
 
-// openStore opens the store. It creates the table on a DynamoDB Local.
+// openStore opens the store. With DynamoDB, it first creates a missing table on DynamoDB Local.
 func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
 	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
 		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table at AWS")

@@ -12,19 +12,19 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// greet prints all addresses, and requests to try.
+// greet prints all addresses and examples of requests.
 func (s *Server) greet(apis []*gateway.API) {
 	where := s.Store
 	if address := s.variables[servers.Variables[s.Store]]; address != "" {
 		where += " at " + address
 	}
 	if s.Environments > 0 && s.Store == Memory {
-		where += " of each environment: each counts for itself"
+		where += " of each environment: each counts separately"
 	}
 	inForce := s.live.Current()
 	fmt.Fprintf(s.Out, "rules  %s (%s, version %d)\nstate  in %s\n", s.Rules, count(inForce.Len()), inForce.Version(), where)
 	if s.Environments > 0 {
-		fmt.Fprintf(s.Out, "each function has up to %d environments of its own; their metrics are in %s\n", s.Environments, s.checkout.MetricsFile())
+		fmt.Fprintf(s.Out, "each function has up to %d environments; their metrics are in %s\n", s.Environments, s.checkout.MetricsFile())
 	}
 	urls := s.urls(2)
 	for i, api := range apis {

@@ -32,7 +32,7 @@ func (down) Take(context.Context, algo.Instant, limiter.Subject, []limiter.Charg
 	return false, limiter.ErrUnavailable
 }
 
-// newOutage is newLocal with a failing store behind a breaker.
+// newOutage returns a local whose store always fails, behind a breaker.
 func newOutage(t *testing.T, document string) *local {
 	t.Helper()
 	rules := filepath.Join(t.TempDir(), "rules.json")
@@ -78,7 +78,7 @@ func newOutage(t *testing.T, document string) *local {
 	return l
 }
 
-// Each on_error value gives its documented answer during an outage, through both APIs.
+// During an outage, each value of on_error causes the documented answer on both APIs.
 func TestServe_onError(t *testing.T) {
 	l := newOutage(t, `{"version":1,"rules":[
 		{"endpoint":"/api/v1/search","on_error":"allow","limits":{"*":{"requests":10,"window":"1m"}}},

@@ -24,8 +24,8 @@ func endpointsOf(r *rules.Rules) (list []endpoint) {
 	return list
 }
 
-// unmatched returns a line for each rule that no request to the APIs can match. Its endpoint or
-// method is probably misspelled.
+// unmatched returns a line for each rule that no request to the APIs can match. The endpoint or the
+// method of such a rule is probably misspelled.
 func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 	for i, rule := range rules {
 		if !slices.ContainsFunc(apis, func(a *gateway.API) bool { return slices.ContainsFunc(a.Routes, rule.meets) }) {
@@ -35,8 +35,8 @@ func unmatched(rules []endpoint, apis []*gateway.API) (lines []string) {
 	return lines
 }
 
-// routed reports whether an API has a route for a request. Preflights and HEAD count as routed. API
-// Gateway handles preflights itself and needs an explicit route for HEAD.
+// routed reports whether an API has a route for a request. It returns true for every OPTIONS request,
+// because API Gateway answers preflights, and for every HEAD request.
 func routed(apis []*gateway.API, method, path string) bool {
 	if method == http.MethodOptions || method == http.MethodHead {
 		return true

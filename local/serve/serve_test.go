@@ -25,7 +25,7 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// local runs the REST API and the HTTP API as serve runs them. The test sets the clock.
+// local runs the REST API and the HTTP API as weir serve does, with a clock that the test sets.
 type local struct {
 	t          *testing.T
 	checkout   checkout.Checkout
@@ -36,7 +36,7 @@ type local struct {
 	now        time.Time
 }
 
-// start is a whole second, so a wait in whole seconds is exact.
+// start is a whole second, so that waits in whole seconds are exact.
 var start = time.Date(2100, 3, 4, 12, 0, 30, 0, time.UTC)
 
 func newLocal(t *testing.T, store, rules string) *local {
@@ -78,7 +78,7 @@ func (l *local) wait(d time.Duration) {
 	l.now = l.now.Add(d)
 }
 
-// token returns a token that is valid at the test's time.
+// token returns a token that is valid at the current time of l.
 func (l *local) token(user, tier string) string {
 	l.t.Helper()
 	token, err := l.checkout.Token(user, tier, time.Until(start)+time.Hour, nil)
@@ -148,7 +148,7 @@ func do(t *testing.T, request *http.Request) reply {
 
 var stores = []string{"memory", "dynamodb", "redis"}
 
-// The document of the design gives the documented answers on every store and both APIs.
+// With the rules document of the design, every store and both APIs return the documented answers.
 func TestServe_document(t *testing.T) {
 	for _, store := range stores {
 		for _, kind := range []string{"REST", "HTTP"} {
@@ -170,8 +170,8 @@ func TestServe_document(t *testing.T) {
 	}
 }
 
-// searches expects that n searches pass at once, that the next one gets the documented refusal, and
-// that one more passes after Retry-After.
+// searches expects that n searches are admitted at once, and that the next gets the documented
+// refusal. After Retry-After, one search is admitted.
 func (l *local) searches(api *httptest.Server, token string, n int) {
 	l.t.Helper()
 	now, quota := l.clock().Unix(), n*5
@@ -219,7 +219,7 @@ func (l *local) expect(r reply, fields map[string]string) {
 	}
 }
 
-// enterprise expects a sliding window of 10,000.
+// enterprise expects that tier enterprise has a sliding window of 10,000 requests.
 func (l *local) enterprise(api *httptest.Server) {
 	l.t.Helper()
 	r := l.send(api, http.MethodGet, "/api/v1/search", l.token("erna", "enterprise"))
@@ -239,14 +239,14 @@ func (l *local) data(api *httptest.Server) {
 	if r := l.send(api, http.MethodPost, "/api/v1/data", token); r.StatusCode != http.StatusTooManyRequests {
 		l.t.Errorf("POST 11: got %s", r.Status)
 	}
-	// A paid caller has no own limit here, and the response does not report the global limit.
+	// Tier paid has no limit at this endpoint, and the response does not report the global limit.
 	if r := l.send(api, http.MethodPost, "/api/v1/data", l.token("paula", "paid")); r.StatusCode != http.StatusCreated || r.Header.Get("X-RateLimit-Limit") != "" {
 		l.t.Errorf("paid: got %s %v", r.Status, r.Header)
 	}
 }
 
-// A global limit counts all callers and reports its own name when it refuses. The caller's own
-// limit then gets its charge back.
+// A global limit counts all callers. If it refuses, the response has its name, and the charge on the
+// caller's limit is refunded.
 func TestServe_global(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"/api/v1/data","method":"POST","limits":{
@@ -265,13 +265,13 @@ func TestServe_global(t *testing.T) {
 					t.Errorf("two minutes later: got %v", r.Header)
 				}
 				l.wait(2 * time.Minute)
-				l.everybody(api, "paid") // the tier paid has no own limit
+				l.everybody(api, "paid") // tier paid has only the global limit
 			})
 		}
 	}
 }
 
-// everybody expects that exactly four requests by different callers of a tier pass.
+// everybody expects that exactly four requests are admitted if each has a different caller.
 func (l *local) everybody(api *httptest.Server, tier string) {
 	l.t.Helper()
 	for i := range 6 {
@@ -280,13 +280,13 @@ func (l *local) everybody(api *httptest.Server, tier string) {
 			l.t.Fatalf("POST %d: got %s", i+1, r.Status)
 		}
 		if i >= 4 && r.Header.Get("RateLimit-Policy") != `"all";q=4;w=60` {
-			l.t.Errorf("refusing limit: got %s", r.Header.Get("RateLimit-Policy"))
+			l.t.Errorf("limit that refused: got %s", r.Header.Get("RateLimit-Policy"))
 		}
 	}
 }
 
-// A bad credential gets 401 on both APIs and does not charge the claimed user. It charges the
-// address if the rules have a limit for addresses.
+// A bad credential gets 401 on both APIs. It charges limits of the address, but no limit of the user
+// that it names.
 func TestServe_credentials(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"rules":[{"endpoint":"*","limits":{
@@ -336,8 +336,7 @@ func TestServe_noStore(t *testing.T) {
 	}
 }
 
-// A run with a store uses the template that is deployed for this store, and no variable points to
-// AWS.
+// A run with a store uses the template of a deployment with that store. No variable refers to AWS.
 func TestServe_template(t *testing.T) {
 	for store, file := range map[string]string{"": "dynamodb", "memory": "dynamodb", "dynamodb": "dynamodb", "redis": "elasticache"} {
 		c := checkouttest.Scratch(t)
@@ -362,7 +361,7 @@ func TestServe_template(t *testing.T) {
 	}
 }
 
-// A template is rejected if no function has WEIR_FUNCTION.
+// A template is rejected if no function has the variable WEIR_FUNCTION.
 func TestServe_templateOfNobody(t *testing.T) {
 	s := &Server{Options: Options{Template: "../gateway/template/testdata/good/sample.json", Out: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now}}
 	t.Cleanup(s.Close)
@@ -377,8 +376,8 @@ func TestServe_templateOfNobody(t *testing.T) {
 	}
 }
 
-// The greeting prints the version of the rules, the rules that match no route, and a request with
-// an API key.
+// The greeting has the version of the rules, the rules that match no route, and a request with an API
+// key.
 func TestServe_greet(t *testing.T) {
 	document := filepath.Join(t.TempDir(), "rules.json")
 	if err := os.WriteFile(document, []byte(`{"version":7,"rules":[{"endpoint":"/api/v1/serch","method":"GET","limits":{"*":{"requests":1,"window":"1m"}}}]}`), 0o600); err != nil {
@@ -403,7 +402,7 @@ func TestServe_greet(t *testing.T) {
 			first = out.String()
 		}
 		if out.String() != first {
-			t.Errorf("second run prints\n%s\nwant as the first\n%s", &out, first)
+			t.Errorf("greeting of the second run: got\n%s\nwant the same as the first\n%s", &out, first)
 		}
 		for _, text := range []string{"rules  " + document + " (1 rule, version 7)", "page   http://127.0.0.1:8080/_weir/\n", "warning: rules[0] matches no route: GET /api/v1/serch\n", "  curl -i -H \"x-api-key: weir-paid-"} {
 			if !strings.Contains(out.String(), text) {
@@ -413,7 +412,7 @@ func TestServe_greet(t *testing.T) {
 	}
 }
 
-// A missing key file is created again. The error for a damaged key file names the file.
+// A missing key file is created. The error for a damaged key file has its path.
 func TestServe_keys(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	open := func() (*Server, error) {

@@ -32,14 +32,14 @@ type Options struct {
 	// Template is the CloudFormation template. Empty means the store's template in infra/golden.
 	Template string
 	// Namespace separates the state of this run from other state in the store. Empty means the
-	// namespace of the template.
+	// namespace in the template.
 	Namespace string
 	// Port is the port of the first API.
 	Port command.Port
-	// Environments is the maximum number of processes of a function. With 0 functions run in this
+	// Environments is the maximum number of processes of a function. With 0, functions run in this
 	// process.
 	Environments Environments
-	// Idle is how long an environment waits for a request before it ends. 0 means no limit.
+	// Idle is the time without a request after which an environment ends. 0 means never.
 	Idle time.Duration
 
 	Out, Log io.Writer
@@ -54,9 +54,9 @@ const Memory = "memory"
 type Server struct {
 	Options
 
-	metrics  io.Writer // the file that stands for CloudWatch
+	metrics  io.Writer // the file that replaces CloudWatch
 	checkout checkout.Checkout
-	// variables are added to the variables of the template.
+	// variables override the variables in the template.
 	variables map[string]string
 	apiKeys   map[string]string // by tier
 	live      *live.Rules       // rules of the functions in this process
@@ -91,8 +91,8 @@ func (s *Server) Run(ctx context.Context) error {
 	return s.serve(ctx, s.handlers(apis, s.urls(len(apis))), listeners)
 }
 
-// Open starts everything except the ports, and returns the handlers of the APIs. Clients reach the
-// APIs at urls. Close the Server after use.
+// Open starts everything except the ports, and returns the handlers of the APIs. urls are the
+// addresses at which clients reach the APIs. The caller must call Close.
 func (s *Server) Open(ctx context.Context, urls []string) ([]http.Handler, error) {
 	template, err := s.read()
 	if err != nil {
@@ -124,7 +124,8 @@ func (s *Server) Close() {
 	s.closers = nil
 }
 
-// read reads the rules and the template before anything starts, so that all mistakes show at once.
+// read reads the rules and the template. It runs before anything starts, so that mistakes are reported
+// at once.
 func (s *Server) read() (parsed *template.Template, err error) {
 	if s.checkout, err = checkout.Find(); err != nil {
 		return nil, err
@@ -147,8 +148,8 @@ func (s *Server) read() (parsed *template.Template, err error) {
 	return parsed, nil
 }
 
-// goldenTemplate returns the template that is deployed with a store. The memory store has no
-// deployed template.
+// goldenTemplate returns the template of a deployment with a store. For the memory store, which no
+// deployment has, it returns the template for DynamoDB.
 func goldenTemplate(store string) string {
 	if store == "redis" {
 		return "elasticache.template.json"
@@ -156,7 +157,7 @@ func goldenTemplate(store string) string {
 	return "dynamodb.template.json"
 }
 
-// absolute returns path as an absolute one, or fallback if it is empty.
+// absolute returns path as an absolute path, or fallback if path is empty.
 func absolute(path, fallback string) string {
 	if path == "" {
 		return fallback
@@ -193,15 +194,15 @@ func (s *Server) listen(ctx context.Context, n int) (listeners []net.Listener, e
 	return listeners, nil
 }
 
-// How long connections may take. A local gateway need not wait for slow clients.
+// The timeouts of connections. They are short, because clients of a local gateway are fast.
 const (
 	headerTimeout = 10 * time.Second
-	bodyTimeout   = 30 * time.Second // API Gateway waits as long for a function
+	bodyTimeout   = 30 * time.Second // the same as API Gateway's timeout for a function
 	idleTimeout   = 2 * time.Minute
 	closeTimeout  = 5 * time.Second
 )
 
-// serve answers until ctx ends. It then finishes the requests in progress.
+// serve answers requests until ctx ends. It then waits for the requests in progress.
 func (s *Server) serve(ctx context.Context, handlers []http.Handler, listeners []net.Listener) error {
 	failed := make(chan error, len(handlers))
 	var running []*http.Server

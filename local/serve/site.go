@@ -11,12 +11,12 @@ import (
 	"github.com/weir-limits/weir/local/operator"
 )
 
-// sitePath is the prefix of the paths that this program answers itself, before the first API. No
-// API can have a route below it, so rules and functions never see these requests.
+// sitePath is the prefix of the site's paths. The first API does not get these requests, so rules and
+// functions do not apply to them.
 const sitePath = console.Path
 
-// site returns the handler of sitePath. Everything in it is for this machine only. It is behind
-// [guarded], and no deployed function contains it.
+// site returns the handler for paths below sitePath. [guarded] restricts it to this machine. No
+// deployed function contains it.
 func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle(console.Path, s.console(apis, urls))
@@ -27,13 +27,13 @@ func (s *Server) site(apis []*gateway.API, urls []string) http.Handler {
 // operating returns the handler for operator questions.
 func (s *Server) operating() http.Handler {
 	if s.Environments > 0 && s.Store == Memory {
-		return operator.Refusal("usage is not available: each environment keeps its counts in its own memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
+		return operator.Refusal("usage: not available, because each environment counts in separate memory; start the gateway with STORE=redis or STORE=dynamodb, or without ENVIRONMENTS")
 	}
 	return s.operator.Handler()
 }
 
-// before returns a handler that sends requests below sitePath to site and all others to api. It
-// does not change paths, but http.ServeMux would clean them.
+// before returns a handler that passes requests below sitePath to site, and all others to api. It
+// does not change paths. (http.ServeMux would clean them.)
 func before(site, api http.Handler) http.Handler {
 	api = console.WithPointer(api)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -45,10 +45,10 @@ func before(site, api http.Handler) http.Handler {
 	})
 }
 
-// guarded rejects requests that a page of another origin can make a browser send to this machine.
-// Such a page uses its own name for this address (DNS rebinding), or sends across origins. A
-// request that changes something must have a JSON body. A form cannot send JSON, and another origin
-// needs a preflight, which gets no answer.
+// guarded rejects requests that a web page of another origin can make a browser send to this machine.
+// Such a page can use a host name that resolves to this machine (DNS rebinding), or can send a
+// cross-origin request. A request that changes something must have a JSON body: a form cannot send
+// JSON, and for a cross-origin request with JSON the browser first sends a preflight, which fails.
 func guarded(h http.Handler) http.Handler {
 	h = http.NewCrossOriginProtection().Handler(h)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -58,7 +58,7 @@ func guarded(h http.Handler) http.Handler {
 		media, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 		switch {
 		case !loopback.Host(r.Host):
-			http.Error(w, "this is for http://127.0.0.1 and http://localhost alone", http.StatusMisdirectedRequest)
+			http.Error(w, "Host: want 127.0.0.1 or localhost", http.StatusMisdirectedRequest)
 		case r.Method != http.MethodGet && r.Method != http.MethodHead && media != "application/json":
 			http.Error(w, "want Content-Type: application/json", http.StatusUnsupportedMediaType)
 		default:

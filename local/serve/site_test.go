@@ -9,8 +9,7 @@ import (
 	"testing"
 )
 
-// The site rejects a request that a page of another origin can send. APIs accept such requests.
-// site requests.
+// The site rejects requests that a web page of another origin can send. The APIs accept them.
 func TestSite_guard(t *testing.T) {
 	mux := http.NewServeMux()
 	reached := 0

@@ -10,19 +10,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The warm-up uses this many callers at once, with this many calls each. A server that just started
-// takes a second for its first calls, and each concurrent call needs a connection.
+// The number of concurrent callers of the warm-up, and of calls by each. A server needs a second for
+// its first calls after its start, and each concurrent call needs a connection.
 const (
 	warmCallers = 32
 	warmCalls   = 8
 	warmMost    = 10 * time.Second
 )
 
-// warm warms the store of the functions.
+// warm warms up the store of the functions.
 func (s *Server) warm(ctx context.Context) error { return warm(ctx, s.opened) }
 
-// warm charges callers that do not exist and then deletes their state. The first burst then finds a
-// warm server and open connections. A server that stays slow is not an error.
+// warm charges invented callers and then deletes their state. The first burst of requests then has a
+// fast server and open connections. It is not an error if the server is still slow.
 func warm(ctx context.Context, store limiter.Store) error {
 	if _, ok := store.(limiter.Local); ok {
 		return nil

@@ -13,12 +13,12 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// cold is a store with a cold server: its first calls take long.
+// cold is a store whose first calls are slow.
 type cold struct {
 	limiter.Store
 	mu    sync.Mutex
 	calls int
-	most  int // calls at once
+	most  int // maximum number of concurrent calls
 	now   int
 	held  map[limiter.Subject]bool
 }
@@ -44,7 +44,7 @@ func (c *cold) Reset(ctx context.Context, s limiter.Subject) error {
 	return c.Store.Reset(ctx, s)
 }
 
-// The warm-up makes as many calls at once as a burst does, and removes all its subjects.
+// The warm-up makes as many concurrent calls as a burst, and removes all its subjects.
 func TestWarm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &cold{Store: storetest.Must(memstore.New(memstore.Options{})), held: map[limiter.Subject]bool{}}

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/limiter/rules/live"
 )
 
-// rulesPoll is the interval between checks of the rules file, so that an edit is reported soon.
-// Functions in separate processes check the file themselves, at a request.
+// rulesPoll is the interval between checks of the rules file. It is short, so that an edit is reported
+// soon. Functions in separate processes also check the file, at a request.
 const rulesPoll = 500 * time.Millisecond
 
 // watchRules checks the rules file until ctx ends.

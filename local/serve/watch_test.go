@@ -28,9 +28,9 @@ import (
 	"github.com/weir-limits/weir/local/gateway/template"
 )
 
-// changes are documents that replace each other. Each has the answers that alice (tier free) then
-// gets for GET /api/v1/search, and the remaining quota of the last answer. A change applies at
-// once, up or down, and does not reset the usage.
+// changes are documents that replace each other. statuses are the answers that alice (tier free)
+// then gets for GET /api/v1/search. remaining is the remaining quota in the last answer. Higher and
+// lower limits apply at once, and a change does not reset the usage.
 var changes = []struct {
 	name, document string
 	statuses       []int
@@ -40,20 +40,20 @@ var changes = []struct {
 	{"more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":5,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
 	{"fewer", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
 	{"an override", `"overrides":[{"user":"alice","limits":{"search":{"requests":7,"window":"1h"}}}],"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
-	{"none any more", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
-	{"another tier by default", `"default_tier":"basic","rules":[{"endpoint":"/api/v1/search","limits":{"basic":{"requests":2,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
+	{"no override again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":4,"window":"1h"}}}]`, []int{429}, "0"},
+	{"another default tier", `"default_tier":"basic","rules":[{"endpoint":"/api/v1/search","limits":{"basic":{"requests":2,"window":"1h"}}}]`, []int{200, 200, 429}, "0"},
 	{"the one before", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":8,"window":"1h"}}}]`, []int{200, 429}, "0"},
-	{"a document in shadow", `"mode":"shadow","rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200, 200}, ""},
-	{"in force again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":9,"window":"1h"}}}]`, []int{200, 429}, "0"},
-	{"a rule in shadow", `"rules":[{"endpoint":"/api/v1/search","mode":"shadow","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200}, ""},
+	{"document in shadow mode", `"mode":"shadow","rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200, 200}, ""},
+	{"document in force again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":9,"window":"1h"}}}]`, []int{200, 429}, "0"},
+	{"rule in shadow mode", `"rules":[{"endpoint":"/api/v1/search","mode":"shadow","limits":{"free":{"requests":1,"window":"1h"}}}]`, []int{200, 200}, ""},
 	{"no rule", `"rules":[]`, []int{200, 200}, ""},
-	{"a rule anew", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
+	{"a rule again", `"rules":[{"endpoint":"/api/v1/search","limits":{"free":{"requests":10,"window":"1h"}}}]`, []int{200, 429}, "0"},
 }
 
 // changed returns the document of one of changes, with its version.
 func changed(i int) []byte { return fmt.Appendf(nil, `{"version":%d,%s}`, i+1, changes[i].document) }
 
-// follow publishes each of changes with put and checks the answers.
+// follow puts each of changes in force with put, and checks the answers after each.
 func follow(t *testing.T, put func(document []byte), search func() reply) {
 	t.Helper()
 	for i, c := range changes {
@@ -70,7 +70,7 @@ func follow(t *testing.T, put func(document []byte), search func() reply) {
 	}
 }
 
-// A running gateway uses a changed rules file within a second, on every store.
+// With every store, a running gateway uses a changed rules file within a second.
 func TestServe_rulesChange(t *testing.T) {
 	for _, store := range stores {
 		t.Run(store, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestServe_printReload(t *testing.T) {
 	}
 	write(fmt.Sprintf(valid, 1))
 	checkouttest.Scratch(t)
-	crowd := fmt.Sprintf(valid, 4) // more limits of one caller than one item holds
+	crowd := fmt.Sprintf(valid, 4) // gets more limits than fit in one item
 	for i := range 14 {
 		crowd = strings.Replace(crowd, `[{`, fmt.Sprintf(`[{"endpoint":"/a%d","limits":{"*":{"requests":1,"window":"1m"}}},{`, i), 1)
 	}
@@ -125,7 +125,7 @@ func TestServe_printReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ document, want string }{
-		{fmt.Sprintf(valid, 1), ""}, // the greeting already reports this document
+		{fmt.Sprintf(valid, 1), ""}, // the same document as at the start
 		{`{"rules":[{"endpoint":"*"}]}`, "rules  FILE has mistakes; version 1 stays in force\n  line 1: rules[0].limits: required\n"},
 		{`{"rules":[{"endpoint":"*"}]}`, ""},
 		{fmt.Sprintf(valid, 1) + " ", "rules  FILE has mistakes; version 1 stays in force\n  version: got 1, the version of the rules in force, but the documents differ: give the changed one a higher version\n"},
@@ -147,8 +147,8 @@ func TestServe_printReload(t *testing.T) {
 	}
 }
 
-// A running gateway uses a new version from the records table within a minute. It keeps its rules
-// while the table cannot be read.
+// A running gateway uses a new version from the records table within a minute. While the table cannot
+// be read, it keeps its rules.
 func TestServe_rulesTable(t *testing.T) {
 	endpoint := storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
 	dynamo, err := boot.Config{DynamoDBEndpoint: endpoint, Local: true}.DynamoDBClient(t.Context())
@@ -190,7 +190,7 @@ func TestServe_rulesTable(t *testing.T) {
 		}
 		newest = v.Version
 		l.wait(time.Minute)
-		_ = e.Rules.At(t.Context(), l.clock()) // on a busy machine a reload can take longer than a request waits
+		_ = e.Rules.At(t.Context(), l.clock()) // on a busy machine, a reload can take longer than a request waits for it
 		for range 20 {
 			e.Rules.Settle()
 		}

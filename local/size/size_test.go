@@ -25,15 +25,15 @@ import (
 
 const (
 	maxZipped = 8_000_000             // bytes of the zip file that Lambda receives
-	goal      = 60 * time.Millisecond // of a start; the time depends on the machine
+	goal      = 60 * time.Millisecond // start time that the log compares with; it depends on the machine
 	starts    = 11
 )
 
-// arch is the architecture of this machine, as Lambda names it.
+// arch is Lambda's name of this machine's architecture.
 var arch = map[string]string{"amd64": "x86_64", "arm64": "arm64"}[runtime.GOARCH]
 
-// build builds the handler as `make functions` does, from a copy of the source, and
-// returns the folder with the result.
+// build builds the handler with `make functions` in a copy of the source. It returns the folder with
+// the result.
 func build(t *testing.T, environment ...string) (dist string) {
 	t.Helper()
 	copied := t.TempDir()
@@ -52,16 +52,16 @@ func build(t *testing.T, environment ...string) (dist string) {
 		}
 	}
 	c := exec.CommandContext(t.Context(), "make", "-C", copied, "dist/"+arch+"/handler/bootstrap", "ARCH="+arch)
-	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // a make that runs the tests must not pass its flags on
+	c.Env = append(append(os.Environ(), "MAKEFLAGS="), environment...) // ignores the flags of a make that runs the tests
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	return filepath.Join(copied, "dist")
 }
 
-// A build of the same source has the same bytes in a different folder and with different settings.
-// All builds share one cache. The cache hides no difference, because its key contains each path and
-// flag that changes the result.
+// Builds of the same source in different folders and with different settings have the same bytes. All
+// builds share one cache. The cache hides no difference, because its key contains each path and flag
+// that changes the result.
 func TestBuild(t *testing.T) {
 	settings := filepath.Join(t.TempDir(), "env")
 	if err := os.WriteFile(settings, []byte("GOFLAGS=-gcflags=-N\nGOAMD64=v2\nGOARM64=v8.1\n"), 0o600); err != nil {
@@ -73,7 +73,7 @@ func TestBuild(t *testing.T) {
 		t.Fatal(err)
 	}
 	if bytes.Contains(bootstrap, []byte(filepath.Dir(dist))) {
-		t.Error("bootstrap: got the path of its build in it, want no path")
+		t.Error("bootstrap: got the path of the build in its bytes, want no path")
 	}
 	for name, environment := range map[string][]string{
 		"another folder":   nil,
@@ -99,7 +99,7 @@ func TestFunctions(t *testing.T) {
 	measure(t, "../../dist")
 }
 
-// measure logs the size of each bootstrap below dist and its median start time. It starts only the
+// measure logs the size and the median start time of each bootstrap below dist. It starts only the
 // bootstraps for this machine's architecture.
 func measure(t *testing.T, dist string) {
 	t.Helper()
@@ -149,7 +149,7 @@ func zipped(t *testing.T, content []byte) int {
 func start(t *testing.T, path string, n int) (time.Duration, error) {
 	t.Helper()
 	dynamodb := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		request, _ := io.ReadAll(r.Body) // so that the client reuses the connection
+		request, _ := io.ReadAll(r.Body) // a client reuses a connection only if the body was read
 		answer := "{}"
 		if bytes.Contains(request, []byte("subjectkey")) { // a function logs a warning if the table lacks this key
 			answer = `{"Item":{"pk":{"S":"subjectkey"},"key":{"B":"` + base64.StdEncoding.EncodeToString(make([]byte, 32)) + `"}}}`

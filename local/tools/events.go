@@ -17,8 +17,8 @@ func eventsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "events",
 		Short: "Print the events of a Kafka topic or a Kinesis stream",
-		Long: "Print the decision events of a Kafka topic (--brokers) or a Kinesis data stream (--stream), one JSON object a line, from the oldest. weir top - counts them.\n\n" +
-			"Without --follow it ends where the topic or the stream ended when it began, or when a broker has nothing new for two seconds.",
+		Long: "Print the decision events of a Kafka topic (--brokers) or a Kinesis data stream (--stream), oldest first, one JSON object per line. weir top - counts them.\n\n" +
+			"Without --follow, the command reads up to the last event that existed when it started. It also ends if a broker has no new event for two seconds.",
 		Example: "  weir-tools events --stream weir-prod-events | weir top -\n" +
 			"  weir-tools events --brokers broker:9098 --topic decisions --iam --last 5m --follow",
 		Args: command.Exactly(0),
@@ -32,12 +32,12 @@ func eventsCommand() *cobra.Command {
 	f.BoolVar(&o.tls, "tls", false, "connect to the brokers with TLS")
 	f.BoolVar(&o.iam, "iam", false, "log in to Amazon MSK with IAM and TLS, with the credentials of the AWS configuration")
 	f.StringVar(&o.stream, "stream", "", "read a data stream of Kinesis")
-	f.DurationVar(&o.last, "last", 0, "begin with what is this old; 0: with the oldest")
-	f.BoolVar(&o.follow, "follow", false, "continue with what comes, until an interrupt")
+	f.DurationVar(&o.last, "last", 0, "maximum age of the first event; 0: start with the oldest event")
+	f.BoolVar(&o.follow, "follow", false, "wait for new events until an interrupt")
 	return c
 }
 
-// eventsOptions are one run of events.
+// eventsOptions are the options of one run of weir-tools events.
 type eventsOptions struct {
 	brokers  []string
 	topic    string
@@ -63,7 +63,7 @@ func (o *eventsOptions) run(ctx context.Context, out io.Writer) error {
 	})
 }
 
-// source returns what the command line names.
+// source returns the topic or the stream that the command line names.
 func (o *eventsOptions) source(ctx context.Context) (source, error) {
 	switch {
 	case o.last < 0:

@@ -28,7 +28,7 @@ import (
 	"github.com/weir-limits/weir/local/top"
 )
 
-// fill sends 40 refusals of alice, in two events, to the sink that the variables name.
+// fill sends two events with 40 refusals of alice to the sink of c.
 func fill(t *testing.T, c boot.EventsConfig) {
 	t.Helper()
 	sink, err := sinks.Open(t.Context(), boot.Config{Local: true, EventsConfig: c})
@@ -50,7 +50,7 @@ func fill(t *testing.T, c boot.EventsConfig) {
 
 var subjectHash = telemetry.NewSubjectHash("dev", []byte("the key of this test"))
 
-// testLog fails a test if something is logged.
+// testLog is a log writer that fails the test at each line.
 type testLog struct{ t *testing.T }
 
 func (l testLog) Write(b []byte) (int, error) {
@@ -83,8 +83,7 @@ func TestEvents_kafka(t *testing.T) {
 	expectEvents(t, "--brokers", c.ListenAddrs()[0], "--topic", "decisions", "--last", "2h")
 }
 
-// Reading ends at the end of the topic at the start. Later events do not count, because a busy
-// topic has no end.
+// The command does not read events that arrive after its start, because a busy topic has no end.
 func TestEvents_kafka_busy(t *testing.T) {
 	c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "decisions"))
 	if err != nil {
@@ -111,7 +110,7 @@ func TestEvents_kafka_busy(t *testing.T) {
 	}
 }
 
-// With --tls or --iam a broker needs a trusted certificate.
+// With --tls or --iam, the command rejects a broker without a trusted certificate.
 func TestEvents_kafka_tls(t *testing.T) {
 	server := httptest.NewTLSServer(nil)
 	defer server.Close()
@@ -127,7 +126,7 @@ func TestEvents_kafka_tls(t *testing.T) {
 	}
 }
 
-// events reads from Apache Kafka as well.
+// weir-tools events reads from Apache Kafka. The other tests use a fake broker.
 func TestKafkaEvents(t *testing.T) {
 	brokers := storetest.Server(t, "kafka", "KAFKA_BROKERS")
 	name := "top-" + rand.Text()

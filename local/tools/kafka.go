@@ -16,23 +16,23 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// quiet is how long a broker has no new events at the end.
+// quiet is the time without a new event after which reading ends.
 const quiet = 2 * time.Second
 
-// reachTimeout is how long a broker may take to answer for the first time.
+// reachTimeout is the maximum time until the first answer of a broker.
 const reachTimeout = 10 * time.Second
 
 // topic is a source of the events in a topic.
 type topic struct {
 	client *kgo.Client
 	name   string
-	// starts are the offsets to read from, and ends the offsets to read to.
+	// starts and ends are the offsets between which topic reads, by partition.
 	starts, ends kadm.ListedOffsets
 }
 
 func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	if o.topic == "" {
-		return nil, command.Usage("--topic: required: the topic of the events (or set KAFKA_TOPIC)")
+		return nil, command.Usage("--topic: required: name of the topic with the events; or set KAFKA_TOPIC")
 	}
 	connection, err := sinks.KafkaOptions(ctx, boot.Config{EventsConfig: boot.EventsConfig{KafkaBrokers: o.brokers, KafkaTopic: o.topic, KafkaTLS: o.tls || o.iam, KafkaIAM: o.iam}})
 	if err != nil {
@@ -53,7 +53,7 @@ func (o *eventsOptions) kafka(ctx context.Context) (source, error) {
 	return t, nil
 }
 
-// find reads the offsets of the start and the end; last, if not 0, is the age of the start.
+// find reads the start and end offsets. If last is not 0, reading starts with events of that age.
 func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
@@ -69,7 +69,7 @@ func (t *topic) find(ctx context.Context, last time.Duration) (err error) {
 	return cmp.Or(err, t.starts.Error(), t.ends.Error())
 }
 
-// unread returns the partitions with events between start and end, by end offset.
+// unread returns the end offset of each partition with events between its start and its end.
 func (t topic) unread() map[int32]int64 {
 	all := map[int32]int64{}
 	t.ends.Each(func(end kadm.ListedOffset) {

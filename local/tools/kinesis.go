@@ -51,7 +51,7 @@ func (s stream) read(ctx context.Context, follow bool, emit func([]byte) error) 
 			if err != nil {
 				return fmt.Errorf("kinesis stream %s: %w", s.name, err)
 			}
-			shards[i] = out.NextShardIterator // nil: the shard is closed
+			shards[i] = out.NextShardIterator // nil means that the shard is closed
 			behind = behind || out.NextShardIterator != nil && aws.ToInt64(out.MillisBehindLatest) > 0
 			for _, r := range out.Records {
 				for line := range bytes.Lines(r.Data) {
@@ -67,7 +67,7 @@ func (s stream) read(ctx context.Context, follow bool, emit func([]byte) error) 
 	}
 }
 
-// iterators returns where to read in each shard.
+// iterators returns an iterator at the start position in each shard.
 func (s stream) iterators(ctx context.Context) (all []*string, err error) {
 	for in := (&kinesis.ListShardsInput{StreamName: &s.name}); ; {
 		page, err := s.client.ListShards(ctx, in)
@@ -90,10 +90,10 @@ func (s stream) iterators(ctx context.Context) (all []*string, err error) {
 	}
 }
 
-// shardPause keeps to four reads of a shard in a second; Kinesis allows five.
+// shardPause limits the reads of a shard to four a second. Kinesis allows five.
 const shardPause = time.Second / 4
 
-// pause reports whether ctx outlives the pause.
+// pause waits for shardPause or until ctx ends. It returns false if ctx ended.
 func pause(ctx context.Context) bool {
 	select {
 	case <-time.After(shardPause):

@@ -70,7 +70,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// A command that exits with command.Interrupted after an interrupt counts as successful.
+// After an interrupt, with exits with the status of its command.
 func TestWith_interrupt(t *testing.T) {
 	t.Setenv("REDIS_URL", "redis://set-already")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -83,7 +83,7 @@ func TestWith_interrupt(t *testing.T) {
 	}
 }
 
-// The SAM tools go into the checkout and need Python.
+// Without Python, the SAM tools are skipped, or are an error if WEIR_REQUIRE lists them.
 func TestWith_tools(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("WEIR_TOOLS", "")

@@ -22,9 +22,9 @@ func samCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "sam",
 		Short: "Run the APIs of a synthesized template with the SAM CLI",
-		Long: "Run the REST API and the HTTP API of a synthesized template with `sam local start-api`, each at a port of its own, with the state in DynamoDB Local. " +
-			"It needs DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS, as weir-tools with dynamodb,docker,tools sets them. " +
-			"Of an authorizer's refusal the SAM CLI makes a 403 and of its 401 a 502: it knows no gateway responses. weir serve does.",
+		Long: "Run the REST API and the HTTP API of a synthesized template with `sam local start-api`, each at a separate port, with the state in DynamoDB Local. " +
+			"It needs the variables DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS, which weir-tools with dynamodb,docker,tools sets. " +
+			"The SAM CLI does not support gateway responses: it answers 403 instead of 429, and 502 instead of 401. weir serve answers 429 and 401.",
 		Example: "  weir-tools with --install docker,dynamodb,tools -- weir-tools sam",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -32,9 +32,9 @@ func samCommand() *cobra.Command {
 			return s.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&s.template, "template", "", "the template, as synthesized for this machine's architecture; default infra/cdk.out/Weir-dev.template.json")
-	c.Flags().StringVar(&s.namespace, "namespace", "", "what separates this run's state from others' in one table; default as in the template")
-	c.Flags().Var(&s.port, "port", "the port of the first API; the next has the next")
+	c.Flags().StringVar(&s.template, "template", "", "the template, synthesized for this machine's architecture; default infra/cdk.out/Weir-dev.template.json")
+	c.Flags().StringVar(&s.namespace, "namespace", "", "the namespace of this run's state in the table; default: the one in the template")
+	c.Flags().Var(&s.port, "port", "the port of the first API; the second API has the next port")
 	return c
 }
 
@@ -45,7 +45,8 @@ type sam struct {
 	out, log            io.Writer
 }
 
-// samAPIs are the kinds of API in the order of their ports, each with the other.
+// samAPIs are the kinds of API in the order of their ports. other is the kind that the process of an
+// API leaves out.
 var samAPIs = []struct{ name, kind, other string }{
 	{"REST API", restAPIType, httpAPIType},
 	{"HTTP API", httpAPIType, restAPIType},
@@ -92,7 +93,7 @@ func (s *sam) serve(ctx context.Context, template *samTemplate, cli *servers.SAM
 			return err
 		}
 		defer server.Stop()
-		server.Watch(ctx, func(err error) { ended <- fmt.Errorf("%s: the SAM CLI has ended: %w", api.name, err) })
+		server.Watch(ctx, func(err error) { ended <- fmt.Errorf("%s: the SAM CLI ended: %w", api.name, err) })
 		fmt.Fprintf(s.out, "%s   %s\n", api.name, server.URL)
 		first = cmp.Or(first, server.URL)
 	}
@@ -105,8 +106,8 @@ func (s *sam) serve(ctx context.Context, template *samTemplate, cli *servers.SAM
 	}
 }
 
-// samLocal returns the variables and files of a local run: the credentials of this checkout, as in
-// weir serve.
+// samLocal returns variables and files for the functions, with the credentials of this checkout. weir
+// serve uses the same credentials.
 func samLocal(c checkout.Checkout) (variables, files map[string]string, err error) {
 	if _, err := c.Seed(); err != nil {
 		return nil, nil, err
@@ -119,7 +120,8 @@ func samLocal(c checkout.Checkout) (variables, files map[string]string, err erro
 		}, nil
 }
 
-// The names of the files beside the code of a function, and where a container has them.
+// The names of additional files in the folder of a function's code, and the path of that folder in a
+// container.
 const (
 	jwksFile         = "jwks.json"
 	apiKeysFile      = "apikeys.json"
@@ -128,12 +130,12 @@ const (
 	containerCode    = "/var/task/"
 )
 
-// samPrepare makes the table, places the functions of the template at path in dir, with
-// files and variables, and finds the SAM CLI and an image to run them in.
+// samPrepare creates the table, and copies the functions of the template at path into dir, with files
+// and variables. It finds the SAM CLI and an image for the functions.
 func samPrepare(ctx context.Context, path, dir string, files, variables map[string]string, progress io.Writer) (*samTemplate, *servers.SAM, error) {
 	endpoint, docker, tools := os.Getenv("DYNAMODB_ENDPOINT"), os.Getenv("DOCKER_HOST"), os.Getenv("WEIR_TOOLS")
 	if endpoint == "" || docker == "" || tools == "" {
-		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: want all three: run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
+		return nil, nil, errors.New("DYNAMODB_ENDPOINT, DOCKER_HOST and WEIR_TOOLS: want all three; run make sam, or weir-tools with --install dynamodb,docker,tools -- weir-tools sam")
 	}
 	template, err := readSAMTemplate(path)
 	if err != nil {

@@ -34,8 +34,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// synthesized returns the template that was synthesized for this machine. It skips the test if the
-// SAM CLI lacks a requirement.
+// synthesized returns the template that was synthesized for this machine. It skips the test if a
+// requirement of the SAM CLI is missing.
 func synthesized(t *testing.T) string {
 	t.Helper()
 	storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT")
@@ -48,8 +48,8 @@ func synthesized(t *testing.T) string {
 	return path
 }
 
-// The SAM CLI runs the APIs of the synthesized template in containers. Limits work, both APIs share
-// one state, and responses have the decision's fields.
+// The SAM CLI runs the functions of the synthesized template in containers. Limits work, both APIs
+// share one state, and responses have the decision's fields.
 func TestSAM(t *testing.T) {
 	template := synthesized(t)
 	c := checkouttest.Scratch(t)
@@ -63,7 +63,7 @@ func TestSAM(t *testing.T) {
 
 	r := decided(t, http.MethodGet, rest+"/api/v1/search", token)
 	fields(t, r, http.StatusOK, "100", `"search";q=1000;w=60`)
-	// The SAM CLI returns 502 for the error that an authorizer returns instead of a 401.
+	// For a bad token, the authorizer returns an error. API Gateway answers 401, but the SAM CLI 502.
 	if r := send(t, http.MethodGet, rest+"/api/v1/search", "wrong"); r.StatusCode != http.StatusBadGateway {
 		t.Errorf("bad token: got %s %s", r.Status, r.body)
 	}
@@ -72,15 +72,15 @@ func TestSAM(t *testing.T) {
 		fields(t, r, http.StatusCreated, "10", `"data";q=10;w=60`)
 		r = decided(t, http.MethodPost, rest+"/api/v1/data", "")
 	}
-	// The SAM CLI has no gateway responses, so it returns 403 for a policy that denies.
+	// The SAM CLI does not support gateway responses, so its answer to a denial is a 403.
 	if r.StatusCode != http.StatusForbidden || strings.TrimSpace(r.body) != `{"message":"User is not authorized to access this resource"}` || r.Header.Get("X-RateLimit-Limit") != "" {
 		t.Errorf("after %d admitted requests: got %s %v %s", admitted, r.Status, r.Header, r.body)
 	}
 
 	r = decided(t, http.MethodGet, httpAPI+"/api/v1/items/5", "")
 	fields(t, r, http.StatusOK, "60", `"items";q=60;w=60`)
-	// The handler runs in another container and refuses because of the authorizer's charges. It may
-	// admit a few requests first, if the window moved on.
+	// The handler runs in another container. It refuses because it reads the charges of the
+	// authorizer. It may first admit a few requests, because time has passed.
 	for r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", ""); r.StatusCode == http.StatusCreated && admitted < 50; admitted++ {
 		r = decided(t, http.MethodPost, httpAPI+"/api/v1/data", "")
 	}
@@ -103,8 +103,8 @@ func TestSAM(t *testing.T) {
 	}
 }
 
-// decided sends a request again while the answer is undecided. A busy machine can exceed the
-// timeout of the store.
+// decided sends a request until the store decides it. On a busy machine, the store can miss its
+// timeout.
 func decided(t *testing.T, method, url, token string) reply {
 	t.Helper()
 	for range 20 {
@@ -112,7 +112,7 @@ func decided(t *testing.T, method, url, token string) reply {
 			return r
 		}
 	}
-	t.Fatal("the store never answers in time")
+	t.Fatal("decisions: got none by the store, want one")
 	return reply{}
 }
 
@@ -177,8 +177,8 @@ func subjectsIn(t *testing.T, namespace string) (keys []string) {
 	return keys
 }
 
-// outcomes are the expected results of the sample events, by file: the limited subject or the
-// status, and the capacity.
+// outcomes are the expected results of the sample events, by file. A result has the subject or the
+// status, and the capacity of the limit.
 var outcomes = map[string]string{
 	"alb-anonymous.json":             "200, limit 20",
 	"function-url-anonymous.json":    "200, limit 60",

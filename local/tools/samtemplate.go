@@ -16,10 +16,10 @@ import (
 // samTemplate is a synthesized template, prepared for the SAM CLI.
 type samTemplate struct {
 	document map[string]any
-	dir      string // paths of code are relative to it
+	dir      string // base of the relative paths of code
 }
 
-// The types by which the resources of one kind of API begin.
+// The prefixes of resource types, by kind of API.
 const (
 	restAPIType = "AWS::ApiGateway::"
 	httpAPIType = "AWS::ApiGatewayV2::"
@@ -35,12 +35,12 @@ func readSAMTemplate(path string) (*samTemplate, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	for _, r := range t.resources() {
-		if resource, ok := r.(map[string]any); ok { // the SAM CLI prints many warnings about these
+		if resource, ok := r.(map[string]any); ok { // avoids many warnings of the SAM CLI
 			delete(object(resource, "Metadata"), "aws:cdk:path")
 		}
 	}
 	if len(t.functions()) == 0 {
-		return nil, fmt.Errorf("%s: has no function with code on this machine (metadata aws:asset:path)", path)
+		return nil, fmt.Errorf("%s: no function has code on this machine (metadata aws:asset:path)", path)
 	}
 	return t, nil
 }
@@ -69,15 +69,15 @@ func object(o map[string]any, field string) map[string]any {
 	return value
 }
 
-// place copies the code of each function into dir, and adds files by their name. It adds variables
-// that override those of the template. (The SAM CLI's --env-vars sets only variables that a
-// template declares.)
+// place copies the code of each function into dir and adds files by name. It also adds variables,
+// which override those of the template. (The SAM CLI's --env-vars cannot add variables that the
+// template does not declare.)
 func (t *samTemplate) place(dir string, files, variables map[string]string) error {
 	for _, id := range t.functions() {
 		function := t.resources()[id].(map[string]any)
 		properties, metadata := object(function, "Properties"), object(function, "Metadata")
 		if architectures, ok := properties["Architectures"].([]any); !ok || !slices.Contains(architectures, any(servers.Architecture())) {
-			return fmt.Errorf("function %s: is for %v, and containers of this machine run %s: make synth ARCH=%[3]s", id, properties["Architectures"], servers.Architecture())
+			return fmt.Errorf("function %s: Architectures: got %v, want %s for containers on this machine; run make synth ARCH=%[3]s", id, properties["Architectures"], servers.Architecture())
 		}
 		code, ok := metadata["aws:asset:path"].(string)
 		if !ok {
@@ -107,7 +107,7 @@ func (t *samTemplate) place(dir string, files, variables map[string]string) erro
 	return nil
 }
 
-// has reports whether there are resources of a kind of API.
+// has reports whether the template has resources of a kind of API.
 func (t *samTemplate) has(kind string) bool {
 	for _, r := range t.resources() {
 		if isKind(r, kind) {
@@ -117,8 +117,9 @@ func (t *samTemplate) has(kind string) bool {
 	return false
 }
 
-// write writes the template without the resources of one kind of API, if any. The SAM CLI serves
-// all APIs of a template at one port. Of two routes with one path it serves only the last.
+// write writes the template without the resources of one kind of API. If without is "", it writes all
+// resources. The SAM CLI serves all APIs of a template at one port. If two routes have the same path,
+// it serves only the last.
 func (t *samTemplate) write(path, without string) error {
 	resources := map[string]any{}
 	for id, r := range t.resources() {

@@ -73,7 +73,7 @@ func TestSynthesizedTemplate_mistakes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := fmt.Sprintf("function Handler: is for [riscv], and containers of this machine run %s: make synth ARCH=%[1]s", servers.Architecture())
+	want := fmt.Sprintf("function Handler: Architectures: got [riscv], want %s for containers on this machine; run make synth ARCH=%[1]s", servers.Architecture())
 	if err := template.place(t.TempDir(), nil, nil); err == nil || err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

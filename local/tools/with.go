@@ -22,15 +22,15 @@ func withCommand() *cobra.Command {
 	var install bool
 	c := &cobra.Command{
 		Use:   "with SERVER[,SERVER] -- COMMAND [ARG...]",
-		Short: "Run a command beside servers that are started for it",
-		Long: "Run a command beside DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker), which are started for it and end with it. " +
-			"The command finds them in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST; one that is set already is not started, nor is a Docker engine where one runs. " +
-			"Likewise tools, the folder of the SAM CLI and cfn-lint in the versions that are pinned, is in WEIR_TOOLS, and browser, a Chromium or Chrome, in WEIR_BROWSER. " +
-			"What cannot be had is left out with a warning, unless WEIR_REQUIRE lists it, or says all.",
+		Short: "Start servers, run a command, stop the servers",
+		Long: "Start servers, run a command, stop the servers. The servers are DynamoDB Local, Redis, Apache Kafka and a Docker engine (dynamodb, redis, kafka, docker). " +
+			"The command gets their addresses in DYNAMODB_ENDPOINT, REDIS_URL, KAFKA_BROKERS and DOCKER_HOST. If a variable is set, its server is not started. A Docker engine that runs is used. " +
+			"tools sets WEIR_TOOLS to the folder of the SAM CLI and cfn-lint, in pinned versions. browser sets WEIR_BROWSER to a Chromium or Chrome. " +
+			"If one is not available, the command runs without it and a warning is printed. It is an error if WEIR_REQUIRE lists it or is all.",
 		Example: "  weir-tools with redis -- go test ./limiter/redisstore\n  weir-tools with --install dynamodb,redis -- make soak",
 		Args: func(c *cobra.Command, args []string) error {
 			if c.ArgsLenAtDash() != 1 || len(args) < 2 {
-				return command.Usage("want the servers, --, and a command")
+				return command.Usage("arguments: want the servers, --, and a command")
 			}
 			return nil
 		},
@@ -43,7 +43,7 @@ func withCommand() *cobra.Command {
 			return w.run(c.Context(), strings.Split(args[0], ","), args[1:])
 		},
 	}
-	c.Flags().BoolVar(&install, "install", false, "install what is missing; works on Debian, as root")
+	c.Flags().BoolVar(&install, "install", false, "install missing packages; only as root on Debian")
 	return c
 }
 
@@ -55,20 +55,20 @@ func variableOf(name string) string { return cmp.Or(servers.Variables[name], too
 
 const withNames = "browser,docker,dynamodb,kafka,redis,tools"
 
-// needs are the valid names in WEIR_REQUIRE: servers and tools of with, and programs that tests
-// look for.
+// needs are the valid names in WEIR_REQUIRE: the servers and tools of with, and programs that only
+// tests use.
 var needs = append(strings.Split(withNames, ","), "node", "python3")
 
 // with runs a command beside servers.
 type with struct {
 	stdout, stderr io.Writer
 	install        bool
-	require        []string // these must not be missing
+	require        []string // servers and tools whose absence is an error
 	skipped        []string
 }
 
-// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error, because a misspelled
-// server would be skipped silently.
+// parseRequire reads the list in WEIR_REQUIRE. An unknown name is an error. Otherwise a misspelled
+// server would be skipped without an error.
 func parseRequire(list string) (names []string, err error) {
 	for item := range strings.SplitSeq(list, ",") {
 		item = strings.TrimSpace(item)
@@ -86,7 +86,7 @@ func parseRequire(list string) (names []string, err error) {
 }
 
 func (w *with) run(ctx context.Context, names, argv []string) error {
-	// The command reads the parsed list from here.
+	// The command gets the parsed list.
 	environment := append(os.Environ(), "WEIR_REQUIRE="+strings.Join(w.require, ","))
 	for _, name := range names {
 		variable := variableOf(name)
@@ -106,7 +106,7 @@ func (w *with) run(ctx context.Context, names, argv []string) error {
 		}
 		environment = append(environment, variable+"="+value)
 		if server != nil {
-			server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s has ended before the command: %v\n", name, err) })
+			server.Watch(ctx, func(err error) { fmt.Fprintf(w.stderr, "weir: %s ended before the command: %v\n", name, err) })
 			defer server.Stop()
 		}
 	}
@@ -115,7 +115,8 @@ func (w *with) run(ctx context.Context, names, argv []string) error {
 	return w.execute(ctx, argv, environment)
 }
 
-// provide returns the value of the variable for a name, and the server if provide started one.
+// provide returns the value of the variable for a server or tool. server is nil unless provide
+// started one.
 func (w *with) provide(ctx context.Context, name string) (value string, server *servers.Server, err error) {
 	if name == "docker" {
 		if value = servers.RunningDocker(ctx); value != "" {
@@ -132,7 +133,7 @@ func (w *with) provide(ctx context.Context, name string) (value string, server *
 		value, err = servers.Browser()
 		return value, nil, err
 	case "docker":
-		if value = servers.RunningDocker(ctx); value != "" { // with systemd, the installation starts it
+		if value = servers.RunningDocker(ctx); value != "" { // with systemd, installing Docker also starts it
 			return value, nil, nil
 		}
 		server, err = servers.StartDocker(ctx, w.stderr)
@@ -160,7 +161,7 @@ func (w *with) fetchTools(ctx context.Context) (string, error) {
 	return servers.FetchTools(ctx, c.Root, w.stderr)
 }
 
-// startInCheckout starts a server that a checkout pins.
+// startInCheckout starts a server whose version the checkout pins.
 func (w *with) startInCheckout(ctx context.Context, start func(context.Context, string, io.Writer) (*servers.Server, error)) (*servers.Server, error) {
 	c, err := checkout.Find()
 	if err != nil {
@@ -169,7 +170,7 @@ func (w *with) startInCheckout(ctx context.Context, start func(context.Context, 
 	return start(ctx, c.Root, w.stderr)
 }
 
-// warn prints what is missing, before the command and again after it.
+// warn prints the missing servers and tools. It runs before the command and again after it.
 func (w *with) warn() {
 	for _, line := range w.skipped {
 		fmt.Fprintln(w.stderr, line)
@@ -185,7 +186,7 @@ func (w *with) execute(ctx context.Context, argv, environment []string) error {
 		return command.ExitError{Code: max(1, status.ExitCode())}
 	}
 	if c.ProcessState != nil && c.ProcessState.Success() {
-		return nil // the interrupt ended the command, so this is a success
+		return nil // the interrupt ended the command, which is a success
 	}
 	return err
 }

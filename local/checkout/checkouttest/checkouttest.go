@@ -1,4 +1,4 @@
-// Package checkouttest makes checkouts for tests.
+// Package checkouttest provides checkouts for tests.
 package checkouttest
 
 import (
@@ -12,7 +12,8 @@ import (
 	"github.com/weir-limits/weir/local/checkout"
 )
 
-// Scratch changes into a checkout for one test. The test has its own .weir, .bin and dist.
+// Scratch creates a temporary checkout and makes it the working directory of the test. The checkout
+// has separate folders .weir, .bin and dist.
 func Scratch(t *testing.T) checkout.Checkout {
 	t.Helper()
 	original := Find(t)
@@ -39,9 +40,9 @@ func Find(t *testing.T) checkout.Checkout {
 // Namespace returns a namespace that no other test uses.
 func Namespace() string { return "test-" + rand.Text() }
 
-// Built returns a scratch checkout with functions built for this machine. The build uses the .bin
-// of the original checkout, so the go command can reuse it. Built skips the test where environments
-// cannot run.
+// Built returns a scratch checkout with functions that are built for this machine. The build uses
+// .bin of the original checkout, so that the go command can reuse earlier builds. Built skips the test
+// if environments cannot run on this system.
 func Built(t *testing.T) checkout.Checkout {
 	t.Helper()
 	if runtime.GOOS != "linux" {

@@ -17,8 +17,8 @@ import (
 // mainVariable makes a test binary run the program under test.
 const mainVariable = "WEIR_TEST_MAIN=1"
 
-// Main runs program if this process was started by [Command], and reports whether it did. Call it
-// first in TestMain.
+// Main runs program if [Command] started this process, and reports whether it ran. TestMain must call
+// it first.
 func Main(program func()) bool {
 	if os.Getenv("WEIR_TEST_MAIN") == "" {
 		return false
@@ -27,7 +27,7 @@ func Main(program func()) bool {
 	return true
 }
 
-// Command returns the program with arguments.
+// Command returns a command that runs the program with arguments.
 func Command(t *testing.T, args []string, environment ...string) *exec.Cmd {
 	t.Helper()
 	c := exec.CommandContext(t.Context(), os.Args[0], args...)
@@ -35,12 +35,12 @@ func Command(t *testing.T, args []string, environment ...string) *exec.Cmd {
 	return c
 }
 
-// Script returns a shell script that runs the program, for tests of documents.
+// Script returns a shell script that runs the program. Tests of documents put it on the PATH.
 func Script(program string) string {
 	return fmt.Sprintf("#!/bin/sh\n%s exec '%s' \"$@\"\n", mainVariable, program)
 }
 
-// Process is the program, serving two APIs.
+// Process is a running program that serves two APIs.
 type Process struct {
 	*exec.Cmd
 	Port   int    // of the first API
@@ -116,11 +116,12 @@ func try(t *testing.T, args, environment []string) (p *Process, ready bool) {
 	return p, false
 }
 
-// InUse is part of the error for a port that another process took between FreePorts and its use.
+// InUse is part of an error message. It means that another process took a port after FreePorts
+// returned it.
 const InUse = "address already in use"
 
-// FreePorts returns a port p such that p and p+1 were free. Call it again if the error contains
-// [InUse].
+// FreePorts returns a port p such that p and p+1 were free. If the use of these ports fails with
+// [InUse], call FreePorts again.
 func FreePorts(t *testing.T) int {
 	t.Helper()
 	port, next := PortBesideTaken(t)
@@ -143,6 +144,6 @@ func PortBesideTaken(t *testing.T) (port int, next net.Listener) {
 			return port, next
 		}
 	}
-	t.Fatal("found no two free neighbouring ports")
+	t.Fatal("free ports: got no two adjacent ones")
 	return 0, nil
 }

@@ -8,16 +8,16 @@ import (
 )
 
 // Algorithms plays the same arrivals against every algorithm. Buckets and windows have the
-// same capacity, and a window is as long as the bucket takes to fill. With the parameters of
-// All, the token bucket admits 20 at once and then 10 a second. Requests leave the queue of
-// the leaky bucket 100 ms apart.
+// same capacity. The length of a window is the time in which an empty bucket fills. With the
+// parameters of All, the token bucket admits 20 at once and then 10 a second. Requests leave
+// the queue of the leaky bucket at intervals of 100 ms.
 type Algorithms struct {
 	Capacity int64 // of a bucket and of a window
 	Rate     int64 // requests a second
 	Arrivals
 }
 
-// AlgorithmsResult is a Result with the length of the windows.
+// AlgorithmsResult is a Result with the length of a window.
 type AlgorithmsResult struct {
 	Result
 	Window Milliseconds `json:"windowMs"`
@@ -34,7 +34,7 @@ func (a *Algorithms) Parameters() []Parameter {
 	}, a.parameters()...)
 }
 
-// Play implements Scenario: its result is an AlgorithmsResult.
+// Play implements Scenario. Its result is an AlgorithmsResult.
 func (a *Algorithms) Play() (any, error) {
 	if a.Capacity < a.Rate {
 		return nil, fmt.Errorf("capacity: got %d, want at least %d, the rate: a window of capacity/rate must be a second or longer", a.Capacity, a.Rate)

@@ -6,15 +6,15 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Boundary is the attack on a fixed window: a burst of the whole limit shortly before a
-// window of a second ends, and another as the next begins. With the parameters of All, a
-// fixed window of 20 admits 40 within 150 ms, and a sliding window admits 20.
+// Boundary plays an attack on a fixed window of one second. One burst of the whole limit comes
+// shortly before the end of a window, and another one at the start of the next. With the
+// parameters of All, a fixed window of 20 admits 40 within 150 ms. A sliding window admits 20.
 type Boundary struct {
 	Limit   int64 // requests a second, and in each burst
-	Percent int64 // of the first window that has passed at the first burst
+	Percent int64 // time of the first burst, in percent of the first window
 }
 
-// BoundaryResult is a Result of three algorithms with the time between the bursts.
+// BoundaryResult is a Result for three algorithms, with the time between the bursts.
 type BoundaryResult struct {
 	Result
 	Span Milliseconds `json:"spanMs"`
@@ -31,7 +31,7 @@ func (b *Boundary) Parameters() []Parameter {
 	}
 }
 
-// Play implements Scenario: its result is a BoundaryResult.
+// Play implements Scenario. Its result is a BoundaryResult.
 func (b *Boundary) Play() (any, error) {
 	before := time.Second * time.Duration(b.Percent) / 100
 	var arrivals []time.Duration

@@ -28,8 +28,8 @@ type Level struct {
 }
 
 const (
-	levelStep   = 50 * time.Millisecond // between two levels
-	longestRest = 10 * time.Second      // shown after the last arrival
+	levelStep   = 50 * time.Millisecond // time between two levels
+	longestRest = 10 * time.Second      // maximum time that is shown after the last arrival
 )
 
 // Name implements Scenario.
@@ -47,7 +47,7 @@ func (b *Bucket) rate() algo.Rate {
 	return algo.Rate{Algorithm: algo.TokenBucket, Requests: b.Rate, Window: time.Second, Burst: b.Capacity}
 }
 
-// Play implements Scenario: its result is a BucketResult.
+// Play implements Scenario. Its result is a BucketResult.
 func (b *Bucket) Play() (any, error) {
 	run, err := play(b.rate(), b.instants())
 	if err != nil {
@@ -57,8 +57,8 @@ func (b *Bucket) Play() (any, error) {
 	return BucketResult{Result{[]Run{run}}, levels}, err
 }
 
-// levels plays the arrivals again and peeks at the bucket between them, until it is full
-// again.
+// levels plays the arrivals again and reads the level of the bucket between them. It ends when the
+// bucket is full again.
 func (b *Bucket) levels() (levels []Level, err error) {
 	d, err := newDesk(b.rate())
 	if err != nil {

@@ -3,14 +3,13 @@
 //
 // # Guarantee
 //
-// [limiter.Limiter] makes every decision over a store, as for a real request. The same
-// parameters always give the same result. Parameters are bounded, so that a play takes
-// milliseconds.
+// [limiter.Limiter] makes every decision, as for a real request. The same parameters always
+// have the same result. Parameters are bounded, so that a scenario takes milliseconds.
 //
 // # The model
 //
-// The parameters determine when requests arrive: a burst at one instant, and others evenly.
-// Decisions take no time, and a refused request is not sent again. An admitted request
-// leaves at once, or after its delay in the queue of a leaky bucket. Windows begin with the
-// first instant.
+// The parameters determine when requests arrive: first a burst at one instant, and then the
+// others at equal intervals. Decisions take no time, and refused requests are not retried. An
+// admitted request leaves at once, or after its delay in the queue of a leaky bucket. The first
+// window begins at the first instant.
 package scenario

@@ -9,14 +9,15 @@ import (
 	"strings"
 )
 
-// Scenario is a demonstration with parameters. Start from one of All: zero values are not
-// valid.
+// Scenario is a demonstration with parameters. Its zero value is not valid. All returns valid
+// scenarios.
 type Scenario interface {
-	// Name is its name in a URL.
+	// Name returns the name of the scenario in a URL.
 	Name() string
-	// Parameters returns its parameters, which Set changes.
+	// Parameters returns the parameters of the scenario. Set changes their values.
 	Parameters() []Parameter
-	// Play plays it and returns a result for JSON. Errors are about the parameters.
+	// Play plays the scenario and returns a result for JSON. An error describes an invalid
+	// parameter.
 	Play() (any, error)
 }
 
@@ -33,13 +34,13 @@ func All() []Scenario {
 // Parameter is a number that changes a scenario.
 type Parameter struct {
 	Name        string // in a URL
-	Label       string // of the form, with the unit
+	Label       string // text in the form, with the unit
 	Value       *int64
 	Least, Most int64
 }
 
-// Set sets the parameters that a query names. The others keep their values. The error is one
-// line for the first invalid parameter.
+// Set sets the parameters in a query. The other parameters keep their values. The error is one
+// line about the first invalid parameter.
 func Set(s Scenario, query url.Values) error {
 	parameters := s.Parameters()
 	for _, name := range slices.Sorted(maps.Keys(query)) {

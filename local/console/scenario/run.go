@@ -24,8 +24,8 @@ type Run struct {
 	Algorithm algo.Algorithm `json:"algorithm"`
 	Admitted  int            `json:"admitted"`
 	Refused   int            `json:"refused"`
-	// AtOnce counts the requests admitted at the first instant. Most is the largest number
-	// that left within one second. PerSecond counts the requests that left in each second.
+	// AtOnce is the number of requests admitted at the first instant. Most is the largest number
+	// that left within any second. PerSecond has the number that left in each second.
 	AtOnce    int       `json:"atOnce"`
 	Most      int       `json:"mostInASecond"`
 	PerSecond []int     `json:"perSecond"`
@@ -37,14 +37,14 @@ type Request struct {
 	At        Milliseconds `json:"atMs"`
 	Allowed   bool         `json:"allowed"`
 	Remaining int64        `json:"remaining"`
-	// RetryAfter is the wait of a refused request. Leaves is the time at which an admitted
-	// request leaves.
+	// RetryAfter is the time after which a refused request can be retried. Leaves is the time at
+	// which an admitted request leaves.
 	RetryAfter Milliseconds `json:"retryAfterMs,omitempty"`
 	Leaves     Milliseconds `json:"leavesMs"`
 }
 
-// Arrivals are Burst requests at the first instant, and then Offered a second, evenly, for
-// Seconds.
+// Arrivals are Burst requests at the first instant, and then Offered requests a second for the
+// given number of Seconds, at equal intervals.
 type Arrivals struct{ Burst, Offered, Seconds int64 }
 
 func (a *Arrivals) parameters() []Parameter {
@@ -69,7 +69,7 @@ func (a *Arrivals) instants() (list []time.Duration) {
 // caller is the subject of every charge.
 var caller = limiter.User("demo")
 
-// first returns the first instant: the start of a window.
+// first returns the first instant, which is the start of a window.
 func first(window time.Duration) time.Time {
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	return day.Add(window - time.Duration(day.UnixNano())%window)
@@ -98,7 +98,7 @@ func newDesk(rate algo.Rate) (*desk, error) {
 	return &desk{l, []limiter.Charge{{Subject: caller, Limit: limit, Cost: 1}}, first(rate.Window)}, nil
 }
 
-// play decides arrivals in the order of time.
+// play decides the arrivals in the order of their times.
 func play(rate algo.Rate, arrivals []time.Duration) (Run, error) {
 	d, err := newDesk(rate)
 	if err != nil {

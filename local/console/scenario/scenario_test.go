@@ -120,8 +120,8 @@ func TestSync(t *testing.T) {
 	}
 }
 
-// All algorithms get the same arrivals. The token bucket admits 20 at once and then 10 a second. The
-// leaky bucket releases one request every 100 ms.
+// All algorithms get the same arrivals. The token bucket admits 20 requests at once and then 10 a
+// second. In the leaky bucket, one request leaves every 100 ms.
 func TestAlgorithms(t *testing.T) {
 	r := play[scenario.AlgorithmsResult](t, "algorithms", "")
 	runs := map[algo.Algorithm]scenario.Run{}
@@ -142,7 +142,7 @@ func TestAlgorithms(t *testing.T) {
 			t.Errorf("departure %d: got %v ms, want %v", i, at, want)
 		}
 	}
-	// The requests use all quota of a fixed window at its start. The log admits at most 20 requests in
+	// The requests use the quota of a fixed window at its start. The log admits at most 20 requests in
 	// any two seconds.
 	if got, want := runs[algo.FixedWindow].PerSecond, []int{20, 0, 15, 5, 15, 5, 1}; !slices.Equal(got, want) {
 		t.Errorf("fixed window: got %v, want %v", got, want)

@@ -14,23 +14,24 @@ import (
 // (limiter.Spread.Sync). It shows how many requests they admit over the limit in one window
 // of a second.
 //
-// Each node gets Offered requests a second, evenly, and the nodes take turns. A node calls
-// the store at its first request, and then at its first request after each Interval. It
-// reports what it has admitted and reads what other nodes have reported. Until the next call
-// it admits up to the remaining count that it read. The first node to call therefore does
-// not see what other nodes have admitted since their last report.
+// Each node gets Offered requests a second, at equal intervals, and the nodes take turns. A
+// node calls the store at its first request, and then at its first request after each Interval.
+// The call reports the node's admitted requests and returns the total of all reports. Until
+// its next call, the node admits up to the remaining quota. So a node does not count requests
+// that other nodes have admitted since their last report.
 //
 // With an Interval of 0, every request calls the store and none is over the limit. With an
-// Interval as long as the window, the nodes admit up to Nodes times Limit. With the
-// parameters of All, 3 nodes get 90 requests a second each and synchronize every 400 ms. They
-// admit 36 each before they first synchronize. The first to do so sees only its own 36 and
-// admits 24 more: 132 with a limit of 60. (It would be 108 if all had reported before any of
-// them read.)
+// Interval as long as the window, the nodes admit up to Nodes times Limit.
+//
+// With the parameters of All, 3 nodes get 90 requests a second each and synchronize every
+// 400 ms. Each admits 36 before its second call. The first node to make that call reads only
+// its report of 36 and admits 24 more. The total is 132, with a limit of 60. (The total would
+// be 108 if every node reported before any node read.)
 type Sync struct {
 	Limit    int64 // requests a second, of all nodes together
 	Nodes    int64
-	Interval int64 // ms
-	Offered  int64 // requests a second, to each node
+	Interval int64 // in milliseconds
+	Offered  int64 // requests a second to each node
 }
 
 // SyncResult is the outcome of one window.
@@ -38,13 +39,13 @@ type SyncResult struct {
 	Limit int64 `json:"limit"`
 	SyncCount
 	PerNode []int `json:"perNode"`
-	// Steps are the counts every 20 ms.
+	// Steps has the counts every 20 ms.
 	Steps []SyncStep `json:"steps"`
-	// Sweep has the counts with other intervals.
+	// Sweep has the counts for other intervals.
 	Sweep []SyncCount `json:"sweep"`
 }
 
-// SyncCount counts the admitted requests with an interval, those over the limit, and the
+// SyncCount has the counts for one interval: admitted requests, requests over the limit, and
 // store calls.
 type SyncCount struct {
 	Interval   int64 `json:"intervalMs"`
@@ -53,7 +54,7 @@ type SyncCount struct {
 	StoreCalls int   `json:"storeCalls"`
 }
 
-// SyncStep counts what each node has admitted up to an instant.
+// SyncStep has the number of requests that each node has admitted up to an instant.
 type SyncStep struct {
 	At      Milliseconds `json:"atMs"`
 	PerNode []int        `json:"perNode"`
@@ -77,7 +78,7 @@ func (s *Sync) Parameters() []Parameter {
 	}
 }
 
-// Play implements Scenario: its result is a SyncResult.
+// Play implements Scenario. Its result is a SyncResult.
 func (s *Sync) Play() (any, error) {
 	if least := limiter.MinSync.Milliseconds(); s.Interval > 0 && s.Interval < least {
 		return nil, fmt.Errorf("intervalMs: got %d, want 0, or %d to %d", s.Interval, least, syncWindow.Milliseconds())
@@ -96,7 +97,7 @@ func (s *Sync) Play() (any, error) {
 	return result, nil
 }
 
-// shared hides that the store is in memory: limits only synchronize over shared stores.
+// shared hides that the store is in memory. Limits synchronize only over shared stores.
 type shared struct{ limiter.Store }
 
 // window plays one window.

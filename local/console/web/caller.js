@@ -1,4 +1,4 @@
-// The usage of the chosen caller, and its reset, by the operator's API.
+// Shows and resets the usage of the chosen caller, with the API of package operator.
 
 import { fill } from "./table.js";
 
@@ -11,20 +11,20 @@ async function ask(what, question) {
   return answer;
 }
 
-/** The limits that refuse, each with its subject, as a phrase. */
+/** Returns a phrase with the limits that refuse and their subjects. */
 function refusers(limits) {
   const list = limits.filter((l) => l.mode === "enforce" && l.state && !l.state.passes);
   return list.length ? ` by ${list.map((l) => `${l.name} of ${l.subject}`).join(" and ")}` : "";
 }
 
-/** The decision as the end of a sentence. */
+/** Returns the decision as the end of a sentence. */
 function verdict(decision, limits) {
   if (decision.allowed) return "allowed.";
   if (decision.unrouted) return `answered ${decision.status}: no API has a route for it.`;
   return `refused with ${decision.status}${refusers(limits)}: retry after ${decision.retryAfter} s.`;
 }
 
-/** Shows the decision on the request of an order after a text, and returns the subject that it would charge. */
+/** Shows the text before and the decision on the request of an order. Returns the subject of the caller. */
 async function explain({ method, path, tier, user }, before = "") {
   const { caller, decision, limits } = await ask("explain", tier ? { method, path, tier, user } : { method, path });
   $("caller-status").textContent = `${before}${method} ${path} by ${caller.subject}, tier ${caller.tier}, would be ${verdict(decision, limits)}`;
@@ -35,7 +35,7 @@ async function explain({ method, path, tier, user }, before = "") {
   return caller.subject;
 }
 
-/** Connects the buttons. order returns the chosen request. */
+/** Adds the listeners of the buttons. order returns the chosen request. */
 export function startCaller(order) {
   const button = (id, act) => $(id).addEventListener("click", async () => {
     $("caller-error").textContent = "";

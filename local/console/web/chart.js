@@ -1,4 +1,4 @@
-// Charts, drawn by uPlot in the colours of the style sheet.
+// Charts that uPlot draws with the colours of the style sheet.
 
 const { uPlot } = globalThis;
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -6,13 +6,13 @@ const phone = matchMedia("(max-width: 40rem)");
 
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 
-// The dashes of a line.
+// The dash patterns of lines.
 const dashes = { solid: [], dashed: [9, 5], dotted: [2, 5] };
 
 /**
- * A chart in an element. series are {label, colour, dash, width, steps, points, bars}: colour is
- * the name of a property of the style sheet; steps keep a value until the next; points alone are
- * drawn without a line; a bar begins at its x and is one wide.
+ * A chart in an element. series are {label, colour, dash, width, steps, points, bars}. colour is
+ * the name of a property of the style sheet. With steps, a value holds until the next point. With
+ * points, the chart has points instead of a line. With bars, each bar starts at its x and has width 1.
  */
 export class Chart {
   constructor(element, legend, { series, x, y, height = 260, mark }) {
@@ -31,7 +31,7 @@ export class Chart {
     this.entries[series].lastChild.textContent = text;
   }
 
-  /** Draws lists of [x, y], one for each series, from begin to end. */
+  /** Draws lists of [x, y], one for each series. The x axis goes from begin to end. */
   set(lists, end, begin = 0) {
     this.data = uPlot.join(lists.map((points) => [points.map((p) => p[0]), points.map((p) => p[1])]));
     Object.assign(this, { begin, end });
@@ -86,7 +86,7 @@ function rule(plot, x) {
   ctx.restore();
 }
 
-/** An entry of a legend: a sample of the line, and its label. */
+/** Returns the entry of a series in a legend: a sample of its line, and its label. */
 function entry(s) {
   const item = document.createElement("li");
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
@@ -100,7 +100,7 @@ function entry(s) {
   return item;
 }
 
-/** Points of the number of instants up to each of them, from 0 to end. */
+/** Returns the points of a cumulative count: the number of instants up to each instant, from 0 to end. */
 export function cumulative(instants, end) {
   const points = [[0, 0]];
   instants.forEach((at, i) => {

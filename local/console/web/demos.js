@@ -1,4 +1,4 @@
-// The demonstrations. The server plays them; this file shows the results.
+// The demonstrations. The server plays them, and this file shows the results.
 
 import { Chart, cumulative } from "./chart.js";
 import { figures, fill } from "./table.js";
@@ -16,7 +16,7 @@ const seconds = (ms) => ms / 1000;
 const left = (run) => run.requests.filter((r) => r.allowed).map((r) => seconds(r.leavesMs)).sort((a, b) => a - b);
 const places = (n) => Number(n.toFixed(1)).toString();
 
-/** The chart of each demonstration and how it shows a result. */
+/** The chart of each demonstration, and a function that shows its result. */
 const demos = {
   bucket: {
     chart: {
@@ -28,7 +28,7 @@ const demos = {
     },
     show({ runs: [run], levels }, { chart, list, table }) {
       const of = (allowed) => run.requests.filter((r) => r.allowed === allowed).map((r) => [seconds(r.atMs), r.remaining]);
-      const last = (points) => [...new Map(points)]; // the last at each instant
+      const last = (points) => [...new Map(points)]; // keeps the last point of each instant
       chart.set([levels.map((l) => [seconds(l.atMs), l.tokens]), last(of(true)), last(of(false))], seconds(levels.at(-1).atMs));
       figures(list, [["Admitted at once", run.atOnce], ["Admitted", run.admitted, "allowed"], ["Refused", run.refused, "refused"], ["Most in a second", run.mostInASecond]]);
       fill(table, ["Second", "Admitted"], run.perSecond.map((n, i) => [i + 1, n]));
@@ -88,7 +88,7 @@ const demos = {
 
 let sweep;
 
-/** Plays the demonstration of a section, now and after each change. */
+/** Plays the demonstration of a section now and after each change of its form. */
 function start(name) {
   const section = document.getElementById(name);
   const form = section.querySelector("form");
@@ -99,13 +99,13 @@ function start(name) {
   const play = async () => {
     if (!form.reportValidity()) return;
     const query = new URLSearchParams(new FormData(form)).toString();
-    if (query === asked) return; // Enter causes a change and a submission
+    if (query === asked) return; // Enter causes both a change event and a submit event
     asked = query;
     try {
       const response = await fetch(`demo/${name}?${query}`);
       if (!response.ok) throw new Error(await response.text());
       const result = await response.json();
-      if (query !== asked) return; // there is a newer query
+      if (query !== asked) return; // a newer query has started
       error.textContent = "";
       find(".status").textContent = demos[name].show(result, view);
       section.dataset.played = query; // for tests

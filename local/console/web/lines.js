@@ -1,4 +1,4 @@
-// A body of JSON lines.
+// Reads a body of JSON lines.
 
 /** Yields the parsed lines of a response as they arrive. */
 export async function* lines(response) {

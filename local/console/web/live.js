@@ -1,4 +1,4 @@
-// Requests to the running gateway. The server sends them and answers with a line for each.
+// Requests to the running gateway. The server sends them and returns a line for each.
 
 import { startCaller } from "./caller.js";
 import { Chart } from "./chart.js";
@@ -6,23 +6,23 @@ import { lines } from "./lines.js";
 
 const $ = (id) => document.getElementById(id);
 const still = matchMedia("(prefers-reduced-motion: reduce)");
-const longest = 120; // seconds that the chart shows
-// Header fields of limits come first.
+const longest = 120; // maximum number of seconds in the chart
+// The page shows these header fields before all others.
 const important = ["Retry-After", "Ratelimit", "Ratelimit-Policy", "X-Ratelimit-Limit", "X-Ratelimit-Remaining", "X-Ratelimit-Reset", "Weir-Degraded"];
 const spelled = (name) => name.replace(/ratelimit/i, "RateLimit");
 
 const counts = { sent: 0, allowed: 0, refused: 0, other: 0 };
-let seconds = []; // the number of requests in each second since the first: {allowed, refused, other}
-let limit; // the slowest of the last answer: {name, requests, window} with the window in seconds
+let seconds = []; // the number of requests in each second since the first request: {allowed, refused, other}
+let limit; // the limit with the lowest rate: {name, requests, window}, with the window in seconds
 let begun, running, chart, drawing, drawn = 0;
 
-/** Whether an answer was allowed, refused by a limit, or something else. */
+/** Returns the counter for a status: allowed, refused or other. */
 const kindOf = (status) => (status === 429 ? "refused" : status >= 200 && status < 400 ? "allowed" : "other");
 const field = (answer, name) => answer.header?.[name]?.join(", ") ?? "";
 
 function draw() {
   if (drawing) return;
-  const pause = still.matches ? Math.max(0, drawn + 1000 - performance.now()) : 0; // with reduced motion, once a second
+  const pause = still.matches ? Math.max(0, drawn + 1000 - performance.now()) : 0; // with reduced motion, at most one drawing a second
   drawing = setTimeout(() => requestAnimationFrame(() => {
     drawing = undefined;
     drawn = performance.now();
@@ -31,10 +31,10 @@ function draw() {
   }), pause);
 }
 
-/** The seconds that the chart shows: the last ones, and at least ten, so that a bar is never wider. */
+/** Returns the seconds that the chart shows: the most recent ones, and at least ten, which bounds the width of a bar. */
 const shownSeconds = () => ({ from: Math.max(0, seconds.length - longest), end: Math.max(10, seconds.length) });
 
-/** Points of the chart: the requests of each second, refused ones on top of allowed ones, and the limit. */
+/** Returns the points of the chart: stacked bars of allowed and refused requests in each second, and the limit. */
 function rates() {
   const { from, end } = shownSeconds();
   const points = (value) => Array.from({ length: end - from }, (_, i) => [from + i, seconds[from + i] ? value(seconds[from + i]) : 0]);
@@ -42,7 +42,7 @@ function rates() {
   return [points((s) => s.allowed + s.refused), points((s) => s.allowed), line];
 }
 
-/** Reads RateLimit-Policy, such as "search";q=100;w=60, and keeps the limit with the lowest rate. */
+/** Reads RateLimit-Policy, such as "search";q=100;w=60, and stores the limit with the lowest rate. */
 function readLimit(policies) {
   const all = [...policies.matchAll(/"([^"]*)";q=(\d+);w=(\d+)/g)].map(([, name, q, w]) => ({ name, requests: Number(q), window: Number(w) }));
   limit = all.sort((a, b) => a.requests / a.window - b.requests / b.window)[0] ?? limit;
@@ -97,7 +97,7 @@ function log(answer, kind) {
   while ($("log").rows.length > 10) $("log").lastChild.remove();
 }
 
-/** Shows an answer. The status line announces the first refusal of a run, and the totals at its end. */
+/** Shows an answer. At the first refusal of a run, the status line shows it. */
 function take(answer, run) {
   const kind = kindOf(answer.status);
   readLimit(field(answer, "Ratelimit-Policy"));
@@ -111,7 +111,7 @@ function take(answer, run) {
 
 const say = (text) => { $("live-status").textContent = text; };
 
-/** The values of the form, as the server reads them. */
+/** Returns the values of the form, in the format of the server. */
 function order(form, n) {
   const chosen = form.endpoint.selectedOptions[0];
   if (!chosen) throw new Error("No rule applies to an endpoint of this API.");
@@ -122,7 +122,7 @@ function order(form, n) {
 
 async function run(form, n) {
   if (running || !form.reportValidity()) return;
-  const wanted = order(form, n); // the form is not valid without an endpoint
+  const wanted = order(form, n); // does not throw: a valid form has an endpoint
   const result = { count: wanted.count, sent: 0, allowed: 0, refused: 0, other: 0 };
   running = new AbortController();
   $("live-error").textContent = "";
@@ -146,7 +146,7 @@ async function run(form, n) {
   }
 }
 
-/** Enables either Start or Stop. The focus moves from one to the other. */
+/** Enables either Start or Stop. If the other one has the focus, moves the focus. */
 function enable(form) {
   const start = form.querySelector("[type=submit]");
   const [on, off] = running ? [$("stop"), start] : [start, $("stop")];
@@ -157,7 +157,7 @@ function enable(form) {
   $("one").ariaDisabled = running ? "true" : null;
 }
 
-/** Offers the endpoints of the chosen API, and a user unless the caller is anonymous. */
+/** Offers the endpoints of the chosen API. Enables the user field unless the caller is anonymous. */
 function offer(form, all) {
   const was = form.endpoint.value;
   form.endpoint.replaceChildren(...all.filter((option) => option.dataset.api === form.api.value));
@@ -179,13 +179,13 @@ function clear() {
   say("Cleared.");
 }
 
-/** Shows the version of the rules in force, which may change while the page is open. */
+/** Shows the version of the rules in force, which can change while the page is open. */
 async function refreshVersion() {
   if (document.hidden) return;
   const response = await fetch("state").catch(() => undefined); // the server may have stopped
   if (!response?.ok) return;
   const { version } = await response.json();
-  if ($("version").textContent !== String(version)) $("version").textContent = version; // a live region announces every change
+  if ($("version").textContent !== String(version)) $("version").textContent = version; // screen readers announce every assignment
 }
 
 export function startLive() {

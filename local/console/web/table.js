@@ -1,4 +1,4 @@
-// Numbers, as tables and as figures.
+// Shows numbers in tables and in lists of figures.
 
 function cell(name, text, scope) {
   const element = document.createElement(name);
@@ -13,14 +13,14 @@ function row(cells) {
   return element;
 }
 
-/** Fills a table: heads are texts, rows are lists of texts. The first text of a row is its head. */
+/** Fills a table. heads has the texts of the head, and each row is a list of texts. The first text of a row is its header cell. */
 export function fill(table, heads, rows) {
   const head = document.createElement("thead");
   const body = document.createElement("tbody");
   head.append(row(heads.map((text) => cell("th", text, "col"))));
   body.append(...rows.map(([first, ...rest]) => row([cell("th", first, "row"), ...rest.map((text, i) => {
     const value = cell("td", text);
-    value.dataset.head = heads[i + 1]; // which a phone shows beside the value
+    value.dataset.head = heads[i + 1]; // a phone shows it beside the value
     return value;
   })])));
   table.replaceChildren(head, body);
