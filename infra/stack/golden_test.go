@@ -10,7 +10,7 @@ import (
 	"github.com/weir-limits/weir/infra/stack"
 )
 
-var update = flag.Bool("update", false, "write the golden templates anew")
+var update = flag.Bool("update", false, "write the golden templates")
 
 // golden are the settings of the templates in infra/golden. `make run` loads these templates,
 // and their diff shows the effect of a change.

@@ -153,7 +153,7 @@ func readJSON(path string, value any) error {
 		return err
 	}
 	if err := json.Unmarshal(document, value); err != nil {
-		return fmt.Errorf("%s: %w: remove .weir to start anew", path, err)
+		return fmt.Errorf("%s: %w: remove .weir to create new files", path, err)
 	}
 	return nil
 }

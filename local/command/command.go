@@ -127,11 +127,11 @@ func Exactly(n int) cobra.PositionalArgs {
 		_, want, _ := strings.Cut(c.Use, " ")
 		switch {
 		case n == 0:
-			return Usage("got %q, want no argument", args)
+			return Usage("arguments: got %q, want none", args)
 		case len(args) == 0:
-			return Usage("got no argument, want %s", want)
+			return Usage("arguments: got none, want %s", want)
 		}
-		return Usage("got %q, want %s", args, want)
+		return Usage("arguments: got %q, want %s", args, want)
 	}
 }
 
@@ -146,7 +146,7 @@ func Group(c *cobra.Command) *cobra.Command {
 		for _, sub := range c.Commands() {
 			names = append(names, sub.Name())
 		}
-		return Usage("got %q, want one of %s", args[0], strings.Join(names, ", "))
+		return Usage("subcommand: got %q, want one of %s", args[0], strings.Join(names, ", "))
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
 	return c

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/limiter"
 )
 
-var update = flag.Bool("update", false, "write the tables of FAILURES.md anew")
+var update = flag.Bool("update", false, "write the tables of FAILURES.md")
 
 const (
 	tablePath  = "../../limiter/FAILURES.md"

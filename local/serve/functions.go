@@ -102,7 +102,7 @@ func (s *Server) gateway(ctx context.Context, template *template.Template) (*gat
 		if _, ok := errors.AsType[rules.Problems](err); ok { // such as a delay above MAX_DELAY
 			return nil, err
 		} else if err != nil { // a problem with the keys
-			return nil, fmt.Errorf("%w: remove .weir to start anew", err)
+			return nil, fmt.Errorf("%w: remove .weir to create new files", err)
 		}
 		if s.live == nil {
 			s.live = e.Rules
@@ -173,7 +173,7 @@ func (s *Server) variablesOf(environment map[string]string) map[string]string {
 // openStore opens the store. With DynamoDB, it first creates a missing table on DynamoDB Local.
 func (s *Server) openStore(ctx context.Context, c boot.Config) (limiter.Store, error) {
 	if c.Store == "dynamodb" && c.DynamoDBEndpoint == "" {
-		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table at AWS")
+		return nil, errors.New("DYNAMODB_ENDPOINT: required: a local run must not charge a table on AWS")
 	}
 	if c.Store == "dynamodb" && loopback.URL(c.DynamoDBEndpoint) {
 		if _, err := checkout.MakeTable(ctx, c.DynamoDBEndpoint, c.Table); err != nil {

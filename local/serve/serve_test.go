@@ -324,7 +324,7 @@ func TestServe_credentials(t *testing.T) {
 	}
 }
 
-// An empty store name means the memory store, not DynamoDB at AWS.
+// An empty store name means the memory store, not DynamoDB on AWS.
 func TestServe_noStore(t *testing.T) {
 	l := newLocal(t, "", "testdata/design.json")
 	if r := l.send(l.rest, http.MethodGet, "/api/v1/search", ""); r.StatusCode != http.StatusOK || r.Header.Get("Weir-Degraded") != "" {
@@ -442,7 +442,7 @@ func TestServe_keys(t *testing.T) {
 		if err := os.WriteFile(file, []byte("{"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to start anew") {
+		if _, err := open(); err == nil || !strings.Contains(err.Error(), file) || !strings.HasSuffix(err.Error(), ": remove .weir to create new files") {
 			t.Errorf("damaged %s: got error %v", file, err)
 		}
 		if err := os.WriteFile(file, good, 0o600); err != nil {

@@ -22,9 +22,9 @@ func checkCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check FILE",
 		Short: "Find all mistakes in a rules document",
-		Long: "Find all mistakes in a rules document. Each is one line with its place in the document; the exit status is then 1.\n\n" +
-			"For a document without mistakes it prints notes, and the most items of the store that one request of each endpoint writes, by the identities of its caller. " +
-			"With --against it also prints the limits whose counts restart when FILE replaces that document. FILE may be -, the standard input.",
+		Long: "Find all mistakes in a rules document. Each mistake is printed as one line with its place in the document, and the exit status is 1.\n\n" +
+			"For a document without mistakes, the command prints notes. It also prints the maximum number of store items that a request of each endpoint writes, by the identities of the caller. " +
+			"With --against, it prints the limits whose counts restart if FILE replaces that document. If FILE is -, it reads the standard input.",
 		Example: "  weir check functions/rules.json\n" +
 			"  weir check --json - < my-rules.json\n" +
 			"  git show HEAD:functions/rules.json > /tmp/before.json\n" +
@@ -39,7 +39,7 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-// checked is the result of a check, as --json prints it.
+// checked is the result of a check. --json prints it.
 type checked struct {
 	File     string          `json:"file"`
 	OK       bool            `json:"ok"`
@@ -132,7 +132,7 @@ func (c checked) print(out io.Writer, asJSON bool) error {
 	return c.printWrites(out)
 }
 
-// printWrites prints what requests write.
+// printWrites prints the number of items that requests write.
 func (c checked) printWrites(out io.Writer) error {
 	if len(c.Writes) == 0 {
 		return nil
@@ -145,10 +145,10 @@ func (c checked) printWrites(out io.Writer) error {
 	return t.Flush()
 }
 
-// everyCount is the text for a document in force that this version of weir cannot parse.
+// everyCount replaces the list of limits if this version of weir cannot parse the document in force.
 const everyCount = "every count may restart: the document in force is not valid for this version of weir"
 
-// restartText lists the counts that restart, in one line.
+// restartText returns a line with the limits whose counts restart.
 func restartText(limits []string) string {
 	const most = 10
 	if slices.Contains(limits, everyCount) {

@@ -30,7 +30,7 @@ func commands(c *cobra.Command) map[string]*cobra.Command {
 	return found
 }
 
-// The README lists every command and what its --json prints. Every command has examples, and each
+// The README has every command, with the output of its --json. Every command has examples, and each
 // example is a valid command line.
 func TestCommands(t *testing.T) {
 	text, err := os.ReadFile("README.md")
@@ -38,7 +38,7 @@ func TestCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, _, _ := strings.Cut(string(text), "\n\nNew fields")
-	rows := map[string]string{} // from a command to what its --json prints
+	rows := map[string]string{} // the third column of the table, by command
 	for line := range strings.SplitSeq(table, "\n") {
 		if cells := strings.Split(line, " | "); strings.HasPrefix(line, "| `") {
 			rows[strings.Trim(cells[0], "|` ")] = strings.Trim(cells[len(cells)-1], "| ")
@@ -50,7 +50,7 @@ func TestCommands(t *testing.T) {
 		usage, _, _ = strings.Cut(usage, " [flags]")
 		prints, ok := rows[usage]
 		if hasJSON := c.Flags().Lookup("json") != nil || c.InheritedFlags().Lookup("json") != nil; !ok || hasJSON != (prints != "") {
-			t.Errorf("README.md in this folder: want a row `%s` in the table of commands, with what --json prints if it has that flag", usage)
+			t.Errorf("README.md: table of commands: want a row `%s`, with the output of --json if the command has that flag", usage)
 		}
 		if c.Short == "" || !strings.Contains(c.Example, "weir "+path) {
 			t.Errorf("weir %s: got help without an Example", path)

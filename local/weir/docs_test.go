@@ -17,8 +17,8 @@ import (
 	"github.com/weir-limits/weir/local/command/commandtest"
 )
 
-// A make target is only checked with a dry run: CI runs it elsewhere, or it needs an account. PATH
-// has the programs that a reader has.
+// The prelude replaces make by a dry run, because other jobs of CI run the targets or they need an
+// account. It also puts the programs of a reader on the PATH.
 const shellPrelude = `set -euo pipefail
 make() { command make --no-print-directory -n -C "$CHECKOUT" "$@" >/dev/null; }
 `
@@ -28,8 +28,8 @@ var (
 	weirLine   = regexp.MustCompile(`(?m)\.bin/weir ([a-z][^\n|;&)#]*)`)
 )
 
-// Every command in the documents works as written. A block that cannot run here has a comment with
-// the reason above it. Its commands and flags exist.
+// Every command in the documents works as written. If a block cannot run here, a comment above it has
+// the reason, and the test only checks that its commands and flags exist.
 func TestDocs_commands(t *testing.T) {
 	root := realCheckout(t)
 	c := checkouttest.Scratch(t)
@@ -109,7 +109,7 @@ func checkUsage(t *testing.T, line string) {
 		return
 	}
 	for _, argument := range arguments {
-		if argument == "--" { // the rest belongs to another program
+		if argument == "--" { // the other arguments belong to another program
 			return
 		}
 		name, isFlag := strings.CutPrefix(argument, "--")

@@ -22,9 +22,9 @@ func explainCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "explain METHOD PATH",
 		Short: "Show which rules and limits apply to a request, and its answer",
-		Long: "Show which rules apply to a request and why others for its path do not, the limits that are charged and their usage, the answer that the request would get now, " +
-			"and the number of store calls. It charges nobody and changes nothing." + targetHelp +
-			"\n\nTo verify a --token of a deployment it needs JWKS, JWT_ISSUER and JWT_AUDIENCE as well.",
+		Long: "Show which rules apply to a request, and why other rules for its path do not apply. Show the limits that the request charges with their usage, the answer that it would get now, " +
+			"and the number of store calls. The command charges and changes nothing." + targetHelp +
+			"\n\nTo verify a --token of a deployment, also set JWKS, JWT_ISSUER and JWT_AUDIENCE.",
 		Example: "  weir explain GET /api/v1/search\n" +
 			"  weir explain GET /api/v1/search --user alice --tier paid\n" +
 			"  weir explain POST /api/v1/data --token \"$(weir token --user alice)\" --json\n" +
@@ -40,12 +40,12 @@ func explainCommand() *cobra.Command {
 			return t.explain(c, q)
 		},
 	}
-	c.Flags().StringVar(&q.User, "user", "", "the user, as in a verified token")
-	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default that of the rules document")
+	c.Flags().StringVar(&q.User, "user", "", "the user that a verified token would name")
+	c.Flags().StringVar(&q.Tier, "tier", "", "the tier; default: default_tier of the rules document")
 	c.Flags().StringArrayVar(&claims, "claim", nil, "another claim of the token, as name=value; may be repeated")
 	c.Flags().StringVar(&q.APIKeyID, "apikey-id", "", "the id of an API key's record, as weir keys list shows it")
 	c.Flags().StringVar(&q.IP, "ip", "", "the client's address; default 127.0.0.1 for the gateway on this machine")
-	c.Flags().StringVar(&q.Token, "token", "", "a token, in place of --user, --tier and --claim")
+	c.Flags().StringVar(&q.Token, "token", "", "a token that replaces --user, --tier and --claim")
 	t.flags(c)
 	completeTiers(c, &t.rules)
 	c.ValidArgsFunction = func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -114,7 +114,7 @@ func verdict(s command.Style, d operator.Decision) string {
 	case d.Allowed:
 		text = s.Good("allowed")
 		if d.DelaySeconds > 0 {
-			text += fmt.Sprintf(", after a wait of %s for its turn", seconds(d.DelaySeconds))
+			text += fmt.Sprintf(", after %s in the queue", seconds(d.DelaySeconds))
 		}
 	case d.Unrouted:
 		text = s.Bad("not routed") + ": no API has a route for it, and no limit decides"
@@ -142,9 +142,9 @@ func costOf(c operator.Cost, d operator.Decision) string {
 	case c.Unit == "":
 		return "no store call"
 	case !d.Allowed:
-		return "at most one " + c.Unit + " a second and environment while it is refused; " + plural(c.Calls, c.Unit) + " when it is admitted"
+		return "at most one " + c.Unit + " per second and environment while it is refused; " + plural(c.Calls, c.Unit) + " when it is admitted"
 	}
-	return plural(c.Calls, c.Unit) + " to the store, at once"
+	return plural(c.Calls, c.Unit) + " to the store, concurrently"
 }
 
 // printLimits prints a line for each limit.

@@ -17,9 +17,9 @@ func hashCommand() *cobra.Command {
 	var o hashOptions
 	c := &cobra.Command{
 		Use:   "hash SUBJECT",
-		Short: "Print the hash that stands for a caller in logs, metrics and events",
-		Long: "Print the hash that stands for a caller in logs, metrics and events. The key of the hash is that of this checkout (make run) or, with --table, that of a deployment in its records table. " +
-			"If there is no key, the command makes one, which environments use that start later." + subjectHelp,
+		Short: "Print the hash that replaces a caller in logs, metrics and events",
+		Long: "Print the hash that replaces a caller in logs, metrics and events. The hash uses the key of this checkout (make run) or, with --table, the key in the records table of a deployment. " +
+			"If there is no key, the command creates one. Environments that start later use it." + subjectHelp,
 		Example: "  weir hash user:alice\n" +
 			"  weir hash ip:203.0.113.7 --table Weir-prod-Records --namespace prod",
 		Args:              command.Exactly(1),
@@ -39,7 +39,7 @@ func hashCommand() *cobra.Command {
 	f := c.Flags()
 	f.StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table of a deployment; default $RECORDS_TABLE, or the key of this checkout")
 	f.StringVar(&o.namespace, "namespace", os.Getenv("NAMESPACE"), "the namespace of the deployment, such as its stage; default $NAMESPACE, or without --table dev")
-	f.IntVar(&o.ipv6Bits, "ipv6-bits", 64, "the length of the network that is one IPv6 caller: IPV6_BITS of the functions")
+	f.IntVar(&o.ipv6Bits, "ipv6-bits", 64, "the prefix length of the network that is one IPv6 caller: IPV6_BITS of the functions")
 	f.BoolVar(&o.json, "json", false, "print one JSON object")
 	return c
 }
@@ -50,7 +50,7 @@ type hashOptions struct {
 	json             bool
 }
 
-// madeHash is what --json prints.
+// madeHash is the output of --json.
 type madeHash struct {
 	Subject   string `json:"subject"`
 	Namespace string `json:"namespace"`
@@ -96,7 +96,7 @@ func (o *hashOptions) key(cmd *cobra.Command) ([]byte, error) {
 	}
 	key, made, err := records.SubjectKey(cmd.Context(), client, o.table)
 	if made {
-		fmt.Fprintln(cmd.ErrOrStderr(), "there was no key; a new one was made, which environments use that start from now on")
+		fmt.Fprintln(cmd.ErrOrStderr(), "there was no key; a key was created, and environments that start from now on use it")
 	}
 	return key, explainRecords(o.table, err)
 }

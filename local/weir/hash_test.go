@@ -12,8 +12,8 @@ import (
 	"github.com/weir-limits/weir/local/checkout/checkouttest"
 )
 
-// hash uses the key of the checkout, which is created once. It hashes an address in the form that
-// limits count.
+// hash uses the key of the checkout and creates a missing one. It hashes an address in the form in
+// which limits count it.
 func TestHash(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("RECORDS_TABLE", "")

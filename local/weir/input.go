@@ -11,8 +11,8 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// await returns the result of read, or the error of ctx if ctx ends first. A read from a terminal
-// may never return.
+// await returns the result of read, or the error of ctx if ctx ends first. It is for reads that may
+// never return, such as a read from a terminal.
 func await[T any](ctx context.Context, read func() (T, error)) (value T, err error) {
 	done := make(chan struct{})
 	var got T
@@ -29,7 +29,7 @@ func await[T any](ctx context.Context, read func() (T, error)) (value T, err err
 	}
 }
 
-// readDocument reads a file, or in if the name is "-".
+// readDocument reads a file. If the name is "-", it reads in.
 func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error) {
 	if file == "-" {
 		return await(ctx, func() ([]byte, error) { return io.ReadAll(in) })
@@ -40,7 +40,7 @@ func readDocument(ctx context.Context, in io.Reader, file string) ([]byte, error
 // isPerson reports whether a stream is a terminal. Tests replace it.
 var isPerson = command.IsTerminal
 
-// errCancelled is the error after the answer no.
+// errCancelled is the error if the answer to a question is no.
 var errCancelled = errors.New("nothing was changed")
 
 // confirm asks a question. Only y and yes confirm.

@@ -26,9 +26,9 @@ import (
 func keysCommand() *cobra.Command {
 	c := command.Group(&cobra.Command{
 		Use:   "keys",
-		Short: "Make, list and revoke API keys in the records table of a deployment",
-		Long: "Make, list and revoke API keys in the records table of a deployment. The AWS configuration gives the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
-			"No table holds a key itself: it is printed once, when it is made.",
+		Short: "Create, list and revoke API keys in the records table of a deployment",
+		Long: "Create, list and revoke API keys in the records table of a deployment. The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).\n\n" +
+			"The table has only hashes of keys. A key is printed once, when it is created.",
 		Example: "  weir keys create --id acme --tier paid --table Weir-prod-Records\n  weir keys list",
 	})
 	var o keysOptions
@@ -43,15 +43,15 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	var add bool
 	c := &cobra.Command{
 		Use:   "create",
-		Short: "Make an API key and print it, once",
-		Long: "Make an API key and print it, once. Requests are counted by its id.\n\n" +
-			"To replace the key of a caller, give the id a second key (--add), and revoke the old one (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.",
+		Short: "Create an API key and print it, once",
+		Long: "Create an API key and print it, once. Limits count requests by the id of the key.\n\n" +
+			"To replace the key of a caller, add a second key to the id (--add). Revoke the old key (weir keys revoke ID --hash HASH) when it is no longer used. The caller keeps its usage.",
 		Example: "  weir keys create --id acme --tier paid --owner 'Acme Inc.'\n  weir keys create --id acme --add",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {
 			case add && k.ID == "":
-				return command.Usage("--add: needs --id: the id that gets another key")
+				return command.Usage("--add: needs --id, the id that gets another key")
 			case k.ID == "":
 				k.ID = "key-" + strings.ToLower(rand.Text()[:10])
 			}
@@ -61,8 +61,8 @@ func createKeyCommand(o *keysOptions) *cobra.Command {
 	c.Flags().StringVar(&k.ID, "id", "", "id that limits count: 1 to 64 letters, digits, _, . and - (default: a random one)")
 	c.Flags().StringVar(&k.Tier, "tier", "", "tier of the key (default: default_tier of the rules)")
 	completeTiers(c, new(string))
-	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key, for people")
-	c.Flags().BoolVar(&add, "add", false, "give an id that has a key one more")
+	c.Flags().StringVar(&k.Owner, "owner", "", "the owner of the key; only for information")
+	c.Flags().BoolVar(&add, "add", false, "add a key to an id that has one")
 	return c
 }
 
@@ -83,8 +83,8 @@ func revokeKeysCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "revoke [ID]",
 		Short: "Revoke the API keys of an id, or one by its hash",
-		Long: "Revoke all API keys of an id, or with --hash one of them. Without an id, --hash finds any item, such as one that has no id. It asks for no confirmation.\n\n" +
-			"The exit status is 1 if there is no such key.",
+		Long: "Revoke all API keys of an id, or with --hash one of them. Without an id, --hash finds any item, including one without an id. The command does not ask for confirmation.\n\n" +
+			"The exit status is 1 if no such key exists.",
 		Example: "  weir keys revoke acme\n  weir keys revoke --hash 1f2e3d",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && hash == "" || len(args) == 1 && args[0] == "" {
@@ -105,16 +105,16 @@ func rotateSecretCommand(o *keysOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rotate",
 		Short: "Replace the secret that hashes the keys",
-		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the next rotation, because the table keeps one old secret beside the new one. " +
-			"The next rotation ends all keys that were made before this one.\n\n" +
-			"So give each caller a new key first (weir keys create --add) and revoke the old one. While such keys are left, a rotation is rejected without --force. Functions use a new secret within about a minute.",
+		Long: "Replace the secret that hashes the keys. Existing keys stay valid until the next rotation, because the table keeps the previous secret. " +
+			"The next rotation ends all keys that were created before this rotation.\n\n" +
+			"So create a new key for each caller before the next rotation (weir keys create --add), and revoke the old one. While old keys remain, a rotation needs --force. Functions use a new secret within about a minute.",
 		Example: "  weir keys rotate",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.rotate(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), force)
 		},
 	}
-	c.Flags().BoolVar(&force, "force", false, "end the keys that were made before the last rotation")
+	c.Flags().BoolVar(&force, "force", false, "end the keys that were created before the last rotation")
 	return c
 }
 
@@ -124,7 +124,7 @@ type keysOptions struct {
 	json  bool
 }
 
-// open returns the keys in the table. It writes the progress of a long read to progress.
+// open returns the keys in the table. It prints progress and warnings to progress.
 func (o *keysOptions) open(ctx context.Context, progress io.Writer) (*apikeys.Keys, error) {
 	client, err := openRecords(ctx, o.table)
 	if err != nil {
@@ -149,7 +149,7 @@ func openRecords(ctx context.Context, table string) (*dynamodb.Client, error) {
 	if err := hasCredentials(ctx, client); err != nil {
 		return nil, err
 	}
-	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // no request waits for these calls, so retries are acceptable
+	return dynamodb.New(client.Options(), func(c *dynamodb.Options) { c.Retryer = retry.NewStandard() }), nil // unlike functions, a command has time for retries
 }
 
 // hasCredentials returns an error if a client of DynamoDB lacks a region or credentials.
@@ -191,7 +191,7 @@ func (o *keysOptions) create(ctx context.Context, out, progress io.Writer, k api
 			APIKey string `json:"apiKey"`
 		}{made, key})
 	}
-	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. Save the key: it is stored nowhere, and never shown again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
+	_, err = fmt.Fprintf(out, "%s\n\nid %s, tier %s, hash %s. Save the key: it is not stored, and never shown again. Clients send it as x-api-key.\n", key, made.ID, tierOf(made), made.Hash)
 	return err
 }
 
@@ -220,7 +220,7 @@ func (o *keysOptions) list(ctx context.Context, out, progress io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", k.ID, tierOf(k), k.Created.Format(time.DateTime), k.Hash, k.Owner)
 	}
 	if len(list) == 0 && failed == nil {
-		fmt.Fprintf(t, "no API keys in %s; make one with weir keys create\n", o.table)
+		fmt.Fprintf(t, "no API keys in %s; create one with weir keys create\n", o.table)
 	}
 	return errors.Join(t.Flush(), o.explain(failed))
 }
@@ -235,7 +235,7 @@ func (o *keysOptions) revoke(ctx context.Context, out, progress io.Writer, id, h
 		return errors.Join(command.PrintJSON(out, append([]apikeys.Key{}, revoked...)), o.explain(failed))
 	}
 	for _, k := range revoked {
-		fmt.Fprintf(out, "revoked %s, hash %s, made %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
+		fmt.Fprintf(out, "revoked %s, hash %s, created %s\n", cmp.Or(k.ID, "(no id)"), k.Hash, k.Created.Format(time.DateTime))
 	}
 	if failed == nil {
 		fmt.Fprintln(out, "functions reject it within about a minute")
@@ -256,6 +256,6 @@ func (o *keysOptions) rotate(ctx context.Context, out, progress io.Writer, force
 	case o.json:
 		return command.PrintJSON(out, struct{}{})
 	}
-	_, err = fmt.Fprintln(out, "new keys are hashed with a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation")
+	_, err = fmt.Fprintln(out, "new keys use a new secret, which functions read within about a minute;\nexisting keys stay valid until the next rotation")
 	return err
 }

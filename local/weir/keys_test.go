@@ -24,8 +24,8 @@ import (
 	"github.com/weir-limits/weir/limiter/storetest"
 )
 
-// recordsTable creates a records table and sets RECORDS_TABLE to its name. The lookup it returns
-// has the records that a function reads at its start.
+// recordsTable creates a records table and sets RECORDS_TABLE to its name. The returned lookup finds
+// keys as a function does that has just started.
 func recordsTable(t *testing.T) (lookup func(key string) (caller.Record, error)) {
 	t.Helper()
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -57,7 +57,7 @@ func ok(t *testing.T, args ...string) string {
 	return out
 }
 
-// The key itself is printed once. It is valid until it is revoked. --id sets its id.
+// create prints the key, and list does not. A key is valid until it is revoked. --id sets its id.
 func TestKeys(t *testing.T) {
 	lookup := recordsTable(t)
 	if out := ok(t, "keys", "list"); !strings.HasPrefix(out, "no API keys in weir-test-") {
@@ -149,7 +149,8 @@ func TestKeys_mistakes(t *testing.T) {
 	}
 }
 
-// The list reports an item that cannot be read. Other keys still work, and the item can be removed.
+// If an item of the table cannot be read, list reports it, other keys still work, and revoke can remove
+// it.
 func TestKeys_broken(t *testing.T) {
 	recordsTable(t)
 	client, err := boot.Config{DynamoDBEndpoint: storetest.Server(t, "dynamodb", "DYNAMODB_ENDPOINT"), Local: true}.DynamoDBClient(t.Context())
@@ -199,7 +200,7 @@ func TestKeys_rotate(t *testing.T) {
 	}
 }
 
-// Commands retry when the table throttles, and print progress.
+// If the table throttles a command, the command retries. It prints progress.
 func TestKeysOptions_open(t *testing.T) {
 	t.Setenv("AWS_REGION", "eu-central-1")
 	t.Setenv("DYNAMODB_ENDPOINT", "")

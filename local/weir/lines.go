@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// renewal is the interval between updates of the table on a terminal. A followed broker or file is
-// polled as often.
+// renewal is the interval between updates of the table on a terminal. A file that grows is read at the
+// same interval.
 const renewal = time.Second
 
-// maxLine is the longest line that is read. An event has a few hundred bytes.
+// maxLine is the maximum length of a line. An event has a few hundred bytes.
 const maxLine = 1 << 20
 
 // sendLine sends a line to the channel, unless ctx ends.
@@ -88,12 +88,12 @@ func (l logFile) read(ctx context.Context, follow bool, lines chan<- []byte) err
 	}
 }
 
-// begunAnew returns to the start of a file that is shorter than the part already read, and reports
-// whether it did. make run truncates its log in this way.
+// begunAnew seeks to the start of a file if the file is shorter than the part that was read, and
+// reports whether it did. make run truncates its log, so the log can become shorter.
 func begunAnew(f *os.File) (bool, error) {
 	at, err := f.Seek(0, io.SeekCurrent)
 	if err != nil {
-		return false, nil //nolint:nilerr // a pipe cannot be sought, and never restarts
+		return false, nil //nolint:nilerr // a pipe cannot seek and is never truncated
 	}
 	info, err := f.Stat()
 	if err != nil || info.Size() >= at {
@@ -103,7 +103,7 @@ func begunAnew(f *os.File) (bool, error) {
 	return true, err
 }
 
-// pause reports whether ctx is still alive after the pause.
+// pause waits for d or until ctx ends. It returns false if ctx ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-limits/weir/local/loopback"
 )
 
-// The maxima of a load are enough for a machine, but too low for an attack by mistake.
+// The maxima of a load. They are enough to test one machine, but too low for an attack by mistake.
 const (
 	maxLoadRequests = 1_000_000
 	maxLoadDuration = 10 * time.Minute
@@ -40,12 +40,12 @@ func loadCommand() *cobra.Command {
 		Use:   "load URL",
 		Short: "Send many requests and measure the answers",
 		Long: "Send many requests and measure how many are allowed and refused, and their latencies. " +
-			"With --rate, requests begin at fixed instants, whether or not earlier ones are answered, and latencies count from those instants. " +
-			"Without it each client sends its next request after the answer to its last. A run ends after --requests or --duration, whichever comes first.\n\n" +
-			"The URL must be of this machine unless --host-allowed names its host. --users and --tier send tokens that the local gateway accepts, like weir token; " +
-			"set $" + tokenVariable + " to send another one.\n\n" +
-			"Without --polite no request is repeated or delayed, so that refusals show. With it, requests keep to the limits as package polite does.\n\n" +
-			"The exit status is 0 if there were answers, whatever their status, 1 if there was none, and 130 after an interrupt, which prints what was measured until then.",
+			"With --rate, requests start at fixed intervals, even if earlier ones have no answer yet. Latencies count from the planned start. " +
+			"Without --rate, each client sends its next request after the answer to its previous one. A run ends after --requests or --duration, whichever comes first.\n\n" +
+			"The host of the URL must be this machine, unless --host-allowed names it. --users and --tier send tokens that the local gateway accepts, like weir token. " +
+			"Set $" + tokenVariable + " to send another token.\n\n" +
+			"Without --polite, no request is repeated or delayed, so the result has all refusals. With --polite, requests wait and retry as package polite does.\n\n" +
+			"The exit status is 0 if there was an answer with any status, 1 if there was no answer, and 130 after an interrupt. An interrupted run prints its results so far.",
 		Example: "  weir load http://127.0.0.1:8080/api/v1/search --tier free --rate 50 --duration 5s",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -55,17 +55,17 @@ func loadCommand() *cobra.Command {
 	}
 	f := c.Flags()
 	f.Float64Var(&l.rate, "rate", 0, fmt.Sprintf("requests to start per second, at most %d; 0: as fast as answers arrive", maxLoadRate))
-	f.BoolVar(&l.poisson, "poisson", false, "with --rate: at random instants, like independent callers")
+	f.BoolVar(&l.poisson, "poisson", false, "with --rate: start requests at random intervals, like independent callers")
 	f.IntVar(&l.clients, "clients", 10, fmt.Sprintf("maximum number of concurrent requests, at most %d", maxLoadClients))
 	f.IntVar(&l.requests, "requests", 10_000, fmt.Sprintf("maximum number of requests, at most %d", maxLoadRequests))
-	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("how long to start requests, at most %s", maxLoadDuration))
+	f.DurationVar(&l.duration, "duration", 10*time.Second, fmt.Sprintf("time in which requests start, at most %s", maxLoadDuration))
 	f.StringVar(&l.method, "method", http.MethodGet, "the method")
 	f.StringArrayVar(&l.headers, "header", nil, "a header field, as name: value; may be repeated")
 	f.StringVar(&l.body, "body", "", "the body")
 	f.IntVar(&l.users, "users", 0, fmt.Sprintf("spread the requests over this many users, at most %d", maxLoadUsers))
-	f.StringVar(&l.tier, "tier", "", "the tier of the users; without --users, of one user")
-	f.BoolVar(&l.polite, "polite", false, "wait as the answers require")
-	f.StringVar(&l.allowed, "host-allowed", "", "permit load on this host; you must own it")
+	f.StringVar(&l.tier, "tier", "", "the tier of the users; without --users, one user sends the requests")
+	f.BoolVar(&l.polite, "polite", false, "wait and retry as the answers require")
+	f.StringVar(&l.allowed, "host-allowed", "", "permit load on this host, which must be yours")
 	f.BoolVar(&l.asJSON, "json", false, "print one JSON object")
 	return c
 }
@@ -83,7 +83,7 @@ type loader struct {
 	template  *http.Request
 	tokens    []string // one for each user
 	transport http.RoundTripper
-	wire      *wire // counts answers below the polite transport
+	wire      *wire // counts all answers, including those that the polite transport retries
 }
 
 func (l *loader) run(ctx context.Context, address string) error {
@@ -139,16 +139,16 @@ func (l *loader) check(address string) error {
 	local, mints := loopback.URL(address), l.users > 0 || l.tier != ""
 	switch {
 	case l.poisson && l.rate == 0:
-		return command.Usage("--poisson: got no --rate, want one: without it there are no instants")
+		return command.Usage("--poisson: got no --rate, want one")
 	case !local && !strings.EqualFold(u.Hostname(), l.allowed):
-		return command.Usage("%s is not this machine: if it is yours, --host-allowed %s", u.Hostname(), u.Hostname())
+		return command.Usage("%s is not this machine; if it is yours, add --host-allowed %s", u.Hostname(), u.Hostname())
 	case !local && mints:
-		return command.Usage("--users and --tier: want an API of this machine, whose gateway knows their tokens; set %s for others", tokenVariable)
+		return command.Usage("--users and --tier: want an API of this machine, because other gateways reject the tokens; set %s instead", tokenVariable)
 	}
 	return nil
 }
 
-// prepare creates everything that all requests share.
+// prepare creates the values that all requests share.
 func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	if l.template, err = http.NewRequestWithContext(ctx, l.method, address, strings.NewReader(l.body)); err != nil {
 		return command.AsUsage(err)
@@ -156,7 +156,7 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 	for _, header := range l.headers {
 		name, value, ok := strings.Cut(header, ":")
 		if !ok || name == "" || strings.ContainsAny(header, "\r\n") {
-			return command.Usage("--header: want name: value") // the value may be a secret, so the error does not show it
+			return command.Usage("--header: want name: value") // the error omits the value, which may be a secret
 		}
 		if value = strings.TrimSpace(value); strings.EqualFold(name, "Host") {
 			l.template.Host = value // net/http ignores a Host header field
@@ -168,7 +168,7 @@ func (l *loader) prepare(ctx context.Context, address string) (err error) {
 		return err
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.Proxy = nil // requests must reach only the host of the URL
+	transport.Proxy = nil // requests must go only to the host of the URL
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = l.clients, l.clients
 	l.wire = &wire{base: transport, answers: map[int]int64{}}
 	l.transport = l.wire
@@ -206,7 +206,7 @@ const maxAnswer = 1 << 20
 // send sends the nth request.
 func (l *loader) send(ctx context.Context, n int) (int, error) {
 	r := l.template.Clone(ctx)
-	r.Body, _ = l.template.GetBody() // a text body cannot fail
+	r.Body, _ = l.template.GetBody() // never fails for a text
 	if len(l.tokens) > 0 {
 		r.Header.Set("Authorization", "Bearer "+l.tokens[n%len(l.tokens)])
 	}
@@ -221,7 +221,7 @@ func (l *loader) send(ctx context.Context, n int) (int, error) {
 	return answer.StatusCode, nil
 }
 
-// wire counts the answers that reach a polite transport.
+// wire is the transport below a polite transport. It counts all answers.
 type wire struct {
 	base    http.RoundTripper
 	mu      sync.Mutex

@@ -13,11 +13,11 @@ import (
 	"github.com/weir-limits/weir/local/load"
 )
 
-// measured is the result of a load, as --json prints it.
+// measured is the result of a load. --json prints it.
 type measured struct {
 	URL string `json:"url"`
 	load.Result
-	// Wire has all answers by status, also those that --polite hides from the result.
+	// Wire has the number of answers by status. It includes answers that --polite retried.
 	Wire map[int]int64 `json:"wire,omitempty"`
 }
 
@@ -32,7 +32,7 @@ func (m measured) print(out io.Writer, asJSON bool) error {
 	fmt.Fprintf(&b, "allowed %d (%.1f a second), refused %d (%.1f a second)\n", m.Allowed, m.perSecond(m.Allowed), m.Refused, m.perSecond(m.Refused))
 	fmt.Fprintf(&b, "answers: %s\n", statuses(m.Statuses))
 	if m.Wire != nil {
-		fmt.Fprintf(&b, "answers with those that were waited out: %s\n", statuses(m.Wire))
+		fmt.Fprintf(&b, "answers, including those that were retried: %s\n", statuses(m.Wire))
 	}
 	if m.Failed > 0 {
 		fmt.Fprintf(&b, "without an answer: %d, the first: %s\n", m.Failed, m.Failure)
@@ -41,7 +41,7 @@ func (m measured) print(out io.Writer, asJSON bool) error {
 		fmt.Fprintf(&b, "not answered when the run ended: %d\n", m.UnderWay)
 	}
 	if m.NotSent > 0 {
-		fmt.Fprintf(&b, "not sent, for want of a free client: %d; --clients has more\n", m.NotSent)
+		fmt.Fprintf(&b, "not sent because all clients were busy: %d; raise --clients\n", m.NotSent)
 	}
 	m.latencies(&b)
 	_, err := io.WriteString(out, b.String())
@@ -68,7 +68,7 @@ func statuses(counts map[int]int64) string {
 	return strings.Join(texts, ", ")
 }
 
-// widest is the width of the longest bar of the histogram.
+// widest is the width of the longest bar in the histogram.
 const widest = 50
 
 func (m measured) latencies(out io.Writer) {
@@ -76,7 +76,7 @@ func (m measured) latencies(out io.Writer) {
 		return
 	}
 	if unanswered := m.UnderWay + m.NotSent; unanswered > 0 {
-		fmt.Fprintf(out, "\nall: at least; %d without an answer count with what they had waited\n", unanswered)
+		fmt.Fprintf(out, "\nall: lower bounds, because %d requests without an answer count with their wait so far\n", unanswered)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "\nms\tp50\tp90\tp99\tp99.9\tmax\t")
@@ -96,7 +96,7 @@ func (m measured) latencies(out io.Writer) {
 	}
 }
 
-// progress is the line that a terminal shows during the load.
+// progress returns the line that a terminal shows during the load.
 func progress(r load.Result) string {
 	return fmt.Sprintf("%s: %d requests, allowed %d, refused %d, other %d, under way %d", r.Took.Round(time.Second), r.Requests, r.Allowed, r.Refused, r.Other+r.Failed, r.UnderWay)
 }

@@ -1,9 +1,8 @@
-// Command weir runs the limiter on this machine and manages its documents, keys and limits, here
-// and at AWS. README.md in this folder has a table of the commands.
+// Command weir runs the limiter on this machine. It manages rules documents, API keys and the usage
+// of limits, here and on AWS. README.md in this folder has a table of the commands.
 //
-// Each command has its own file with its flags, its help and its output. The work is done by the
-// packages serve, operator, load, top and simulate beside this one, and by the records packages
-// below functions.
+// Each command has a file with its flags, its help and its output. The packages serve, operator,
+// load, top and simulate in the parent folder, and the packages below functions, do the work.
 package main
 
 import (
@@ -14,10 +13,10 @@ import (
 
 func main() { command.Main(rootCommand()) }
 
-// exitStatuses are the same for all commands.
-const exitStatuses = "Exit statuses: 0 done; 1 failed, or the document has mistakes, or there is no such key; " +
-	"2 the command line is wrong; 130 interrupted before it was done. weir serve, and a table of weir top that is renewed, end with 0 when they are interrupted. " +
-	"A request that would be refused is an answer: 0."
+// exitStatuses describes the exit statuses of all commands.
+const exitStatuses = "Exit statuses: 0 success; 1 failed, or the document has mistakes, or the key does not exist; " +
+	"2 wrong command line; 130 interrupted before the end. weir serve, and weir top with a table that is updated, exit with 0 after an interrupt. " +
+	"weir explain also exits with 0 if the request would be refused."
 
 // The groups of commands in the help.
 const (
@@ -33,9 +32,9 @@ func rootCommand() *cobra.Command {
 	root := command.Root(&cobra.Command{
 		Use:   "weir",
 		Short: "Rate limits for APIs on API Gateway, on this machine",
-		Long: "Run the limiter on this machine, and manage its documents, keys and limits, here and at AWS.\n\n" +
-			"Results go to the standard output, with --json as one JSON object or list. Progress, questions and errors go to the standard error. " +
-			"Colours are for terminals, unless NO_COLOR is set.\n\n" + exitStatuses,
+		Long: "Run the limiter on this machine, and manage rules documents, API keys and the usage of limits, here and on AWS.\n\n" +
+			"Results go to the standard output; with --json they are one JSON object or list. Progress, questions and errors go to the standard error. " +
+			"Output to a terminal has colours, unless NO_COLOR is set.\n\n" + exitStatuses,
 	})
 	for _, g := range []struct {
 		id, title string

@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// weir check names the counts that restart, if --against names a document.
+// With --against, weir check prints the limits whose counts restart.
 func TestCheck_against(t *testing.T) {
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
 	const restart = "  7 counts restart: rules[0].limits.* (e0), rules[1].limits.* (e1), rules[2].limits.* (e2)"
@@ -145,7 +145,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// Each checkout has its own keys. Only the owner can read them, and a second seed keeps them.
+// seed creates keys that only the owner can read. A second seed keeps them.
 func TestSeed(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "")
@@ -181,14 +181,14 @@ func TestSeed(t *testing.T) {
 		}
 	}
 	if code, _, errs := weir(t, "seed", "--endpoint", "http://dynamodb.eu-central-1.amazonaws.com"); code != 1 || !strings.Contains(errs, "not on this machine") {
-		t.Errorf("table at AWS: exit %d, stderr %q", code, errs)
+		t.Errorf("table on AWS: exit %d, stderr %q", code, errs)
 	}
 	if code, _, errs := weir(t, "seed", "--endpoint", "127.0.0.1:8000"); code != 1 || !strings.Contains(errs, `got "127.0.0.1:8000", want a URL such as http://127.0.0.1:8000`) {
 		t.Errorf("endpoint without a scheme: exit %d, stderr %q", code, errs)
 	}
 }
 
-// An invalid setting gives one error line at once.
+// For an invalid setting, serve prints one error line and exits at once.
 func TestServe_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)
 	t.Setenv("DYNAMODB_ENDPOINT", "http://127.0.0.1:1")
@@ -233,7 +233,7 @@ func TestServe_portTaken(t *testing.T) {
 		code, _, errs = weir(t, "serve", "--port", strconv.Itoa(port))
 		_ = second.Close()
 		if strings.Contains(errs, fmt.Sprintf("port %d: not available", port)) {
-			continue // another process took the port
+			continue // another process also used the first port
 		}
 		if code != 1 || errs != taken {
 			t.Errorf("second port in use: exit %d, stderr %q", code, errs)

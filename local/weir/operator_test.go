@@ -52,8 +52,8 @@ func leftOf(t *testing.T, limits []operator.Limit, path string) int64 {
 	return 0
 }
 
-// explain, usage and reset work on a caller that a running gateway refuses. After the reset the
-// caller passes.
+// explain, usage and reset work with a running gateway. After a reset, the gateway admits a caller
+// that it refused before.
 func TestOperator_gateway(t *testing.T) {
 	for _, store := range append([]string{serve.Memory}, remoteStores...) {
 		t.Run(store, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestOperator_gateway(t *testing.T) {
 	}
 }
 
-// Commands read the store of a deployment directly, with flags or variables, without its functions.
+// With flags or variables for a deployment, the commands read its store directly.
 func TestOperator_store(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -164,7 +164,7 @@ func TestOperator_store(t *testing.T) {
 	}
 }
 
-// Commands use the published rules of the records table if the functions use them.
+// With --records-table, the commands use the rules in the records table.
 func TestOperator_recordsTable(t *testing.T) {
 	recordsTable(t)
 	for _, requests := range []string{"7", "9"} {
@@ -182,12 +182,12 @@ func TestOperator_recordsTable(t *testing.T) {
 		}
 	}
 	code, out, errs := weir(t, "explain", "GET", "/x", "--store", "dynamodb", "--table", checkout.Table, "--namespace", checkouttest.Namespace(), "--records-table", "weir-test-none")
-	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // no answer by other rules
+	if code != 1 || out != "" || strings.Count(errs, "\n") != 1 || !strings.HasPrefix(errs, "weir: --records-table: ") { // must not answer with other rules
 		t.Errorf("missing table: exit %d, output %q, stderr %q", code, out, errs)
 	}
 }
 
-// A command that cannot get an answer prints one line with the reason and the remedy.
+// If a command cannot get an answer, it prints one line with the reason and the remedy.
 func TestOperator_mistakes(t *testing.T) {
 	checkouttest.Scratch(t)
 	for _, name := range []string{"TABLE", "NAMESPACE", "REDIS_URL", "DYNAMODB_ENDPOINT"} {
@@ -198,12 +198,12 @@ func TestOperator_mistakes(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"explain"}, 2, "got no argument, want METHOD PATH"},
+		{[]string{"explain"}, 2, "arguments: got none, want METHOD PATH"},
 		{[]string{"explain", "GET"}, 2, `got ["GET"], want METHOD PATH`},
 		{[]string{"explain", "GET", "/", "--claim", "org"}, 2, "want name=value"},
-		{[]string{"hash"}, 2, "got no argument, want SUBJECT"},
+		{[]string{"hash"}, 2, "arguments: got none, want SUBJECT"},
 		{[]string{"hash", "ip:999"}, 2, `subject: ip:999: "999" is no IP address (want one such as ip:203.0.113.7`},
-		{[]string{"usage"}, 2, "got no argument, want SUBJECT"},
+		{[]string{"usage"}, 2, "arguments: got none, want SUBJECT"},
 		{[]string{"usage", "user:a", "--url", "http://example.com"}, 2, "on this machine"},
 		{[]string{"usage", "user:a", "--store", "memory"}, 2, "use --url"},
 		{[]string{"usage", "user:a", "--store", "mysql"}, 2, "want dynamodb or redis"},
@@ -224,7 +224,7 @@ func TestOperator_mistakes(t *testing.T) {
 	}
 }
 
-// Environments with their own counts give an error that says what to do.
+// If environments count separately in memory, the error of a query has the remedy.
 func TestOperator_environments(t *testing.T) {
 	checkouttest.Built(t)
 	s := serve.New(serve.Options{Environments: 2, Out: io.Discard, Log: io.Discard, Logger: slog.New(slog.DiscardHandler), Clock: time.Now})
@@ -253,9 +253,9 @@ func TestReset_confirm(t *testing.T) {
 	}
 }
 
-// A reset in a deployment's store needs confirmation, and the question names the store. The answer
-// no opens no store. With --yes, without a terminal, or in the gateway on this machine there is no
-// question.
+// A reset in the store of a deployment asks for confirmation, and the question names the store. After
+// the answer no, the store is not opened. There is no question with --yes, without a terminal, or for
+// the gateway on this machine.
 func TestReset_asks(t *testing.T) {
 	checkouttest.Scratch(t)
 	person := true
@@ -294,7 +294,7 @@ func TestReset_asks(t *testing.T) {
 	}
 }
 
-// Only a flag selects the source of the rules. Variables do not.
+// Only a flag selects the source of the rules. A variable has no effect.
 func TestTarget_lookup(t *testing.T) {
 	t.Setenv("RULES_FROM", "table")
 	if value, ok := (&target{store: "redis"}).lookup("RULES_FROM"); ok || value != "" {
@@ -306,7 +306,7 @@ func TestTarget_lookup(t *testing.T) {
 	}
 }
 
-// The gateway that serve runs answers operator questions on its own port.
+// The gateway of weir serve answers the queries of explain, usage and reset.
 func TestOperator_process(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})

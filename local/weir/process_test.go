@@ -30,8 +30,8 @@ import (
 	"github.com/weir-limits/weir/local/servers"
 )
 
-// Two gateways share one server. Up to 64 clients of one caller get exactly the limit, with every
-// algorithm. A refusal by one limit charges no other limit.
+// Two gateways share one store. With every algorithm, up to 64 concurrent clients of one caller get
+// exactly the limit. If one limit refuses a request, no other limit is charged.
 func TestServe_twoProcesses(t *testing.T) {
 	for _, store := range remoteStores {
 		t.Run(store, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestServe_twoProcesses(t *testing.T) {
 	}
 }
 
-// remaining reads from the store what a caller with three limits has left of each.
+// remaining returns the remaining quota of a caller's three limits, which it reads from the store.
 func remaining(t *testing.T, store, namespace, rulesFile, user string) string {
 	t.Helper()
 	c := boot.Config{Store: store, Namespace: namespace, Table: checkout.Table, DynamoDBEndpoint: os.Getenv("DYNAMODB_ENDPOINT"), RedisURL: os.Getenv("REDIS_URL"), Local: true}
@@ -153,8 +153,7 @@ func hammer(t *testing.T, gateways []*commandtest.Process, token string, clients
 	return n.Load(), low.Load(), undecided.Load()
 }
 
-// A store that does not answer gives exactly one error line. The Redis client does not print lines
-// of its own.
+// If the store does not answer, serve prints exactly one error line. The Redis client prints nothing.
 func TestServe_oneLine(t *testing.T) {
 	checkouttest.Scratch(t)
 	for range 10 {
@@ -171,10 +170,10 @@ func TestServe_oneLine(t *testing.T) {
 		}
 		return
 	}
-	t.Fatal("no ports stayed free")
+	t.Fatal("free ports: got none in ten attempts")
 }
 
-// serve reports the death of a server that it started.
+// If a server that serve started ends, serve reports that once.
 func TestServe_serverDies(t *testing.T) {
 	storetest.Server(t, "redis", servers.Variables["redis"]) // skips if the server cannot run here
 	checkouttest.Scratch(t)
@@ -203,7 +202,7 @@ func TestServe_serverDies(t *testing.T) {
 	}
 }
 
-// Processes that serve started end with it, on SIGTERM and on Ctrl-C.
+// When serve ends by SIGTERM or Ctrl-C, the processes that it started end too.
 func TestServe_ends(t *testing.T) {
 	for _, c := range []struct {
 		store  string
@@ -242,7 +241,8 @@ func TestServe_ends(t *testing.T) {
 	}
 }
 
-// The first interrupt waits for an idle connection. The second interrupt ends the process at once.
+// After the first interrupt, serve waits for open connections. The second interrupt ends the process
+// at once.
 func TestServe_interruptedTwice(t *testing.T) {
 	checkouttest.Scratch(t)
 	p := commandtest.Start(t, []string{"serve"})
@@ -282,7 +282,7 @@ func childrenOf(t *testing.T, pid int) (children []int) {
 	return children
 }
 
-// Environments end with the gateway, also when the gateway is killed.
+// Environments end with the gateway, even if the gateway is killed.
 func TestEnvironments_end(t *testing.T) {
 	checkouttest.Built(t)
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -313,14 +313,14 @@ func TestEnvironments_end(t *testing.T) {
 	}
 }
 
-// running reports whether a process exists and has not ended. An orphan is a zombie until its new
-// parent reaps it.
+// running reports whether a process exists and has not ended. It returns false for a zombie, whose new
+// parent has not yet waited for it.
 func running(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) && !bytes.Contains(stat, []byte(") Z "))
 }
 
-// Without bootstrap files serve fails, and the error says what to do.
+// Without bootstrap files, serve fails, and the error has the remedy.
 func TestEnvironments_notBuilt(t *testing.T) {
 	c := checkouttest.Scratch(t)
 	if runtime.GOOS != "linux" {

@@ -16,9 +16,9 @@ func resetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "reset SUBJECT",
 		Short: "Reset a caller's usage of every limit",
-		Long: "Reset the usage of a caller or another subject, of every limit that counts by it, and print the usage before the reset. A subject is one item of the store, which is removed as a whole. " +
-			"Other subjects keep their usage: the caller's address, a claim, an endpoint. weir explain shows which limits still refuse.\n\n" +
-			"On a terminal it asks before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
+		Long: "Reset the usage of every limit that counts by a subject, such as a caller, and print the usage before the reset. All state of the subject is removed from the store. " +
+			"Other subjects of the same caller keep their usage, such as an address, a claim or an endpoint. weir explain shows which limits still refuse.\n\n" +
+			"On a terminal, the command asks before it changes the store of a deployment (--store), unless --yes is given." + subjectHelp + targetHelp,
 		Example: "  weir reset user:alice\n" +
 			"  weir reset 'claim:org=acme|user:alice' --json\n" +
 			"  weir reset apikey:acme --yes \\\n    --store dynamodb --table Weir-prod-LimitsCounters1234 --namespace prod",
@@ -54,7 +54,7 @@ func printForgotten(out io.Writer, f operator.Forgotten) error {
 	s := command.StyleOf(out)
 	held := len(f.Limits) + len(f.Others)
 	if held == 0 {
-		fmt.Fprintf(out, "%s: nothing to reset; the store holds no usage of it\n", s.Bold(f.Subject))
+		fmt.Fprintf(out, "%s: nothing to reset; the store has no usage of this subject\n", s.Bold(f.Subject))
 		return printNotes(out, s, f.Notes)
 	}
 	fmt.Fprintf(out, "%s: reset %s; the usage before the reset was:\n", s.Bold(f.Subject), plural(held, "limit"))

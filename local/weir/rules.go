@@ -15,8 +15,8 @@ func rulesCommand() *cobra.Command {
 		Use:   "rules",
 		Short: "Publish rules to a deployment, and manage the versions there",
 		Long: "Publish rules to the records table of a deployment, and manage the versions there. A deployment with the setting rulesFrom=table decides by the newest version within a minute.\n\n" +
-			"Each publication is a new, higher version, also that of an old document, because counts of a version are not converted to a lower one.\n\n" +
-			"The AWS configuration gives the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
+			"Each publication has a new, higher version, even for an old document, because counts are never converted to a lower version.\n\n" +
+			"The AWS configuration sets the region and the credentials (AWS_REGION, AWS_PROFILE and so on).",
 	})
 	var o rulesOptions
 	c.PersistentFlags().StringVar(&o.table, "table", os.Getenv("RECORDS_TABLE"), "the records table; default $RECORDS_TABLE")
@@ -28,7 +28,7 @@ func rulesCommand() *cobra.Command {
 // publishFlags adds the flags of the commands that publish.
 func (o *rulesOptions) publishFlags(c *cobra.Command) {
 	c.Flags().BoolVar(&o.restartCounts, "restart-counts", false, "publish although counts of limits restart")
-	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the deployment's setting maxDelay, if it has one; it bounds leaky buckets")
+	c.Flags().DurationVar(&o.maxDelay, "max-delay", 0, "the maxDelay setting of the deployment; it bounds leaky buckets")
 }
 
 const noteUsage = "why, up to 200 bytes; the history shows it"
@@ -40,10 +40,10 @@ func publishCommand(o *rulesOptions) *cobra.Command {
 		Use:   "publish FILE",
 		Short: "Publish a rules document as a new version, and show the changes",
 		Long: "Publish a rules document as a new version, and show the changes. FILE may be -, the standard input.\n\n" +
-			"A document with mistakes is rejected, and all of them are printed. A document that says the same as the version in force is not published again. " +
-			"A document whose counts restart, because it moves limits of a caller to other items, is rejected with the names of these limits unless --restart-counts is given.\n\n" +
-			"The version is higher than all before: the time in Unix seconds, or the version in the document if that is higher. " +
-			"When two people publish at once, one of them is rejected. With --after VERSION it is also rejected if another version is in force. The exit status is then 1.",
+			"A document with mistakes is rejected, and all mistakes are printed. A document that equals the version in force is not published again. " +
+			"A document can move limits of a caller to other items, and their counts then restart. Such a document is rejected with the names of these limits, unless --restart-counts is given.\n\n" +
+			"The new version is higher than all previous ones: the time in Unix seconds, or the version in the document if that is higher. " +
+			"If two people publish at the same time, one of them is rejected. With --after VERSION, a document is also rejected if another version is in force. The exit status is then 1.",
 		Example: "  weir rules publish rules.json --table Weir-prod-LimitsRecords --note 'more for paid'",
 		Args:    command.Exactly(1),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -65,7 +65,7 @@ func getCommand(o *rulesOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "get",
 		Short:   "Print the rules document in force, or another version of it",
-		Long:    "Print the rules document in force, or another version of it, as it was published. With --json it is in an object beside its version, note and time.",
+		Long:    "Print the rules document in force, or another version, exactly as it was published. With --json, print an object with the document, its version, its note and its time.",
 		Example: "  weir rules get > rules.json\n  weir rules get --version 1772625602",
 		Args:    command.Exactly(0),
 		RunE:    func(c *cobra.Command, _ []string) error { return o.get(c.Context(), c.OutOrStdout(), version) },
@@ -80,11 +80,11 @@ func diffCommand(o *rulesOptions) *cobra.Command {
 		Use:   "diff [FILE]",
 		Short: "Show the difference between versions, or what publishing FILE would change",
 		Long: "Show the difference between two versions of the rules or, with a FILE, between a version and that file. " +
-			"White space does not count. The exit status is 0 whether they differ or not.",
+			"White space is ignored. The exit status is 0 with and without differences.",
 		Example: "  weir rules diff rules.json\n  weir rules diff --from 1772625602",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || len(args) == 0 && from == 0 || len(args) == 1 && to != 0 {
-				return command.Usage("want a FILE, or --from VERSION, with --to VERSION if that is not the one in force")
+				return command.Usage("arguments: got none, want a FILE, or --from VERSION and optionally --to VERSION")
 			}
 			return nil
 		},
@@ -99,8 +99,8 @@ func diffCommand(o *rulesOptions) *cobra.Command {
 			return o.diff(c.Context(), c.OutOrStdout(), from, 0, &proposal{args[0], document})
 		},
 	}
-	c.Flags().Int64Var(&from, "from", 0, "the version that is compared; default the one in force")
-	c.Flags().Int64Var(&to, "to", 0, "the version with which; default the one in force")
+	c.Flags().Int64Var(&from, "from", 0, "the first version; default: the one in force")
+	c.Flags().Int64Var(&to, "to", 0, "the second version; default: the one in force")
 	return c
 }
 
@@ -120,16 +120,16 @@ func rollbackCommand(o *rulesOptions) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "rollback",
 		Short: "Publish an old version of the rules again, as a new version",
-		Long: "Publish an old version of the rules again, as a new, higher version: the one before the version in force, or another one that is kept. " +
-			"It shows the changes, and makes the same checks as weir rules publish.",
+		Long: "Publish an old version of the rules again, as a new, higher version. The default is the version before the one in force. " +
+			"The command shows the changes, and makes the same checks as weir rules publish.",
 		Example: "  weir rules rollback\n  weir rules rollback --to 1772625602",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.rollback(c.Context(), c.OutOrStdout(), to, note)
 		},
 	}
-	c.Flags().Int64Var(&to, "to", 0, "the version; default the one before that in force")
-	c.Flags().StringVar(&note, "note", "", noteUsage+"; default which version it was")
+	c.Flags().Int64Var(&to, "to", 0, "the version to publish again; default: the one before the version in force")
+	c.Flags().StringVar(&note, "note", "", noteUsage+"; default: the old version")
 	o.publishFlags(c)
 	return c
 }

@@ -110,7 +110,7 @@ func TestProposal_restarts(t *testing.T) {
 	}
 }
 
-// A document that restarts counts needs a flag to be published or rolled back to.
+// publish and rollback reject a document that restarts counts, unless --restart-counts is given.
 func TestRules_restartCounts(t *testing.T) {
 	recordsTable(t)
 	seven, twelve := endpoints(t, 7), endpoints(t, 12)
@@ -185,7 +185,7 @@ func TestRules_after(t *testing.T) {
 	var between sync.Once
 	newest := history()[0].Version
 	proxy := httputil.NewSingleHostReverseProxy(server)
-	proxy.ModifyResponse = func(*http.Response) (err error) { // runs after the first read
+	proxy.ModifyResponse = func(*http.Response) (err error) { // publishes between the read and the write of the rollback
 		between.Do(func() {
 			_, err = rulestore.New(client, os.Getenv("RECORDS_TABLE")).Publish(t.Context(), time.Now(), []byte(`{"rules":[]}`), "", newest, 0)
 		})
@@ -211,8 +211,8 @@ func read(t *testing.T, file string) string {
 	return string(content)
 }
 
-// A document with mistakes is not published, whatever the store of the functions is. The command
-// makes no AWS call.
+// publish rejects a document with mistakes, without a call to AWS. It checks for every store, because
+// it does not know the store of the functions.
 func TestRules_put_mistakes(t *testing.T) {
 	t.Setenv("RECORDS_TABLE", "")
 	bad := "../../limiter/rules/testdata/bad/five.json"
@@ -224,7 +224,7 @@ func TestRules_put_mistakes(t *testing.T) {
 	if code, out, _ := weir(t, "rules", "publish", bad, "--json", "--table", "none"); code != 1 || json.Unmarshal([]byte(out), &result) != nil || result.OK || len(result.Problems) != 5 {
 		t.Errorf("exit %d, result %+v", code, result)
 	}
-	deep := filepath.Join(t.TempDir(), "rules.json") // a queue with a longer wait than a request may have
+	deep := filepath.Join(t.TempDir(), "rules.json") // has a queue in which a request waits longer than --max-delay
 	if err := os.WriteFile(deep, []byte(`{"rules":[{"endpoint":"*","cost":50,"limits":{"*":{"name":"q","requests":10,"window":"1s","algorithm":"leaky_bucket","burst":100}}}]}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestRules_put_mistakes(t *testing.T) {
 		"--table: required": {"rules", "history"},
 		"want one of diff, get, history, publish, rollback": {"rules", "delete"},
 		"want a FILE, or --from VERSION":                    {"rules", "diff", "--table", "x"},
-		"got no argument, want FILE":                        {"rules", "publish"},
+		"arguments: got none, want FILE":                    {"rules", "publish"},
 	} {
 		if code, _, errs := weir(t, args...); code != 2 || !strings.Contains(errs, want) {
 			t.Errorf("%v: exit %d, stderr %q", args, code, errs)

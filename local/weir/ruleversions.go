@@ -38,7 +38,7 @@ func (o *rulesOptions) open(ctx context.Context) (*rulestore.Versions, error) {
 // explain adds a remedy to an error.
 func (o *rulesOptions) explain(err error) error {
 	if errors.Is(err, rulestore.ErrConflict) {
-		return fmt.Errorf("%w; see weir rules history, and try again", err)
+		return fmt.Errorf("%w; see weir rules history and try again", err)
 	}
 	return explainRecords(o.table, err)
 }
@@ -49,7 +49,7 @@ type proposal struct {
 	document []byte
 }
 
-// check validates the document as functions do, whatever their store.
+// check validates the document for functions with any store.
 func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	for _, leaseAbove := range []int64{rules.LeaseAboveDynamoDB, 0} {
 		if r, err = rules.Parse(p.document, rules.Options{LeaseAbove: leaseAbove, MaxDelay: maxDelay}); err != nil {
@@ -59,10 +59,10 @@ func (p proposal) check(maxDelay time.Duration) (r *rules.Rules, err error) {
 	return r, nil
 }
 
-// restarts returns the limits whose counts restart when p, compiled as r, replaces a document. It
-// returns only everyCount if this version of weir cannot parse that document.
+// restarts returns the limits whose counts restart if p replaces a document. r is the compiled p. If
+// this version of weir cannot parse the document, restarts returns only everyCount.
 func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Duration) []string {
-	if len(document) == 0 { // no version is in force
+	if len(document) == 0 { // nothing was published yet
 		return nil
 	}
 	before, err := proposal{document: document}.check(maxDelay)
@@ -72,7 +72,7 @@ func (p proposal) restarts(document []byte, r *rules.Rules, maxDelay time.Durati
 	return rules.Restarts(before, r)
 }
 
-// published is the result of a publish, as --json prints it.
+// published is the result of a publish. --json prints it.
 type published struct {
 	rulestore.Version
 	Replaces int64    `json:"replaces,omitempty"` // the version that was in force
@@ -80,7 +80,7 @@ type published struct {
 	Diff     string   `json:"diff"`               // unified; empty if the document was already in force
 }
 
-// publish publishes a proposal. If after is not 0, it must be the version in force.
+// publish publishes a proposal. If after is not 0, publish fails unless after is the version in force.
 func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, note string, after int64) error {
 	r, err := p.check(o.maxDelay)
 	if problems, mistaken := errors.AsType[rules.Problems](err); mistaken {
@@ -102,7 +102,7 @@ func (o *rulesOptions) publish(ctx context.Context, out io.Writer, p proposal, n
 		return o.printPublished(out, result)
 	}
 	if result.Restarts = p.restarts(document, r, o.maxDelay); len(result.Restarts) > 0 && !o.restartCounts {
-		return fmt.Errorf("%s; callers have those limits anew: add --restart-counts if that is meant", restartText(result.Restarts))
+		return fmt.Errorf("%s; callers would get the full quota of these limits again; add --restart-counts to accept that", restartText(result.Restarts))
 	}
 	if result.Version, err = kept.Publish(ctx, time.Now(), p.document, note, before.Version, r.Version()); err != nil {
 		return o.explain(err)

@@ -19,8 +19,8 @@ func seedCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "seed",
 		Short: "Show the sample API keys, and create them if they are missing",
-		Long: "Show the sample API keys of this checkout, one for each tier. Create them if they are missing, and the table if --endpoint names a DynamoDB Local.\n\n" +
-			"No deployment accepts these keys. They are kept below .weir.",
+		Long: "Show the sample API keys of this checkout, one for each tier, and create missing ones. With --endpoint, also create the table on DynamoDB Local.\n\n" +
+			"No deployment accepts these keys. They are stored below .weir.",
 		Example: "  weir seed\n  weir seed --endpoint http://127.0.0.1:8000 --json",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -35,13 +35,13 @@ func seedCommand() *cobra.Command {
 			return nil
 		},
 	}
-	c.Flags().StringVar(&endpoint, "endpoint", os.Getenv("DYNAMODB_ENDPOINT"), "where DynamoDB Local is; default $DYNAMODB_ENDPOINT")
+	c.Flags().StringVar(&endpoint, "endpoint", os.Getenv("DYNAMODB_ENDPOINT"), "the URL of DynamoDB Local; default $DYNAMODB_ENDPOINT")
 	c.Flags().BoolVar(&renew, "renew", false, "replace the API keys")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return c
 }
 
-// seeded is what --json prints.
+// seeded is the output of --json.
 type seeded struct {
 	Table    string            `json:"table,omitempty"` // empty without an endpoint
 	Endpoint string            `json:"endpoint,omitempty"`
@@ -67,14 +67,14 @@ func seed(ctx context.Context, endpoint string, renew bool) (s seeded, err error
 func (s seeded) print(out io.Writer, renewed bool) {
 	switch {
 	case s.Table == "":
-		fmt.Fprintln(out, "no table made: make run needs none (--endpoint or DYNAMODB_ENDPOINT makes one)")
+		fmt.Fprintln(out, "no table created: make run needs none; use --endpoint or DYNAMODB_ENDPOINT to create one")
 	case s.Made:
-		fmt.Fprintf(out, "made table %s at %s\n", s.Table, s.Endpoint)
+		fmt.Fprintf(out, "created table %s at %s\n", s.Table, s.Endpoint)
 	default:
 		fmt.Fprintf(out, "table %s exists\n", s.Table)
 	}
 	serve.PrintAPIKeys(out, s.APIKeys)
 	if renewed {
-		fmt.Fprintln(out, "a weir serve (make run) that is running accepts the old keys until you restart it")
+		fmt.Fprintln(out, "a running weir serve (make run) accepts the old keys until you restart it")
 	}
 }

@@ -15,12 +15,12 @@ func serveCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the APIs with their limits on this machine",
-		Long: "Run the REST API and the HTTP API of the template on this machine, with the functions that Lambda runs: in this process " +
-			"or, with --environments, in separate processes that are frozen between requests, as in Lambda. " +
+		Long: "Run the REST API and the HTTP API of the template on this machine, with the same functions as on Lambda. The functions run in this process " +
+			"or, with --environments, in separate processes that are frozen between requests, as on Lambda. " +
 			"A page at /_weir/ of the first port sends requests and shows the answers.\n\n" +
-			"The throttle of the template's stages applies here, too. Above it, at 600 requests a second for each API, the gateway answers 429 \"throttled\".\n\n" +
+			"The throttle of the template's stages also applies here. Above 600 requests a second to one API, the gateway answers 429 \"throttled\".\n\n" +
 			"--store dynamodb and --store redis start a local DynamoDB or Redis server, unless DYNAMODB_ENDPOINT or REDIS_URL names one.\n\n" +
-			"It passes on two variables of the functions: SAMPLE_LOGIN, the user:password of the sample API's login (demo:demo), and MAX_DELAY, how long a request may wait in a leaky bucket.",
+			"Two variables of this command also apply to the functions. SAMPLE_LOGIN is the user:password of the sample API's login (demo:demo). MAX_DELAY is the maximum wait of a request in a leaky bucket.",
 		Example: "  weir serve\n  weir serve --store redis --environments 10\n  weir serve --rules my-rules.json --port 9000",
 		Args:    command.Exactly(0),
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -30,12 +30,12 @@ func serveCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&o.Rules, "rules", "", "the rules document; default functions/rules.json")
-	c.Flags().StringVar(&o.Store, "store", serve.Memory, "where the state lives: memory, dynamodb or redis")
+	c.Flags().StringVar(&o.Store, "store", serve.Memory, "the store of the state: memory, dynamodb or redis")
 	command.Complete(c, "store", serve.Memory, "dynamodb", "redis")
-	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default that of the store in infra/golden")
-	c.Flags().StringVar(&o.Namespace, "namespace", "", "separates this run's state from others in one store; default as in the template")
-	c.Flags().Var(&o.Port, "port", "the port of the first API; the next has the next")
-	c.Flags().Var(&o.Environments, "environments", "run each function in at most so many processes, from its bootstrap in dist; 0: in this process")
-	c.Flags().DurationVar(&o.Idle, "idle", 0, "how long an environment waits for a request before it is ended; 0: for ever")
+	c.Flags().StringVar(&o.Template, "template", "", "the CloudFormation template; default: the template for the store in infra/golden")
+	c.Flags().StringVar(&o.Namespace, "namespace", "", "the namespace of this run's state in the store; default: the one in the template")
+	c.Flags().Var(&o.Port, "port", "the port of the first API; the second API has the next port")
+	c.Flags().Var(&o.Environments, "environments", "maximum number of processes of each function, which run its bootstrap in dist; 0: run in this process")
+	c.Flags().DurationVar(&o.Idle, "idle", 0, "time without a request after which an environment ends; 0: never")
 	return c
 }

@@ -32,7 +32,7 @@ func simulateCommand() *cobra.Command {
 		Use:   "simulate",
 		Short: "Simulate cost and accuracy of limits at 100,000 requests a second",
 		Long: "Run the limiter against a simulated DynamoDB or ElastiCache on a virtual clock, with each algorithm and each way to reduce store calls. " +
-			"Print the store calls, their cost, and how many decisions differ from those of an oracle that sees all requests in order. It contacts nothing.\n\n" +
+			"Print the store calls, their cost, and how many decisions differ from those of an oracle that sees all requests in order. The command uses no network.\n\n" +
 			"It takes some minutes on two processors; --quick simulates a tenth of the traffic. local/simulate describes the model and its limits.",
 		Example: "  weir simulate --quick\n  weir simulate --store elasticache --rate 200000 --json",
 		Args:    command.Exactly(0),
@@ -52,35 +52,35 @@ func simulateCommand() *cobra.Command {
 func (s *simulation) bind(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar((*string)(&s.Store), "store", string(s.Store), "dynamodb or elasticache")
-	f.Uint64Var(&s.Seed, "seed", s.Seed, "of all that is random: the same seed, the same result")
+	f.Uint64Var(&s.Seed, "seed", s.Seed, "seed of the random numbers; the same seed has the same result")
 	f.Float64Var(&s.Rate, "rate", s.Rate, "requests a second")
-	f.IntVar(&s.Callers, "callers", s.Callers, "how many callers there are")
-	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "of Zipf's law, by which they call; 0: all equally")
-	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time that is simulated first and counts in nothing")
-	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that counts")
+	f.IntVar(&s.Callers, "callers", s.Callers, "number of callers")
+	f.Float64Var(&s.Exponent, "exponent", s.Exponent, "exponent of Zipf's law, which distributes requests among callers; 0: equally")
+	f.DurationVar(&s.Warmup, "warm-up", s.Warmup, "virtual time before the measurement starts")
+	f.DurationVar(&s.Measured, "time", s.Measured, "virtual time that is measured")
 	f.IntVar(&s.Environments, "environments", s.Environments, "maximum number of environments that Lambda starts")
 	f.DurationVar(&s.Invocation, "invocation", s.Invocation, "duration of an invocation, without the wait for the store")
-	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "how long a decision waits for the store (elasticache: 50ms)")
+	f.DurationVar(&s.Timeout, "timeout", s.Timeout, "maximum time that a decision waits for the store (elasticache: 50ms)")
 	f.DurationVar(&s.Median, "median", s.Median, "median round trip to the store (elasticache: 600µs)")
 	f.DurationVar(&s.P99, "p99", s.P99, "99th percentile of the round trip (elasticache: 2ms)")
-	f.Float64Var(&s.ItemWrites, "item-writes", s.ItemWrites, "write units that an item of DynamoDB takes in a second")
-	f.Float64Var(&s.SlotECPUs, "slot-ecpus", s.SlotECPUs, "ECPUs that a slot of ElastiCache takes in a second")
-	f.Float64Var(&s.CacheECPUs, "cache-ecpus", s.CacheECPUs, "ECPUs that the cache as a whole takes in a second")
+	f.Float64Var(&s.ItemWrites, "item-writes", s.ItemWrites, "maximum write units a second of one DynamoDB item")
+	f.Float64Var(&s.SlotECPUs, "slot-ecpus", s.SlotECPUs, "maximum ECPUs a second of one ElastiCache slot")
+	f.Float64Var(&s.CacheECPUs, "cache-ecpus", s.CacheECPUs, "maximum ECPUs a second of the whole cache")
 	f.DurationVar(&s.Window, "window", s.Window, "window of the limits")
-	f.Int64Var(&s.Each, "each", s.Each, "the limit of each caller, in requests a window")
+	f.Int64Var(&s.Each, "each", s.Each, "the limit of each caller, in requests per window")
 	f.Int64Var(&s.All, "all", s.All, "the limit of all callers together")
 	f.Int64Var(&s.EachLease, "each-lease", s.EachLease, "the lease of a caller's limit")
 	f.Int64Var(&s.AllLease, "all-lease", s.AllLease, "lease of the limit for all callers")
 	f.IntVar(&s.Shards, "shards", s.Shards, "number of shards of the limit for all callers")
 	f.DurationVar(&s.Sync, "sync", s.Sync, "the interval of counters that are synchronized")
 	f.StringVar(&s.only, "only", s.only, "simulate only the limits whose names this regular expression matches")
-	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "how many limits are simulated at once")
-	f.BoolVar(&s.quick, "quick", s.quick, "a tenth of the requests, of the callers and of the limit for all")
+	f.IntVar(&s.parallel, "parallel", runtime.GOMAXPROCS(0), "number of limits that are simulated concurrently")
+	f.BoolVar(&s.quick, "quick", s.quick, "simulate a tenth of the requests and callers, with a tenth of the limit for all")
 	f.BoolVar(&s.asJSON, "json", s.asJSON, "print one JSON object")
 }
 
-// settle returns s with the defaults of its store and of --quick. Flags on the command line
-// override both.
+// settle returns s with the defaults of its store and of --quick. Flags on the command line have
+// precedence.
 func (s simulation) settle(c *cobra.Command) (simulation, error) {
 	settled := simulation{Parameters: simulate.Default(s.Store), Limits: simulate.DefaultLimits()}
 	if s.quick {
@@ -123,7 +123,7 @@ func (s simulation) run(ctx context.Context, out, errs io.Writer) error {
 	return err
 }
 
-// simulated is what --json prints.
+// simulated is the output of --json.
 type simulated struct {
 	Parameters simulate.Parameters `json:"parameters"`
 	Limits     simulate.Limits     `json:"limits"`

@@ -11,8 +11,7 @@ import (
 	"testing"
 )
 
-// Packages that npm installs run no scripts: every npm ci call in this repository has
-// --ignore-scripts.
+// Every call of npm ci in this repository has --ignore-scripts, so that packages cannot run scripts.
 func TestSupply_npm(t *testing.T) {
 	call := regexp.MustCompile(`npm ci\b[^\n]*|"npm", "ci"[^\n]*`)
 	calls := 0
@@ -59,7 +58,7 @@ func TestSupply_vulnerabilities(t *testing.T) {
 	}
 }
 
-// eachFile calls see for each text file of this repository that may contain commands.
+// eachFile calls see for each file of this repository that can contain commands.
 func eachFile(t *testing.T, see func(path, text string)) {
 	t.Helper()
 	root := realCheckout(t)
@@ -85,7 +84,7 @@ func eachFile(t *testing.T, see func(path, text string)) {
 	}
 }
 
-// weir does not link Kafka or Kinesis clients, or weir-tools. This keeps a cold make run short.
+// weir does not link the clients of Kafka and Kinesis or weir-tools. So a cold make run is fast.
 func TestSupply_links(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", ".").Output()
 	if err != nil {

@@ -23,15 +23,15 @@ import (
 	"github.com/weir-limits/weir/local/serve"
 )
 
-// operating answers questions about limits: a gateway, or an operator over a store.
+// operating answers questions about limits. It is an operator, or a client of a gateway.
 type operating interface {
 	Explain(context.Context, operator.Question) (operator.Explanation, error)
 	Usage(ctx context.Context, subject string) (operator.Usage, error)
 	Reset(ctx context.Context, subject string) (operator.Forgotten, error)
 }
 
-// target is the place that explain, usage and reset query: the gateway of make run, or the store of
-// a deployment.
+// target has the flags that select what explain, usage and reset query: the gateway of make run, or
+// the store of a deployment.
 type target struct {
 	url                               string
 	store, table, namespace, redisURL string
@@ -39,15 +39,15 @@ type target struct {
 	json                              bool
 }
 
-const targetHelp = "\n\nIt queries the gateway that make run has started (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
-	"With --store it also reads the variables of the functions (TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
-	"Give it the deployed rules (--rules or --records-table): it interprets the state by them."
+const targetHelp = "\n\nThe command queries the gateway of make run (--url, or the variable WEIR_URL) or, with --store, a deployed table or cache. " +
+	"With --store, it also reads the variables of the functions (TABLE, NAMESPACE, REDIS_URL, REDIS_CLUSTER, REDIS_IAM_USER and REDIS_IAM_CACHE) and the AWS configuration (AWS_REGION, AWS_PROFILE). " +
+	"It then needs the deployed rules to interpret the state (--rules or --records-table)."
 
 func (t *target) flags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVar(&t.url, "url", cmp.Or(os.Getenv("WEIR_URL"), defaultGateway), "the gateway on this machine; default $WEIR_URL")
 	f.StringVar(&t.store, "store", "", "query the store of a deployment instead: dynamodb or redis")
-	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table of the limits; default $TABLE")
+	f.StringVar(&t.table, "table", "", "with --store dynamodb, the table for limits; default $TABLE")
 	f.StringVar(&t.namespace, "namespace", "", "with --store, the namespace of the deployment, such as its stage; default $NAMESPACE")
 	f.StringVar(&t.redisURL, "redis-url", "", "with --store redis, a redis:// or rediss:// URL; default $REDIS_URL, which hides a password from other users of this machine")
 	f.StringVar(&t.rules, "rules", "", "with --store, the rules document; default functions/rules.json")
@@ -64,7 +64,7 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	if t.store == "" {
 		for _, name := range []string{"table", "namespace", "redis-url", "rules", "records-table"} {
 			if c.Flags().Changed(name) {
-				return nil, none, command.Usage("--%s: needs --store dynamodb or redis; the gateway at %s has its own", name, t.url)
+				return nil, none, command.Usage("--%s: needs --store dynamodb or redis; it has no effect on the gateway at %s", name, t.url)
 			}
 		}
 		client, err := operator.NewClient(t.url)
@@ -75,18 +75,18 @@ func (t *target) open(ctx context.Context, c *cobra.Command) (operating, func() 
 	}
 	switch {
 	case t.store == serve.Memory:
-		return nil, none, command.Usage("--store: got memory, want dynamodb or redis; only the process itself knows its memory: use --url")
+		return nil, none, command.Usage("--store: got memory, want dynamodb or redis; for the memory of a gateway, use --url")
 	case t.store != "dynamodb" && t.store != "redis":
 		return nil, none, command.Usage("--store: got %q, want dynamodb or redis", t.store)
 	case t.rules != "" && t.recordsTable != "":
-		return nil, none, command.Usage("--rules and --records-table: want one of them, the one with the rules of the functions")
+		return nil, none, command.Usage("--rules and --records-table: got both, want one of them: the source of the functions' rules")
 	case c.Flags().Changed("url"):
-		return nil, none, command.Usage("--url and --store: want one of them")
+		return nil, none, command.Usage("--url and --store: got both, want one of them")
 	}
 	return t.openStore(ctx)
 }
 
-// openStore opens the store of a deployment as its functions do.
+// openStore opens the store of a deployment with the configuration of its functions.
 func (t *target) openStore(ctx context.Context) (operating, func() error, error) {
 	none := func() error { return nil }
 	config, err := t.config()
@@ -127,7 +127,7 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	if err != nil {
 		return nil, err
 	}
-	if t.recordsTable != "" { // before the first question
+	if t.recordsTable != "" { // otherwise the first question would use the document of the checkout
 		if err := e.Rules.Refresh(ctx, time.Now()); err != nil {
 			return nil, fmt.Errorf("--records-table: %w", err)
 		}
@@ -145,7 +145,8 @@ func (t *target) operator(ctx context.Context, config boot.Config, store limiter
 	return o, nil
 }
 
-// where names the store of a deployment in a question. It removes the password from a Redis URL.
+// where describes the store of a deployment, for a question to the user. It leaves out the password of
+// a Redis URL.
 func (t *target) where() string {
 	value := func(name string) string { v, _ := t.lookup(name); return cmp.Or(v, "not given") }
 	if t.store == "dynamodb" {
@@ -172,14 +173,14 @@ func reachable(ctx context.Context, config boot.Config) error {
 func (t *target) lookup(name string) (string, bool) {
 	flags := map[string]string{
 		"STORE": t.store, "TABLE": t.table, "NAMESPACE": t.namespace, "REDIS_URL": t.redisURL, "RULES_FILE": t.rules, "RECORDS_TABLE": t.recordsTable,
-		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // an operator may be far from the store
+		"STORE_TIMEOUT": limiter.DefaultTimeout.String(), // functions near the store may have a shorter one
 	}
 	if value := flags[name]; value != "" {
 		return value, true
 	}
 	value, ok := os.LookupEnv(name)
 	switch {
-	case name == "RULES_FROM": // only a flag sets it, because it decides which rules apply
+	case name == "RULES_FROM": // only a flag sets it
 		if t.recordsTable != "" {
 			return contract.RulesTable, true
 		}
@@ -187,7 +188,7 @@ func (t *target) lookup(name string) (string, bool) {
 	case ok:
 	case name == "WEIR_LOCAL":
 		return strconv.FormatBool(loopback.URL(os.Getenv("DYNAMODB_ENDPOINT"))), true
-	case name == "RULES_VERSION": // for a document without a version, as in make run
+	case name == "RULES_VERSION": // make run uses the same version for a document without one
 		if info, err := os.Stat(t.rules); err == nil {
 			return strconv.FormatInt(max(0, info.ModTime().Unix()), 10), true
 		}

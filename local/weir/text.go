@@ -9,7 +9,7 @@ import (
 	"github.com/weir-limits/weir/local/command"
 )
 
-// seconds formats a time for people, to the millisecond.
+// seconds formats a time in seconds as a duration, rounded to milliseconds.
 func seconds(s float64) string {
 	d := time.Duration(s * float64(time.Second))
 	if d > time.Millisecond {

@@ -18,8 +18,8 @@ func tokenCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "token",
-		Short: "Make a token that the local gateway accepts",
-		Long:  "Make a JSON Web Token that the local gateway accepts, signed with a key of this checkout alone (below .weir).",
+		Short: "Create a token that the local gateway accepts",
+		Long:  "Create a JSON Web Token that the local gateway accepts. The token is signed with the key of this checkout, which is below .weir.",
 		Example: "  weir token --user alice --tier paid\n" +
 			"  curl -i -H \"Authorization: Bearer $(weir token)\" http://127.0.0.1:8080/api/v1/search\n" +
 			"  weir token --claim org=acme --valid 5m",
@@ -53,13 +53,13 @@ func tokenCommand() *cobra.Command {
 	return c
 }
 
-// madeToken is what --json prints.
+// madeToken is the output of --json.
 type madeToken struct {
 	Token string `json:"token"`
 }
 
-// reservedClaims are the claims that --claim rejects, each with what sets it. They are the
-// registered claims (RFC 7519, 4.1), which the gateway checks, and the tier.
+// reservedClaims are the claims that --claim rejects, each with the flag or command that sets it. They
+// are the tier and the registered claims of RFC 7519, 4.1, which the gateway checks.
 var reservedClaims = map[string]string{
 	"sub": "--user", "tier": "--tier", "exp": "--valid",
 	"iss": "weir", "aud": "weir", "iat": "weir", "nbf": "nothing", "jti": "nothing",
@@ -68,7 +68,7 @@ var reservedClaims = map[string]string{
 // tokenClaims reads the flags of weir token.
 func tokenClaims(user string, extra []string) (map[string]string, error) {
 	if user == "" {
-		return nil, command.Usage(`--user: got "", want a user: the gateway rejects a token without one`)
+		return nil, command.Usage(`--user: got "", want a user; the gateway rejects a token without a user`)
 	}
 	claims, err := parseClaims(extra)
 	for name := range claims {

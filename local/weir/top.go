@@ -22,17 +22,17 @@ func topCommand() *cobra.Command {
 	o := &topOptions{}
 	c := &cobra.Command{
 		Use:   "top [FILE]",
-		Short: "List the callers that are refused most",
-		Long: "List the callers that are refused most, from lines in a FILE, or - for the standard input: events, the metrics log, or an export of CloudWatch Logs. " +
-			"Without a FILE it reads .weir/metrics.log, which make run writes. weir-tools events prints the events of a topic or a stream.\n\n" +
-			"On a terminal the table is renewed as lines come, until Ctrl-C. Otherwise it is printed once, at the end of the lines.\n\n" +
-			"Callers are hashes; weir hash SUBJECT prints the hash of a caller. The column OVER is the most by which a count can be too high: memory is bounded, however many callers there are.",
+		Short: "List the callers with the most refusals",
+		Long: "List the callers with the most refusals. The command reads the lines of FILE (- for the standard input): events, the metrics log, or an export of CloudWatch Logs. " +
+			"Without FILE it reads .weir/metrics.log, which make run writes. weir-tools events prints the events of a topic or a stream.\n\n" +
+			"On a terminal, the table is updated with new lines until Ctrl-C. Otherwise it is printed once, after the last line.\n\n" +
+			"Callers are hashes; weir hash SUBJECT prints the hash of a caller. Because memory is bounded, counts are approximate: a count is too high by at most the number in the column OVER.",
 		Example: "  weir top\n" +
 			"  weir top --last 5m --json .weir/metrics.log\n" +
 			"  weir-tools events --stream weir-prod-events | weir top -",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
-				return command.Usage("got %q, want one FILE, or none", args)
+				return command.Usage("arguments: got %q, want one FILE, or none", args)
 			}
 			return nil
 		},
@@ -41,13 +41,13 @@ func topCommand() *cobra.Command {
 			return o.run(c.Context(), strings.Join(args, ""))
 		},
 	}
-	c.Flags().DurationVar(&o.last, "last", 0, "count only what was refused within this time before the newest line, to a tenth of it; 0: all there is")
-	c.Flags().IntVarP(&o.n, "number", "n", 10, "how many callers to list")
+	c.Flags().DurationVar(&o.last, "last", 0, "count only refusals of this period before the newest line, to a tenth of it; 0: count all")
+	c.Flags().IntVarP(&o.n, "number", "n", 10, "maximum number of callers in the table")
 	c.Flags().BoolVar(&o.json, "json", false, "print JSON")
 	return c
 }
 
-// topOptions are one run of top.
+// topOptions are the options of one run of weir top.
 type topOptions struct {
 	last time.Duration
 	n    int
@@ -62,7 +62,7 @@ type source interface {
 	read(ctx context.Context, follow bool, lines chan<- []byte) error
 }
 
-// maxShown bounds the table.
+// maxShown is the maximum number of callers in the table.
 const maxShown = 1000
 
 func (o *topOptions) run(ctx context.Context, file string) error {
@@ -103,7 +103,7 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 				return err
 			}
 			return o.finish(ctx, follow, t)
-		case <-ctx.Done(): // a read from a terminal may never end
+		case <-ctx.Done(): // must not wait for lines, because a read from a terminal may never end
 			return o.finish(ctx, follow, t)
 		case <-renew:
 			fmt.Fprint(o.out, "\x1b[H\x1b[2J") // move the cursor home and clear the screen
@@ -114,8 +114,8 @@ func (o *topOptions) run(ctx context.Context, file string) error {
 	}
 }
 
-// finish prints the result. The result is complete unless ctx ended first. A followed source ends
-// only with ctx.
+// finish prints the result. If ctx ended before the source, the result is incomplete and finish returns
+// an error. With follow, only ctx can end the source.
 func (o *topOptions) finish(ctx context.Context, follow bool, t *top.Top) error {
 	if err := o.print(o.out, t.Table(o.n)); err != nil {
 		return err
@@ -152,10 +152,10 @@ func (o *topOptions) print(out io.Writer, t top.Table) error {
 		fmt.Fprintf(out, " within %s", o.last)
 	}
 	if t.Others > 0 {
-		fmt.Fprintf(out, ", %d of them by callers that no line names", t.Others)
+		fmt.Fprintf(out, ", %d of them for callers that no line names", t.Others)
 	}
 	if t.Skipped > 0 {
-		fmt.Fprintf(out, "; %d lines are neither events nor of the metrics log", t.Skipped)
+		fmt.Fprintf(out, "; %d lines are neither events nor metrics", t.Skipped)
 	}
 	fmt.Fprintln(out)
 	if len(t.Most) == 0 {

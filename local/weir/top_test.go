@@ -26,7 +26,7 @@ func TestTop(t *testing.T) {
 	if err := os.WriteFile(file, []byte(topLines), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	want := "45 refused; 1 lines are neither events nor of the metrics log\n" +
+	want := "45 refused; 1 lines are neither events nor metrics\n" +
 		"REFUSED  OVER  %     CALLER            LIMIT\n" +
 		"30       0     66.7  aaaaaaaaaaaaaaaa  search\n" +
 		"15       0     33.3  bbbbbbbbbbbbbbbb  data\n"
@@ -55,7 +55,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Refusals of make run appear in .weir/metrics.log without a broker.
+// weir top finds the refusals of make run in .weir/metrics.log.
 func TestTop_local(t *testing.T) {
 	l := newLocal(t, serve.Memory, "../serve/testdata/design.json")
 	for range 25 { // the limit admits 20 of these
@@ -68,7 +68,7 @@ func TestTop_local(t *testing.T) {
 	}
 }
 
-// weir top follows a growing file and counts a line when the line is complete.
+// weir top follows a growing file. It counts a line only when the line is complete.
 func TestLogFile_follow(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "log")
 	if err := os.WriteFile(file, []byte("one\ntw"), 0o600); err != nil {

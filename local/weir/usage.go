@@ -13,16 +13,16 @@ import (
 )
 
 // subjectHelp describes the argument SUBJECT.
-const subjectHelp = "\n\nSUBJECT is written as explain prints it: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, endpoint:GET:/api/v1/search, global, " +
-	"or custom:kind=value for what an API counts by itself. Join several identities with | in this order: apikey, claims by name, ip, user. " +
-	"Add |endpoint:METHOD:PATTERN where each endpoint has an item of its own."
+const subjectHelp = "\n\nSUBJECT has the form that explain prints: user:alice, apikey:acme (the id of the key's record), ip:203.0.113.7, claim:org=acme, endpoint:GET:/api/v1/search, global, " +
+	"or custom:kind=value for a subject that an API charges itself. Join several identities with | in this order: apikey, claims by name, ip, user. " +
+	"Add |endpoint:METHOD:PATTERN if the store has a separate item for the endpoint."
 
 func usageCommand() *cobra.Command {
 	var t target
 	c := &cobra.Command{
 		Use:   "usage SUBJECT",
 		Short: "Show a caller's usage of every limit",
-		Long: "Show the usage of every limit that the rules have for a caller or another subject, in every tier, and state in the store that no rule describes. It changes nothing." +
+		Long: "Show the usage of every limit that the rules have for a subject, such as a caller, in every tier. Also show state in the store that no rule describes. The command changes nothing." +
 			subjectHelp + targetHelp,
 		Example: "  weir usage user:alice\n" +
 			"  weir usage ip:203.0.113.7 --json\n" +
@@ -49,7 +49,7 @@ func usageCommand() *cobra.Command {
 	return c
 }
 
-// completeSubject completes the kind of a subject. The name comes after it.
+// completeSubject completes the kind of a subject.
 func completeSubject(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -61,7 +61,7 @@ func printUsage(out io.Writer, i operator.Usage) error {
 	s := command.StyleOf(out)
 	fmt.Fprintf(out, "%s, under rules of version %d\n\n%s\n", s.Bold(i.Subject), i.Version, s.Bold("limits"))
 	if len(i.Limits) == 0 {
-		fmt.Fprintln(out, "  the rules have no limit for it")
+		fmt.Fprintln(out, "  the rules have no limit for this subject")
 	}
 	if err := printLimits(out, i.Limits, i.At); err != nil {
 		return err
@@ -77,7 +77,7 @@ func printOthers(out io.Writer, s command.Style, others []operator.Other, at tim
 	if len(others) == 0 {
 		return nil
 	}
-	fmt.Fprintf(out, "%s\n", s.Bold("in the store, and in no rule"))
+	fmt.Fprintf(out, "%s\n", s.Bold("in the store, but in no rule"))
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, o := range others {
 		full := "full"
