@@ -1,4 +1,4 @@
-# Weir. `make help` lists what there is.
+# Weir. `make help` lists the targets.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -7,7 +7,7 @@ SHELL := /bin/bash
 LINT_VERSION := v2.15.0
 LINT := .bin/golangci-lint-$(LINT_VERSION)
 
-# Where `make run` keeps its state, what it runs by and where it listens.
+# Options of `make run`: its store, its rules, the port of its first API, and the processes of each function.
 STORE ?= memory
 RULES ?= functions/rules.json
 PORT ?= 8080
@@ -15,13 +15,12 @@ ENVIRONMENTS ?= 0
 BENCH ?=
 SIMULATE ?=
 
-# What the functions are built for: arm64 or x86_64.
+# The architecture of the functions: arm64 or x86_64.
 ARCH ?= arm64
 FUNCTIONS := $(patsubst functions/%/main.go,%,$(wildcard functions/*/main.go))
 
-# The same source gives the same bytes, whoever builds it and wherever: neither the path
-# nor the commit gets in, nor do the settings that a user has made for other builds. An
-# empty variable would leave those of `go env -w` as they are.
+# The same source always has the same bytes. The path, the commit and the go settings of the user
+# have no effect. The variables need values: for an empty one, Go uses the setting of `go env -w`.
 LAMBDA_GO := CGO_ENABLED=0 GOOS=linux GOAMD64=v1 GOARM64=v8.0 GOEXPERIMENT= GOFIPS140=off GOFLAGS=-mod=readonly GOWORK=off go
 GOARCH_arm64 := arm64
 GOARCH_x86_64 := amd64
@@ -30,20 +29,19 @@ GOARCH_x86_64 := amd64
 PLATFORMS := linux_amd64 linux_arm64 darwin_amd64 darwin_arm64
 VERSION ?= $(or $(shell git describe --tags --exact-match 2>/dev/null),v0.0.0-$(shell git rev-parse --short=12 HEAD 2>/dev/null))
 
-# How long `make fuzz` spends on each target, or with an x how many inputs it tries. By itself
-# Go would spend up to a minute on making each input smaller that reaches something new.
+# The time that `make fuzz` spends on each target; with an x, the number of inputs.
 FUZZTIME ?= 30s
 
-# How long `make soak` runs on each store.
+# The time that `make soak` runs on each store.
 SOAK ?= 60s
 
-# What is deployed: CONTEXT="stage=prod store=elasticache" and so on, which infra/stages.json can have too; see infra/README.md.
+# The settings of a deployment, such as CONTEXT="stage=prod store=elasticache". infra/stages.json can have them too; see infra/README.md.
 CONTEXT ?=
 CDK = cd infra && npx --no-install cdk
-SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: arch and rules are said as ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
+SETTINGS = $(foreach word,$(CONTEXT),$(if $(findstring =,$(word)),,$(error CONTEXT: got "$(word)", want key=value without spaces)))$(if $(filter arch=% rules=% bundles=%,$(CONTEXT)),$(error CONTEXT: got arch, rules or bundles; use ARCH= and RULES=)) -c arch=$(ARCH) $(if $(filter file,$(origin RULES)),,-c rules=$(RULES)) $(addprefix -c ,$(CONTEXT))
 
-# What containers of this machine run, and the template that `make sam` and `make test-sam`
-# run; without one they synthesize it.
+# The architecture of containers on this machine, and the template of `make sam` and `make test-sam`.
+# Without a template they synthesize it.
 HOST_ARCH := $(patsubst aarch64,arm64,$(shell uname -m))
 SAM_TEMPLATE ?=
 SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
@@ -53,32 +51,32 @@ SYNTHESIZED := infra/cdk.out/Weir-dev.template.json
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (and the next)  ENVIRONMENTS=n (processes of a function; 0: none)  for make run"
+	@echo "  STORE=memory|dynamodb|redis  RULES=path  PORT=8080 (of the first API)  ENVIRONMENTS=n (processes of a function; 0: run in this process)  for make run"
 	@echo "  ARCH=arm64|x86_64  for make functions and make build"
 	@echo "  BENCH=\"-only memory -quick\"  options of make bench: -only, -rounds, -quick, -json"
 	@echo "  CONTEXT=\"stage=prod store=elasticache\"  for make synth, diff, deploy and destroy; see infra/README.md"
 	@echo "  SAM_TEMPLATE=path  a synthesized template for make sam and make test-sam"
-	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,kafka,redis,tools|all  makes tests fail where they would be skipped"
-	@echo "  FUZZTIME=30s  on each target of make fuzz, 10000000x is so many inputs; SOAK=60s  on each store of make soak"
+	@echo "  WEIR_REQUIRE=browser,docker,dynamodb,kafka,redis,tools|all  makes tests fail instead of being skipped"
+	@echo "  FUZZTIME=30s  for each target of make fuzz (10000000x: number of inputs); SOAK=60s  for each store of make soak"
 
-run: .bin/weir ## Run the REST API, the HTTP API and a page that shows their limits act, on this machine
+run: .bin/weir ## Run the REST API, the HTTP API and the console on this machine
 	@$(if $(filter-out 0,$(ENVIRONMENTS)),echo "building the functions for ENVIRONMENTS=$(ENVIRONMENTS); the first time this takes about a minute ..." && $(MAKE) --no-print-directory functions ARCH=$(HOST_ARCH))
 	@exec .bin/weir serve --store "$(STORE)" --rules "$(RULES)" --port "$(PORT)" --environments "$(ENVIRONMENTS)"
 
 check: .bin/weir ## Find all mistakes in the rules document (RULES=path)
 	@.bin/weir check "$(RULES)"
 
-# The linters include vet. Paths are left out of the test binaries, so that a second checkout
+# The linters include vet. With -trimpath, test binaries do not contain paths, so a second checkout
 # does not compile them again.
 GO_TEST := go test -trimpath -vet=off -timeout=10m
 
-# The race detector runs where goroutines are. In the other packages one goroutine computes a lot,
-# which the detector makes five times as slow.
+# The race detector runs for packages with goroutines. In the other packages, one goroutine computes a
+# lot, and the detector would make it five times as slow.
 PLAIN := /infra|/limiter/(algo|rules|rules/document)$$|/local/(simulate|top|size|release)$$
 RACED = $(shell go list ./... | grep -Ev '$(PLAIN)|/local/faults$$')
 UNRACED = $(shell go list ./... | grep -E '$(PLAIN)')
-# Tests without the detector in packages that have it: one goroutine computes a lot, or the
-# requests of a burst have to meet the deadlines of make run.
+# Tests that run without the detector, although their packages run with it. In some, one goroutine
+# computes a lot. In the others, the requests of a burst must meet the deadlines of make run.
 PLAIN_TESTS := ^(TestAttack_(flood|hugeEvents|memory)|TestServe_burst)$$
 
 test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests against real servers
@@ -89,17 +87,17 @@ test: lint cfn-lint build ## Check formatting, vet, lint, and run all tests agai
 	@if [[ ",$${WEIR_REQUIRE:-}," =~ ,(all|node), ]] || command -v npm >/dev/null; then $(MAKE) test-sam; \
 	else echo "SKIPPED: make test-sam needs Node.js, for the CDK"; fi
 
-# Targets of their own have the tests that need containers, a browser or Kafka. Faults have
-# deadlines to meet, and so the machine to themselves. The last line prints the calls to DynamoDB.
-test-go: # what make test runs beside DynamoDB Local and Redis
+# Tests that need containers, a browser or Kafka have separate targets. The tests of faults run alone,
+# because they check deadlines. The last line prints the calls to DynamoDB.
+test-go: # the part of make test that needs DynamoDB Local and Redis
 	$(GO_TEST) -race -shuffle=on -skip '^Test(SAM|Console|Kafka)|$(PLAIN_TESTS)' $(RACED)
 	$(GO_TEST) -shuffle=on $(UNRACED)
 	$(GO_TEST) -p 1 -run '$(PLAIN_TESTS)' ./functions/lambdahttp ./local/serve
 	$(GO_TEST) -race -shuffle=on ./local/faults
 	$(GO_TEST) -v -run TestStore_calls ./limiter/dynamostore
 
-# Go repeats the result of a test whose inputs it knows to be the same. It does not know what
-# another program reads, such as go list: hence -count=1.
+# Go caches the result of a test until the files that the test reads change. It does not know the
+# files that other programs read, such as go list. So the tests with such programs have -count=1.
 check-fast: lint ## Lint, and run the tests that need no server
 	$(GO_TEST) -skip '^Test(SAM|Console|Kafka)' ./limiter/... ./functions/...
 	$(GO_TEST) -count=1 -run '^TestImports' ./limiter
@@ -108,7 +106,7 @@ check-fast: lint ## Lint, and run the tests that need no server
 test-kafka: .bin/weir-tools ## Test events with Apache Kafka
 	.bin/weir-tools with --install kafka -- $(GO_TEST) -count=1 -v -run '^TestKafka' ./functions/sinks/kafka ./local/tools
 
-sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000 and the next)
+sam: build ## Run the synthesized APIs with the SAM CLI, in containers (PORT=3000, and 3001)
 	@$(if $(SAM_TEMPLATE),,$(MAKE) synth ARCH=$(HOST_ARCH))
 	@exec .bin/weir-tools with --install docker,dynamodb,tools -- .bin/weir-tools sam --template "$(or $(SAM_TEMPLATE),$(SYNTHESIZED))" --port "$(if $(filter file,$(origin PORT)),3000,$(PORT))"
 
@@ -117,7 +115,7 @@ test-sam: build ## Test the synthesized APIs and each sample event with the SAM 
 	WEIR_TEMPLATE="$(abspath $(or $(SAM_TEMPLATE),$(SYNTHESIZED)))" .bin/weir-tools with --install docker,dynamodb,tools -- \
 		$(GO_TEST) -count=1 -v -run '^TestSAM' ./local/tools
 
-test-console: .bin/weir-tools ## Test the console in a Chromium; pictures of it go to .weir/screenshots
+test-console: .bin/weir-tools ## Test the console in Chromium, and write screenshots to .weir/screenshots
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory local/console/node_modules; fi
 	.bin/weir-tools with --install browser -- $(GO_TEST) -count=1 -run '^TestConsole' ./local/console ./local/serve
 
@@ -131,34 +129,34 @@ diff: functions infra/node_modules ## Show what a deploy would change
 deploy: .bin/weir functions infra/node_modules ## Deploy the stack with your AWS credentials
 	@$(CDK) deploy --require-approval any-change $(SETTINGS)
 
-destroy: functions infra/node_modules ## Delete the stack, but for the table of API keys
+destroy: functions infra/node_modules ## Delete the stack, except the table with the API keys
 	@$(CDK) destroy $(SETTINGS)
 
 bootstrap: infra/node_modules ## Prepare an AWS account and region for the CDK, once
 	@$(CDK) bootstrap $(SETTINGS)
 
-golden: ## Renew the templates in infra/golden, which make run loads
+golden: ## Write the templates in infra/golden again; make run loads them
 	@go test -count=1 -run TestGolden ./infra/stack -args -update
 
-vendor: local/console/node_modules ## Renew the copy of the charts' library, after a new version in local/console/package.json
+vendor: local/console/node_modules ## Copy the chart library again, after a new version in local/console/package.json
 	@cp local/console/node_modules/uplot/LICENSE local/console/node_modules/uplot/dist/uPlot.iife.min.js local/console/node_modules/uplot/dist/uPlot.min.css local/console/web/uplot/
 
 local/console/node_modules: local/console/package-lock.json
-	@command -v npm >/dev/null || { echo "npm is not installed: tests of the console fetch axe-core by it" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm: not installed; the tests of the console need it to fetch axe-core" >&2; exit 1; }
 	@npm ci --ignore-scripts --prefix local/console --no-progress && touch $@
 
 infra/node_modules: infra/package-lock.json
-	@command -v npm >/dev/null || { echo "npm is not installed: the CDK needs Node.js 22 or newer" >&2; exit 1; }
+	@command -v npm >/dev/null || { echo "npm: not installed; the CDK needs Node.js 22 or newer" >&2; exit 1; }
 	@npm ci --ignore-scripts --prefix infra --no-progress && touch $@
 
-fuzz: ## Fuzz every target there is, one after another
+fuzz: ## Run every fuzz target, one after another
 	@targets=$$(go test -list '^Fuzz' ./... | awk '/^Fuzz/ { t[n++] = $$1 } /^ok/ { for (i = 0; i < n; i++) print $$2, t[i]; n = 0 }'); \
 	total=$$(wc -l <<<"$$targets"); n=0; failed=; \
 	while read -r package target; do \
 		n=$$((n + 1)); echo "fuzz $$n of $$total: $$package $$target for $(FUZZTIME)"; \
 		go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$package" </dev/null || failed="$$failed $$target"; \
 	done <<<"$$targets"; \
-	if [[ -n $$failed ]]; then echo "found something:$$failed (the input is in testdata/fuzz beside the test)"; exit 1; fi
+	if [[ -n $$failed ]]; then echo "failed targets:$$failed (their inputs are in testdata/fuzz beside the test)"; exit 1; fi
 
 soak: .bin/weir-tools ## Run load and faults on each store, and the long form of randomized tests
 	WEIR_REQUIRE=dynamodb,redis .bin/weir-tools with --install dynamodb,redis -- go test -count=1 -v -timeout=30m -run '^TestSoak$$' ./local/faults -args -soak "$(SOAK)" | grep -v 'level=ERROR msg="store failed"'
@@ -196,19 +194,19 @@ release: .bin/weir-tools $(PLATFORMS:%=dist/weir/%/weir) ## Build and pack all f
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
 	@.bin/weir-tools release "$(VERSION)"
 
-size: ## Print how large the functions are, and how long they take to start
+size: ## Print the sizes and start times of the functions
 	@$(MAKE) --no-print-directory functions ARCH=arm64 && $(MAKE) --no-print-directory functions ARCH=x86_64
 	@go test -count=1 -v -run '^TestFunctions$$' ./local/size
 
-bench: .bin/weir-tools ## Measure Weir beside its peers and print the tables; about ten minutes
+bench: .bin/weir-tools ## Measure Weir and its peers and print the tables; about ten minutes
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@.bin/weir-tools with --install dynamodb,redis -- .bin/bench $(BENCH)
 
-bench-docs: .bin/weir-tools ## The same, and write the tables into limiter/BENCHMARKS.md
+bench-docs: .bin/weir-tools ## Measure Weir and its peers, and write the tables into limiter/BENCHMARKS.md
 	@go -C local/bench build -o $(CURDIR)/.bin/bench .
 	@WEIR_REQUIRE=all .bin/weir-tools with --install dynamodb,redis -- .bin/bench -write limiter/BENCHMARKS.md $(BENCH)
 
-simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/RESULTS.md; minutes
+simulate-docs: .bin/weir ## Write the results of weir simulate into local/simulate/RESULTS.md; takes minutes
 	@{ printf '# Simulated\n\nWritten by `make simulate-docs`. What is simulated, and what to choose: [README](README.md).\n\n'; \
 	.bin/weir simulate; echo; .bin/weir simulate --store elasticache; \
 	printf '\nAnd with less traffic:\n\n'; .bin/weir simulate --rate 50000 --callers 500000 --all 25000 --only 'all callers'; \
@@ -218,7 +216,7 @@ simulate-docs: .bin/weir ## Write what weir simulate finds into local/simulate/R
 	@mv local/simulate/RESULTS.md.new local/simulate/RESULTS.md
 	WEIR_SOAK=1 go test -count=1 -v -timeout=60m -run '^TestRunFleet' ./local/simulate
 
-clean: ## Remove what was built and fetched; keys of this checkout stay in .weir
+clean: ## Remove built and fetched files, but keep the keys in .weir
 	rm -rf .bin dist infra/cdk.out infra/node_modules local/console/node_modules local/servers/dynamodb/node_modules
 
 $(LINT):

@@ -1,6 +1,6 @@
-// Package events has sample events of AWS. Their names are the integration, the caller and the
-// case. jwks.json has the public key of the token in them; its private key does not exist any more. The
-// tests of functions/lambdahttp send each event to a function.
+// Package events has sample events of AWS. The name of a file has the integration and the caller.
+// jwks.json has the public key for the token in the events; the private key was deleted. The tests of
+// functions/lambdahttp send each event to a function.
 package events
 
 import "embed"
