@@ -97,7 +97,7 @@ func TestLoad(t *testing.T) {
 }
 
 func badOrigin(origin string) string {
-	return fmt.Sprintf("CORS_ORIGINS: got %q, want * alone, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
+	return fmt.Sprintf("CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 }
 
 func load(t *testing.T, variables ...string) boot.Config {

@@ -15,7 +15,7 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// Config is the configuration of an environment, one field for each variable. Read it with Load.
+// Config is the configuration of an environment. Each field is one variable. Load reads it.
 type Config struct {
 	// Store is the kind of store of the counters: dynamodb, redis or memory.
 	Store string `env:"STORE, default=dynamodb"`
@@ -24,46 +24,48 @@ type Config struct {
 
 	// Table is the DynamoDB table that holds the counters.
 	Table string `env:"TABLE"`
-	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS; empty: that of AWS.
+	// DynamoDBEndpoint is the URL of a DynamoDB outside AWS. If it is empty, the DynamoDB of AWS is
+	// used.
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	// RedisURL is a redis:// or rediss:// URL.
 	RedisURL string `env:"REDIS_URL"`
-	// RedisCluster is true for a cluster, such as any ElastiCache Serverless cache.
+	// RedisCluster is true if Redis is a cluster. Every ElastiCache Serverless cache is one.
 	RedisCluster bool `env:"REDIS_CLUSTER"`
-	// RedisIAMUser is the id of the ElastiCache user that logs in by IAM, with the credentials of
-	// the environment. RedisIAMCache is the name of the serverless cache.
+	// RedisIAMUser is the id of the ElastiCache user that logs in with the IAM credentials of the
+	// environment. RedisIAMCache is the name of the serverless cache.
 	RedisIAMUser  string `env:"REDIS_IAM_USER"`
 	RedisIAMCache string `env:"REDIS_IAM_CACHE"`
-	// Timeout is how long a decision waits for the store, less than a second. 0 means 50 ms for
-	// redis and 100 ms for dynamodb. The first decision waits at least 900 ms.
+	// Timeout bounds how long a decision waits for the store. It is less than a second. 0 means 50
+	// ms for redis and 100 ms for dynamodb. The first decision waits for at least 900 ms.
 	Timeout time.Duration `env:"STORE_TIMEOUT"`
 
-	// RulesFile is the file of the rules document; empty: the built-in document.
+	// RulesFile is the file of the rules document. If it is empty, the built-in document is used.
 	RulesFile string `env:"RULES_FILE"`
-	// RulesFrom is the source of rules that change while functions run. "table" is the document
-	// that `weir rules publish` writes to RECORDS_TABLE. The other form is
-	// "appconfig:APPLICATION/ENVIRONMENT/PROFILE". The document of RULES_FILE, or the built-in
-	// one, is in force until the source has one. Empty: no source.
+	// RulesFrom is the source of rules that change while functions run. "table" means the document
+	// that `weir rules publish` writes to RECORDS_TABLE. "appconfig:APPLICATION/ENVIRONMENT/PROFILE"
+	// means a configuration of AppConfig. Until the source has a document, the document of
+	// RULES_FILE, or the built-in document, is in force. If RulesFrom is empty, there is no source.
 	RulesFrom string `env:"RULES_FROM"`
 	// AppConfigPort is the port of the AppConfig agent.
 	AppConfigPort int `env:"AWS_APPCONFIG_EXTENSION_HTTP_PORT, default=2772"`
-	// RulesVersion is the version of a document without one. It must grow with every change.
+	// RulesVersion is the version of a document that has no field version. It must grow with every
+	// change.
 	RulesVersion int64 `env:"RULES_VERSION"`
-	// MaxDelay is how long a request may wait in the handler for its turn in a leaky bucket; 0: it
-	// does not wait. It also bounds the depth of every leaky bucket of a function.
+	// MaxDelay bounds how long a request waits in the handler for its turn in a leaky bucket. 0
+	// means that it does not wait. MaxDelay also bounds the depth of every leaky bucket.
 	MaxDelay time.Duration `env:"MAX_DELAY"`
-	// BasePath is the path that a custom domain of the API puts before every path.
+	// BasePath is the path that a custom domain of the API adds before every path.
 	BasePath string `env:"BASE_PATH"`
-	// CORSOrigins are the origins whose pages may read answers, or * alone; empty: none.
+	// CORSOrigins are the origins whose pages may read answers, or only *. Empty means no origin.
 	CORSOrigins []string `env:"CORS_ORIGINS"`
 
 	// RecordsTable is the DynamoDB table of the API keys, the rules and the copy of the issuer's
-	// keys. Without it and API_KEYS_FILE API keys are ignored.
+	// keys. If both RecordsTable and APIKeysFile are empty, API keys are ignored.
 	RecordsTable string `env:"RECORDS_TABLE"`
 
 	// JWKS is the URL of the issuer's keys. If functions cannot reach the issuer, it is
-	// contract.JWKSRecords, for the copy in RECORDS_TABLE. A local run can use a file. If it is
-	// empty, tokens are ignored.
+	// contract.JWKSRecords, which selects the copy in RECORDS_TABLE. A local run can use a file. If
+	// JWKS is empty, tokens are ignored.
 	JWKS          string   `env:"JWKS"`
 	JWTIssuer     string   `env:"JWT_ISSUER"`
 	JWTAudience   string   `env:"JWT_AUDIENCE"`
@@ -71,13 +73,13 @@ type Config struct {
 	JWTUserClaim  string   `env:"JWT_USER_CLAIM"`
 	JWTTierClaim  string   `env:"JWT_TIER_CLAIM"`
 
-	// APIKeysFile and APIKeySecretFile are the files of the API keys and of the secret that hashes
-	// them, instead of RECORDS_TABLE; local only.
+	// APIKeysFile contains API keys, and APIKeySecretFile the secret that hashes them. They replace
+	// RECORDS_TABLE in a local run and are not allowed elsewhere.
 	APIKeysFile      string `env:"API_KEYS_FILE"`
 	APIKeySecretFile string `env:"API_KEY_SECRET_FILE"`
 
-	// SubjectKeyFile is the file of the key of subject hashes, which represent callers in logs, metrics
-	// and events, instead of the key in RECORDS_TABLE; local only.
+	// SubjectKeyFile contains the key of subject hashes, which represent callers in logs, metrics
+	// and events. It replaces the key in RECORDS_TABLE in a local run and is not allowed elsewhere.
 	SubjectKeyFile string `env:"SUBJECT_KEY_FILE"`
 
 	// RequireCredential rejects anonymous callers.
@@ -85,16 +87,18 @@ type Config struct {
 	// IPv6Bits is the prefix length of the network that counts as one IPv6 caller.
 	IPv6Bits int `env:"IPV6_BITS, default=64"`
 
-	// SampleLogin is the user:password of the login of the sample API; empty: no login succeeds.
+	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
+	// succeeds.
 	SampleLogin string `env:"SAMPLE_LOGIN"`
 
 	EventsConfig
 
-	// Local is true on a developer's machine. Key files need it: a key of a repository's sample
-	// files must not be valid at AWS.
+	// Local is true on a developer's machine. Key files are allowed only with it, because keys from
+	// the sample files of a repository must not be valid on AWS.
 	Local bool `env:"WEIR_LOCAL"`
 
-	// dynamo is the client that the store and the records share; nil unless Load made the Config.
+	// dynamo is the client that the store and the records share. It is nil unless Load created the
+	// Config.
 	dynamo *dynamoClient
 }
 
@@ -106,8 +110,8 @@ var (
 	validBasePath  = regexp.MustCompile(`^(/[A-Za-z0-9_.~-]+)+$`)
 )
 
-// Load reads the variables with lookup, which has the form of os.LookupEnv. The error lists every
-// invalid variable with the allowed values.
+// Load reads the variables with lookup, a function like os.LookupEnv. The error lists every invalid
+// variable with the allowed values.
 func Load(lookup func(string) (string, bool)) (Config, error) {
 	var c Config
 	err := envconfig.ProcessWith(context.Background(), &envconfig.Config{Target: &c, Lookuper: lookuper(lookup)})
@@ -145,7 +149,7 @@ func (c *Config) validate() error {
 	check(c.Timeout >= 0 && c.Timeout < limiter.MinWindow, "STORE_TIMEOUT: got %s, want at least 0s and less than %s (0s means %s with redis, %s with dynamodb)", c.Timeout, limiter.MinWindow, redisTimeout, dynamoDBTimeout)
 	for _, origin := range c.CORSOrigins {
 		check(validOrigin.MatchString(origin) || origin == "*" && len(c.CORSOrigins) == 1,
-			"CORS_ORIGINS: got %q, want * alone, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
+			"CORS_ORIGINS: got %q, want only *, or origins without a path (https://app.example.com, http://localhost:3000)", origin)
 	}
 	check(c.IPv6Bits >= 1 && c.IPv6Bits <= 128, "IPV6_BITS: got %d, want 1 to 128", c.IPv6Bits)
 	check(c.JWKS == "" || c.JWTIssuer != "", "JWT_ISSUER: required with JWKS: otherwise tokens of any issuer with the same key are valid")
@@ -163,7 +167,7 @@ func (c *Config) validate() error {
 	return errors.Join(problems...)
 }
 
-// appConfig returns the AppConfig configuration in RULES_FROM, nil if it has none.
+// appConfig returns the AppConfig configuration in RULES_FROM. It returns nil if there is none.
 func (c *Config) appConfig() (*contract.Configuration, error) {
 	name, ok := strings.CutPrefix(c.RulesFrom, contract.RulesAppConfig)
 	if !ok && c.RulesFrom != "" && c.RulesFrom != contract.RulesTable {
@@ -180,8 +184,8 @@ const maxMaxDelay = 29 * time.Second
 
 func isURL(s string) bool { return strings.Contains(s, "://") }
 
-// lookuper adapts a lookup function to envconfig. An empty variable counts as not set, because
-// templates declare variables that a local run fills in.
+// lookuper adapts a lookup function to envconfig. An empty variable counts as unset, because
+// templates declare variables that a local run sets.
 type lookuper func(string) (string, bool)
 
 // Lookup implements envconfig.Lookuper.

@@ -22,23 +22,23 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Options are the parts of an Environment that no variable configures.
+// Options are the parts of an Environment that do not come from variables.
 type Options struct {
 	// Logger is required.
 	Logger *slog.Logger
-	// Metrics is the destination of metrics, on Lambda standard output; nil: no metrics.
+	// Metrics is the destination of metrics. On Lambda it is standard output. nil means no metrics.
 	Metrics io.Writer
-	// Sink is the destination of decision events; nil: no events.
+	// Sink is the destination of decision events. nil means no events.
 	Sink decisionlog.Sink
-	// Clock is the clock of requests; nil: that of the Limiter, which corrects for clock skew.
+	// Clock is the clock of requests. nil means the clock of the Limiter, which corrects clock skew.
 	Clock func() time.Time
-	// Rules are those of another Environment of this process, which already reports their reloads;
-	// nil: the rules that the variables configure.
+	// Rules are the rules of another Environment of this process, which already reports their
+	// reloads. nil means the rules that the variables select.
 	Rules *live.Rules
 }
 
-// Environment returns a complete Environment over store. It only reads files and, if o has Metrics or
-// a Sink, the key of subject hashes from the records table.
+// Environment returns a complete Environment with store. It reads files. If o has Metrics or a Sink,
+// it also reads the key of subject hashes from the records table.
 func (c Config) Environment(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	var hash telemetry.SubjectHash
 	var recorder *telemetry.Recorder
@@ -81,9 +81,8 @@ func (c Config) Environment(ctx context.Context, store limiter.Store, o Options)
 	return e, nil
 }
 
-// reportedRules returns the rules that the variables configure. recorder and logger report the
-// current rules and every reload. A document with mistakes is recorded before the error is
-// returned.
+// reportedRules returns the rules that the variables select. recorder and logger report the current
+// rules and every reload. They also report a document with mistakes before the error is returned.
 func (c Config) reportedRules(now time.Time, recorder *telemetry.Recorder, logger *slog.Logger) (*live.Rules, error) {
 	r, err := c.rules()
 	if _, refused := errors.AsType[rules.Problems](err); refused {
@@ -143,7 +142,7 @@ func (c Config) identifier() (*caller.Identifier, error) {
 	return caller.New(o), nil
 }
 
-// records returns the records table, nil if there is none.
+// records returns the records table. It returns nil if there is none.
 func (c Config) records(ctx context.Context) (*records.Table, error) {
 	if c.RecordsTable == "" {
 		return nil, nil

@@ -8,22 +8,23 @@ import (
 
 // EventsConfig is the configuration of decision events.
 type EventsConfig struct {
-	// Events is the kind of their destination: kafka or kinesis; empty: no events.
+	// Events is the kind of the destination: kafka or kinesis. If it is empty, there are no events.
 	Events string `env:"EVENTS"`
-	// Sample is the number of allowed requests for each event: 100 keeps 1 %, 0 none.
+	// Sample is the number of allowed requests for each event: 100 keeps 1 %, and 0 keeps none.
 	Sample int `env:"EVENTS_SAMPLE, default=100"`
 
-	// KafkaBrokers are some of the brokers, host:port each. KafkaTopic is an existing topic.
+	// KafkaBrokers lists some of the brokers as host:port. KafkaTopic is an existing topic.
 	KafkaBrokers []string `env:"KAFKA_BROKERS"`
 	KafkaTopic   string   `env:"KAFKA_TOPIC"`
 	// KafkaTLS enables TLS to the brokers.
 	KafkaTLS bool `env:"KAFKA_TLS, default=true"`
-	// KafkaIAM enables the login to Amazon MSK with the credentials of the environment.
+	// KafkaIAM enables the login to Amazon MSK with the IAM credentials of the environment.
 	KafkaIAM bool `env:"KAFKA_IAM"`
 
 	// KinesisStream is the name of a data stream.
 	KinesisStream string `env:"KINESIS_STREAM"`
-	// KinesisEndpoint is the URL of a Kinesis outside AWS; empty: that of AWS.
+	// KinesisEndpoint is the URL of a Kinesis outside AWS. If it is empty, the Kinesis of AWS is
+	// used.
 	KinesisEndpoint string `env:"KINESIS_ENDPOINT"`
 }
 
@@ -54,7 +55,7 @@ func (c *EventsConfig) checkEvents(check func(ok bool, format string, args ...an
 	check(c.Sample >= 0 && c.Sample <= maxSample, "EVENTS_SAMPLE: got %d, want 1 to %d (one event for this many allowed requests), or 0 for none", c.Sample, maxSample)
 }
 
-// isAddress reports whether s is a host and a port.
+// isAddress reports whether s has the form host:port.
 func isAddress(s string) bool {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil || host == "" {

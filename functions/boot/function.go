@@ -15,15 +15,14 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// OpenSink returns the destination of events that c names. The destination lives as long as the
-// process. Start takes OpenSink as an argument so that programs without events do not link a
-// client of Kafka or Kinesis.
+// OpenSink returns the destination of events that c selects. The destination is never closed. Start
+// takes an OpenSink as an argument, so that programs without events do not link a client of Kafka or
+// Kinesis.
 type OpenSink func(ctx context.Context, c Config) (decisionlog.Sink, error)
 
-// Start runs a function in this process until Lambda ends it. It builds the environment, opens
-// the connection to the store, and answers events. An invalid configuration ends the process with
-// one log line. Start records decisions on standard output. It logs each message at most once a
-// second.
+// Start runs a function until Lambda ends the process. It creates the environment, opens the
+// connection to the store, and answers events. An invalid configuration ends the process with one log
+// line. Start writes metrics to standard output, and logs each message at most once a second.
 func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenSink) {
 	logger := slog.New(telemetry.NewRateLimitedHandler(lambdacontext.NewLogHandler()))
 	e, err := open(context.Background(), os.LookupEnv, logger, openSink)
@@ -34,7 +33,7 @@ func Start(function func(*lambdahttp.Environment) lambda.Handler, openSink OpenS
 	lambda.Start(function(e))
 }
 
-// open opens a complete environment. What it opens stays open until the process ends.
+// open returns a complete environment. Its connections stay open until the process ends.
 func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.Logger, openSink OpenSink) (*lambdahttp.Environment, error) {
 	c, err := Load(lookup)
 	if err != nil {
@@ -53,8 +52,8 @@ func open(ctx context.Context, lookup func(string) (string, bool), logger *slog.
 	return c.start(ctx, store, o)
 }
 
-// start returns an environment over store and opens its connections. All its calls together wait
-// no longer than a first decision.
+// start returns an environment with store and opens its connections. All its calls together wait at
+// most as long as a first decision.
 func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lambdahttp.Environment, error) {
 	ctx, cancel := context.WithTimeout(ctx, resilient.DefaultFirstTimeout)
 	defer cancel()
@@ -66,8 +65,8 @@ func (c Config) start(ctx context.Context, store limiter.Store, o Options) (*lam
 	return e, nil
 }
 
-// warm opens the connections of an environment. It only logs errors: the store may recover before
-// the first request.
+// warm opens the connections of an environment. It only logs errors, because the store may recover
+// before the first request.
 func (c Config) warm(ctx context.Context, store limiter.Store, e *lambdahttp.Environment) {
 	if err := c.Probe(ctx, store); err != nil {
 		e.Logger.Warn("store not reached", slog.Any("err", err))

@@ -18,27 +18,27 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// redisMaxLife is well below the 12 hours after which ElastiCache closes a connection that logged in
-// with a token.
+// redisMaxLife is the age at which a connection is replaced. ElastiCache closes a connection 12 hours
+// after a login with a token.
 const redisMaxLife = time.Hour
 
-// redisPoolSize is large because go-redis counts failed dials against it. After that many
-// failures in the life of a client, only one goroutine dials, once a second. The store would then
-// return more than a second after an outage, and Lambda freezes that goroutine. The breaker
-// already limits dials to two a second. The number of connections stays small: one for each call
-// in flight.
+// redisPoolSize is large because go-redis counts failed dials against it. After this many failures in
+// the life of a client, go-redis dials only once a second, in a background goroutine. Then the store
+// would recover more than a second after an outage, and Lambda would freeze that goroutine. The
+// breaker already limits dials to two a second. The number of connections stays small: one for each
+// running call.
 const redisPoolSize = 10_000
 
-// RedisClient returns a client that does not retry once it belongs to a store. A repeated script
-// may charge twice, and a server that refuses a connection is down. The client follows redirects
-// in a cluster.
+// RedisClient returns a client that must not retry after it belongs to a store. A repeated script may
+// charge twice, and a server that refuses a connection is down. In a cluster the client follows
+// redirects.
 func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) {
 	login, err := c.cacheLogin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	redislog.Disable() // the caller logs the error, once
-	// Identifying a connection and subscribing to notifications would cost two round trips.
+	redislog.Disable() // the caller logs the error once
+	// Without these options a new connection would need two more round trips.
 	quiet := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if !plain(c.RedisURL) {
 		return nil, errRedisURL
@@ -72,8 +72,8 @@ func (c Config) RedisClient(ctx context.Context) (redis.UniversalClient, error) 
 // login returns the user and the password for a new connection.
 type login func(context.Context) (user, password string, err error)
 
-// announced returns a login that reports each new connection to package resilient. If by is nil,
-// the login is the user and the password of the URL.
+// announced returns a login that reports each new connection to package resilient. If by is nil, it
+// uses the user and the password of the URL.
 func announced(by login, user, password string) login {
 	return func(ctx context.Context) (string, string, error) {
 		resilient.Opened(ctx)
@@ -84,12 +84,12 @@ func announced(by login, user, password string) login {
 	}
 }
 
-// errRedisURL contains no part of the URL: a parser may mistake a part of the password for the host,
-// the path, an option or the fragment.
+// errRedisURL contains no part of the URL, because a parser may mistake a part of the password for
+// the host, the path, an option or the fragment.
 var errRedisURL = errors.New("REDIS_URL: invalid URL (want redis://host:6379 or rediss://user:password@host:6379/0); percent-encode the password")
 
-// plain reports whether the URL has no fragment and no path except the number of a database. Both
-// could contain parts of an unescaped password.
+// plain reports whether the URL has no fragment and no path except the number of a database. A
+// fragment or another path could be a part of an unescaped password.
 func plain(address string) bool {
 	u, err := url.Parse(address)
 	return err == nil && u.Fragment == "" && !strings.Contains(address, "#") && validDatabase.MatchString(u.Path)
@@ -110,12 +110,12 @@ func (c *Config) checkRedis(check func(ok bool, format string, args ...any)) {
 	check(!strings.Contains(c.RedisURL, "@"), "REDIS_URL: user or password (want neither with REDIS_IAM_USER)")
 }
 
-// emptyHash is the SHA-256 of a request without a body.
+// emptyHash is the SHA-256 of an empty request body.
 const emptyHash = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
-// cacheLogin returns the login to an ElastiCache Serverless cache, nil if the URL has the user and
-// the password. The password is a token that is valid for 15 minutes: a presigned request to
-// connect, without its scheme (ElastiCache user guide, "Authenticating with IAM").
+// cacheLogin returns the login to an ElastiCache Serverless cache. It returns nil if the variables
+// name no such cache. The password is a token that is valid for 15 minutes: a presigned connect
+// request without its scheme (ElastiCache user guide, "Authenticating with IAM").
 func (c Config) cacheLogin(ctx context.Context) (login, error) {
 	if c.RedisIAMUser == "" {
 		return nil, nil //nolint:nilnil // nil means no login

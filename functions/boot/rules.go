@@ -18,20 +18,20 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// The largest age of the rules of each source. The copy of the AppConfig agent may itself be 45 s
-// old; reading it is free.
+// These constants bound the age of the rules of each source. The AppConfig agent caches a document
+// for up to 45 s, but a read from the agent is free.
 const (
 	fileEvery      = time.Second
 	tableEvery     = time.Minute
 	appConfigEvery = 15 * time.Second
 )
 
-// unknownAge is above the threshold of every alarm, and still readable on a graph beside real
-// ages.
+// unknownAge is above the threshold of every alarm. It is small enough for a graph that also shows
+// real ages.
 const unknownAge = time.Hour
 
-// rules returns the rules: of a file on a developer's machine, of the configured source, or of the
-// document that the function was deployed with.
+// rules returns the rules. They come from a file on a developer's machine, from the configured
+// source, or from the document in the function's bundle.
 func (c Config) rules() (*live.Rules, error) {
 	if c.Local && c.RulesFile != "" && c.RulesFrom == "" {
 		l := live.New(nil, rulesFile{c.RulesFile, c.RulesVersion}, live.Options{Parse: c.parsing(), Every: fileEvery})
@@ -44,8 +44,8 @@ func (c Config) rules() (*live.Rules, error) {
 	if c.RulesFrom == "" {
 		return live.Fixed(bundled), nil
 	}
-	// The deployed document is in force until the source has been read. Its version is the lowest,
-	// so existing state keeps the parameters of the source's rules.
+	// Until the source has been read, the document of the bundle is in force. Its version is the
+	// lowest, so existing states keep the parameters from the source's rules.
 	o := c.parsing()
 	o.Assigned = true
 	initial, err := rules.Parse(document.Content, o)
@@ -55,15 +55,15 @@ func (c Config) rules() (*live.Rules, error) {
 	if configuration, err := c.appConfig(); err != nil || configuration != nil {
 		return live.New(initial, appconfig.New(c.AppConfigPort, *configuration), live.Options{Parse: c.parsing(), Every: appConfigEvery}), err
 	}
-	if document.Version > time.Now().Unix() { // otherwise it would supersede published versions, which are Unix times
+	if document.Version > time.Now().Unix() { // otherwise it would supersede published versions, which are Unix seconds
 		document.Version = 1
 	}
 	table, err := c.records(context.Background())
 	return live.New(initial, rulesTable{rulestore.NewSource(table), document}, live.Options{Parse: o, Every: tableEvery}), err
 }
 
-// rulesTable is a live.Source: the rules in the records table or, if there are none, the document that
-// the function was deployed with.
+// rulesTable is a live.Source: the rules in the records table. While the table has no rules, it is
+// the document in the function's bundle.
 type rulesTable struct {
 	live.Source
 	bundled live.Document
@@ -78,7 +78,7 @@ func (t rulesTable) Document(ctx context.Context) (live.Document, error) {
 	return d, err
 }
 
-// inRules wraps an error of the rules: a list of mistakes begins on its own line.
+// inRules wraps an error of the rules. A list of mistakes begins on a new line.
 func inRules(err error) error {
 	if _, mistakes := errors.AsType[rules.Problems](err); mistakes {
 		return fmt.Errorf("rules:\n%w", err)
@@ -88,7 +88,7 @@ func inRules(err error) error {
 	return nil
 }
 
-// parsing returns the options of the rules parser.
+// parsing returns the options of the parser of rules.
 func (c Config) parsing() rules.Options {
 	o := rules.Options{MaxDelay: c.MaxDelay}
 	if c.Store == "dynamodb" {
@@ -97,8 +97,8 @@ func (c Config) parsing() rules.Options {
 	return o
 }
 
-// bundled reads the document that the function was deployed with: the built-in one, or a file beside
-// the bootstrap.
+// bundled reads the document in the function's bundle: the built-in document, or a file in the folder
+// of the bootstrap.
 func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 	d.Content = functions.Rules
 	o := c.parsing()
@@ -114,14 +114,14 @@ func (c Config) bundled() (d live.Document, r *rules.Rules, err error) {
 		return d, nil, inRules(err)
 	}
 	d.Version = r.Version()
-	if d.Version == 0 && !c.Local { // without a version a change never applies to existing state
+	if d.Version == 0 && !c.Local { // the highest version decides a state, so changes without a version would not apply
 		return d, nil, fmt.Errorf("rules: %w", rules.Problems{{Message: "no version; add a version to the document that grows with every change, such as Unix seconds, or set RULES_VERSION"}})
 	}
 	return d, r, nil
 }
 
-// commitTime returns the time of the commit that the program was built from, in Unix seconds; 0 if it
-// was built without version control.
+// commitTime returns the time, in Unix seconds, of the commit that the program was built from. It
+// returns 0 if the program was built without version control.
 func commitTime() int64 {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -137,9 +137,10 @@ func commitTime() int64 {
 	return 0
 }
 
-// rulesFile is a live.Source: a document on a developer's machine. A document without a version has the
-// given one or the time of the file, in milliseconds, so that two changes in one second have
-// different versions. (A deployed file has no useful time: all files of a bundle have the same.)
+// rulesFile is a live.Source: a document on a developer's machine. A document without a version gets
+// the configured version or the modification time of the file. The time is in milliseconds, so two
+// changes in one second have different versions. (The files of a bundle all have the same time, which
+// is useless.)
 type rulesFile struct {
 	path    string
 	version int64
@@ -147,7 +148,7 @@ type rulesFile struct {
 
 // Document implements live.Source.
 func (f rulesFile) Document(context.Context) (live.Document, error) {
-	info, err := os.Stat(f.path) // before reading: a change in the meantime gets another time
+	info, err := os.Stat(f.path) // before the read, so that a later change has another time
 	if err != nil {
 		return live.Document{}, err
 	}
@@ -155,12 +156,12 @@ func (f rulesFile) Document(context.Context) (live.Document, error) {
 	return live.Document{Content: content, Version: cmp.Or(f.version, max(0, info.ModTime().UnixMilli()))}, err
 }
 
-// maxListed is the number of mistakes or limits that one line of the log lists.
+// maxListed bounds the mistakes or limits that one log line lists.
 const maxListed = 10
 
 // reportReloads returns an observer that logs and counts every reload. It logs the mistakes of a
-// document once. Rules that their source never confirmed have the age unknownAge, so that an
-// alarm starts even if no environment lives for long.
+// document once. The age of rules that their source never confirmed is unknownAge. So an alarm starts
+// even if every environment ends soon.
 func reportReloads(recorder *telemetry.Recorder, logger *slog.Logger) func(time.Time, live.Reload) {
 	started := time.Now()
 	return func(now time.Time, n live.Reload) {

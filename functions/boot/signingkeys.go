@@ -17,16 +17,16 @@ import (
 	"github.com/weir-limits/weir/limiter/caller"
 )
 
-// signingKeysConfig has the variables of the function signingkeys.
+// signingKeysConfig is the configuration of the function signingkeys.
 type signingKeysConfig struct {
 	RecordsTable     string `env:"RECORDS_TABLE, required"`
-	JWKS             string `env:"JWKS, required"` // the issuer's URL
+	JWKS             string `env:"JWKS, required"` // the URL of the issuer's keys
 	DynamoDBEndpoint string `env:"DYNAMODB_ENDPOINT"`
 	Local            bool   `env:"WEIR_LOCAL"`
 }
 
-// StartSigningKeys runs the function that copies the issuer's keys from the URL in JWKS into
-// RECORDS_TABLE, until Lambda ends the process.
+// StartSigningKeys runs a function until Lambda ends the process. The function copies the issuer's
+// keys from the URL in JWKS into RECORDS_TABLE.
 func StartSigningKeys() {
 	logger := slog.New(lambdacontext.NewLogHandler())
 	f, err := openSigningKeys(context.Background(), os.LookupEnv)
@@ -50,7 +50,7 @@ func openSigningKeys(ctx context.Context, lookup func(string) (string, bool)) (*
 	if err != nil {
 		return nil, err
 	}
-	// No request waits for it, and a repeated write changes nothing.
+	// The client retries: no request waits for this call, and a repeated write changes nothing.
 	patient := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.Retryer = retry.NewStandard() })
 	return &records.SigningKeys{API: patient, Table: c.RecordsTable, Fetch: fetch, Clock: time.Now}, nil
 }

@@ -26,7 +26,7 @@ import (
 	"github.com/weir-limits/weir/limiter/resilient"
 )
 
-// OpenStore returns the store that c configures, and a function that closes it. A store outside this
+// OpenStore returns the store that c selects and a function that closes it. A store outside this
 // process is behind a circuit breaker. OpenStore does not connect; Probe does.
 func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, error) {
 	none := func() error { return nil }
@@ -50,7 +50,7 @@ func (c Config) OpenStore(ctx context.Context) (limiter.Store, func() error, err
 	return store, none, err
 }
 
-// guarded returns store behind a circuit breaker, or err, the error of its constructor.
+// guarded returns store behind a circuit breaker. err is the error of the store's constructor.
 func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	if err != nil {
 		return nil, err
@@ -58,8 +58,8 @@ func (c Config) guarded(store limiter.Store, err error) (limiter.Store, error) {
 	return resilient.New(store, resilient.Options{})
 }
 
-// DynamoDBClient returns a client without retries: the store repeats only the calls that its
-// protocol allows to repeat.
+// DynamoDBClient returns a client that does not retry. The store repeats only calls that its protocol
+// allows to repeat.
 func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	config, err := c.AWSConfig(ctx, dynamoDBVariable, c.DynamoDBEndpoint)
 	if err != nil {
@@ -67,15 +67,15 @@ func (c Config) DynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	}
 	return dynamodb.NewFromConfig(config, func(o *dynamodb.Options) {
 		o.Retryer = aws.NopRetryer{}
-		o.Logger = logging.Nop{} // the caller logs the error, once
+		o.Logger = logging.Nop{} // the caller logs the error once
 		if client, ok := o.HTTPClient.(*awshttp.BuildableClient); ok {
 			o.HTTPClient = client.WithTransportOptions(func(t *http.Transport) { t.IdleConnTimeout = resilient.ConnectionLife }).
-				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // the longest that a decision waits
+				WithDialerOptions(func(d *net.Dialer) { d.Timeout = resilient.DefaultFirstTimeout }) // a decision waits no longer
 		}
 	}), nil
 }
 
-// dynamoClient is a client that the first use creates.
+// dynamoClient is a client that is created at its first use.
 type dynamoClient struct {
 	once   sync.Once
 	client *dynamodb.Client
@@ -83,7 +83,7 @@ type dynamoClient struct {
 }
 
 // sharedDynamoDBClient returns the only client of an environment, so that reads of records use the
-// connections that the store has opened.
+// connections that the store opened.
 func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, error) {
 	if c.dynamo == nil {
 		return c.DynamoDBClient(ctx)
@@ -92,15 +92,15 @@ func (c Config) sharedDynamoDBClient(ctx context.Context) (*dynamodb.Client, err
 	return c.dynamo.client, c.dynamo.err
 }
 
-// localRegion is the region of an endpoint outside AWS.
+// localRegion is the region of endpoints outside AWS.
 const localRegion = "us-east-1"
 
-// dynamoDBVariable is the variable of DynamoDB's endpoint.
+// dynamoDBVariable is the variable with the endpoint of DynamoDB.
 const dynamoDBVariable = "DYNAMODB_ENDPOINT"
 
-// AWSConfig returns the configuration of a client whose endpoint is that of a variable, or AWS if
-// endpoint is empty. A local run with an endpoint reads no AWS profile: an invalid profile cannot
-// stop it, and the endpoint sees no credentials.
+// AWSConfig returns the configuration of a client for an endpoint, which is the value of a variable.
+// If endpoint is empty, it is the configuration for AWS. With an endpoint, AWSConfig reads no AWS
+// profile: an invalid profile cannot fail a local run, and the endpoint receives no real credentials.
 func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.Config, error) {
 	var options []func(*awsconfig.LoadOptions) error
 	if endpoint != "" {
@@ -122,10 +122,11 @@ func (c Config) AWSConfig(ctx context.Context, variable, endpoint string) (aws.C
 	return config, nil
 }
 
-// probeTimeout bounds the first answer of a store.
+// probeTimeout bounds the wait for the first answer of a store.
 const probeTimeout = 5 * time.Second
 
-// Probe opens the connection to the store by a read. The error has one line: the problem and what to do.
+// Probe reads from the store to open the connection. Its error is one line: the problem and the
+// remedy.
 func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
@@ -140,7 +141,7 @@ func (c Config) Probe(ctx context.Context, store limiter.Store) error {
 	return nil
 }
 
-// Explain returns an error of the store with what an operator can do about it.
+// Explain adds to an error of the store what an operator can do about it.
 func (c Config) Explain(err error) error {
 	where, hint := "DynamoDB", "check the region and the credentials"
 	if c.DynamoDBEndpoint != "" {

@@ -11,15 +11,15 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// subjectKeyTimeout bounds the time that a start waits for the key of subject hashes. The rest of
-// the start's deadline is for the connection to the store.
+// subjectKeyTimeout bounds how long a start waits for the key of subject hashes. The rest of the
+// deadline of the start is for the connection to the store.
 const subjectKeyTimeout = 500 * time.Millisecond
 
 // subjectHash returns the hash that represents callers in logs, metrics and events. Its key is in
-// RECORDS_TABLE, where the first environment of a deployment creates it, or locally in
-// SUBJECT_KEY_FILE. If the table fails, subjectHash logs a warning and uses a random key. If
-// neither variable is set, it uses a random key without a warning. Hashes with a random key
-// differ from those of other processes. The error is about the file or the AWS configuration.
+// RECORDS_TABLE, where the first environment of a deployment creates it. Locally it is in
+// SUBJECT_KEY_FILE. If the table fails, subjectHash logs a warning and uses a random key. If neither
+// variable is set, it uses a random key without a warning. Hashes with a random key differ from those
+// of other processes. The error is about the file or the AWS configuration.
 func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry.SubjectHash, error) {
 	if c.SubjectKeyFile != "" {
 		key, err := os.ReadFile(c.SubjectKeyFile)
@@ -42,7 +42,7 @@ func (c Config) subjectHash(ctx context.Context, logger *slog.Logger) (telemetry
 	defer cancel()
 	key, _, err := records.SubjectKey(ctx, client, c.RecordsTable)
 	if err != nil {
-		logger.Warn("no subject hash key: this environment uses a random one, so its hashes differ from those of others", slog.Any("err", err))
+		logger.Warn("subject hash key not read; this environment uses a random key, so its hashes differ from those of other environments", slog.Any("err", err))
 	}
 	return telemetry.NewSubjectHash(c.Namespace, key), nil
 }

@@ -43,7 +43,7 @@ func TestConfig_SubjectHash(t *testing.T) {
 	}
 	d.shut.Store(true)
 	first, log = hashOf(t, c)
-	if second, _ := hashOf(t, c); first == second || !strings.Contains(log, "no subject hash key") {
+	if second, _ := hashOf(t, c); first == second || !strings.Contains(log, "subject hash key not read") {
 		t.Errorf("the table fails: got hashes %s and %s, logged %q; want different hashes and a warning", first, second, log)
 	}
 	file := write(t, "key", "sixteen bytes or more")

@@ -9,8 +9,8 @@ import (
 	"github.com/sethvargo/go-envconfig"
 )
 
-// variableError replaces the field of a Config, with which an error of envconfig begins, by the
-// variable that the user has set.
+// variableError replaces the name of a Config field in an error of envconfig with the name of the
+// variable.
 func variableError(err error) error {
 	variable, problem := "environment", err.Error()
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {

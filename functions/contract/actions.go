@@ -3,17 +3,17 @@ package contract
 // CounterActions returns the IAM actions that a function needs on the table of counters.
 func CounterActions() []string { return []string{"dynamodb:GetItem", "dynamodb:UpdateItem"} }
 
-// RecordActions returns the IAM actions that a function needs on the records table in
-// order to identify callers and to read rules.
+// RecordActions returns the IAM actions that a function needs on the records table to identify
+// callers and to read rules.
 func RecordActions() []string { return []string{"dynamodb:GetItem"} }
 
 // SigningKeyActions returns the IAM actions that the function [SigningKeys] needs on the
 // records table, with [SigningKeysKey] as the only leading key.
 func SigningKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
-// SubjectKeyActions returns the IAM actions that a function needs on the records table,
-// besides [RecordActions], in order to create the key of subject hashes at the first start, with
-// [SubjectKeyKey] as the only leading key.
+// SubjectKeyActions returns further IAM actions that a function needs on the records table, with
+// [SubjectKeyKey] as the only leading key. They allow the first start to create the key of subject
+// hashes.
 func SubjectKeyActions() []string { return []string{"dynamodb:PutItem"} }
 
 // RulesActions returns the IAM actions that a publisher of rules needs on the records
@@ -28,18 +28,18 @@ func KeyActions() []string {
 	return []string{"dynamodb:DeleteItem", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:Scan"}
 }
 
-// CacheActions returns the IAM actions that a function needs on the cache and on the
-// user that it logs in as.
+// CacheActions returns the IAM actions that a function needs on the cache, and on the cache user with
+// which it logs in.
 func CacheActions() []string { return []string{"elasticache:Connect"} }
 
-// AppConfigActions returns the IAM actions that the AppConfig agent needs on the
-// configuration that it reads.
+// AppConfigActions returns the IAM actions that the AppConfig agent needs on the configuration that
+// it reads.
 func AppConfigActions() []string {
 	return []string{"appconfig:GetLatestConfiguration", "appconfig:StartConfigurationSession"}
 }
 
-// KafkaClusterActions returns the IAM actions that a function needs on an Amazon MSK
-// cluster in order to publish events.
+// KafkaClusterActions returns the IAM actions that a function needs on an Amazon MSK cluster to
+// publish events.
 func KafkaClusterActions() []string { return []string{"kafka-cluster:Connect"} }
 
 // KafkaTopicActions returns the IAM actions that a function needs on the topic of events.

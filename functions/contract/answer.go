@@ -1,6 +1,6 @@
 package contract
 
-// Header fields of an answer that carry a decision.
+// These are the header fields of an answer that carry a decision.
 const (
 	FieldRetryAfter = "Retry-After"
 	FieldLimit      = "X-RateLimit-Limit"
@@ -11,8 +11,8 @@ const (
 	FieldDegraded   = "Weir-Degraded"
 )
 
-// Field is a header field and the key of the authorizer's context that carries its value.
-// A gateway response refers to the value as context.authorizer.<Key>.
+// Field is a header field and the key of its value in the authorizer's context. A gateway response
+// refers to the value as context.authorizer.<Key>.
 type Field struct{ Name, Key string }
 
 // Fields returns the header fields of a decision, in the order of the answer.
@@ -28,8 +28,8 @@ func Fields() []Field {
 	}
 }
 
-// FieldNames returns the names of [Fields]: what a browser exposes to a page of another
-// origin.
+// FieldNames returns the names of [Fields]. Access-Control-Expose-Headers must list them, so that
+// pages of other origins can read the fields.
 func FieldNames() []string {
 	names := make([]string, 0, len(Fields()))
 	for _, f := range Fields() {
@@ -38,8 +38,8 @@ func FieldNames() []string {
 	return names
 }
 
-// Keys of the authorizer's context whose values the body of a refusal contains. API
-// Gateway does not escape them, so no value has quotes. A refusal has all of them.
+// These are the keys of the authorizer's context whose values are in the body of a refusal. API
+// Gateway does not escape them, so no value contains quotes. A refusal has all of them.
 const (
 	KeyType    = "problemType"
 	KeyError   = "problemError"

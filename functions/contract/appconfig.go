@@ -5,13 +5,13 @@ import (
 	"regexp"
 )
 
-// Configuration is a configuration at AWS AppConfig, by the ids or the names of its parts.
+// Configuration identifies a configuration at AWS AppConfig. Each part is an id or a name.
 type Configuration struct{ Application, Environment, Profile string }
 
 var validConfiguration = regexp.MustCompile(`^([A-Za-z0-9_.-]{1,128})/([A-Za-z0-9_.-]{1,128})/([A-Za-z0-9_.-]{1,128})$`)
 
-// ParseConfiguration parses APPLICATION/ENVIRONMENT/PROFILE. Each part is an id, or a
-// name of letters, digits, _, . and - only.
+// ParseConfiguration parses APPLICATION/ENVIRONMENT/PROFILE. Each part is an id, or a name of
+// letters, digits, _, . and - only.
 func ParseConfiguration(s string) (Configuration, error) {
 	parts := validConfiguration.FindStringSubmatch(s)
 	for _, part := range parts {

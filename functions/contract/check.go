@@ -1,29 +1,28 @@
 package contract
 
-// CheckProgram is the import path of the program that checks a deployment before it
-// starts. It reads a [Deployment] from standard input and writes a [Checked] to standard
-// output, both in JSON.
+// CheckProgram is the import path of the program that checks a deployment before it starts. It reads
+// a [Deployment] from standard input and writes a [Checked] to standard output, both in JSON.
 const CheckProgram = "github.com/weir-limits/weir/functions/boot/check"
 
-// Deployment is what a function is deployed with.
+// Deployment contains the configuration of a deployed function.
 type Deployment struct {
-	// Variables are the function's environment variables. A value that is known only after
-	// the deployment needs a placeholder.
+	// Variables are the function's environment variables. A value that is unknown until the
+	// deployment needs a placeholder.
 	Variables map[string]string `json:"variables"`
 	// Rules is the rules document of the bundle.
 	Rules []byte `json:"rules"`
 }
 
-// Checked is the result of a check. The other fields are meaningful only if a field of
-// mistakes is empty.
+// Checked is the result of a check. Version and LocalProcesses are meaningful only if Environment and
+// Rules are empty.
 type Checked struct {
-	// Environment lists the mistakes in the variables, one a line; "" if there are none.
+	// Environment lists the mistakes in the variables, one on each line. It is "" if there are none.
 	Environment string `json:"environment,omitempty"`
-	// Rules lists the mistakes in the rules document, one a line; "" if there are none.
+	// Rules lists the mistakes in the rules document, one on each line. It is "" if there are none.
 	Rules string `json:"rules,omitempty"`
-	// Version is the version of the rules: the document's or, without one, that of
-	// [VariableRulesVersion]. 0 means that neither has one.
+	// Version is the version in the document or, without one, the value of [VariableRulesVersion]. 0
+	// means that neither exists.
 	Version int64 `json:"version,omitempty"`
-	// LocalProcesses is the smallest local_processes above 1 in the rules, 0 if there is none.
+	// LocalProcesses is the smallest local_processes above 1 in the rules. It is 0 if there is none.
 	LocalProcesses int `json:"localProcesses,omitempty"`
 }

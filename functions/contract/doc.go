@@ -1,10 +1,10 @@
-// Package contract holds the names that the functions and the infrastructure share:
-// environment variables, IAM actions, attributes of tables, keys of the authorizer's
-// context, header fields and metrics. It also defines the check of a deployment.
+// Package contract defines the names that the functions and the infrastructure share: environment
+// variables, IAM actions, attributes of tables, keys of the authorizer's context, header fields and
+// metrics. It also defines the check of a deployment.
 //
-// Package infra imports this package and no other package of the module, so a CDK app
-// links neither the limiter nor a client of AWS. This package therefore imports the
-// standard library only. Its test compares every name with the package that owns it.
+// Package infra imports this package and no other package of the module, so a CDK app links neither
+// the limiter nor a client of AWS. This package therefore imports only the standard library. Its test
+// compares every name with the package that defines the name.
 //
 // All functions return new slices and are safe for concurrent use.
 package contract

@@ -1,11 +1,11 @@
 package contract
 
-// MetricNamespace returns the CloudWatch namespace of a deployment's metrics. The
-// argument is the value of [VariableNamespace].
+// MetricNamespace returns the CloudWatch namespace of a deployment's metrics. The argument is the
+// value of [VariableNamespace].
 func MetricNamespace(deployment string) string { return "Weir/" + deployment }
 
-// The metrics that the functions write. Package limiter/telemetry documents what each
-// counts. The last three have the dimension [RuleDimension]; the others have none.
+// These are the names of the metrics that the functions write. Package limiter/telemetry defines each
+// metric. The last three have the dimension [RuleDimension]; the others have none.
 const (
 	MetricAllowed        = "Allowed"
 	MetricRefused        = "Refused"
@@ -34,8 +34,8 @@ const (
 	MetricRuleShadowed = "RuleShadowed"
 )
 
-// RuleDimension is the dimension of the metrics by rule. Its value is the rule's label,
-// such as "GET /api/v1/search".
+// RuleDimension is the dimension of the metrics by rule. Its value is the rule's label, such as "GET
+// /api/v1/search".
 const RuleDimension = "Rule"
 
 // Metrics returns the names of the metrics without a dimension, in no particular order.
@@ -53,12 +53,12 @@ func RuleMetrics() []string {
 	return []string{MetricRuleAllowed, MetricRuleRefused, MetricRuleShadowed}
 }
 
-// Members of the log line that reports a refused caller, for Contributor Insights:
+// These are the members of the log line that reports a refused caller, for Contributor Insights:
 //
 //	{"weir":"refused","subject":"3391c2a9a8625702","limit":"search","refused":17}
 const (
-	LineKind    = "weir"    // [LineRefused]
-	LineSubject = "subject" // the caller's keyed hash; absent if the line sums up several callers
+	LineKind    = "weir"    // always [LineRefused]
+	LineSubject = "subject" // the caller's keyed hash; absent if the line counts several callers
 	LineLimit   = "limit"
 	LineCount   = "refused" // number of refused requests
 

@@ -1,14 +1,13 @@
 package contract
 
-// Attributes of the tables. Both tables have the same partition key, a string. Only the
+// These are the attributes of the tables. Both tables have the same partition key, a string. Only the
 // table of counters has a time to live, in seconds since the Unix epoch.
 const (
 	KeyAttribute = "pk"
 	TTLAttribute = "ttl"
 )
 
-// SigningKeysKey is the partition key of the copy of the issuer's keys in the records
-// table.
+// SigningKeysKey is the partition key of the copy of the issuer's keys in the records table.
 const SigningKeysKey = "signingkeys"
 
 // SubjectKeyKey is the partition key of the key of subject hashes in the records table.
@@ -17,6 +16,6 @@ const SubjectKeyKey = "subjectkey"
 // RulesKeys returns the patterns of the partition keys of the rules in the records table.
 func RulesKeys() []string { return []string{"rules", "rules#*"} }
 
-// CacheAccess is the ACL of the cache's user: every command that a function calls, on
-// all keys, and nothing else.
+// CacheAccess is the ACL of the cache's user. It permits exactly the commands that a function calls,
+// on all keys.
 const CacheAccess = "on ~* resetchannels -@all +cluster|slots +eval +evalsha +get +hello +pttl +set +time"

@@ -1,7 +1,7 @@
 package contract
 
-// The environment variables that the infrastructure sets on a function. The Config of
-// package functions/boot documents the meaning and the values of each.
+// These are the environment variables that the infrastructure sets on a function. The type Config of
+// package functions/boot documents the meaning and the values of each variable.
 const (
 	VariableNamespace         = "NAMESPACE"
 	VariableStore             = "STORE"
@@ -28,51 +28,51 @@ const (
 	VariableKinesisStream     = "KINESIS_STREAM"
 )
 
-// Variables that the infrastructure does not set, but refers to.
+// The infrastructure does not set these variables, but it refers to them.
 const (
-	// VariableBasePath is the path that a custom domain puts before every path of the API.
+	// VariableBasePath is the path that a custom domain adds before every path of the API.
 	VariableBasePath = "BASE_PATH"
-	// VariableLocal permits the settings of a local run, such as key files.
+	// VariableLocal permits settings that are only for local runs, such as key files.
 	VariableLocal = "WEIR_LOCAL"
 )
 
-// VariableFunction names a function by its role: [Authorizer], [Handler] or
-// [SigningKeys]. No function reads it. The local gateway finds the functions of a
-// template by it.
+// VariableFunction names a function by its role: [Authorizer], [Handler] or [SigningKeys]. No
+// function reads it. The local gateway uses it to find the functions of a template.
 const VariableFunction = "WEIR_FUNCTION"
 
-// The roles of the functions. Each is also the folder of the function's main package,
-// and of its bootstrap in the bundles.
+// These are the roles of the functions. Each is also the folder of the function's main package, and
+// of its bootstrap in the bundles.
 const (
 	Authorizer  = "authorizer"
 	Handler     = "handler"
 	SigningKeys = "signingkeys"
 )
 
-// Variables of the AppConfig agent, which runs beside a function as a Lambda extension.
+// These are the variables of the AppConfig agent, a Lambda extension that runs in a function's
+// environment.
 const (
 	VariableAgentPrefetch = "AWS_APPCONFIG_EXTENSION_PREFETCH_LIST"
 	VariableAgentInterval = "AWS_APPCONFIG_EXTENSION_POLL_INTERVAL_SECONDS"
 )
 
-// Values of [VariableStore].
+// These are the values of [VariableStore].
 const (
 	StoreDynamoDB = "dynamodb"
 	StoreRedis    = "redis"
 )
 
-// Values of [VariableRulesFrom]: the records table, or this prefix before
+// These are the values of [VariableRulesFrom]: the records table, or this prefix before
 // APPLICATION/ENVIRONMENT/PROFILE.
 const (
 	RulesTable     = "table"
 	RulesAppConfig = "appconfig:"
 )
 
-// JWKSRecords is the value of [VariableJWKS] for the copy of the issuer's keys in the
+// JWKSRecords is the value of [VariableJWKS] that selects the copy of the issuer's keys in the
 // records table.
 const JWKSRecords = "records:"
 
-// Values of [VariableEvents].
+// These are the values of [VariableEvents].
 const (
 	EventsKafka   = "kafka"
 	EventsKinesis = "kinesis"
@@ -81,8 +81,8 @@ const (
 // MaxEventsSample is the largest value of [VariableEventsSample].
 const MaxEventsSample = 1_000_000
 
-// Variables returns the variables that the infrastructure sets and that package
-// functions/boot reads, in no particular order.
+// Variables returns the variables that the infrastructure sets and package functions/boot reads, in
+// no particular order.
 func Variables() []string {
 	return []string{
 		VariableNamespace, VariableStore, VariableTable, VariableRedisURL, VariableRedisCluster,

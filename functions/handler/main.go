@@ -1,4 +1,4 @@
-// Command handler is the API behind the limits.
+// Command handler runs the API and enforces its limits.
 package main
 
 import (

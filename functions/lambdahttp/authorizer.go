@@ -16,16 +16,16 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// errUnauthorized has the exact text that makes API Gateway answer 401. Any other error is a
-// failure of the authorizer, which API Gateway answers with the static 503 of its AUTHORIZER_* responses.
+// errUnauthorized has the exact text for which API Gateway answers 401. Any other error means that
+// the authorizer failed, and API Gateway answers with the static 503 of its AUTHORIZER_* responses.
 var errUnauthorized = errors.New("Unauthorized")
 
-// errStoreFailed is the failure of a request that must not pass without the store.
+// errStoreFailed is the error for a request that may not pass while the store fails.
 var errStoreFailed = errors.New("the store failed, and a rule has on_error deny")
 
-// NewAuthorizer returns the authorizer function. It answers an event with a policy that allows or,
-// over the limit, denies; with the error "Unauthorized" for a bad credential; or with another error
-// if it could not decide.
+// NewAuthorizer returns the authorizer function. It answers an event with a policy. The policy allows
+// the request, or denies it if it exceeds a limit. For a bad credential the function returns the
+// error "Unauthorized". If there is no decision, it returns another error.
 func NewAuthorizer(e *Environment) lambda.Handler { return authorizer{e, e.gate()} }
 
 type authorizer struct {
@@ -48,7 +48,7 @@ func (a authorizer) Invoke(ctx context.Context, payload []byte) ([]byte, error) 
 
 // decide returns the policy for an event.
 func (a authorizer) decide(ctx context.Context, event *authorizerEvent) ([]byte, error) {
-	if event.method == http.MethodOptions { // a method ANY receives preflights, which have no credential and no limit
+	if event.method == http.MethodOptions { // a method ANY also receives preflights, which have no credential and no limit
 		allowed := limiter.Decision{Allowed: true, At: a.Clock()}
 		return a.policy(event, "Allow", httplimit.Result{Answer: httplimit.NewAnswer(allowed)}), nil
 	}

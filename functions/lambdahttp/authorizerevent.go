@@ -10,13 +10,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// authorizerEvent is what the authorizer reads of a REQUEST event.
+// authorizerEvent contains the parts of a REQUEST event that the authorizer needs.
 type authorizerEvent struct {
-	kind      string // the member type
+	kind      string // value of the member type
 	methodARN string
 	method    string
 	path      string
-	header    http.Header // only the credentialFields
+	header    http.Header // contains only the credentialFields
 	domain    string
 	sourceIP  string
 }
@@ -24,9 +24,10 @@ type authorizerEvent struct {
 // credentialFields are the header fields that contain credentials.
 var credentialFields = [...]string{"Authorization", "X-Api-Key"}
 
-// parseAuthorizerEvent parses an event in one pass. It skips other members, which only have to be
-// JSON. The name of a member has the exact case that API Gateway writes. If a member repeats, its last
-// value counts, but repeated credentials are all kept: together they are an invalid credential.
+// parseAuthorizerEvent parses an event in one pass. It skips members that the authorizer does not
+// need, but they must be valid JSON. Names of members are case-sensitive. If a member repeats, its
+// last value counts. If a credential repeats, all values are kept, which makes the credential
+// invalid.
 func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
 	var e authorizerEvent
 	var single, multi [len(credentialFields)][]string
@@ -67,7 +68,7 @@ func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
 			r.skip()
 		}
 	}
-	if hasMulti { // as in headerOf
+	if hasMulti { // multi-value headers take precedence, as in headerOf
 		single = multi
 	}
 	e.header = http.Header{}
@@ -79,7 +80,8 @@ func parseAuthorizerEvent(payload []byte) (authorizerEvent, error) {
 	return e, r.end()
 }
 
-// credentialField returns the index of a header field in credentialFields, or -1.
+// credentialField returns the index of a header field in credentialFields. It returns -1 for other
+// fields.
 func credentialField(name []byte) int {
 	for i, field := range credentialFields {
 		if len(name) == len(field) && http.CanonicalHeaderKey(string(name)) == field {
@@ -89,7 +91,7 @@ func credentialField(name []byte) int {
 	return -1
 }
 
-// eventReader reads an event and keeps the first error. After an error it reads nothing more.
+// eventReader reads an event and keeps the first error. After an error it reads nothing.
 type eventReader struct {
 	d   *jsontext.Decoder
 	err error
@@ -115,8 +117,8 @@ func (r *eventReader) context(e *authorizerEvent) {
 	}
 }
 
-// members yields the name of each member of an object. The loop must read the value of the member. A
-// name is valid until then. null has no members.
+// members yields the name of each member of an object. The loop must read the value of the member,
+// and must not use the name after that. null has no members.
 func (r *eventReader) members(yield func(name []byte) bool) {
 	for range r.items('{', '}') {
 		name, err := r.d.ReadValue()
@@ -126,7 +128,7 @@ func (r *eventReader) members(yield func(name []byte) bool) {
 		}
 		text := []byte(name[1 : len(name)-1])
 		if bytes.IndexByte(text, '\\') >= 0 {
-			text, _ = jsontext.AppendUnquote(nil, name) // the error reports invalid UTF-8
+			text, _ = jsontext.AppendUnquote(nil, name) // AppendUnquote replaces invalid UTF-8; its error only reports that
 		}
 		if !yield(text) {
 			return
@@ -134,7 +136,8 @@ func (r *eventReader) members(yield func(name []byte) bool) {
 	}
 }
 
-// elements yields once for each element of an array. The loop must read the element. null has no elements.
+// elements yields once for each element of an array. The loop must read the element. null has no
+// elements.
 func (r *eventReader) elements(yield func() bool) {
 	for range r.items('[', ']') {
 		if !yield() {
@@ -161,7 +164,7 @@ func (r *eventReader) items(begin, end jsontext.Kind) func(func() bool) {
 	}
 }
 
-// begins reads the beginning of an object or an array. It reports false for null.
+// begins reads the beginning of an object or an array. It returns false for null.
 func (r *eventReader) begins(begin jsontext.Kind) bool {
 	if r.err != nil {
 		return false
@@ -178,7 +181,7 @@ func (r *eventReader) begins(begin jsontext.Kind) bool {
 	return false
 }
 
-// text reads a string into s. null leaves s as it is.
+// text reads a string into s. For null it does not change s.
 func (r *eventReader) text(s *string) {
 	if r.err != nil {
 		return
@@ -194,7 +197,7 @@ func (r *eventReader) text(s *string) {
 	}
 }
 
-// value returns the string that it reads.
+// value reads a string and returns it.
 func (r *eventReader) value() (s string) {
 	r.text(&s)
 	return s
@@ -206,8 +209,8 @@ func (r *eventReader) skip() {
 	}
 }
 
-// fail keeps an error of the decoder. It leaves out the decoder's text, which may contain names that a
-// client has chosen.
+// fail keeps an error of the decoder. It does not keep the text of the error, which may contain names
+// from a client.
 func (r *eventReader) fail(err error) {
 	switch {
 	case err == nil:
@@ -222,7 +225,7 @@ func (r *eventReader) mismatch(got jsontext.Token, want jsontext.Kind) {
 	r.err = fmt.Errorf("wrong type before byte %d (got %s, want %s)", r.d.InputOffset(), got.Kind(), want)
 }
 
-// end returns the error of the whole event, which nothing may follow.
+// end returns the error of the whole event. Data after the event is an error.
 func (r *eventReader) end() error {
 	if r.err != nil {
 		return r.err

@@ -17,41 +17,42 @@ import (
 	"github.com/weir-limits/weir/limiter/telemetry"
 )
 
-// Environment is what a Lambda execution environment builds once and uses for every request. Package
-// boot returns a complete one. Do not change its fields after the first request; it is then safe
-// for concurrent use.
+// Environment contains what a Lambda execution environment creates once and uses for every request.
+// Package boot returns a complete Environment. Do not change its fields after the first request; it
+// is then safe for concurrent use.
 type Environment struct {
 	Limiter *limiter.Limiter
-	// Rules are the rules in force. A request uses one version of them from start to end. At its
-	// end it waits for a reload that it has started.
+	// Rules are the rules in force. A request uses one version of them from start to end. Before it
+	// ends, it waits for a reload that it has started.
 	Rules      *live.Rules
 	Identifier *caller.Identifier
-	// Clock is read once per request.
+	// Clock is read once for each request.
 	Clock  func() time.Time
 	Logger *slog.Logger
-	// Recorder records every request that this environment decides. It does not record a request
-	// that an authorizer has decided. nil records nothing.
+	// Recorder records every request that this environment decides, but no request that an
+	// authorizer has decided. nil records nothing.
 	Recorder *telemetry.Recorder
-	// Events publishes the same requests; nil publishes nothing.
+	// Events publishes the requests that Recorder records. nil publishes nothing.
 	Events *decisionlog.Publisher
-	// BasePath is the path that a custom domain puts before every path, such as "/v1", in the
-	// normal form of rules; empty: none. Rules do not see it. Paths from API Gateway's own domain,
-	// a load balancer or net/http do not have it and stay unchanged.
+	// BasePath is the path that a custom domain adds before every path, such as "/v1", in the normal
+	// form of rules. It is empty if there is none. It is removed before rules match. Paths from API
+	// Gateway's default domain, a load balancer or net/http have no base path and stay unchanged.
 	BasePath string
-	// MaxDelay is how long a request that no authorizer has admitted may wait for its turn in a leaky
-	// bucket.
+	// MaxDelay bounds how long a request waits for its turn in a leaky bucket, unless an authorizer
+	// has decided the request.
 	MaxDelay time.Duration
-	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com", or
-	// "*" alone; empty: no other origin.
+	// CORSOrigins are the origins whose pages may read answers, such as "https://app.example.com",
+	// or only "*". Empty means no origin.
 	CORSOrigins []string
-	// SampleLogin is the user:password of the login of the sample API; empty: no login succeeds.
+	// SampleLogin is the user:password of the login of the sample API. If it is empty, no login
+	// succeeds.
 	SampleLogin string
 }
 
-// Serve returns api as every host runs it: with the path that was charged, and behind the limits
-// unless an authorizer has already decided. With CORSOrigins every answer has the CORS headers,
-// also a refusal, and preflights are answered without a limit. An api that varies by other
-// request headers adds them to Vary.
+// Serve returns an http.Handler that runs api on every host. api gets the path that was charged.
+// Serve enforces the limits unless an authorizer has already decided the request. With CORSOrigins,
+// every answer has the CORS headers, including refusals, and preflights have no limit. If the answers
+// of api vary by other request headers, api must add these to Vary.
 func (e *Environment) Serve(api http.Handler) http.Handler {
 	gate := e.gate()
 	return e.cors(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,20 +93,21 @@ func (e *Environment) observe(o outcome.Outcome) {
 	e.Events.Record(o)
 }
 
-// identify returns the caller of a request, and sends decision events beside the store call.
+// identify returns the caller of a request. It also starts to send decision events, concurrently with
+// the store call.
 func (e *Environment) identify(ctx context.Context, now time.Time, r httplimit.Request) (caller.Caller, error) {
 	e.Events.Begin(now)
 	return e.Identifier.Caller(ctx, now, credentials(r.Header, r.Address))
 }
 
-// undecided records a request that was not decided because of err, and returns err.
+// undecided records a request that was not decided because of err. It returns err.
 func (e *Environment) undecided(err error) error {
 	e.observe(outcome.Outcome{Time: e.Clock(), Err: err})
 	return err
 }
 
-// cors returns h with CORS headers for the environment's origins. API Gateway adds none to the
-// answers of a function.
+// cors adds CORS headers for the environment's origins to the answers of h. API Gateway adds no
+// headers to the answers of a function.
 func (e *Environment) cors(h http.Handler) http.Handler {
 	if len(e.CORSOrigins) == 0 {
 		return h
@@ -113,14 +115,14 @@ func (e *Environment) cors(h http.Handler) http.Handler {
 	return cors.New(cors.Options{
 		AllowedOrigins: e.CORSOrigins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete},
-		AllowedHeaders: []string{"*"}, // cookies are not allowed, so there is nothing to protect
+		AllowedHeaders: []string{"*"}, // requests cannot send cookies, so any header is safe
 		ExposedHeaders: httplimit.ExposedFields(),
 		MaxAge:         600, // seconds
 	}).Handler(h)
 }
 
-// basePath returns the path before every path of requests to a domain. API Gateway puts the base path
-// there for custom domains only.
+// basePath returns the base path in requests to a domain. API Gateway keeps the base path in the path
+// only for custom domains.
 func (e *Environment) basePath(domain string) string {
 	if !isCustom(domain) {
 		return ""

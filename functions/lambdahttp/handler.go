@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 )
 
-// NewHandler returns api as a function on events of a REST API, an HTTP API, a function URL or a load
-// balancer, with the limits of Environment.Serve.
+// NewHandler returns a function that runs api on events of a REST API, an HTTP API, a function URL or
+// a load balancer. It enforces limits as Environment.Serve does.
 func NewHandler(e *Environment, api http.Handler) lambda.Handler {
 	return handler{e, e.Serve(api)}
 }

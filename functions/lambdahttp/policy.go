@@ -11,17 +11,16 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// A REST API's authorizer passes its decision on in the context of its policy: strings by key.
-// Gateway responses map keys to the headers of a 429 (as context.authorizer.<key>), and the
-// handler maps them to the headers of its answer.
+// A REST API's authorizer returns its decision in the context of its policy, a map of strings.
+// Gateway responses copy values of the context into the headers of a 429 (as
+// context.authorizer.<key>). The handler copies them into the headers of its answer.
 //
-// A body template escapes nothing. So a refusal has values for the body that cannot break a JSON
-// string (contract.BodyKeys), and always has all of them. If no limit refused, the limit is 0,
-// and the window and the policy are empty. Only values for headers contain quotes. A refusal
-// always has degraded, because the behaviour of API Gateway for a missing header value is not
-// documented.
+// A body template escapes nothing. So the values for the body of a refusal (contract.BodyKeys) cannot
+// break a JSON string, and a refusal always has all of them. If no limit refused, the limit is 0, and
+// the window and the policy are empty. Only values for headers contain quotes. A refusal always has
+// degraded, because API Gateway does not document how it handles a missing header value.
 
-// The keys of the context that only this package or people read.
+// Only this package or people read these keys of the context.
 const (
 	keyWeir    = "weir" // decisionAllowed or decisionRefused
 	keySubject = "subject"
@@ -31,10 +30,10 @@ const (
 	decisionRefused = "refused"
 )
 
-// notDegraded is the value of Weir-Degraded in a refusal by the store.
+// notDegraded is the value of Weir-Degraded in a refusal that the store decided.
 const notDegraded = "none"
 
-// fieldKeys has the key of each header field.
+// fieldKeys contains the key of each header field.
 var fieldKeys = func() map[string]string {
 	keys := map[string]string{}
 	for _, f := range contract.Fields() {
@@ -43,9 +42,9 @@ var fieldKeys = func() map[string]string {
 	return keys
 }()
 
-// DecisionContext returns the context of an authorizer's policy, which the gateway responses of
-// infra/ratelimit and [NewHandler] read. subject is the subject of the decision, and tier the tier that
-// chose its limits.
+// DecisionContext returns the context of an authorizer's policy. The gateway responses of
+// infra/ratelimit and [NewHandler] read it. subject is the subject of the decision, and tier is the
+// tier that selected the limits.
 func DecisionContext(a httplimit.Answer, subject limiter.Subject, tier string) map[string]any {
 	context := map[string]any{}
 	writeContext(a, subject.String(), tier, func(key, value string) { context[key] = value })
@@ -78,8 +77,8 @@ func writeContext(a httplimit.Answer, subject, tier string, add func(key, value 
 }
 
 // decisionFields returns the header fields in a context. ok reports whether Weir has allowed the
-// request. Even then there may be no field: a limit of all callers together charges the request but
-// does not appear in the answer.
+// request. An allowed request can have no fields, because a limit of all callers together does not
+// appear in an answer.
 func decisionFields(context map[string]any) (fields map[string]string, ok bool) {
 	if context[keyWeir] != decisionAllowed {
 		return nil, false
@@ -93,9 +92,9 @@ func decisionFields(context map[string]any) (fields map[string]string, ok bool) 
 	return fields, true
 }
 
-// policy returns a policy for the whole stage of a method. This is safe because API Gateway does
-// not cache results and uses the policy for this request only. A policy that contained a long
-// path would be invalid.
+// policy returns a policy for all paths of the stage. This is safe, because API Gateway does not
+// cache the policy and uses it for this request only. A policy that contained a long path would be
+// invalid.
 func policy(methodARN, effect string, r httplimit.Result, tier string) []byte {
 	subject := r.Caller.Subject().String()
 	b := make([]byte, 0, 1024)
@@ -112,17 +111,17 @@ func policy(methodARN, effect string, r httplimit.Result, tier string) []byte {
 		b = appendString(b, value)
 		b = append(b, ',')
 	})
-	b[len(b)-1] = '}' // instead of the last comma
+	b[len(b)-1] = '}' // replaces the last comma
 	return append(b, '}')
 }
 
 // appendString appends a JSON string. It replaces invalid UTF-8.
 func appendString(b []byte, s string) []byte {
-	b, _ = jsontext.AppendQuote(b, s) // the error reports invalid UTF-8
+	b, _ = jsontext.AppendQuote(b, s) // AppendQuote replaces invalid UTF-8; its error only reports that
 	return b
 }
 
-// stageARN returns <api>/<stage>/* for the ARN of a method, <api>/<stage>/GET/path.
+// stageARN returns <api>/<stage>/* for the ARN <api>/<stage>/GET/path of a method.
 func stageARN(method string) string {
 	api, rest, ok := strings.Cut(method, "/")
 	if !ok {

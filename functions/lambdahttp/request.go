@@ -16,11 +16,11 @@ import (
 	"github.com/weir-limits/weir/limiter/rules"
 )
 
-// proxyEvent is a request of any host. A REST API or a load balancer uses payload 1.0; an HTTP
-// API or a function URL uses payload 2.0. One type decodes all of them, and the fields identify
-// the host.
+// proxyEvent is a request from any host. A REST API or a load balancer sends payload 1.0; an HTTP API
+// or a function URL sends payload 2.0. One type decodes all of them, and its fields identify the
+// host.
 type proxyEvent struct {
-	Version string `json:"version"` // "2.0", otherwise payload 1.0; empty for a REST API
+	Version string `json:"version"` // "2.0" means payload 2.0, any other value payload 1.0; empty for a REST API
 
 	HTTPMethod   string              `json:"httpMethod"`
 	Path         string              `json:"path"`
@@ -56,7 +56,7 @@ type host int
 
 const (
 	restAPI host = iota
-	httpAPI      // or a function URL
+	httpAPI      // an HTTP API or a function URL
 	loadBalancer
 )
 
@@ -70,8 +70,8 @@ func (e *proxyEvent) host() host {
 	return restAPI
 }
 
-// request returns the event as an http.Request, with its origin in the context. basePath is the path
-// before every path.
+// request converts the event to an http.Request with its origin in the context. basePath is the base
+// path of custom domains.
 func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Request, error) {
 	method, path, query := e.HTTPMethod, e.Path, e.query()
 	header := headerOf(e.Headers, e.MultiHeaders)
@@ -102,14 +102,14 @@ func (e *proxyEvent) request(ctx context.Context, basePath string) (*http.Reques
 	return r, nil
 }
 
-// awsDomains are the endings of the domain names that AWS gives to an API.
+// awsDomains are the endings of the default domain names of APIs.
 var awsDomains = []string{".amazonaws.com", ".amazonaws.com.cn", ".on.aws", ".api.aws"}
 
-// functionURLDomain is a part that only domain names of function URLs have.
+// functionURLDomain is a part of all domain names of function URLs, and of no other names.
 const functionURLDomain = ".lambda-url."
 
-// isCustom reports whether the domain name in an event is a custom one. API Gateway puts a base
-// path before the path for custom domains only. On its own domain, /v1/x and /x are different
+// isCustom reports whether the domain name in an event is a custom domain. Only for custom domains
+// does API Gateway keep the base path in the path. On its default domain, /v1/x and /x are different
 // paths. Events of a load balancer have no domain name. Local events have the host and the port.
 func isCustom(domain string) bool {
 	domain = strings.ToLower(strings.TrimSuffix(domain, "."))
@@ -118,9 +118,8 @@ func isCustom(domain string) bool {
 	return strings.Contains(domain, ".") && !strings.Contains(domain, ":") && noAddress != nil && !slices.ContainsFunc(awsDomains, ofAWS)
 }
 
-// authorizerContext returns the context of a REST API's authorizer, which only API Gateway can
-// write. For other hosts it returns nil: Weir has no authorizer there, so the member is not
-// trustworthy.
+// authorizerContext returns the context of a REST API's authorizer, which only API Gateway can write.
+// It returns nil for other hosts: Weir has no authorizer there, so the context cannot be trusted.
 func (e *proxyEvent) authorizerContext() map[string]any {
 	if e.host() != restAPI || e.Version != "" {
 		return nil
@@ -140,9 +139,8 @@ func (e *proxyEvent) address(header http.Header) netip.Addr {
 	}
 }
 
-// path parses the path that the host passes on. An HTTP API passes it on decoded, in both payload
-// versions; the other hosts do not decode it. On its own domain an HTTP API puts the stage before
-// the path.
+// path parses the path that the host passes on. An HTTP API decodes the path, in both payload
+// versions; other hosts do not. On its default domain an HTTP API adds the stage before the path.
 func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
 	c := &e.RequestContext
 	decoded := e.Version != "" && !strings.Contains(c.DomainName, functionURLDomain)
@@ -155,7 +153,7 @@ func (e *proxyEvent) path(passed, basePath string) (rules.Path, error) {
 	return rules.ParsePath(passed, basePath)
 }
 
-// query returns the query of a payload 1.0. API Gateway has decoded it; a load balancer has not.
+// query returns the query of a payload 1.0. API Gateway decodes the query; a load balancer does not.
 func (e *proxyEvent) query() string {
 	values := url.Values(e.MultiQuery)
 	if len(values) == 0 {
@@ -187,8 +185,8 @@ func (e *proxyEvent) body() (string, error) {
 	return string(b), nil
 }
 
-// headerOf returns the header of an event. The event has either one value for each name or a list
-// of values.
+// headerOf returns the header of an event. The event has either one value or a list of values for
+// each name.
 func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	h := make(http.Header, max(len(single), len(multi)))
 	for name, values := range multi {
@@ -204,9 +202,9 @@ func headerOf(single map[string]string, multi map[string][]string) http.Header {
 	return h
 }
 
-// credentials returns the credentials of a request. Repeated header fields are joined, which
-// makes the credential invalid. Otherwise another reader of the request could choose the other
-// value and see another caller.
+// credentials returns the credentials of a request. It joins repeated header fields, which makes the
+// credential invalid. Otherwise a back end could choose another of the values and identify another
+// caller.
 func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	return caller.Credentials{
 		Authorization: strings.Join(h["Authorization"], ", "),
@@ -215,11 +213,12 @@ func credentials(h http.Header, address netip.Addr) caller.Credentials {
 	}
 }
 
-// origin is what a host reports about a request in addition to the request.
+// origin contains what a host reports about a request but an http.Request cannot contain.
 type origin struct {
-	decided bool              // the authorizer has charged the request and allowed it
+	decided bool              // an authorizer has charged and allowed the request
 	fields  map[string]string // header fields of that decision; may be empty
-	// malformed means that the path cannot be parsed: the request's URL is not the client's.
+	// malformed reports whether the path cannot be parsed. The URL of the request then has another
+	// path.
 	malformed bool
 }
 

@@ -11,10 +11,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// response is an http.ResponseWriter that keeps the answer for the event.
+// response is an http.ResponseWriter that keeps the answer. The event method returns it.
 type response struct {
 	header http.Header
-	sent   http.Header // the header at the time of WriteHeader
+	sent   http.Header // a copy of the header at the time of WriteHeader
 	status int
 	body   bytes.Buffer
 }
@@ -37,7 +37,7 @@ func (r *response) Write(b []byte) (int, error) {
 	return r.body.Write(b)
 }
 
-// event returns the answer in the form that the host of the request expects.
+// event returns the answer in the form that the host expects.
 func (r *response) event(request *proxyEvent) any {
 	r.WriteHeader(http.StatusOK)
 	body, base64 := r.text()
@@ -64,7 +64,7 @@ func (r *response) event(request *proxyEvent) any {
 	}
 }
 
-// text returns the body, in base64 if it is not text.
+// text returns the body. It encodes the body in base64 if it is not text.
 func (r *response) text() (body string, encoded bool) {
 	if b := r.body.Bytes(); !utf8.Valid(b) || r.sent.Get("Content-Encoding") != "" {
 		return base64.StdEncoding.EncodeToString(b), true
@@ -72,8 +72,8 @@ func (r *response) text() (body string, encoded bool) {
 	return r.body.String(), false
 }
 
-// spelled returns a copy of h in which the fields of a decision have their documented spelling, which
-// hosts pass on unchanged.
+// spelled returns a copy of h in which the fields of a decision have their documented spelling. Hosts
+// pass this spelling on unchanged.
 func spelled(h http.Header) http.Header {
 	h = h.Clone()
 	for name := range fieldKeys {
@@ -86,7 +86,7 @@ func spelled(h http.Header) http.Header {
 	return h
 }
 
-// joined returns h with one value for each name (RFC 9110, 5.3).
+// joined returns h with a single value for each name (RFC 9110, 5.3).
 func joined(h http.Header) map[string]string {
 	single := make(map[string]string, len(h))
 	for name, values := range h {
@@ -95,9 +95,9 @@ func joined(h http.Header) map[string]string {
 	return single
 }
 
-// spelling returns name with another combination of upper and lower case for each i below
-// 2^letters. A load balancer that accepts one value for each name passes all spellings on, and
-// names are case-insensitive. Cookies cannot be joined (RFC 6265, 3).
+// spelling returns name with another combination of upper and lower case for each i below 2^letters.
+// A load balancer that accepts one value for each name passes all spellings on, and names are
+// case-insensitive. This is necessary for cookies, because they cannot be joined (RFC 6265, 3).
 func spelling(name string, i int) string {
 	b := []byte(name)
 	for at, c := range b {

@@ -9,11 +9,12 @@ import (
 	"github.com/weir-limits/weir/limiter/httplimit"
 )
 
-// maxBody is the size of the largest body that the API reads, in bytes.
+// maxBody is the size, in bytes, of the largest request body that the API reads.
 const maxBody = 1 << 20
 
-// New returns the sample API. Replace it with your own http.Handler. Its routes need no code for limits:
-// the Environment applies rules.json around them. Only the login uses the limiter itself.
+// New returns the sample API. Replace it with your own http.Handler. Its routes contain no code for
+// limits, because the Environment enforces rules.json before it calls them. Only the login calls the
+// limiter.
 func New(e *lambdahttp.Environment) http.Handler {
 	api := http.NewServeMux()
 	api.HandleFunc("GET /api/v1/search", func(w http.ResponseWriter, r *http.Request) {
@@ -48,5 +49,5 @@ func reply(w http.ResponseWriter, status int, value any) {
 
 func write(w http.ResponseWriter, status int, value any) {
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(value) // the client may be gone
+	_ = json.NewEncoder(w).Encode(value) // the client may have disconnected
 }

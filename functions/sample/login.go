@@ -16,10 +16,10 @@ import (
 )
 
 // attempts limits the login attempts for a user. A correct password refunds its attempt, so only
-// failures count. No rule can express this limit, because its subject is in the body. The name is
-// not verified; the limit by address in rules.json bounds the number of names that one caller can
-// try. While the store fails, every login fails: otherwise an attacker could guess without a
-// limit during an outage.
+// failures count. A rule cannot express this limit, because its subject is in the body. The name is
+// not verified. The limit by address in rules.json bounds the number of names that one caller can
+// try. While the store fails, every login fails, because an attacker could otherwise guess passwords
+// without a limit.
 var attempts = func() *limiter.Limit {
 	l, err := limiter.NewLimit(limiter.Limit{Name: "login", Version: 1, OnError: limiter.OnErrorDeny, Rate: algo.Rate{Algorithm: algo.SlidingLog, Requests: 5, Window: time.Hour}})
 	if err != nil {
@@ -28,10 +28,10 @@ var attempts = func() *limiter.Limit {
 	return l
 }()
 
-// maxCredentials is the size of the largest body of a login, in bytes.
+// maxCredentials is the size, in bytes, of the largest body of a login.
 const maxCredentials = 4 << 10
 
-// login answers POST /api/v1/login.
+// login handles POST /api/v1/login.
 type login struct{ *lambdahttp.Environment }
 
 // ServeHTTP implements http.Handler.
@@ -61,13 +61,13 @@ func (l login) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// matches reports whether SampleLogin has this user and password.
+// matches reports whether user and password are those of SampleLogin.
 func (l login) matches(user, password string) bool {
 	wantUser, wantPassword, ok := strings.Cut(l.SampleLogin, ":")
 	return ok && equal(wantUser, user) && equal(wantPassword, password)
 }
 
-// equal compares in a time that does not depend on the position of the first difference.
+// equal compares two strings in a time that does not depend on the position of the first difference.
 func equal(a, b string) bool {
 	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
 	return subtle.ConstantTimeCompare(x[:], y[:]) == 1

@@ -1,7 +1,6 @@
-// Command check reports the mistakes in the variables and the rules of a deployment. It
-// reads a [contract.Deployment] from standard input and writes a [contract.Checked] to
-// standard output, both in JSON. The CDK construct runs it with `go run`, so that a CDK app
-// does not link the limiter.
+// Command check reports the mistakes in the variables and the rules of a deployment. It reads a
+// [contract.Deployment] from standard input and writes a [contract.Checked] to standard output, both
+// in JSON. The CDK construct runs it with `go run`, so a CDK app does not link the limiter.
 package main
 
 import (
