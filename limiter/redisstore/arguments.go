@@ -7,30 +7,23 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The sizes of the scripts' arguments, in bytes.
+// The sizes of the scripts' arguments, in bytes, without the parameters of limits.
 const (
 	takeHeader   = 8
-	takeCharge   = limitSize + 6 + 1 + 6*4
-	refundCharge = limitSize + 1 + 7*4
+	takeCharge   = 6*4 + 1 + versionSize + limitSize
+	refundCharge = 7*4 + limitSize
+	parameters   = 4 // of most limits at most
 )
-
-// superseded marks the kind of a charge that the parameters in the value decide, not its own
-// parameters.
-const superseded = 128
 
 // encodeTake returns the first argument of take.lua. No charge is hopeless. seen is the known state of
 // each limit: parameters of the same or a higher rules version decide.
 func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) []byte {
-	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*takeCharge), int64(now), 8)
+	b := appendInteger(make([]byte, 0, takeHeader+len(charges)*(takeCharge+parameters)), int64(now), 8)
 	for i, c := range charges {
-		m, mark := c.Limit.Machine(), byte(0)
+		m, superseded := c.Limit.Machine(), byte(0)
 		if held := seen[i].Machine; held != nil && held != m && !tooMuch(c, held) && held.Fingerprint() != c.Limit.Fingerprint() {
-			m, mark = held, superseded
+			m, superseded = held, 1
 		}
-		kind, _ := kindOf(m)
-		b = appendLimit(b, c.Limit.ID, m)
-		b = appendInteger(b, c.Limit.Version, 6)
-		b = append(b, kind|mark)
 		switch m := m.(type) {
 		case *algo.Bucket:
 			latest := m.Latest(now, c.Cost)
@@ -50,24 +43,24 @@ func encodeTake(now algo.Instant, charges []limiter.Charge, seen []algo.Result) 
 			if c.Force {
 				room = m.MaxDebt() - c.Cost
 			}
-			b = appendInteger(b, max(0, int64(now.Add(-m.Length))), 8) // the script accepts no instant before 1970
+			b = appendInteger(b, int64(m.Length), 8)
 			b = appendIntegers(b, 4, room, c.Cost)
 			b = appendInteger(b, int64(m.MaxHonest(now)), 8)
 		}
+		b = appendInteger(append(b, superseded), c.Limit.Version, versionSize)
+		b = appendLimit(b, c.Limit.ID, m)
 	}
 	return b
 }
 
 // encodeRefund returns the argument of refund.lua.
 func encodeRefund(charges []limiter.Charge, results []algo.Result, late time.Duration) []byte {
-	b := make([]byte, 0, len(charges)*refundCharge)
+	b := make([]byte, 0, len(charges)*(refundCharge+parameters))
 	for i, c := range charges {
 		if c.Cost == 0 {
 			continue
 		}
 		m, charged := results[i].Machine, results[i].State
-		kind, _ := kindOf(m)
-		b = append(appendLimit(b, c.Limit.ID, m), kind)
 		switch m := m.(type) {
 		case *algo.Bucket:
 			b = appendInteger(b, int64(charged.TAT), 8)
@@ -79,14 +72,7 @@ func encodeRefund(charges []limiter.Charge, results []algo.Result, late time.Dur
 			b = appendInteger(b, int64(charged.Newest), 8)
 			b = appendIntegers(b, 4, c.Cost, 0, 0, 0, 0)
 		}
-	}
-	return b
-}
-
-// appendIntegers appends several integers of one size.
-func appendIntegers(b []byte, size int, list ...int64) []byte {
-	for _, n := range list {
-		b = appendInteger(b, n, size)
+		b = appendLimit(b, c.Limit.ID, m)
 	}
 	return b
 }

@@ -10,8 +10,9 @@
 // waits until one of them returns, and is then sent together with the others that wait. A lone caller
 // never waits. A call whose deadline passes first is not sent.
 //
-// A subject's value is two bytes, 35 bytes a limit (its identity, its parameters, the
-// version of the rules that set them, and its state), and 8 bytes an entry of a log.
+// A subject's value is eight bytes, and 16 to 18 bytes a limit with round numbers: 25 bytes for one
+// limit, and at most 60 for three. A limit has its identity, its parameters and its state. The version
+// of the rules that set it is kept once for all limits that share it. Logs have 8 bytes an entry.
 // If the parameters differ from those of the charge, the script does not change the value. The store
 // computes the new value, and replaces the old one if it is still the same.
 //

@@ -173,20 +173,20 @@ func (c counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// The key is one hash tag. The value has two bytes and 35 per limit. Both expire when no limit needs
-// them.
+// The key is one hash tag. A limit with round numbers has 16 or 17 bytes, and the value 8 more. Both
+// expire when no limit needs them.
 func TestStore_value(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "value"}), caller()
 	day := storetest.Limit(t, "day", algo.Rate{Requests: 10, Window: 24 * time.Hour})
-	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Horizon: day.Horizon})
+	minute, err := limiter.NewLimit(limiter.Limit{Name: "minute", Rate: algo.Rate{Requests: 10, Window: time.Minute}, Horizon: day.Horizon, Version: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := "{value/1/" + who.String() + "}"
 	for i, l := range []*limiter.Limit{day, minute} {
 		take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
-		if n := client.StrLen(ctx, key).Val(); n != int64(2+35*(i+1)) {
+		if n := client.StrLen(ctx, key).Val(); n != int64(8+17+16*i) {
 			t.Errorf("got %d bytes with %d limits", n, i+1)
 		}
 		if ttl := client.PTTL(ctx, key).Val(); ttl <= 48*time.Hour || ttl > 48*time.Hour+time.Minute {
@@ -344,10 +344,10 @@ func TestStore_tidy(t *testing.T) {
 	}
 	stays := limiter.Charge{Subject: who, Limit: storetest.Limit(t, "stays", algo.Rate{Requests: 10, Window: time.Hour}), Cost: 1}
 	length := func() int64 { return client.StrLen(ctx, "{tidy/1/"+who.String()+"}").Val() }
-	if take(t, s, noon.Add(time.Hour), stays); length() != 2+26*35 {
+	if take(t, s, noon.Add(time.Hour), stays); length() != 8+25*16+17 {
 		t.Errorf("length: got %d bytes; a record was removed before it was idle for an hour", length())
 	}
-	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 2+35 {
+	if take(t, s, noon.Add(time.Hour+2*time.Second), stays); length() != 8+17 {
 		t.Errorf("length: got %d bytes, want one record", length())
 	}
 	if _, results := take(t, s, noon.Add(time.Hour+2*time.Second), stays); results[0].Machine.Remaining(results[0].State, noon.Add(time.Hour+2*time.Second)) != 7 {
@@ -370,7 +370,7 @@ func TestStore_tidy_mark(t *testing.T) {
 		take(t, s, noon, charge("gone"+strconv.Itoa(i), time.Second))
 	}
 	take(t, s, noon.Add(12*time.Hour), charge("last", time.Second))
-	if n := client.StrLen(ctx, "{marks/1/"+who.String()+"}").Val(); n != 2+3*35 {
+	if n := client.StrLen(ctx, "{marks/1/"+who.String()+"}").Val(); n != 8+17+17+16 {
 		t.Errorf("length: got %d bytes, want two records and a mark", n)
 	}
 	entries, err := s.Inspect(ctx, who)
@@ -401,7 +401,7 @@ func TestStore_tidy_ttl(t *testing.T) {
 	take(t, s, noon, limiter.Charge{Subject: who, Limit: day, Cost: 10})
 	take(t, s, noon.Add(2*time.Hour), limiter.Charge{Subject: who, Limit: short, Cost: 1})
 	key := "{tidied/1/" + who.String() + "}"
-	if n := client.StrLen(ctx, key).Val(); n != 2+2*35 {
+	if n := client.StrLen(ctx, key).Val(); n != 8+17+16 {
 		t.Errorf("length: got %d bytes, want the two records that are not idle", n)
 	}
 	if ttl := client.PTTL(ctx, key).Val(); ttl < 10*time.Hour {
@@ -426,7 +426,10 @@ func TestStore_unreadable(t *testing.T) {
 	client := local(t)
 	s := open(t, redisstore.Options{Namespace: "bad"})
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
-	for _, value := range []string{"\x02\x01" + strings.Repeat("x", 35), "\x01", "\x01x", "\x01\x01" + strings.Repeat("x", 34), "\x01\x00x", "text"} {
+	for _, value := range []string{
+		"\x02\x01" + strings.Repeat("x", 22), "\x01", "\x01x", "\x01\x01" + strings.Repeat("x", 22), "\x01\x00x", "text",
+		"\x01\x00version", "\x01\x01version" + strings.Repeat("\x22", 14), "\x01\x02version" + strings.Repeat("\x22", 15), "\x01\x01version" + strings.Repeat("\x40", 17),
+	} {
 		who := caller()
 		key := "{bad/1/" + who.String() + "}"
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {

@@ -1,51 +1,75 @@
 -- Gives charges back, each as far as that is safe.
 --
 -- KEYS[1]  the subject
--- ARGV[1]  46 bytes a charge, integers big endian:
---            c17  the limit, as in take.lua
---            B    kind
+-- ARGV[1]  the charges, integers big endian:
 --            seven I4, which are
 --              bucket: TAT and refunds after the charge; what to give back if nothing else
 --                has touched the bucket since; what to give back otherwise
 --              window: index charged, cost
 --              log: newest instant after the charge, cost
+--            the limit, as in take.lua
 --
 -- The value is that of take.lua. Returns the number of charges of which something was given back.
 local value, args = redis.call('GET', KEYS[1]), ARGV[1]
-local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-if not value or value:byte() ~= 1 or #value < 2 + 35 * (value:byte(2) or 0) then return 0 end
-local new = value
-local last, given = 2 + 35 * new:byte(2), 0
+local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
+if not value or byte(value) ~= 1 or #value < 8 then return 0 end
+local new, given, i = value, 0, 1
 
-for i = 1, #args, 46 do
-  local limit, kind, a, b, c, d, e, f, g = unpack('>c17BI4I4I4I4I4I4I4', args, i)
-  local at, from = 3, last + 1
-  while at < last and sub(new, at, at + 16) ~= limit do
-    if new:byte(at + 5) == 4 then from = from + 8 * unpack('>I4', new, at + 31) end
-    at = at + 35
+while i < #args do
+  local a, b, c, d, e, f, g, tag = unpack('>I4I4I4I4I4I4I4B', args, i)
+  local limit = sub(args, i + 29, i + 33 + tag % 16) -- without the tag
+  i = i + 29 + #limit
+  local large = tag > 31 and tag < 64 and tag + 48 or tag -- of the same window with large counts
+  local next, count, at, refunds, behind = 9, 0 -- at: the state; behind: what follows the limit
+  while next <= #new do
+    local t = byte(new, next)
+    local size = byte('\14\14\14\18\18\18\7\17\5', (t - t % 16) / 16)
+    if not size or next + size + t % 16 > #new + 1 then return 0 end
+    if t < 112 then
+      count = count + 1
+      if at then behind = behind or next end
+    elseif t == 144 and at and not behind then
+      refunds = next + 1
+    end
+    if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, next + 14 + t % 16) end
+    if (t == tag or t == large) and sub(new, next + 1, next + #limit) == limit then at, tag = next + 1 + #limit, t end
+    next = next + size + t % 16
   end
-  if at < last then
-    local s, n, m = unpack('>I4I4I4', new, at + 23)
-    if kind == 1 then
-      if s ~= a or n ~= b or m ~= c then d, e = f, g end
-      if d + e > 0 then
-        s, n, m, given = s - d, n - e, m + 1, given + 1
-        if n < 0 then s, n = s - 1, n + 4294967296 end
+  if next ~= #new + 1 or count ~= byte(new, 2) then return 0 end
+  behind = behind or next
+  if not at then -- the limit is gone
+  elseif tag < 32 then
+    local s, n = unpack('>I4I4', new, at)
+    local m = refunds and unpack('>I4', new, refunds) or 0
+    if s ~= a or n ~= b or m ~= c then d, e = f, g end
+    if d + e > 0 then
+      s, n, given = s - d, n - e, given + 1
+      if n < 0 then s, n = s - 1, n + 4294967296 end
+      if not refunds then
+        new = sub(new, 1, behind - 1) .. '\144\0\0\0\0' .. sub(new, behind)
+        refunds = behind + 1
       end
-    elseif kind == 4 then
-      local charged, first, count = pack('>I4I4', a, b), from, 0
-      while first < from + 8 * m and sub(new, first, first + 7) ~= charged do first = first + 8 end
-      while first + 8 * count < from + 8 * m and sub(new, first + 8 * count, first + 8 * count + 7) == charged do count = count + 1 end
-      if count >= c then
-        new = sub(new, 1, first - 1) .. sub(new, first + 8 * c)
-        m, given = m - c, given + 1
-      end
-    elseif s == a and n >= b then
+      new = sub(new, 1, at - 1) .. pack('>I4I4', s, n) .. sub(new, at + 8, refunds - 1) .. pack('>I4', m + 1) .. sub(new, refunds + 4)
+    end
+  elseif tag > 63 and tag < 80 then
+    local m, charged = unpack('>I4', new, at + 8), pack('>I4I4', a, b)
+    local first, last, count = at + 12, at + 12 + 8 * m, 0
+    while first < last and sub(new, first, first + 7) ~= charged do first = first + 8 end
+    while first + 8 * count < last and sub(new, first + 8 * count, first + 8 * count + 7) == charged do count = count + 1 end
+    if count >= c then
+      new = sub(new, 1, at + 7) .. pack('>I4', m - c) .. sub(new, at + 12, first - 1) .. sub(new, first + 8 * c)
+      given = given + 1
+    end
+  else
+    local layout = tag > 79 and '>I4I4I4' or '>I4I2I2'
+    local s, n, m = unpack(layout, new, at)
+    if s == a and n >= b then
       n, given = n - b, given + 1
     elseif s == a + 1 and m >= b then
       m, given = m - b, given + 1
     end
-    new = sub(new, 1, at + 22) .. pack('>I4I4I4', s, n, m) .. sub(new, at + 35)
+    local state = pack(layout, s, n, m)
+    new = sub(new, 1, at - 1) .. state .. sub(new, at + #state)
   end
 end
 

@@ -1,24 +1,27 @@
 -- Charges every limit of a subject, or none, in one step.
 --
 -- KEYS[1]  the subject
--- ARGV[1]  now (I4 I4), then 48 bytes a charge, integers big endian:
---            c17  the limit: id I5, kind B, length in ns I7, capacity I4
---            I6   version of the rules that set it
---            B    kind: 1 bucket, 2 sliding window, 3 fixed window, 4 log; 128 more if the
---                 limit has other parameters than those rules set, and counts only if the
---                 value has it of their version or a higher one
+-- ARGV[1]  now (I4 I4), then the charges, integers big endian:
 --            six I4, which are
 --              bucket: latest TAT that allows the cost; increment; 0, 0
 --              window: index, cost; latest index of honest clocks, weight of the previous
 --                window in 2^-20; largest count that allows the cost, 0
---              log: latest instant that has expired; largest count that allows the cost,
---                cost; latest instant of honest clocks
+--              log: length in ns; largest count that allows the cost, cost; latest instant
+--                of honest clocks
+--            B    1 if the limit has other parameters than its rules set: it then counts only
+--                 if the value has it of their version or a higher one
+--            I6   version of the rules that set the limit
+--            the limit: tag B, id I5, parameters
 -- ARGV[2]  time to live in ms
 --
--- The value is a format byte 1, the number of limits B, 35 bytes a limit, and the
--- entries of logs. A limit is c17 and I6 as above, and the state: bucket TAT and
--- refunds I4; window index I4, count I4, previous I4; log newest instant and number of
--- entries I4. Entries are instants, oldest first, those of one log after another.
+-- The value is a format byte 1, the number of limits B, a version I6, and the limits. The tag
+-- of a limit is its kind times 16 plus the length of its parameters. Kinds: 1 bucket,
+-- 2 sliding and 3 fixed window, 4 log, 5 and 6 like 2 and 3 with large counts. Its
+-- state follows: bucket TAT; window index I4, count and previous I2, large I4; log newest
+-- instant, number of entries I4, and entries, oldest first. Then follow, if they are not the
+-- default: 112 and its version I6, if that is not the one of the value; 128 and a mark of
+-- 16 bytes; 144 and the refunds I4 of a bucket. The script keeps these and the parameters
+-- as they are.
 --
 -- Returns the new value if everything was charged. Otherwise nothing was, and it returns
 -- the value in an array: the caller finds out whether the value refuses, or holds a limit
@@ -26,50 +29,65 @@
 --
 -- Nanoseconds since 1970 do not fit a double's 53 bits, so instants are two halves of
 -- 32. The clock is the caller's: not every server lets a script read the time.
-local value, args = redis.call('GET', KEYS[1]), ARGV[1]
-local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local new = value or '\1\0'
-local format, limits = new:byte(1, 2)
-local rest = #new - 2 - 35 * (limits or 0)
-if format ~= 1 or rest < 0 then return {value} end
-if rest > 0 then
-  for i = 3, 2 + 35 * limits, 35 do
-    if new:byte(i + 5) == 4 then rest = rest - 8 * unpack('>I4', new, i + 31) end
-  end
-  if rest ~= 0 then return {value} end
-end
+local args, unpack, pack, sub, byte = ARGV[1], struct.unpack, struct.pack, string.sub, string.byte
+local value = redis.call('GET', KEYS[1])
+local new = value or '\1\0' .. sub(args, 34, 39)
+local format, limits = byte(new, 1, 2)
+if format ~= 1 or #new < 8 then return {value} end
 local now_hi, now_lo = unpack('>I4I4', args)
-local at = 3
+local at, i, charges = 9, 9, 0 -- at: behind the state charged last
 
-for i = 9, #args, 48 do
-  local limit, version, kind, a, b, c, d, e, f = unpack('>c17I6BI4I4I4I4I4I4', args, i)
-  local last = 2 + 35 * limits
-  if at > last or sub(new, at, at + 16) ~= limit then
-    local id = sub(limit, 1, 5)
-    at = 3
-    while at < last and sub(new, at, at + 4) ~= id do at = at + 35 end
-    if at < last and sub(new, at, at + 16) ~= limit or at > last and limits == 255 then return {value} end
+while i < #args do
+  local a, b, c, d, e, f, other, own, tag = unpack('>I4I4I4I4I4I4BI6B', args, i)
+  local limit = sub(args, i + 31, i + 36 + tag % 16)
+  i, charges = i + 31 + #limit, charges + 1
+  if sub(new, at, at + #limit - 1) ~= limit then
+    local id, count, found = sub(limit, 2, 6), 0
+    at = 9
+    while at <= #new do
+      local t = byte(new, at)
+      local size = byte('\14\14\14\18\18\18\7\17\5', (t - t % 16) / 16) -- without parameters and entries
+      if not size or at + size + t % 16 > #new + 1 then return {value} end
+      if t < 112 then
+        count = count + 1
+        if sub(new, at + 1, at + 5) == id then found = at end
+        if t > 63 and t < 80 then size = size + 8 * unpack('>I4', new, at + 14 + t % 16) end
+      end
+      at = at + size + t % 16
+    end
+    if at ~= #new + 1 or count ~= limits then return {value} end
+    if found then
+      at = found
+      if sub(new, at, at + #limit - 1) ~= limit then return {value} end
+    elseif limits == 255 then
+      return {value}
+    end
   end
-  local s, n, m = 0, 0, 0
-  local own = version
-  if at < last then version, s, n, m = unpack('>I6I4I4I4', new, at + 17) end
-  if kind > 127 then
-    if at > last or version < own then return {value} end
-    kind = kind - 128
+  local first = at > #new -- the value does not have the limit
+  at = at + #limit
+  if other == 1 then
+    if first then return {value} end
+    local version, j = unpack('>I6', new, 3), at + (tag < 64 and 8 or tag > 79 and 12 or 12 + 8 * unpack('>I4', new, at + 8))
+    while (byte(new, j) or 0) > 111 do
+      if byte(new, j) == 112 then version = unpack('>I6', new, j + 1) end
+      j = j + byte('\7\17\5', byte(new, j) / 16 - 6)
+    end
+    if version < own then return {value} end
   end
-  local writes, from, dead, more
-  if kind == 1 then
-    if s > a or s == a and n > b then return {value} end -- and so if it is spoiled
-    writes = c + d > 0
+  local old, state = 8 -- length of the old state, and the new one
+  if tag < 32 then
+    local s, n = 0, 0
+    if not first then s, n = unpack('>I4I4', new, at) end
+    if s > a or s == a and n > b then return {value} end -- and so if it is too far ahead
     if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
     s, n = s + c, n + d
     if n >= 4294967296 then s, n = s + 1, n - 4294967296 end
-  elseif kind == 4 then
+    state = c + d > 0 and pack('>I4I4', s, n)
+  elseif tag > 63 and tag < 80 then
+    local s, n, m = 0, 0, 0
+    if not first then s, n, m = unpack('>I4I4I4', new, at) end
     if s > e or s == e and n > f then return {value} end
-    from = 3 + 35 * limits
-    for j = 3, at - 35, 35 do
-      if new:byte(j + 5) == 4 then from = from + 8 * unpack('>I4', new, j + 31) end
-    end
+    local from = at + 12
     local function expired(hi, lo) -- how many entries are not after an instant
       local low, high = 0, m
       while low < high do
@@ -79,17 +97,18 @@ for i = 9, #args, 48 do
       end
       return low
     end
-    if s < now_hi or s == now_hi and n < now_lo then
-      s, n = now_hi, now_lo
-    else -- a clock that is behind counts as if it were at the newest entry
-      local hi, lo = unpack('>I3I4', limit, 7)
-      a, b = s - hi, n - lo
-      if b < 0 then a, b = a - 1, b + 4294967296 end
-    end
-    writes, dead = d > 0, expired(a, b)
+    -- A clock that is behind counts as if it were at the newest entry.
+    if s < now_hi or s == now_hi and n < now_lo then s, n = now_hi, now_lo end
+    a, b = s - a, n - b
+    if b < 0 then a, b = a - 1, b + 4294967296 end
+    local dead = expired(a, b)
     if m - dead > c then return {value} end
-    more = string.rep(pack('>I4I4', s, n), d)
+    old = 12 + 8 * m
+    state = d > 0 and pack('>I4I4I4', s, n, m - dead + d) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. string.rep(pack('>I4I4', s, n), d)
   else
+    local layout, s, n, m = '>I4I2I2', 0, 0, 0
+    if tag > 79 then layout, old = '>I4I4I4', 12 end
+    if not first then s, n, m = unpack(layout, new, at) end
     if s > c then return {value} end
     if s < a then
       if s == a - 1 then m = n else m = 0 end
@@ -98,28 +117,20 @@ for i = 9, #args, 48 do
       d = 1048576
     end
     if n + math.ceil(m * d / 1048576) > e then return {value} end
-    writes = b > 0
-    n = n + b
+    state = b > 0 and pack(layout, s, n + b, m)
   end
-  if writes then
-    if at > last then -- a new limit goes before the entries
-      limits = limits + 1
-      new = '\1' .. string.char(limits) .. sub(new, 3, last) .. limit .. pack('>I6I4I4I4', version, s, n, m) .. sub(new, last + 1)
-      if more then from = #new + 1 end
-    else
-      new = sub(new, 1, at - 1) .. limit .. pack('>I6I4I4I4', version, s, n, m) .. sub(new, at + 35)
-    end
-    if more then
-      local left = m - dead
-      new = sub(new, 1, from - 1) .. sub(new, from + 8 * dead, from + 8 * m - 1) .. more .. sub(new, from + 8 * m)
-      new = sub(new, 1, at + 30) .. pack('>I4', left + #more / 8) .. sub(new, at + 35)
-    end
+  if state and first then
+    limits = limits + 1
+    new = '\1' .. string.char(limits) .. sub(new, 3) .. limit .. state
+    if own ~= unpack('>I6', new, 3) then new = new .. pack('>BI6', 112, own) end
+  elseif state then
+    new = sub(new, 1, at - 1) .. state .. sub(new, at + old)
   end
-  at = at + 35
+  at = at + (state and #state or old)
 end
 
 -- Other limits of the subject may need the key for longer than the charged ones.
-if limits * 48 > #args - 8 and redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
+if limits > charges and redis.call('PTTL', KEYS[1]) > tonumber(ARGV[2]) then
   redis.call('SET', KEYS[1], new, 'KEEPTTL')
 else
   redis.call('SET', KEYS[1], new, 'PX', ARGV[2])

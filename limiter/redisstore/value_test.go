@@ -81,7 +81,7 @@ func TestStore_value_few(t *testing.T) {
 		l := storetest.Limit(t, "l"+strconv.Itoa(n), algo.Rate{Requests: 10, Window: time.Second})
 		take(t, s, noon.Add(time.Duration(n/19)*2*time.Hour), limiter.Charge{Subject: who, Limit: l, Cost: 1})
 	}
-	if n := client.StrLen(ctx, "{few/1/"+who.String()+"}").Val(); n != 2+20*35 {
+	if n := client.StrLen(ctx, "{few/1/"+who.String()+"}").Val(); n != 8+20*16 {
 		t.Errorf("length: got %d bytes, want 20 records", n)
 	}
 }
@@ -91,7 +91,7 @@ func TestStore_value_empty(t *testing.T) {
 	client := local(t)
 	s, who := open(t, redisstore.Options{Namespace: "empty"}), caller()
 	l := storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute})
-	if err := client.Set(ctx, "{empty/1/"+who.String()+"}", "\x01\x00", time.Minute).Err(); err != nil {
+	if err := client.Set(ctx, "{empty/1/"+who.String()+"}", "\x01\x00\x00\x00\x00\x00\x00\x00", time.Minute).Err(); err != nil {
 		t.Fatal(err)
 	}
 	for _, cost := range []int64{11, 0, 10, 1} {
@@ -109,7 +109,7 @@ func TestStore_value_unreadable(t *testing.T) {
 	charges := []limiter.Charge{{Subject: who, Limit: storetest.Limit(t, "a", algo.Rate{Requests: 10, Window: time.Minute}), Cost: 3}}
 	_, results := take(t, s, noon, charges...)
 	good := client.Get(ctx, key).Val()
-	for _, value := range []string{"\x02" + good[1:], "\x01", "", "\x01\x02" + good[2:], good[:36]} {
+	for _, value := range []string{"\x02" + good[1:], "\x01", "", "\x01\x02" + good[2:], good[:23]} {
 		if err := client.Set(ctx, key, value, time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -120,8 +120,8 @@ func TestStore_value_unreadable(t *testing.T) {
 			t.Errorf("value %q: got %q, want no change", value, now)
 		}
 	}
-	for _, kind := range []string{"\x00", "\x05", "\xff"} {
-		if err := client.Set(ctx, key, good[:7]+kind+good[8:], time.Minute).Err(); err != nil {
+	for _, kind := range []string{"\x02", "\x52", "\xa2", "\xff"} {
+		if err := client.Set(ctx, key, good[:8]+kind+good[9:], time.Minute).Err(); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Inspect(ctx, who); !errors.Is(err, limiter.ErrFormat) {
@@ -148,6 +148,99 @@ func TestStore_value_ahead(t *testing.T) {
 		calls.Store(0)
 		if ok, _ := take(t, s, noon.Add(-5*time.Second), charge); !ok || calls.Load() != 1 {
 			t.Errorf("%s: got allowed %t with %d commands", algorithm, ok, calls.Load())
+		}
+	}
+}
+
+// A caller with one limit needs 48 bytes of memory for its value, and 80 with three, if the numbers of
+// the limits are round: see BENCHMARKS.md for the memory of the server.
+func TestStore_value_size(t *testing.T) {
+	client := local(t)
+	s := open(t, redisstore.Options{Namespace: "sizes"})
+	for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow} {
+		who := caller()
+		for i, rate := range []algo.Rate{{Requests: 100, Window: time.Minute}, {Requests: 1000, Window: time.Hour}, {Requests: 10_000, Window: 24 * time.Hour}} {
+			rate.Algorithm = algorithm
+			take(t, s, noon, limiter.Charge{Subject: who, Limit: storetest.Limit(t, "l"+strconv.Itoa(i), rate), Cost: 1})
+			if n, most := client.StrLen(ctx, "{sizes/1/"+who.String()+"}").Val(), []int64{28, 44, 60}[i]; n > most {
+				t.Errorf("%s, %d limits: got %d bytes, want at most %d", algorithm, i+1, n, most)
+			}
+		}
+	}
+}
+
+// The value keeps the parameters of every limit.
+func TestStore_value_parameters(t *testing.T) {
+	s := open(t, redisstore.Options{Namespace: "parameters"})
+	for _, requests := range []int64{1, 3, 7, 8, 10, 99, 100, 32_767, 32_768, 1_000_000, 123_456_789, 999_999_999, 1_000_000_000} {
+		for _, window := range []time.Duration{time.Second, 1_000_000_001, time.Minute, 90 * time.Second, time.Hour, 24 * time.Hour, algo.MaxWindow, algo.MaxWindow - 1} {
+			for _, algorithm := range []algo.Algorithm{algo.TokenBucket, algo.SlidingWindow, algo.FixedWindow, algo.SlidingLog} {
+				l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: window, Burst: 1}, Version: limiter.MaxVersion})
+				if algorithm != algo.TokenBucket {
+					l, err = limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: window}, Version: limiter.MaxVersion})
+				}
+				if err != nil { // a log that is too large
+					continue
+				}
+				who := caller()
+				take(t, s, noon, limiter.Charge{Subject: who, Limit: l, Cost: 1})
+				entries, err := s.Inspect(ctx, who)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if len(entries) != 1 || entries[0].Machine.Fingerprint() != l.Fingerprint() || entries[0].Version != limiter.MaxVersion {
+					t.Errorf("%s: got %+v", l.Fingerprint(), entries)
+				}
+			}
+		}
+	}
+}
+
+// Windows with counts of more than 16 bits are exact: in limits that allow them, and after a change to
+// a smaller limit.
+func TestStore_value_large(t *testing.T) {
+	for _, algorithm := range []algo.Algorithm{algo.SlidingWindow, algo.FixedWindow} {
+		s, who, model := open(t, redisstore.Options{Namespace: "large", Margin: 1}), caller(), storetest.Model{Margin: 1}
+		limit := func(requests, version int64) *limiter.Limit {
+			l, err := limiter.NewLimit(limiter.Limit{Name: "a", Rate: algo.Rate{Algorithm: algorithm, Requests: requests, Window: time.Minute}, Version: version})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return l
+		}
+		large, small, largest := limit(100_000, 1), limit(30_000, 2), limit(1_000_000, 3)
+		for i, step := range []struct {
+			limit  *limiter.Limit
+			cost   int64
+			after  time.Duration
+			refund bool
+		}{
+			{large, 65_535, 0, false},
+			{large, 1, 0, false},
+			{large, 10_000, 0, true},
+			{large, 70_000, time.Minute, false},
+			{small, 1, time.Minute, false},
+			{small, 1, time.Minute + 30*time.Second, false},
+			{large, 20_000, time.Minute + 59*time.Second, true},
+			{small, 30_000, 2 * time.Minute, true},
+			{small, 1, 3 * time.Minute, true},
+			{small, 20_000, 4 * time.Minute, false},
+			{largest, 900_000, 4 * time.Minute, true},
+			{largest, 1, 5 * time.Minute, false},
+		} {
+			charges, now := []limiter.Charge{{Subject: who, Limit: step.limit, Cost: step.cost}}, noon.Add(step.after)
+			ok, results := take(t, s, now, charges...)
+			wanted, want := model.Take(now, who, charges)
+			if ok != wanted || results[0].State != want[0].State {
+				t.Errorf("%s, step %d: got %t with %+v, want %t with %+v", algorithm, i, ok, results[0], wanted, want[0])
+			}
+			if !ok || !step.refund {
+				continue
+			}
+			given, err := s.Refund(ctx, who, charges, results, 0)
+			if wanted := model.Refund(who, charges, want, 0); err != nil || given != wanted {
+				t.Errorf("%s, step %d: got %d refunds, %v, want %d", algorithm, i, given, err, wanted)
+			}
 		}
 	}
 }

@@ -1,0 +1,276 @@
+package redisstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weir-limits/weir/limiter"
+	"github.com/weir-limits/weir/limiter/algo"
+)
+
+// The kinds of the elements of a value. Those from kindVersion on belong to the limit before them, and
+// are there only if they are not the default.
+const (
+	kindBucket = 1 + iota
+	kindSliding
+	kindFixed
+	kindLog
+	kindSlidingLarge // a window whose counts need more than 16 bits
+	kindFixedLarge
+	kindVersion // of the rules that set the limit, if it is not the version of the value
+	kindMark
+	kindRefunds // of a bucket
+)
+
+// elementSizes are the sizes of elements by kind, without parameters and entries.
+var elementSizes = [...]int{
+	kindBucket: limitSize + 8, kindSliding: limitSize + 8, kindFixed: limitSize + 8,
+	kindLog: limitSize + 12, kindSlidingLarge: limitSize + 12, kindFixedLarge: limitSize + 12,
+	kindVersion: 1 + versionSize, kindMark: 1 + 16, kindRefunds: 1 + 4,
+}
+
+const (
+	idSize      = 5
+	limitSize   = 1 + idSize // tag and id
+	versionSize = 6
+	entrySize   = 8
+)
+
+// tagged returns the tag of an element whose parameters have size bytes.
+func tagged(kind byte, size int) byte { return kind<<4 | byte(size) }
+
+// record is one limit in a value. Its slices are parts of the value.
+type record struct {
+	limit   []byte // tag, id and parameters
+	state   []byte
+	entries []byte // of a log
+	version int64
+	refunds int64
+	mark    algo.Mark
+}
+
+func (r record) kind() byte { return r.limit[0] >> 4 }
+
+func (r record) id() limiter.ID { return limiter.ID(integer(r.limit[1:limitSize])) }
+
+// cut returns the first record of b, and what follows it. version is that of the value. ok is false if b
+// does not begin with a complete record.
+func cut(b []byte, version int64) (r record, rest []byte, ok bool) {
+	element, rest, ok := cutElement(b)
+	if !ok || element[0]>>4 >= kindVersion {
+		return r, rest, false
+	}
+	fixed := limitSize + int(element[0]&15)
+	r = record{limit: element[:fixed], state: element[fixed:], version: version}
+	if r.kind() == kindLog {
+		r.state, r.entries = r.state[:12], r.state[12:]
+	}
+	for len(rest) > 0 && rest[0]>>4 >= kindVersion {
+		if element, rest, ok = cutElement(rest); !ok || element[0]&15 != 0 {
+			return r, rest, false
+		}
+		switch element[0] >> 4 {
+		case kindVersion:
+			r.version = integer(element[1:])
+		case kindMark:
+			r.mark = algo.Mark{Since: algo.Instant(integer(element[1:9])), Newest: integer(element[9:])}
+		case kindRefunds:
+			r.refunds = integer(element[1:])
+		}
+	}
+	return r, rest, true
+}
+
+// cutElement returns the first element of b.
+func cutElement(b []byte) (element, rest []byte, ok bool) {
+	if len(b) == 0 || int(b[0]>>4) >= len(elementSizes) || elementSizes[b[0]>>4] == 0 {
+		return nil, nil, false
+	}
+	size := elementSizes[b[0]>>4] + int(b[0]&15)
+	if len(b) < size {
+		return nil, nil, false
+	}
+	if b[0]>>4 == kindLog {
+		size += int(integer(b[size-4:size])) * entrySize
+	}
+	if len(b) < size {
+		return nil, nil, false
+	}
+	return b[:size], b[size:], true
+}
+
+// append appends r to a value of a version.
+func (r record) append(b []byte, version int64) []byte {
+	b = append(append(append(b, r.limit...), r.state...), r.entries...)
+	if r.version != version {
+		b = appendInteger(append(b, tagged(kindVersion, 0)), r.version, versionSize)
+	}
+	if r.mark != (algo.Mark{}) {
+		b = appendIntegers(append(b, tagged(kindMark, 0)), 8, int64(r.mark.Since), r.mark.Newest)
+	}
+	if r.refunds != 0 {
+		b = appendInteger(append(b, tagged(kindRefunds, 0)), r.refunds, 4)
+	}
+	return b
+}
+
+// held returns the state of limit in r, which has its ID.
+func (r record) held(limit *limiter.Limit) (limiter.Held, error) {
+	var own [limitSize + 15]byte
+	if string(appendLimit(own[:0], limit.ID, limit.Machine())) == string(r.limit) {
+		return r.read(limit.Machine()), nil
+	}
+	return r.parse()
+}
+
+// parse reads a record of any limit.
+func (r record) parse() (limiter.Held, error) {
+	kinds := [...]string{kindBucket: "bucket", kindSliding: "sliding", kindFixed: "fixed", kindLog: "log", kindSlidingLarge: "sliding", kindFixedLarge: "fixed"}
+	length, rest := decimal(r.limit[limitSize:])
+	capacity, rest := decimal(rest)
+	if len(rest) > 0 {
+		return limiter.Held{}, fmt.Errorf("%w: parameters: %d bytes too many", limiter.ErrFormat, len(rest))
+	}
+	machine, err := algo.Parse(fmt.Sprintf("%s/%s/%d", kinds[r.kind()], time.Duration(length), capacity))
+	if err != nil {
+		return limiter.Held{}, fmt.Errorf("%w: %w", limiter.ErrFormat, err)
+	}
+	return r.read(machine), nil
+}
+
+// read reads a record whose parameters are those of m.
+func (r record) read(m algo.Machine) limiter.Held {
+	h := limiter.Held{Result: algo.Result{Machine: m}, Version: r.version, Mark: r.mark}
+	switch r.kind() {
+	case kindBucket:
+		h.State = algo.State{TAT: algo.Instant(integer(r.state)), Refunds: r.refunds}
+	case kindLog:
+		h.State = algo.State{Newest: algo.Instant(integer(r.state[:8])), Entries: algo.Entries(r.entries)}
+	default:
+		half := len(r.state)/2 + 2 // after the index and the count
+		h.State = algo.State{Window: integer(r.state[:4]), Count: integer(r.state[4:half]), Previous: integer(r.state[half:])}
+	}
+	return h
+}
+
+// idle returns the instant from which the record counts nothing, like algo.Machine.Idle.
+func (r record) idle() algo.Instant {
+	if r.kind() == kindBucket {
+		return algo.Instant(integer(r.state))
+	}
+	length, _ := decimal(r.limit[limitSize:])
+	if r.kind() == kindLog {
+		return algo.Instant(integer(r.state[:8]) + length)
+	}
+	return algo.Instant((integer(r.state[:4]) + 2) * length)
+}
+
+func newRecord(id limiter.ID, h limiter.Held) record {
+	r := record{limit: appendLimit(nil, id, h.Machine), entries: []byte(h.State.Entries), version: h.Version, mark: h.Mark}
+	switch s := h.State; h.Machine.(type) {
+	case *algo.Bucket:
+		r.state, r.refunds = appendInteger(nil, int64(s.TAT), 8), s.Refunds
+	case *algo.Log:
+		r.state = appendInteger(appendInteger(nil, int64(s.Newest), 8), int64(s.Entries.Len()), 4)
+	case *algo.Window:
+		if r.kind() < kindLog && max(s.Count, s.Previous) > math.MaxUint16 { // older rules admitted more
+			r.limit[0] += tagged(kindSlidingLarge-kindSliding, 0)
+		}
+		size := 2
+		if r.kind() > kindLog {
+			size = 4
+		}
+		r.state = appendIntegers(appendInteger(nil, s.Window, 4), size, s.Count, s.Previous)
+	}
+	return r
+}
+
+// appendLimit appends the identity of a limit: its tag, id and parameters.
+func appendLimit(b []byte, id limiter.ID, m algo.Machine) []byte {
+	kind, length := kindOf(m)
+	start := len(b)
+	b = appendInteger(append(b, 0), int64(id), idSize)
+	b = appendDecimal(appendDecimal(b, int64(length)), m.Capacity())
+	b[start] = tagged(kind, len(b)-start-limitSize)
+	return b
+}
+
+func kindOf(m algo.Machine) (kind byte, length time.Duration) {
+	switch m := m.(type) {
+	case *algo.Bucket:
+		return kindBucket, m.Interval
+	case *algo.Log:
+		return kindLog, m.Length
+	case *algo.Window:
+		kind = kindFixed
+		if m.Sliding {
+			kind = kindSliding
+		}
+		if m.MaxDebt() > math.MaxUint16 {
+			kind += kindSlidingLarge - kindSliding
+		}
+		return kind, m.Length
+	}
+	return 0, 0
+}
+
+// appendDecimal appends a positive number. Round numbers, which most limits have, need one or two
+// bytes: the first one has the number of trailing decimal zeros in its high half, and three bits of the
+// number without them. The bit 8 announces more bytes, of seven bits each.
+func appendDecimal(b []byte, n int64) []byte {
+	zeros := byte(0)
+	for n%10 == 0 && zeros < 15 {
+		n /= 10
+		zeros++
+	}
+	first := zeros<<4 | byte(n&7)
+	if n >>= 3; n == 0 {
+		return append(b, first)
+	}
+	return binary.AppendUvarint(append(b, first|8), uint64(n))
+}
+
+// decimal reads a number that appendDecimal wrote. It returns a negative number if there is none.
+func decimal(b []byte) (n int64, rest []byte) {
+	if len(b) == 0 {
+		return -1, nil
+	}
+	n, rest = int64(b[0]&7), b[1:]
+	if b[0]&8 != 0 {
+		more, size := binary.Uvarint(rest)
+		if size <= 0 || more > math.MaxInt64>>3 {
+			return -1, nil
+		}
+		n, rest = n|int64(more)<<3, rest[size:]
+	}
+	for range b[0] >> 4 {
+		if n > math.MaxInt64/10 {
+			return -1, nil
+		}
+		n *= 10
+	}
+	return n, rest
+}
+
+// appendIntegers appends several integers of one size.
+func appendIntegers(b []byte, size int, list ...int64) []byte {
+	for _, n := range list {
+		b = appendInteger(b, n, size)
+	}
+	return b
+}
+
+// appendInteger appends the lowest size bytes of n.
+func appendInteger(b []byte, n int64, size int) []byte {
+	var full [8]byte
+	binary.BigEndian.PutUint64(full[:], uint64(n))
+	return append(b, full[8-size:]...)
+}
+
+func integer(b []byte) int64 {
+	var full [8]byte
+	copy(full[8-len(b):], b)
+	return int64(binary.BigEndian.Uint64(full[:]))
+}
