@@ -9,31 +9,31 @@ import (
 // CounterRules are the parameters of a Counter.
 type CounterRules struct {
 	Machine  algo.Machine  // of the limit
-	Horizon  time.Duration // how long a store keeps a charge of the limit
-	Interval time.Duration // between synchronizations; a Counter with a Share plans its own
-	// Admitted is the machine of the state that Reported receives: that of the limit, or of a
-	// longer window if the limit is too short for a Share. nil: the counter has no Share.
+	Horizon  time.Duration // how long a store keeps a charge on the limit
+	Interval time.Duration // between synchronizations; a Share chooses its own interval
+	// Admitted is the machine of the state that Reported receives. It is that of the limit, or of a
+	// longer window if the window of the limit is too short for a Share. nil means no Share.
 	Admitted algo.Machine
 }
 
-// Counter counts one limit of a subject in this process, and synchronizes with the store from time
-// to time. With a Share it admits no more than that. The zero value has no rules.
+// Counter counts one limit of a subject in this process, and synchronizes with the store at intervals.
+// With a Share, it admits at most that share. Make one with NewCounter.
 type Counter struct {
-	algo.Result // what the store held last, and what was charged here since
+	algo.Result // the last state of the store, with the charges in this process since then
 	rules       CounterRules
 	share       *Share       // nil without CounterRules.Admitted
-	pending     int64        // charged here, and not yet sent to the store
-	charged     algo.Instant // when the newest of pending was charged
-	epoch       int64        // how often pending was sent
-	synced      algo.Instant // when the store was called last
-	// own is the state of a subject that only this process charges. What was sent without an
-	// answer is not sent again, so the store counts it at most once; this process still enforces the
-	// limit on all that it admitted.
+	pending     int64        // charged in this process and not yet sent to the store
+	charged     algo.Instant // instant of the newest pending charge
+	epoch       int64        // number of times that pending was sent
+	synced      algo.Instant // instant of the last synchronization
+	// own counts what this process admitted. A report without an answer is not sent again, so the
+	// store counts it at most once. By own, this process still enforces the limit on all its
+	// admissions.
 	own  algo.Result
-	lost bool // the store may lack something of own
+	lost bool // the store may lack charges that own has
 }
 
-// NewCounter returns a counter that knows nothing yet.
+// NewCounter returns a counter that was never synchronized.
 func NewCounter(rules CounterRules) Counter {
 	c := Counter{rules: rules}
 	if rules.Admitted != nil {
@@ -42,14 +42,14 @@ func NewCounter(rules CounterRules) Counter {
 	return c
 }
 
-// Renew returns a counter under changed rules. It keeps what the store may lack.
+// Renew returns a counter under changed rules. It keeps the charges that the store may lack.
 func (c *Counter) Renew(rules CounterRules) Counter {
 	next := NewCounter(rules)
 	next.pending, next.charged, next.epoch, next.own, next.lost = c.pending, c.charged, c.epoch, c.own, c.lost
 	return next
 }
 
-// Known reports whether the counter was synchronized, so that it can decide.
+// Known reports whether the counter can decide, because it was synchronized.
 func (c *Counter) Known() bool { return c.Machine != nil }
 
 // Due reports whether it is time to synchronize.
@@ -61,11 +61,11 @@ func (c *Counter) Due(now algo.Instant) bool {
 	return c.Machine == nil || age >= c.rules.Interval || -age >= c.rules.Interval
 }
 
-// Idle reports whether the counter may be dropped at now.
+// Idle reports whether the counter may be removed at now.
 func (c *Counter) Idle(now algo.Instant) bool {
 	switch {
 	case c.pending > 0 && now < c.charged.Add(c.rules.Horizon), c.lost && now < c.own.Machine.Idle(c.own.State):
-		return false // the store may lack what still counts
+		return false // the store may lack charges that still count
 	case c.pending > 0 || c.lost:
 		return true
 	}
@@ -79,7 +79,7 @@ type Taken struct {
 	before, after states
 }
 
-// states are the states of a counter: the total, what this process charged, and its share.
+// states are the states of a counter: the total, the admissions of this process, and its share.
 type states struct{ total, own, share algo.State }
 
 func (c *Counter) states() states {
@@ -90,7 +90,7 @@ func (c *Counter) states() states {
 	return s
 }
 
-// Look returns what Take would: whether cost is allowed, and the state that decides.
+// Look returns what Take would return: whether cost is allowed, and the state that decides.
 func (c *Counter) Look(now algo.Instant, cost int64, force bool) (allowed bool, decided algo.Result) {
 	decided = c.Result
 	if s := c.share; s != nil && (!s.strict || decided.RetryAfter(now, cost) == 0) {
@@ -99,8 +99,8 @@ func (c *Counter) Look(now algo.Instant, cost int64, force bool) (allowed bool, 
 	return force || decided.RetryAfter(now, cost) == 0, decided
 }
 
-// Take charges cost if it is allowed, by the share too. It returns the state that decided. The
-// counter MUST be Known.
+// Take charges cost if the limit and the share allow it. It returns the state that decided. The counter
+// MUST be Known.
 func (c *Counter) Take(now algo.Instant, cost int64, force bool) (allowed bool, decided algo.Result, t Taken) {
 	t = Taken{epoch: c.epoch, cost: cost, before: c.states()}
 	s := c.share
@@ -129,8 +129,7 @@ func (c *Counter) take(now algo.Instant, cost int64, force bool) bool {
 	return ok
 }
 
-// Undo takes back a charge that was allowed, and reports whether it could: a charge that was sent
-// stays.
+// Undo takes back an allowed charge. It returns false if the charge was already sent to the store.
 func (c *Counter) Undo(t Taken) bool {
 	if c.epoch != t.epoch {
 		return false
@@ -145,28 +144,29 @@ func (c *Counter) Undo(t Taken) bool {
 	return true
 }
 
-// Repeat announces that the request of a refused cost will be decided again: its demand counts once.
+// Repeat announces that the request of a refused cost will be decided again, so that its demand counts
+// once.
 func (c *Counter) Repeat(cost int64) {
 	if c.share != nil {
 		c.share.forget(cost)
 	}
 }
 
-// undone returns s without a charge that changed a state from before to after.
+// undone returns s without a charge of cost that changed the state from before to after.
 func undone(m algo.Machine, s, before, after algo.State, cost int64) algo.State {
 	switch m.(type) {
 	case *algo.Window, *algo.Log:
 		return m.Refund(s, after, cost, 0)
 	case *algo.Bucket:
-		if s == after { // otherwise it is corrected by the next synchronization
+		if s == after { // otherwise the next synchronization corrects it
 			return before
 		}
 	}
 	return s
 }
 
-// Report starts a synchronization. Reported or Unreported MUST follow. Without a Share, pending
-// charges are reported at the instant of the newest one, so that they count in its window.
+// Report starts a synchronization. Reported or Unreported MUST follow. Without a Share, the report is
+// charged at the instant of the newest pending charge, so that it counts in the window of that charge.
 func (c *Counter) Report(now algo.Instant) (out Report) {
 	s := c.share
 	out.At = now
@@ -179,21 +179,22 @@ func (c *Counter) Report(now algo.Instant) (out Report) {
 	case s.stage >= joining:
 		out.demand, out.requests = s.demand, s.requests
 		if out.Count = c.send(); c.charged.Add(c.rules.Machine.Horizon()) <= now {
-			out.Count = 0 // it no longer counts
+			out.Count = 0 // the limit no longer counts these charges
 		}
 	}
 	out.Demand, out.Interval = s.report(now, out.demand)
 	return out
 }
 
+// send moves the pending charges to a report.
 func (c *Counter) send() (sent int64) {
 	sent, c.pending = c.pending, 0
 	c.epoch++
 	return sent
 }
 
-// Reported takes in the states of the store after a report: the count and, with a Share, the demand
-// and the processes. It returns how far the count is past the limit.
+// Reported ends a synchronization that succeeded. results are the states of the store: the count and,
+// with a Share, the demand and the number of processes. It returns how far the count is past the limit.
 func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, intN func(int) int) (overshoot int64) {
 	overshoot = c.sync(now, results[0])
 	if s := c.share; s != nil {
@@ -203,13 +204,14 @@ func (c *Counter) Reported(now algo.Instant, out Report, results []algo.Result, 
 	return overshoot
 }
 
-// ownCount reports whether the limit itself counts what all processes admit.
+// ownCount reports whether the limit itself counts what all processes admit, not a longer window.
 func (c *Counter) ownCount() bool { return c.rules.Admitted == c.rules.Machine }
 
 // fraction returns a random number from 0 to 1.
 func fraction(intN func(int) int) float64 { return float64(intN(1<<20)) / (1 << 20) }
 
-// sync takes in the state of the store. It returns how far that is past the limit.
+// sync replaces the count by the state of the store, and adds pending charges. It returns how far the
+// state is past the limit.
 func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 	c.Result, c.synced = r, now
 	overshoot = max(0, r.Machine.Used(r.State, now)-r.Machine.Capacity())
@@ -222,7 +224,7 @@ func (c *Counter) sync(now algo.Instant, r algo.Result) (overshoot int64) {
 	return overshoot
 }
 
-// atLeast returns s, raised to what own counts at now.
+// atLeast returns s, raised so that it counts at least what own counts at now.
 func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 	if _, ok := m.(*algo.Bucket); ok {
 		s.TAT = max(s.TAT, own.TAT)
@@ -231,8 +233,8 @@ func atLeast(m algo.Machine, s, own algo.State, now algo.Instant) algo.State {
 	return m.Force(s, now, max(0, m.Used(own, now)-m.Used(s, now)))
 }
 
-// Unreported takes back a report without an answer. charged reports whether the store may have
-// charged it, busy whether the subject is busy.
+// Unreported ends a synchronization that failed. charged reports whether the store may have charged the
+// report. busy reports whether the subject is busy.
 func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, intN func(int) int) {
 	c.synced = now
 	if charged {
@@ -245,7 +247,7 @@ func (c *Counter) Unreported(now algo.Instant, out Report, charged, busy bool, i
 		return
 	}
 	switch spread := fraction(intN); {
-	case s.stage == unseen && busy: // others report; until it can read how many, it is as if alone
+	case s.stage == unseen && busy: // until it can read the number of processes, it assumes that it is alone
 		c.Result = algo.Result{Machine: c.rules.Admitted}
 		s.start(now, spread)
 		s.settle(now, c.Result, c.ownCount())

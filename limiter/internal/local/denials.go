@@ -7,25 +7,25 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Denials is the denial cache: the states that this process saw last. It denies a flood without
-// store calls, and it gives a store a hint of the state that it will find. It never admits. It is
-// safe for concurrent use.
+// Denials is the denial cache: the states that this process last saw in the store. It denies a flood
+// without store calls. It also gives the store a hint of the current state. It never admits a request.
+// It is safe for concurrent use.
 //
-// The cache is bounded by two generations, each with at most half the subjects. A subject with many
-// limits or a long log counts as several. A subject in use moves to the recent generation. When that
-// one is full it becomes the older one, and the entries of the former older one are evicted.
+// The cache has two generations, each with at most half of the subjects. A subject with many limits or
+// a long log counts as several. A subject in use moves to the recent generation. When the recent
+// generation is full, it becomes the older one, and the previous older one is evicted.
 type Denials struct {
-	trust time.Duration   // how long an entry may deny
-	half  int             // subjects in a generation
-	intN  func(n int) int // returns a random number below n
+	ttl  time.Duration   // how long an entry may deny
+	half int             // subjects in a generation
+	intN func(n int) int // returns a random number below n
 
 	mu            sync.Mutex
 	recent, older map[string][]entry
 	weight        int // of the recent generation, in subjects
 }
 
-// entry is the state of one limit at the instant at which it was seen. Limits of a new version of
-// the rules have other machines, so they find no entry.
+// entry is the state of one limit, and the instant at which this process saw it. Limits of a new
+// version of the rules have other machines, so they find no entry.
 type entry struct {
 	limit  Limit
 	result algo.Result
@@ -33,20 +33,20 @@ type entry struct {
 	backOff
 }
 
-// NewDenials returns a cache for the given number of subjects. Its entries deny for trust at most;
-// a trust of 0 or less means never. intN returns a random number below n.
-func NewDenials(subjects int, trust time.Duration, intN func(n int) int) *Denials {
-	return &Denials{trust: trust, half: max(1, subjects/2), intN: intN, recent: map[string][]entry{}}
+// NewDenials returns a cache for the given number of subjects. An entry denies for at most ttl, and not
+// at all if ttl is 0 or less. intN returns a random number below n.
+func NewDenials(subjects int, ttl time.Duration, intN func(n int) int) *Denials {
+	return &Denials{ttl: ttl, half: max(1, subjects/2), intN: intN, recent: map[string][]entry{}}
 }
 
-// Recall fills results with the cached states of the charges on subject, and reports whether they
-// deny at now. holds receives the remaining back-off of each charge. If the cache denies, only
-// results that are recent enough to be trusted remain.
-func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, results []algo.Result, holds []time.Duration) (denies bool) {
+// Lookup fills results with the cached states of the charges on subject, and backOffs with the remaining
+// back-offs. It reports whether they deny at now. If they do, Lookup clears results that are too old to
+// deny.
+func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, results []algo.Result, backOffs []time.Duration) (denies bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	entries := d.of(subject)
-	clear(holds)
+	clear(backOffs)
 	for i, c := range charges {
 		e := find(entries, c.Limit)
 		if e == nil {
@@ -54,16 +54,16 @@ func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, res
 		}
 		results[i] = e.result
 		if c.Cost > 0 && !c.Force {
-			holds[i] = e.left(now, e.result, e.seen, c.Cost, d.trust)
+			backOffs[i] = e.left(now, e.result, e.seen, c.Cost, d.ttl)
 		}
-		if !d.stale(now, e, holds[i]) && (holds[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
+		if !d.stale(now, e, backOffs[i]) && (backOffs[i] > 0 || !c.Force && e.result.RetryAfter(now, c.Cost) > 0) {
 			e.of(c.Cost).early++
 			denies = true
 		}
 	}
 	if denies {
 		for i, c := range charges {
-			if e := find(entries, c.Limit); e != nil && d.stale(now, e, holds[i]) {
+			if e := find(entries, c.Limit); e != nil && d.stale(now, e, backOffs[i]) {
 				results[i] = algo.Result{}
 			}
 		}
@@ -72,12 +72,12 @@ func (d *Denials) Lookup(now algo.Instant, subject string, charges []Charge, res
 }
 
 // stale reports whether e is too old to deny at now.
-func (d *Denials) stale(now algo.Instant, e *entry, hold time.Duration) bool {
+func (d *Denials) stale(now algo.Instant, e *entry, backOff time.Duration) bool {
 	age := now.Sub(e.seen)
-	return hold == 0 && (age > d.trust || -age > d.trust)
+	return backOff == 0 && (age > d.ttl || -age > d.ttl)
 }
 
-// of returns the entries of subject. The caller holds the lock.
+// of returns the entries of subject. The caller backOffs the lock.
 func (d *Denials) of(subject string) []entry {
 	if entries, ok := d.recent[subject]; ok {
 		return entries
@@ -95,8 +95,8 @@ func find(entries []entry, limit Limit) *entry {
 	return nil
 }
 
-// Last returns the state of a limit of any version that was seen last, of any age; no Machine if
-// there is none.
+// Last returns the cached state of a limit, of any age and under any version of its rules. It has no
+// Machine if there is none.
 func (d *Denials) Last(subject string, id uint64) algo.Result {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -119,7 +119,7 @@ func (d *Denials) Forget(subject string) {
 	delete(d.older, subject)
 }
 
-// Distrust makes the entries of subject too old to deny. Last still returns their states.
+// Expire makes the entries of subject too old to deny. Last still returns their states.
 func (d *Denials) Expire(subject string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -129,7 +129,7 @@ func (d *Denials) Expire(subject string) {
 	}
 }
 
-// Remember caches results as seen at now. taken reports whether the store took the charges.
+// Record caches results, which this process saw at now. taken reports whether the store took the charges.
 func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, results []algo.Result, taken bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -152,26 +152,26 @@ func (d *Denials) Record(now algo.Instant, subject string, charges []Charge, res
 	}
 }
 
-// next returns the entry after one charge, where before is the last one; nil: none.
+// next returns the new entry of the limit of a charge. before is the previous entry, or nil.
 func (d *Denials) next(now algo.Instant, before *entry, c Charge, r algo.Result, taken bool) entry {
 	e := entry{limit: c.Limit, result: r, seen: now}
-	e.result.Clamped = false // reported once
-	expected := false        // the refusal was known before the call
+	e.result.Clamped = false // a clamp is reported once
+	expected := false        // the cache expected the refusal
 	if before != nil {
 		e.backOff = before.backOff
 		expected = before.result.RetryAfter(now, c.Cost) > 0
 	}
 	switch {
-	case c.Force || c.Cost == 0 || d.trust <= 0:
+	case c.Force || c.Cost == 0 || d.ttl <= 0:
 	case taken:
-		e.admitted(now, c.Cost, d.trust)
+		e.admitted(now, c.Cost, d.ttl)
 	case !expected && r.RetryAfter(now, c.Cost) > 0:
-		e.refused(now, c.Cost, d.trust, d.intN)
+		e.refused(now, c.Cost, d.ttl, d.intN)
 	}
 	return e
 }
 
-// put replaces the entry of the same limit, of any version, or adds one.
+// put replaces the entry of the same limit under any version of its rules, or adds an entry.
 func put(entries []entry, e entry) []entry {
 	for i := range entries {
 		if entries[i].limit.ID == e.limit.ID {

@@ -1,11 +1,11 @@
 // Package local has the state that one process keeps beside a shared store.
 //
 //   - [Denials] caches states, and denies without a store call.
-//   - [Lease] serves quota that the process took in advance.
-//   - [Counter] counts by itself and synchronizes with the store; with a [Share] it admits its part of
-//     a limit that many processes divide by demand.
-//   - [Fallback] counts by itself while the store fails.
+//   - [Lease] is quota that the process took in advance.
+//   - [Counter] counts in the process and synchronizes with the store at intervals. With a [Share], it
+//     admits the part of the limit that this process gets by its demand.
+//   - [Fallback] counts in the process while the store fails.
 //
-// Subjects are plain strings, and a [Limit] is an ID and a machine: package limiter translates. Leases,
-// counters and shares are plain values; their user holds a lock. Nothing here reads a clock.
+// Subjects are strings here, and a [Limit] is an ID and an algorithm. Leases, counters and shares are
+// values without a lock: package limiter holds one. Nothing here reads a clock.
 package local

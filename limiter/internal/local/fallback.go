@@ -9,18 +9,18 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// Fallback counts in this process what the store could not be charged in an outage. Unlike a store
-// it starts from a state that was seen elsewhere, it mirrors only limits that it holds already, and it
-// drops what the shared store counts as well. It is safe for concurrent use.
+// Fallback counts the requests that this process admits while the store fails. It is safe for concurrent
+// use.
 //
-// A state stays until nothing of it counts any more, or until the store counts at least as much. As
-// long as it stays, it is also charged with every charge that the store admits. So this process alone
-// never admits more than the limit, whatever the store lost or did not receive.
+// A count starts from the state that this process last saw in the store. After the outage, the count
+// stays until all of its charges have expired, or until the store counts at least as much. Until then,
+// it is also charged with every request that the store admits. Therefore, this process alone never
+// admits more than the limit, whatever the store lost or did not receive.
 type Fallback struct {
 	most int // subjects
 
-	subjects atomic.Int64 // subjects; with none, a decision costs nothing more
-	until    atomic.Int64 // the instant from which nothing held counts, unless more is charged
+	subjects atomic.Int64 // number of subjects; 0 makes Holds cheap
+	until    atomic.Int64 // instant at which all charges so far have expired
 
 	mu     sync.Mutex
 	table  map[string][]heldState
@@ -28,13 +28,14 @@ type Fallback struct {
 	swept  algo.Instant
 }
 
-// held is the state of a limit, or of its share.
+// heldState is the state of a limit, or of the share of a limit.
 type heldState struct {
 	limit Limit
 	state algo.State
 }
 
-// fallbackMargin covers the order of instants inside one process, in a refund.
+// fallbackMargin is added to the elapsed time of a refund, because concurrent requests are not in the order
+// of their instants.
 const fallbackMargin = 50 * time.Millisecond
 
 // NewFallback returns a Fallback for the given number of subjects. A subject with many limits or a
@@ -43,7 +44,7 @@ func NewFallback(subjects int) *Fallback {
 	return &Fallback{most: subjects, table: map[string][]heldState{}}
 }
 
-// Holds reports whether anything is held that counts at now. If not, it drops all.
+// Holds reports whether f holds a charge that has not expired at now. If not, it drops all states.
 func (f *Fallback) Holds(now algo.Instant) bool {
 	switch {
 	case f.subjects.Load() == 0:
@@ -62,14 +63,16 @@ func (f *Fallback) Holds(now algo.Instant) bool {
 	return false
 }
 
-// Take charges charges or none, and reports which. Before, it calls seen, which fills results with
-// known states of the charges' own machines; Take counts at least these. Take misses no charge that the
-// store admits: seen finds charges that were answered before, and later ones find the lock taken. room
-// is false if there is no room for the subject.
+// Take charges all charges or none, and reports which. First it calls seen, which fills results with the
+// states that this process last saw in the store. Take counts at least these. room is false if there is
+// no room for the subject.
+//
+// Take misses no charge that the store admits at the same time: it calls seen under the lock. A charge
+// that was answered before is part of what seen finds. A later one waits for the lock in Mirror.
 func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, results []algo.Result, seen func()) (taken, room bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.subjects.Add(1) // so that Holds waits for the lock
+	f.subjects.Add(1) // makes Holds wait for the lock
 	defer f.recount()
 	seen()
 	states, writes := f.table[subject], false
@@ -93,8 +96,8 @@ func (f *Fallback) Take(now algo.Instant, subject string, charges []Charge, resu
 	return true, true
 }
 
-// Raise makes the count of limit at least the state that seen returns, if there is room. Like Take it
-// misses no charge.
+// Raise makes the count of limit at least the state that seen returns, if there is room. Like Take, it
+// calls seen under the lock.
 func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen func() (algo.State, bool)) {
 	charges, results := []Charge{{Limit: limit, Cost: 1, Force: true}}, []algo.Result{{Machine: limit.Machine}}
 	f.mu.Lock()
@@ -111,11 +114,11 @@ func (f *Fallback) Raise(now algo.Instant, subject string, limit Limit, seen fun
 	f.write(subject, states, charges, results)
 }
 
-// recount counts the subjects that are held. The caller holds the lock.
+// recount updates the number of subjects. The caller holds the lock.
 func (f *Fallback) recount() { f.subjects.Store(int64(len(f.table))) }
 
-// Mirror charges what the store has charged, on limits that are held, and reports whether all of these
-// admit it. A limit that is not held has no Machine in results.
+// Mirror charges what the store has charged, on the limits that f holds. It reports whether all of these
+// admit the charges. A limit that f does not hold has no Machine in results.
 func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -130,7 +133,7 @@ func (f *Fallback) Mirror(now algo.Instant, subject string, charges []Charge, re
 	return true
 }
 
-// Look fills results with the states that are held, and reports whether there are any.
+// Look fills results with the states that f holds, and reports whether there are any.
 func (f *Fallback) Look(now algo.Instant, subject string, charges []Charge, results []algo.Result) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +151,7 @@ func load(now algo.Instant, states []heldState, charges []Charge, results []algo
 	return found
 }
 
-// apply charges the results that have a Machine, or none, and reports which.
+// apply charges all results that have a Machine, or none. It reports whether it charged them.
 func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	next := make([]algo.State, len(charges))
 	for i, c := range charges {
@@ -166,9 +169,9 @@ func apply(now algo.Instant, charges []Charge, results []algo.Result) bool {
 	return true
 }
 
-// Drop removes the states of charges that the store counts as well; stored has the states of the store.
-// All that this process admitted MUST be charged to the store: no other request is in progress. Then the
-// past and the future admissions of this process are together within the limit.
+// Drop removes the states that the store now counts too. stored has the states of the store. No other
+// request may be in progress, so that the store has all charges of this process. Then the store alone
+// enforces the limit on its past and future admissions.
 func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -189,14 +192,14 @@ func (f *Fallback) Drop(subject string, charges []Charge, stored []algo.Result) 
 	f.put(subject, states)
 }
 
-// sameUsage reports whether two states count the same.
+// sameUsage reports whether two states count the same usage.
 func sameUsage(a, b algo.State) bool {
 	a.Refunds = b.Refunds
 	return a == b
 }
 
-// Refund gives charges back whose results are those of Take or Mirror. given is the number of charges of
-// which it gave something back.
+// Refund refunds charges of Take or Mirror, whose results are passed. given is the number of charges of
+// which it refunded something.
 func (f *Fallback) Refund(subject string, charges []Charge, results []algo.Result, elapsed time.Duration) (given int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -224,7 +227,7 @@ func (f *Fallback) Reset(subject string) {
 	}
 }
 
-// write keeps the results of charges that have a Machine. The caller holds the lock.
+// write stores the results that have a Machine. The caller holds the lock.
 func (f *Fallback) write(subject string, states []heldState, charges []Charge, results []algo.Result) {
 	f.weight -= heldWeight(states)
 	for i, c := range charges {
@@ -242,7 +245,8 @@ func (f *Fallback) write(subject string, states []heldState, charges []Charge, r
 	f.put(subject, states)
 }
 
-// put replaces the states of subject, whose weight is already subtracted. The caller holds the lock.
+// put replaces the states of subject. The caller holds the lock and has subtracted the weight of the old
+// states.
 func (f *Fallback) put(subject string, states []heldState) {
 	if len(states) == 0 {
 		delete(f.table, subject)
@@ -253,8 +257,8 @@ func (f *Fallback) put(subject string, states []heldState) {
 	f.recount()
 }
 
-// room reports whether there is room for another subject. If not, it removes the subjects that count
-// nothing any more, at most once a second. The caller holds the lock.
+// room reports whether there is room for another subject. If not, it removes the subjects whose charges
+// have all expired, at most once a second. The caller holds the lock.
 func (f *Fallback) room(now algo.Instant) bool {
 	if f.weight < f.most {
 		return true
@@ -281,7 +285,7 @@ func heldWeight(states []heldState) int {
 	return w
 }
 
-// heldOf returns the state of limit, of any version; nil if there is none.
+// heldOf returns the state of limit under any version of its rules; nil if there is none.
 func heldOf(states []heldState, limit Limit) *heldState {
 	for i := range states {
 		if s := &states[i]; s.limit.ID == limit.ID && s.limit.Share == limit.Share {
@@ -291,8 +295,8 @@ func heldOf(states []heldState, limit Limit) *heldState {
 	return nil
 }
 
-// as returns the state as limit counts it at now, and whether there is one.
-func (s *heldState) as(limit Limit, now algo.Instant) (algo.State, bool) {
+// as returns the state as limit counts it at now. ok is false if there is no state.
+func (s *heldState) as(limit Limit, now algo.Instant) (state algo.State, ok bool) {
 	if s == nil {
 		return algo.State{}, false
 	}

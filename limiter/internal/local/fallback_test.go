@@ -18,9 +18,9 @@ func window(tb testing.TB) Limit {
 	return Limit{Machine: m}
 }
 
-// Holds waits for the lock of Take and Raise while they look for known states. It may not report in
-// between that nothing is held. So held is above zero during that time.
-func TestFallback_held(t *testing.T) {
+// While Take and Raise call seen, Holds must wait for their lock. Otherwise it could report that nothing
+// is held.
+func TestFallback_Holds_waits(t *testing.T) {
 	f, limit := NewFallback(10), window(t)
 	held := false
 	f.Take(0, "user", []Charge{{Limit: limit, Cost: 1}}, make([]algo.Result, 1), func() { held = f.subjects.Load() > 0 })

@@ -6,19 +6,19 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// LeaseLife is how long a lease serves at most.
+// LeaseLife is how long a process may use a lease.
 const LeaseLife = time.Second
 
-// Lease is quota that this process took from the store in advance. The zero value serves nothing.
+// Lease is quota that this process took from the store in advance. The zero value is an empty lease.
 type Lease struct {
 	algo.Result   // the state of the store after the lease was taken
 	Granted, Used int64
 	Taken         algo.Instant
-	Serial        int64         // distinguishes the leases of one limit
-	Grace         time.Duration // before the lease of a bucket leaks
+	Serial        int64         // differs between the leases of one limit
+	Grace         time.Duration // time before a bucket's lease begins to leak
 }
 
-// Left returns how many requests the lease still serves at now.
+// Left returns the quota that is left of the lease at now, in requests.
 func (l *Lease) Left(now algo.Instant) int64 {
 	age := now.Sub(l.Taken)
 	if l.Granted == l.Used || age > LeaseLife || -age > LeaseLife {
@@ -27,9 +27,9 @@ func (l *Lease) Left(now algo.Instant) int64 {
 	age = max(0, age)
 	left := l.Granted - l.Used
 	switch m := l.Machine.(type) {
-	case *algo.Bucket: // what has leaked would have leaked from the bucket too
+	case *algo.Bucket: // unused quota leaks as it would from the bucket
 		left -= int64((max(0, age-l.Grace) + m.Interval - 1) / m.Interval)
-	case *algo.Window: // the lease is charged to this window
+	case *algo.Window: // the lease belongs to the window in which it was charged
 		if m.Index(now) > l.State.Window {
 			return 0
 		}
@@ -37,9 +37,9 @@ func (l *Lease) Left(now algo.Instant) int64 {
 	return max(0, left)
 }
 
-// Next returns the size of the next lease at now, for a request of cost: twice the last one if that
-// was used up in its time, else no more than was used of it. Part of a bucket's lease leaks, so it
-// grows only if most of it was used.
+// Next returns the size of the next lease at now, for a request of cost. It is twice the last lease if
+// that was used up in LeaseLife. Otherwise it is what was used of the last one. Part of a bucket's lease
+// leaks, so at least half of it must have been used.
 func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	size := l.Used
 	if l.Left(now) < cost && 2*l.Used >= l.Granted && now.Sub(l.Taken) <= LeaseLife {
@@ -48,7 +48,7 @@ func (l *Lease) Next(now algo.Instant, cost, most int64) int64 {
 	return min(max(size, cost), max(most, cost))
 }
 
-// Renew begins a lease of granted, of which the request that took it uses cost.
+// Renew replaces the lease by one of granted requests. The request that took it uses cost of them.
 func (l *Lease) Renew(now algo.Instant, r algo.Result, granted, cost int64) {
 	*l = Lease{Result: r, Granted: granted, Used: cost, Taken: now, Serial: l.Serial + 1}
 }

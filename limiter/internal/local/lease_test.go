@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// What leaks from a bucket, rounded up, reduces its lease. A lease serves nothing after its window
-// or its second.
+// A bucket's lease leaks at the rate of the bucket, rounded up. After its window or after one second, a
+// lease is empty.
 func TestLease_left(t *testing.T) {
 	const ms = time.Millisecond
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 59, 500_000_000, time.UTC))
@@ -35,8 +35,8 @@ func TestLease_left(t *testing.T) {
 	}
 }
 
-// The next lease is twice as large if the last one was used up in its second. Otherwise it is no
-// larger than what was used.
+// The next lease is twice as large if the last one was used up within a second. Otherwise it is as large
+// as what was used.
 func TestLease_next(t *testing.T) {
 	taken := algo.InstantOf(time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC))
 	machine := &algo.Window{Length: time.Hour, Requests: 1000}

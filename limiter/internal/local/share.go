@@ -7,8 +7,8 @@ import (
 	"github.com/weir-limits/weir/limiter/algo"
 )
 
-// The processes of an adaptive limit together send reportRate reports a second. Each sends one at an
-// interval of minReport to maxReport. The store sums reports over ReportWindow.
+// All processes of an adaptive limit together send reportRate reports a second. The interval between two
+// reports of one process is minReport to maxReport. The store sums reports over ReportWindow.
 const (
 	reportRate   = 360
 	minReport    = 500 * time.Millisecond
@@ -16,17 +16,16 @@ const (
 	ReportWindow = 4 * time.Second
 )
 
-// aim is the part of the limit that processes share when demand exceeds it. The demand that they
-// read varies by some percent, and the surplus of one process is not missing from another at the
-// same time.
+// targetUse is the part of the limit that processes share if demand exceeds the limit. The demand that
+// they read varies by some percent, so their shares can sum up to more than the part.
 const targetUse = 0.97
 
-// firstReports is the time in which processes that start together, and find no reports, look again.
-// The first of them report then. The others learn from these how many processes there are before
-// they send anything.
+// firstReports is the time in which processes that start together read the reports a second time, if
+// there were none at first. Some of them then report. The others read from these reports how many
+// processes there are, before they send a report.
 const firstReports = 1500 * time.Millisecond
 
-// Span returns how long a machine counts what was admitted.
+// Span returns how long a machine counts an admission.
 func Span(m algo.Machine) time.Duration {
 	switch m := m.(type) {
 	case *algo.Bucket:
@@ -48,66 +47,66 @@ func Rate(m algo.Machine) float64 {
 	return 0
 }
 
-// Share is what one process may admit of an adaptive limit until its next report: the rate of all
-// processes, divided by demand. The zero value knows nothing.
+// Share is what one process may admit of an adaptive limit until its next report. All processes divide
+// the rate of the limit in proportion to their demand. The zero value has read no reports.
 type Share struct {
 	algo.Result       // a bucket that holds about a second of the share
-	largest     int64 // cost so far, which the bucket must hold
+	largest     int64 // the largest cost so far; the bucket must hold it
 	stage       stage
-	born        algo.Instant  // instant of the first look
-	cold        bool          // no process had reported then
-	from        algo.Instant  // begin of the present wave of first reports
-	wave        time.Duration // its length
-	demand      int64         // cost of the requests here since the last report
-	requests    int64         // their number
+	born        algo.Instant  // when this process first read the reports
+	cold        bool          // there were no reports then
+	from        algo.Instant  // start of the current wave of first reports
+	wave        time.Duration // length of that wave
+	demand      int64         // cost of the requests in this process since its last report
+	requests    int64         // number of these requests
 	since       algo.Instant  // instant of the last report
 	interval    time.Duration
-	due         algo.Instant // of the next report, or look
+	due         algo.Instant // when to report, or to read the reports
 
-	own                        algo.State // of a limit on which only this process reports its demand
-	recentDemand               float64    // recent demand here
-	recentRequests, recentTime float64    // its number of requests, and its seconds
-	rate                       float64    // demand here, in requests a second; 0: unknown
-	total                      float64    // demand everywhere, in requests a second
+	own                        algo.State // counts the reported demand of this process alone
+	recentDemand               float64    // demand of this process in a recent time
+	recentRequests, recentTime float64    // number of its requests, and seconds of that time
+	rate                       float64    // demand of this process, in requests a second; 0 if unknown
+	total                      float64    // demand of all processes, in requests a second
 	processes                  float64
-	strict                     bool         // the counter refuses too
-	until                      algo.Instant // from then on next is the rate of all processes; 0: never
-	next                       float64
+	strict                     bool         // the counter also refuses what exceeds the whole limit
+	until                      algo.Instant // from then on, all processes may admit next; 0 means never
+	next                       float64      // in requests a second
 }
 
-// Report is what a counter sends to the store, to be charged at At.
+// Report is what a counter sends to the store. The store charges it at At.
 type Report struct {
 	At    algo.Instant
-	Count int64 // admitted since the last report
-	// Demand and Interval are of a counter with a Share, for the reported demand of all processes
-	// and, in milliseconds, for the number of processes.
+	Count int64 // requests admitted since the last report
+	// Demand and Interval are set by a counter with a Share. The store sums Demand over all processes.
+	// It also sums Interval, in milliseconds, which gives the number of processes.
 	Demand   int64
 	Interval time.Duration
 
 	demand, requests int64
 }
 
-// stage is the progress of a process that joins the others.
+// stage is the progress of a process until it reports regularly.
 type stage uint8
 
 const (
-	unseen  stage = iota // it has to look at the reports of others
-	waiting              // there were none, so it looks again before its first report
+	unseen  stage = iota // it has not read the reports of others
+	waiting              // there were none, so it reads again before its first report
 	joining              // its first report is due
 	steady
 )
 
 func times(d time.Duration, f float64) time.Duration { return time.Duration(float64(d) * f) }
 
-// start makes s wait for a second look, while the number of processes is unknown.
+// start makes s read the reports a second time, because the number of processes is unknown.
 func (s *Share) start(now algo.Instant, spread float64) {
 	s.stage, s.born, s.cold, s.since, s.interval = waiting, now, true, now, minReport
 	s.from, s.wave = now.Add(minReport), firstReports
 	s.due = s.from.Add(times(s.wave, spread))
 }
 
-// learn takes in the reported demand and processes, and plans the next report. random returns a
-// number from 0 to 1.
+// update sets demand and number of processes from the reports in the store, and plans the next report.
+// random returns a number from 0 to 1.
 func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Result, random func() float64) {
 	over := s.covered(now, processes).Seconds()
 	used := func(r algo.Result) float64 { return float64(r.Machine.Used(r.State, now)) / over }
@@ -115,7 +114,7 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	m := demand.Machine
 	s.own = m.Force(s.own, now, out.Demand)
 	mine := float64(m.Used(s.own, now))
-	defer func() { // the report of this process covers only its own interval
+	defer func() { // in the total, the present rate of this process replaces its last reports
 		s.total = max(0, used(demand)-mine/over) + s.rate
 	}()
 	if s.stage == unseen && s.processes == 0 {
@@ -137,27 +136,27 @@ func (s *Share) update(now algo.Instant, out Report, demand, processes algo.Resu
 	case s.stage == joining:
 		s.stage = steady
 		s.measure(out.demand, out.requests, gap, 0)
-		if s.cold { // it may be the first, and have seen few others
+		if s.cold { // few other processes may have reported yet
 			s.interval = max(s.interval, firstReports)
 		}
-	case gap > 4*max(before, ReportWindow): // it was idle, so its demand is unknown
+	case gap > 4*max(before, ReportWindow): // this process was idle, so its demand is unknown
 		s.measure(0, 0, 0, 0)
-	case gap <= ReportWindow && now.Sub(s.born) > 2*ReportWindow: // measured as the total is
+	case gap <= ReportWindow && now.Sub(s.born) > 2*ReportWindow: // its rate is measured in the same way as the total
 		s.measure(out.demand, out.requests, gap, 1-gap.Seconds()/ReportWindow.Seconds())
 		s.rate = mine / (ReportWindow + gap/2).Seconds()
-	default: // the time between a few random requests shows little
+	default: // a few requests give no exact rate, so earlier ones count too
 		s.measure(out.demand, out.requests, gap, max(0, 1-float64(out.requests)/16, 1-gap.Seconds()/ReportWindow.Seconds()))
 	}
 	s.demand, s.requests, s.since = s.demand-out.demand, s.requests-out.requests, now
-	// Processes that report together would do so again, so the time is random. Small changes of the
-	// interval are ignored: few reports in a window look like less demand.
+	// A random time separates processes that reported together. Small changes of the interval are
+	// ignored, because the number of reports in a window varies.
 	if s.interval < before*11/10 && s.interval > before*7/10 {
 		s.interval = before
 	}
 	s.due = now.Add(times(s.interval, 0.75+random()/2))
 }
 
-// measure sets the rate by a demand, and by the given part of earlier measurements.
+// measure sets the rate from a demand during a time. before is the weight of earlier measurements.
 func (s *Share) measure(demand, requests int64, during time.Duration, before float64) {
 	s.recentDemand, s.recentRequests, s.recentTime = s.recentDemand*before+float64(demand), s.recentRequests*before+float64(requests), s.recentTime*before+during.Seconds()
 	if s.rate = 0; s.recentTime > 0 {
@@ -165,9 +164,9 @@ func (s *Share) measure(demand, requests int64, during time.Duration, before flo
 	}
 }
 
-// mayReport decides after a look whether the first report is due now. Processes that started
-// together report in waves. The size of each wave gives a steady rate of reports: any moment of the
-// interval, counted from the first wave, is equally likely.
+// mayReport decides, after reading the reports again, whether the first report is due now. Processes that
+// started together report in waves. Each moment of the interval after the first wave is equally likely,
+// so the reports come at a steady rate.
 func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	left := s.interval - s.from.Sub(s.born.Add(minReport))
 	if random()*left.Seconds() < s.wave.Seconds() {
@@ -179,21 +178,22 @@ func (s *Share) mayReport(now algo.Instant, random func() float64) {
 	s.due = s.from.Add(times(s.wave, random()))
 }
 
-// covered returns the time whose reports the store sums up at now. If nobody reported when s was
-// born, that is the time since the first report of the processes that started with it.
+// covered returns the time whose reports the store sums up at now. If no process had reported when s was
+// born, that is the time since the first report of the processes that started together with this one.
 func (s *Share) covered(now algo.Instant, r algo.Result) time.Duration {
 	m, ok := r.Machine.(*algo.Window)
 	if !s.cold || !ok {
 		return ReportWindow
 	}
-	// A report waits for the next request, which sends it.
+	// A request sends a report, so the report may be late by the time between two requests.
 	late := now.Sub(s.born) / time.Duration(max(1, s.requests))
 	first, start := s.born.Add(minReport+min(late, minReport)), m.Start(m.Index(now))
 	before := times(min(ReportWindow, max(0, start.Sub(first))), 1-now.Sub(start).Seconds()/ReportWindow.Seconds())
 	return max(firstReports/15, before+now.Sub(max(first, start)))
 }
 
-// settle sets the share by what was admitted. own reports whether count is of the limit itself.
+// settle sets the share by what all processes admitted. own reports whether count is the count of the
+// limit itself.
 func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 	m, span := count.Machine, Span(count.Machine)
 	ahead := min(4*s.interval, span)
@@ -202,7 +202,7 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 		s.grant(now, Rate(m))
 		return
 	}
-	var room float64 // at the end of the time ahead, if nothing more is admitted
+	var room float64 // of the limit at the end of the time ahead, if nothing more is admitted
 	switch m := m.(type) {
 	case *algo.Bucket:
 		room = float64(m.Burst-m.Used(count.State, now)) + ahead.Seconds()*Rate(m)
@@ -223,17 +223,17 @@ func (s *Share) settle(now algo.Instant, count algo.Result, own bool) {
 	s.grant(now, max(0, all))
 }
 
-// grant sets the share of this process, where all processes may admit so many requests a second. All
-// shares sum up to that.
+// grant sets the share of this process if all processes together may admit all requests a second. All
+// shares sum up to that rate.
 func (s *Share) grant(now algo.Instant, all float64) {
 	total, processes := max(s.total, s.rate), max(s.processes, 1)
-	known := s.recentRequests / (s.recentRequests + 4) // a few requests show little: then assume the average
+	known := s.recentRequests / (s.recentRequests + 4) // with few requests, assume the average of all processes
 	own := known*s.rate + (1-known)*total/processes
 	share := all / processes
 	switch {
 	case total >= all && total > 0:
 		share = targetUse * all * own / total
-	case total > 0: // half of the spare quota goes by demand, half equally
+	case total > 0: // half of the spare quota is divided by demand, half equally
 		share = own + (all-total)*(own/total+1/processes)/2
 	}
 	share = max(share, 1e-5)
@@ -247,7 +247,7 @@ func (s *Share) grant(now algo.Instant, all float64) {
 	s.Machine = next
 }
 
-// take charges cost, or reports that it exceeds the share.
+// take charges cost if the share allows it, and reports whether it does.
 func (s *Share) take(now algo.Instant, cost int64, force bool) (allowed bool) {
 	s.demand += cost
 	s.requests++
@@ -265,17 +265,17 @@ func (s *Share) take(now algo.Instant, cost int64, force bool) (allowed bool) {
 	return allowed
 }
 
-// forget removes one request of cost from the demand.
+// forget removes a request of cost from the demand.
 func (s *Share) forget(cost int64) {
 	s.demand -= cost
 	s.requests--
 }
 
-// report returns the demand and the interval to report at now, where demand is what was requested
-// here since the last report.
+// report returns the demand and the interval to report at now. demand is the demand of this process since
+// its last report.
 func (s *Share) report(now algo.Instant, demand int64) (int64, time.Duration) {
 	switch age := now.Sub(s.since); {
-	case s.stage == joining && age > 0: // not a whole interval has passed yet
+	case s.stage == joining && age > 0: // a whole interval has not passed yet, so extrapolate
 		return int64(math.Round(min(algo.MaxRequests, float64(demand)*float64(s.interval)/float64(age)))), s.interval
 	case s.stage >= joining:
 		return demand, min(max(age, 0), maxReport)
